@@ -4,6 +4,8 @@ import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 
+export { isTerminalState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
+
 /** All that the ledger knows of one upload, as an operator sees it. Times are in ISO 8601. */
 export interface UploadView {
   readonly id: string;

@@ -127,14 +127,14 @@ describe('page/', () => {
     expect(outside).toEqual([]);
   });
 
-  it('has an app that loads nothing else of the project into the browser but how texts are shown', () => {
+  it('has an app that loads nothing else into the browser but how texts are shown and how uploads end', () => {
     const app = join(page, 'app');
     const imports = importsIn(
       app,
       readdirSync(app).filter((name) => name.endsWith('.ts')),
     );
     expect(imports.length).toBeGreaterThan(20);
-    const shared = ['../../functions/base/printable.ts'];
+    const shared = ['../../functions/base/printable.ts', '../../functions/ledger/terminal-states.ts'];
     expect(imports.filter(({ isType, to }) => !isType && !to.startsWith('./') && !shared.includes(to))).toEqual([]);
     // The shared files have no imports.
     expect(importsIn(app, shared)).toEqual([]);

@@ -79,7 +79,7 @@ export class FlowPolls {
     } finally {
       await pollingLate;
     }
-    // Only now is it known whether the service answers for others. Each abort may take as long as a poll.
+    // Only now is it known whether the service answers for others. An abort may take as long as a poll, so the time is checked before each.
     await this.#each(this.#overdue.splice(0), async ({ marker, error }) => {
       if (invocation.work.aborted) return;
       await isolation.runInOutage(marker, () => this.#flows.abandon(marker, error));
@@ -120,7 +120,7 @@ export class FlowPolls {
     if (isolation.hasAnswered || isolation.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
   }
 
-  /** Polls these flows. Remembers up to which of them all were polled. Returns true if that are all. */
+  /** Polls these flows. Remembers how far all were polled. Returns true if that is the end. */
   async #pollRound(due: readonly RunningMarker[], round: UnfinishedRound): Promise<boolean> {
     const running = await this.#listedAsRunning(due, round.startedAt);
     const isDone: boolean[] = [];

@@ -81,7 +81,7 @@ export class ListedAsRunning {
   }
 }
 
-/** True for a tenth of the flows, and for others in each round. The listing may lag or be wrong. */
+/** True for a tenth of the flows, a different tenth in each round. The listing may lag or be wrong. */
 function isPolledItself(flowId: string, roundAt: number): boolean {
   return createHash('sha256').update(`${flowId} ${roundAt}`).digest().readUInt32BE() % 10 === 0;
 }

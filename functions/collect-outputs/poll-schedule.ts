@@ -53,7 +53,7 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
 export const isEarly = (ageFrom: number, now: number, pollIntervalMs: number): boolean =>
   now - ageFrom < EARLY_INTERVALS * pollIntervalMs;
 
-/** Returns true if a flow has passed the maximum age of a running flow, so many times. At twice that age, it must end. */
+/** Returns true if a flow is older than `times` the maximum age of a running flow. At twice that age, it must end. */
 export const isTooOld = (
   ageFrom: number,
   { clock, settings }: { readonly clock: Clock; readonly settings: Pick<Settings, 'flowAgeMaxSeconds'> },

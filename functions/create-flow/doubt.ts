@@ -43,7 +43,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   const { doubt } = entry;
   if (doubt === undefined) return { claim };
   const conclusiveAt = doubt.sentBy + LISTING_DELAY_MAX_MS;
-  // A listing that was read from before this time may lack the flow, however late the last page came.
+  // A listing whose reading began before this time may lack the flow.
   const isEarly = clock.now() < conclusiveAt;
   const waitOn = async (
     message: string,
@@ -89,7 +89,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, claim, found.why) };
     delivery.count('DoubtsRetried');
     delivery.log.warn('Sent again although a flow may exist', { why: found.why });
-    // The doubt stays. If this request certainly makes no flow, the first one may still be found before the next.
+    // The doubt stays. If this POST makes no flow, the flow of the first one may still be found.
     return { claim };
   }
   const settled = { ...claim, entry: withoutDoubt(entry) };
@@ -118,7 +118,7 @@ function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Promis
   return commitFlow(delivery, claim, { flowId, outcome: 'adopted' });
 }
 
-/** @param mayBeAbsent true if the service must list the flow by now. */
+/** @param mayBeAbsent true if the service has had the time to list the flow, so that absence is proof. */
 function findFlow(
   { ports, searches }: Delivery,
   entry: ClaimedEntry,

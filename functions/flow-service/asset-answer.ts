@@ -45,7 +45,7 @@ interface AnswerFacts {
  * be JSON. This detects a cut envelope and any bytes behind its end. A plain asset is whole according to its length or
  * its chunks. A plain asset with neither is rejected.
  *
- * A plain asset that is a page for browsers is rejected, unless it may be one: a proxy in front of the service answers
+ * A plain asset that is an HTML page is rejected, unless it may be one: a proxy in front of the service answers
  * with a page and 200. No proxy knows the form of the envelope, so the data in it may be a page.
  * @throws {NotAnAssetError}
  * @throws {DamagedAssetError} the beginning is already damaged. See {@link Asset.chunks} for the rest.
@@ -117,7 +117,7 @@ async function beginningOf(
 
 const pageError = (mediaType: string): NotAnAssetError =>
   new NotAnAssetError(
-    `A page for browsers (${mediaType}) came in place of the asset. Check what stands before the service and its ` +
+    `An HTML page (${mediaType}) came in place of the asset. Check what stands before the service and its ` +
       'assets: a proxy, a login. If the template makes pages, name it in settings.htmlTemplates.',
   );
 

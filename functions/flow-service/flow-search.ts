@@ -38,7 +38,7 @@ interface Listed {
   readonly ids: readonly string[];
   /** Why a flow may exist although it was not seen. */
   readonly doubt: string | undefined;
-  /** True if that may be otherwise when the listing is read again. */
+  /** True if reading again may remove the doubt. */
   readonly mayPass: boolean;
 }
 

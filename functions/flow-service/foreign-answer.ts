@@ -32,14 +32,14 @@ const PAGE_TYPES: readonly string[] = ['text/html', 'application/xhtml+xml'];
 export const essenceOf = (mediaType: string | undefined): string =>
   (mediaType ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
 
-/** Tells whether a body is a page for a browser, by its media type or by its beginning. */
+/** Tells whether a body is an HTML page, by its media type or by its beginning. */
 export function isPage(mediaType: string | undefined, text: string): boolean {
   return PAGE_TYPES.includes(essenceOf(mediaType)) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
 }
 
 const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;
 
-/** Tells whether an answer cannot come from the service: a redirect, or a page for a browser. */
+/** Tells whether an answer cannot come from the service: a redirect, or an HTML page. */
 export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'text'>): boolean {
   const { status } = response;
   if (isRedirect(response)) return true;

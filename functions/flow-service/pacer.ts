@@ -33,7 +33,7 @@ export interface LearntRate {
 /** How long a refused request is sent again, in milliseconds. The caller then polls again, or waits in the ledger. */
 const PATIENCE_MS = 60_000;
 
-/** The same if others were answered since. The trouble may be the flow's own and must not hold up the round. */
+/** How long it is sent again if others were answered since, in milliseconds. The trouble may be the flow's own and must not hold up the round. */
 const CONTRADICTED_PATIENCE_MS = 20_000;
 
 /** Longest backoff that a request waits out in place, in milliseconds. */
@@ -55,7 +55,7 @@ const BACKOFF_MS_MAX = 15 * 60_000;
 const FIRST_BACKOFF_MS = 2_000;
 
 /**
- * Refusals in a row that count of one burst. The others of the burst may yet be answered, and a backoff of 32 seconds
+ * Maximum number of refusals of one burst that lengthen the backoff. The others of the burst may yet be answered, and a backoff of 32 seconds
  * is waited out in place until they are.
  */
 const REFUSED_OF_A_BURST_MAX = 5;
@@ -93,10 +93,10 @@ const MEASURED_MS = 1_000;
 /** Time without a refusal after which the rate is forgotten, in milliseconds. */
 const MEMORY_MS = 60 * 60_000;
 
-/** The token bucket holds the requests of this time, in milliseconds, and one at least: timers are late. */
+/** The burst that the pace allows, in milliseconds of its rate, because timers are late. One request at least. */
 const BUCKET_MS = 100;
 
-/** Requests of higher ranks after which a rank has one: at least a tenth of all, so that nothing starves. */
+/** After this many requests of higher ranks, a rank gets one: at least a tenth of all, so that nothing starves. */
 const SKIPPED_MAX = 9;
 
 /** Ends a timer early. One shared error, because an error with its stack costs more than the timer. */
@@ -168,7 +168,7 @@ export class Pacer {
   }
 }
 
-/** The subject of a request about one flow. Encoded: a flow whose id holds a slash is no asset of another. */
+/** The subject of a request about one flow. Encoded, so that an id with a slash cannot name another flow's asset. */
 export const flowSubject = (flowId: string): string => encodeURIComponent(flowId);
 
 /** The subject of a request about one asset. */
@@ -176,8 +176,8 @@ export const assetSubject = (flowId: string, assetId: string): string =>
   `${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`;
 
 /**
- * The subject of a redirected request about an asset. Not the asset's: its redirect is answered each time, which would
- * hide that the target is always refused.
+ * The subject of a redirected request about an asset. One of its own: the answered redirect would clear the refusals of
+ * the target each time.
  */
 export const redirectSubject = (subject: string): string => `${subject}/redirected`;
 
@@ -195,7 +195,7 @@ interface Waiting extends PacedRequest {
 
 /** A flow, an asset or an upload that was refused, and not answered since. */
 interface Refused {
-  /** Refusals, each after others were answered. From the second one on, the trouble is the subject's own. */
+  /** Refusals, each after others were answered. From {@link OWN_FROM} on, the trouble is the subject's own. */
   count: number;
   readonly number: number;
   /** True if a later request of another subject was answered. */
@@ -213,15 +213,15 @@ interface Refused {
  * answered in the last second. Each burst of refusals lowers it once, and it grows while requests wait. Each burst also
  * begins a backoff, in which no request of the kind goes.
  *
- * A refusal may be the trouble of one flow. It is if the flow is refused again after others were answered. Then it has
- * a backoff of its own, and its refusals slow no other.
+ * A refusal may be the trouble of one flow. It is if the flow is refused three times, each after others were answered.
+ * Then it has a backoff of its own, and its refusals slow no other.
  */
 class Pace {
   readonly #clock: Clock;
   readonly #ceiling: number;
   readonly #waiting: Waiting[] = [];
   readonly #subjects = new Map<string, Refused>();
-  /** By rank: requests of higher ranks that went while one of the rank could. */
+  /** By rank: requests of higher ranks that went while one of this rank was ready. */
   readonly #skipped = [0, 0, 0];
   /** Requests a second. Undefined while no limit is known. */
   #rate: number | undefined;
@@ -362,7 +362,7 @@ class Pace {
   /** Answers to requests of the first burst may come after its first refusal. They count too. */
   #measure(now: number): void {
     this.#answeredAt.push(now);
-    // Twice the time, so that old times are dropped many at once.
+    // At twice the age, so that old times are dropped many at once.
     if ((this.#answeredAt[0] as number) < now - 2 * MEASURED_MS) this.#answeredAt = this.#latestAnswers(now);
     if (this.#rate !== undefined) this.#rate = Math.max(this.#rate, this.#firstRate(now));
   }

@@ -108,7 +108,7 @@ export interface FlowService {
    * otherwise the connection stays open.
    * @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} @throws {ForbiddenAddressError}
    * @throws {TooSlowError} the data does not begin in time after the head of the response.
-   * @throws {NotAnAssetError} a page for browsers came instead, and the asset may be none.
+   * @throws {NotAnAssetError} an HTML page came instead, and the asset may be none.
    */
   asset(flowId: string, assetId: string, signal: AbortSignal, options?: AssetOptions): Promise<Asset>;
   /**

@@ -18,7 +18,7 @@ export const FAILURES = {
     meaning: 'The service refused the request for good, by a status that a retry would get again.',
     retry: 'after-change',
     action:
-      "Read the service's words in the message. If the file is at fault, correct it and put it into the inbox again. If the template or a parameter is, correct the route.",
+      "Read the service's words in the message. If the file is at fault, correct it and put it into the inbox again. If the route is at fault, correct it.",
   },
   misaddressed: {
     meaning: 'Something other than the flow service answered at its address for three days.',
@@ -86,7 +86,7 @@ export const FAILURES = {
     meaning: 'The service says that the flow failed.',
     retry: 'can-help',
     action:
-      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the template or a parameter is, correct the route.",
+      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it.",
   },
   'flow-aborted': {
     meaning: 'The service says that the flow was aborted.',
@@ -149,14 +149,14 @@ export const OUTPUT_FAILURES = {
     action: 'Tell the operator of the service if it happens again.',
   },
   'not-an-asset': {
-    meaning: 'A page for browsers came in place of the asset: a login, or the error of a proxy.',
+    meaning: 'An HTML page came in place of the asset: a login, or the error of a proxy.',
     retry: 'after-change',
     action:
       'Check what stands before the service and its assets. If the template makes HTML pages, name it in `htmlTemplates`. Then `flowdrop collect` fetches the missing outputs, without a new flow.',
   },
   'out-of-time': {
     meaning:
-      'The asset was not complete within the time of several runs, or when its flow was twice as old as `flowAgeMaxSeconds`.',
+      'The asset was not complete within the time of several invocations, or when its flow was twice as old as `flowAgeMaxSeconds`.',
     retry: 'can-help',
     action: 'Ask the operator of the service why it sends so slowly.',
   },

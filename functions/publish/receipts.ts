@@ -110,7 +110,7 @@ export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receip
 
 function advised(failure: Failure, upload: Upload, settings: RetrySettings): AdvisedFailure {
   const known = adviceFor(failure.code);
-  // The code of another version may stand for anything.
+  // Another version of Flowdrop wrote this code.
   if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };
   const retry = known.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);
   // A local run whose files come from no folder has no command to retry one.
@@ -169,7 +169,7 @@ export class Receipts {
     throw new ReceiptContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
   }
 
-  /** True if the receipt of an end was put already. False also if another upload's receipt is there, which hides it. */
+  /** True if the receipt of an end was put already. Also false if another upload's receipt is there. */
   async isPublished(end: End, signal: AbortSignal): Promise<boolean> {
     const there = await this.#stored(this.#keyOf(end), signal);
     return there?.uploadId === end.upload.id && !isLater(end, there);

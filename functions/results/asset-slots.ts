@@ -80,7 +80,7 @@ export class AssetSlot {
     this.#overtaken.abort(new OvertakenError('Another asset took the place of this one, which came too slowly'));
   }
 
-  /** Begins the time in the slot, when the request is sent. Until then the pace delays the asset, not the service. */
+  /** Begins the time in the slot, when the request is sent. Until then our pace delays the asset. The service does not. */
   begin(): void {
     this.#begunAt ??= this.#slots.clock.now();
     this.#slots.serve();

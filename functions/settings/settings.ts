@@ -109,7 +109,7 @@ export const SETTINGS = {
   /** Path of the outputs listing: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
   outputsPath: oneOf(['auto', 'flows', 'root'], 'auto'),
   /**
-   * The order of the service's listing of flows, in which a flow is looked for whose creation got no answer:
+   * The order of the service's listing of flows, which is searched for a flow whose creation got no answer:
    * `newest-first`, `any-order`, or `none` if it is not served or does not show each flow with its `additional`.
    * `flowdrop doctor` says which one fits.
    */

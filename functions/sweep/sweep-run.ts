@@ -237,7 +237,7 @@ export class SweepRun {
 
   /**
    * Goes through the entries that changed since the last pass. The ids begin with the time of the upload, so the
-   * listing can leave out old uploads: a marker leads to any of them that changes. Returns false if the run must end.
+   * listing can skip old uploads. If one changes, it has a marker. Returns false if the run must end.
    */
   async #throughLedger(): Promise<boolean> {
     const { position, since } = this.#pass;

@@ -309,7 +309,7 @@ function uploadFrom(reference: UploadReference, facts: ObjectFacts, now: number)
 
 /**
  * The facts that rank the receipt of an upload, if its event or the sweep gave them. A time in the future is left out:
- * it must be made up, and with it the receipt would stay for ever.
+ * it is forged, and would keep the receipt for ever.
  */
 function rankOf(
   { versionId, currentAt, sequencer }: UploadReference,

@@ -1,11 +1,10 @@
-import { isTerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { copyCommand, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { openResult } from '../../operations/stored-bytes.ts';
-import { type UploadView, viewOf } from '../../operations/upload-view.ts';
+import { isTerminalState, type UploadView, viewOf } from '../../operations/upload-view.ts';
 import type { Step, StoredObject, UploadDetail } from '../api.ts';
 import { isShown } from './bytes.ts';
 import { rowOf } from './rows.ts';

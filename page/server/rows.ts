@@ -1,5 +1,4 @@
-import { TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
-import type { UploadView } from '../../operations/upload-view.ts';
+import { TERMINAL_STATE_NAMES, type UploadView } from '../../operations/upload-view.ts';
 import type { RowState, UploadRow } from '../api.ts';
 
 export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'running', ...TERMINAL_STATE_NAMES];

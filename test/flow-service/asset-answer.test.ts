@@ -402,7 +402,7 @@ describe('a response that is the asset itself', () => {
   });
 });
 
-describe('a page for browsers', () => {
+describe('an HTML page', () => {
   const pages: readonly (readonly [what: string, answer: string])[] = [
     ['with its document type', '<!DOCTYPE html><title>Log in</title>'],
     ['without one', '<html lang="en"><title>Log in</title>'],
