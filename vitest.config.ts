@@ -18,6 +18,8 @@ const ALONE = [
   'test/hostile/redirects.test.ts',
   'test/{contracts,end-to-end,page,simulation}/**/*.test.ts',
   'test/local/{start/**/,}*.test.ts',
+  'test/operations/{changes,doctor,grants,intake,just-ended}.test.ts',
+  'test/command-line/flowdrop/commands.test.ts',
 ];
 
 export default defineConfig({

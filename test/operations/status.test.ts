@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { showPipeline } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain } from '../../operations/explain.ts';
+import { intakeOf } from '../../operations/intake.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
@@ -59,13 +60,17 @@ describe('status', () => {
     expect(output).toContain('receipt: s3://results/good/robot.png/receipt.json');
   });
 
-  it('tells why a file failed, what to do, and which command does it', async () => {
+  it('tells why a file failed, what to do, and which command does it; by its id too', async () => {
     const { code, output } = await operated.run('status', 'bad/first.png');
     expect(code).toBe(1);
     expect(output).toContain('failed: rejected');
     expect(output).toContain('422');
     expect(output).toContain("Read the service's words in the message.");
     expect(output).toContain('flowdrop retry bad/first.png');
+
+    const { id } = await operated.becomes('bad/first.png', 'failed');
+    const byId = JSON.parse((await operated.run('status', id, '--json')).output);
+    expect(byId).toMatchObject({ key: 'bad/first.png', state: 'failed', view: { failure: { code: 'rejected' } } });
   });
 
   it('tells why a file waits, and until when', async () => {
@@ -75,27 +80,13 @@ describe('status', () => {
     expect(output).toContain('401');
   });
 
-  it('finds an upload by its id too', async () => {
-    const { id } = await operated.becomes('bad/first.png', 'failed');
-    expect(JSON.parse((await operated.run('status', id, '--json')).output)).toMatchObject({
-      key: 'bad/first.png',
-      state: 'failed',
-      view: { failure: { code: 'rejected' } },
-    });
-  });
-
   it('counts the files below a prefix', async () => {
     const { code, output } = await operated.run('status', 'bad/');
     expect(code).toBe(0);
     expect(output).toMatch(/^2 uploads below "bad\/": 2 failed\n/);
     expect(output).toMatch(/bad\/second\.png +failed +rejected/);
-  });
-
-  it('says so if no key begins with the prefix', async () => {
-    expect(await operated.run('status', 'nothing/')).toMatchObject({
-      code: 1,
-      output: 'No upload has a key that begins with "nothing/".\n',
-    });
+    const none = 'No upload has a key that begins with "nothing/".\n';
+    expect(await operated.run('status', 'nothing/')).toMatchObject({ code: 1, output: none });
   });
 
   it('says that no route wants a file', async () => {
@@ -236,7 +227,8 @@ describe('a deployed stack', () => {
     const deployment = await stack.connect();
     expect(deployment).toMatchObject({ name: 'stack flowdrop-test in us-east-1', isLocal: false });
     expect(deployment.settings).toMatchObject({ pipeline: 'operated', inboxBucket: 'inbox' });
-    expect(await deployment.queueDepth(new AbortController().signal)).toHaveProperty('visible');
+    expect(await deployment.queueDepth(signal)).toHaveProperty('visible');
+    expect(await intakeOf(deployment, signal)).toMatchObject({ state: 'on' });
     expect(stack.asked).toEqual([
       expect.stringMatching(/^AWS4-HMAC-SHA256 Action=DescribeStacks.*StackName=flowdrop-test$/),
     ]);
