@@ -66,7 +66,7 @@ function inAnotherApp(app: App): Stack {
   return stack;
 }
 
-/** Together these have every prop and every setting of a deployment, with every kind of value. */
+/** Together these have every prop of a pipeline and every setting of a deployment. */
 export const CONFIGURATIONS = {
   defaults: deployed({}),
   'cdk-json': { build: (app) => new FlowdropStack(app, 'flowdrop', { context: CONTEXT.flowdrop }), deployment: {} },
