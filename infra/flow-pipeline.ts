@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { RemovalPolicy, Stack, Tags } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
@@ -217,7 +218,7 @@ export class FlowPipeline extends Construct {
 
   #environment({ pipeline, baseUrl, routes, settings }: Context): Env {
     const changed = Object.entries(settings).filter(
-      ([name, value]) => value !== SETTINGS_DEFAULT[name as keyof PipelineSettings],
+      ([name, value]) => !isDeepStrictEqual(value, SETTINGS_DEFAULT[name as keyof PipelineSettings]),
     );
     return {
       PIPELINE: pipeline,
