@@ -6,8 +6,8 @@ import {
   TransportError,
   type TransportRequest,
 } from '../../functions/flow-service/transport.ts';
-import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import type { ServiceRequest } from '../../local/flow-service/call.ts';
+import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 
 /** Time that a request takes to reach the service, in milliseconds. Without it, a loop of requests would never end. */
 const LATENCY_MS = 1;
