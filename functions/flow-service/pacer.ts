@@ -50,7 +50,7 @@ const BACKOFF_MS_MAX = 15 * 60_000;
 
 /**
  * First backoff of a kind, in milliseconds, however long the `Retry-After` is. One flow may be refused for ever because
- * of its own trouble. It doubles with each further refusal in a row, up to the `Retry-After`.
+ * of its own trouble. It doubles with each further subject that is refused in a row, up to the `Retry-After`.
  */
 const FIRST_BACKOFF_MS = 2_000;
 
@@ -60,9 +60,8 @@ const FIRST_BACKOFF_MS = 2_000;
  */
 const REFUSED_OF_A_BURST_MAX = 5;
 
-/** First backoff after a refusal that names no time, in milliseconds. It doubles in the same way. */
+/** Backoff after a refusal that names no time, in milliseconds. The rate slows those that follow. */
 const UNASKED_MS = 1_000;
-const UNASKED_MS_MAX = 4_000;
 
 /** Refusals of one subject, each after others were answered, from which on the trouble is its own. */
 const OWN_FROM = 3;
@@ -234,7 +233,7 @@ class Pace {
   #backoffUntil = 0;
   /** The longer backoff after several refusals in a row. An answer to a later request ends it. */
   #longBackoffUntil = 0;
-  /** Refusals without an answer to a later request in between. */
+  /** Refused subjects without an answer to a later request in between. */
   #refusedInARow = 0;
   #latestRefused = 0;
   /** Requests are numbered in the order in which they go. */
@@ -310,8 +309,7 @@ class Pace {
    */
   refused(subject: string, number: number, retryAfterMs: number | undefined): number | undefined {
     const now = this.#clock.now();
-    const askedMs = retryAfterMs ?? Math.min(UNASKED_MS_MAX, UNASKED_MS * 2 ** Math.max(0, this.#refusedInARow - 1));
-    const waitMs = Math.min(BACKOFF_MS_MAX, Math.max(BACKOFF_MS_MIN, askedMs));
+    const waitMs = Math.min(BACKOFF_MS_MAX, Math.max(BACKOFF_MS_MIN, retryAfterMs ?? UNASKED_MS));
     const { count: before = 0, isContradicted = true } = this.#subjects.get(subject) ?? {};
     const count = before + (isContradicted ? 1 : 0);
     const isOwn = count >= OWN_FROM;
@@ -325,7 +323,8 @@ class Pace {
       this.#lower(now);
     }
     this.#latestRefused = Math.max(this.#latestRefused, number);
-    if (isNewBurst || this.#refusedInARow < REFUSED_OF_A_BURST_MAX) this.#refusedInARow += 1;
+    // A subject that is refused again, and no other was answered in between, is no further evidence of a limit for all.
+    if (isContradicted && (isNewBurst || this.#refusedInARow < REFUSED_OF_A_BURST_MAX)) this.#refusedInARow += 1;
     this.#backOff(now + Math.min(waitMs, FIRST_BACKOFF_MS));
     const longMs = Math.min(waitMs, FIRST_BACKOFF_MS * 2 ** (this.#refusedInARow - 1));
     this.#longBackoffUntil = Math.max(this.#longBackoffUntil, now + longMs);

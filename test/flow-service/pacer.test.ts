@@ -233,6 +233,23 @@ describe('subjects that are always throttled', () => {
     expect(Math.max(...others.map(({ at }) => at)) - from).toBeLessThan(15);
   });
 
+  it('hold others back for seconds only, if two are refused again and again and no other is asked in between', async () => {
+    const pacer = new Pacer(time);
+    const send: Send = async (subject) => {
+      await time.sleep(ANSWER_MS);
+      return isPoisoned(subject) ? response(503, { 'retry-after': '30' }) : response(200);
+    };
+    for (let round = 0; round < 4; round += 1) {
+      for (const one of subjects(2, 'poisoned')) await time.during(() => once(pacer, [one], send));
+      await time.pass(MINUTE);
+    }
+    for (const one of subjects(2, 'poisoned')) await time.during(() => once(pacer, [one], send));
+    const from = time.seconds;
+    const [healthy] = await time.during(() => once(pacer, subjects(1), send));
+    expect(healthy).toMatchObject({ status: 200 });
+    expect((healthy?.at ?? Number.POSITIVE_INFINITY) - from).toBeLessThan(10);
+  });
+
   it('do not hide a real limit', async () => {
     const limit = limited({ everything: { requestsPerSecond: 10, burst: 10 } });
     const send: Send = (subject, kind) =>
@@ -327,8 +344,7 @@ describe('a request', () => {
 
   it('of one kind is not limited if the other kind is throttled', async () => {
     const pacer = new Pacer(time);
-    const { outcome } = ask(pacer, 'creation', [response(429)], time.now() + 20 * SECOND);
-    await outcome;
+    await Promise.allSettled([ask(pacer, 'creation', [response(429)], time.now() + 20 * SECOND).outcome]);
     expect(pacer.isCreationLimited).toBe(true);
     expect(pacer.learnt).toBeUndefined();
     const from = time.seconds;

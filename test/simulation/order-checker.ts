@@ -25,6 +25,8 @@ export class OrderChecker {
   readonly receipted = new Set<string>();
   /** Every upload that ever had an entry, by its id. */
   readonly uploads = new Map<string, Entry['upload']>();
+  /** How often the claim of an upload was taken over from an invocation that still worked, by the upload's id. */
+  readonly takeovers = new Map<string, number>();
   /** All terminal entries that were ever in the ledger. */
   readonly endings = new Map<string, TerminalEntry>();
   readonly #now: () => number;
@@ -87,6 +89,7 @@ export class OrderChecker {
       this.broken.push(`a claim ends before its holder may be dead: ${writer}, ${upload.key}`);
     }
     if (before?.entry.state !== 'claimed' || before.writer === writer || !this.#atWork.has(before.writer)) return;
+    this.takeovers.set(upload.id, (this.takeovers.get(upload.id) ?? 0) + 1);
     if (this.#mayTakeOver()) return;
     this.broken.push(`a claim was taken over while its holder was at work: ${before.writer}, ${writer}, ${upload.key}`);
   }

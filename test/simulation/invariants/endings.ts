@@ -97,8 +97,10 @@ class Ending {
 
   #checkAttempts(): void {
     if (this.#put.key === DENIED_KEY) return; // Each refusal by S3 is an attempt too, and no fault of the plan.
-    const { scenario, observed } = this.#world;
-    const blamed = observed.blame.get(this.#put.key) ?? 0;
+    const { scenario, observed, orderChecker } = this.#world;
+    // An invocation whose claim was taken over counts as one that died.
+    const takeovers = orderChecker.takeovers.get(this.#entry.upload.id) ?? 0;
+    const blamed = (observed.blame.get(this.#put.key) ?? 0) + takeovers;
     const { attemptsMax } = observed.deployedAt.has('limits') ? LOWERED_SETTINGS : scenario.settings;
     this.#demand(blamed >= attemptsMax, 'an upload was given up without having failed so often', blamed);
   }
