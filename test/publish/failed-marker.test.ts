@@ -4,7 +4,7 @@ import { ECHO, LEDGER, openWorld, type World } from '../support/world.ts';
 const HOUR = 60 * 60_000;
 
 async function worldWithFailure(before: (world: World) => Promise<unknown> = async () => {}): Promise<World> {
-  const world = await openWorld();
+  const world = await openWorld({ isVirtual: true });
   await before(world);
   world.fault('createFlow', { status: 422 });
   await world.send('a.png');
@@ -23,7 +23,7 @@ async function markerOfEntry(world: World): Promise<string> {
 
 describe('the marker of a failure', () => {
   it('is put for a flow that fails, before the marker of the running flow is gone', async () => {
-    const world = await openWorld({ routes: [{ ...ECHO, parameters: { fail: true } }] });
+    const world = await openWorld({ isVirtual: true, routes: [{ ...ECHO, parameters: { fail: true } }] });
     await world.upload('a.png', 'x');
     await world.settle();
     expect(await markers(world)).toEqual([await markerOfEntry(world)]);

@@ -196,29 +196,14 @@ describe('an older ledger without its state', () => {
     expect(paid()).toMatchObject({ running: 1 });
   });
 
-  it.each([
-    ['is absent', () => world.remove('running/receipt.json', RESULTS)],
-    ['is of another flow', () => rewriteReceipt({ flow: { id: 'other', createdAt: '2026-01-01T00:00:00.000Z' } })],
-    ['is of a failure', () => rewriteReceipt({ status: 'failed' })],
-    ['is damaged', () => rewriteReceipt({ assets: 'none' })],
-    ['is not JSON', () => rewriteReceipt(undefined)],
-  ])('ends such a flow as failed if its receipt %s', async (_, change) => {
+  it('ends such a flow as failed if no receipt tells of its success', async () => {
     const { upload } = await restoreWithoutFlow();
-    await change();
+    await world.remove('running/receipt.json', RESULTS);
     await tickFor80Minutes();
-    expect(await world.json<Entry>(LEDGER, `uploads/${upload.id}.json`)).toMatchObject({
-      state: 'failed',
-      failure: { code: 'flow-gone' },
-    });
-    expect(await world.receipt('running')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
+    const failure = { code: 'flow-gone' };
+    expect(await world.json<Entry>(LEDGER, `uploads/${upload.id}.json`)).toMatchObject({ state: 'failed', failure });
+    expect(await world.receipt('running')).toMatchObject({ status: 'failed', failure });
   });
-
-  async function rewriteReceipt(change: object | undefined): Promise<void> {
-    const key = 'running/receipt.json';
-    const { bytes, metadata } = await world.object(RESULTS, key);
-    const body = change === undefined ? '{' : JSON.stringify({ ...JSON.parse(bytes.toString()), ...change });
-    await world.put(RESULTS, key, body, metadata as Record<string, string>);
-  }
 });
 
 describe('an older ledger that does not know a retry', () => {
