@@ -1,6 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { CreatePorts } from '../../functions/create-flow/delivery.ts';
 import { TransportError } from '../../functions/flow-service/transport.ts';
 import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
 import { LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
@@ -9,83 +7,50 @@ const MINUTE = 60_000;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  world = await openWorld(options);
+  world = await openWorld({ isVirtual: true, ...options });
 };
 
-/** Ports of an invocation that dies while it sends the file `crasher`. After that, none of its calls is made or answered. */
-function mortal(ports: World['ports']): { readonly ports: World['ports']; readonly death: Promise<'died'> } {
-  const never = new Promise<never>(() => {});
-  const died = Promise.withResolvers<'died'>();
-  let isDead = false;
-  void died.promise.then(() => {
-    isDead = true;
-  });
-  const guarded = <T extends object>(target: T): T =>
-    new Proxy(target, {
-      get(_, name) {
-        const value = Reflect.get(target, name, target);
-        if (typeof value !== 'function') return value;
-        return async (...args: readonly unknown[]) => {
-          if (isDead) return never;
-          const result = await Reflect.apply(value, target, args).catch((error: unknown) => (isDead ? never : error));
-          if (isDead) return never;
-          if (result instanceof Error) throw result;
-          return result;
-        };
-      },
-    });
-  const create: CreatePorts['flows']['create'] = async (request, signal) => {
-    const isCrasher = request.input.additional.key === 'crasher';
-    // By then all files of a batch are claimed, and none has been sent.
-    await sleep(isCrasher ? 100 : 200);
-    if (isCrasher) died.resolve('died');
-    return isDead || isCrasher ? never : ports.flows.create(request, signal);
-  };
-  const flows = new Proxy(ports.flows, {
-    get: (target, name) => {
-      const value = name === 'create' ? create : Reflect.get(target, name, target);
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
-  });
-  const { ledger, receipts, inbox, events } = ports;
-  return {
-    ports: {
-      ...ports,
-      ledger: guarded(ledger),
-      receipts: guarded(receipts),
-      inbox: guarded(inbox),
-      events: guarded(events),
-      flows,
-    },
-    death: died.promise,
-  };
-}
-
-/** Delivers a batch. If its invocation dies, the messages come again. */
-async function deliver(): Promise<'died' | 'done' | undefined> {
-  const alive = world.ports;
-  const { ports, death } = mortal(alive);
-  world.ports = ports;
-  const delivery = world.deliver().then((response) => (response === undefined ? undefined : ('done' as const)));
-  world.ports = alive;
-  return Promise.race([delivery, death]);
-}
-
 describe('a file that kills its invocation', () => {
+  /** A world in which `crasher` kills each invocation that sends it. Nothing that it asks for after that is done. */
+  async function startMortal(options: WorldOptions) {
+    await start(options);
+    const life = { isOver: false, deaths: 0 };
+    const demandLife = () => {
+      if (life.isOver) throw new Error('killed');
+    };
+    world.s3.middlewareStack.add(
+      (next) => async (args) => {
+        demandLife();
+        return next(args);
+      },
+      { step: 'initialize' },
+    );
+    const { flows } = world.ports;
+    const { create } = flows;
+    flows.create = async (request, signal) => {
+      // By then all files of a batch are claimed, and none has been sent.
+      await world.clock.sleep(request.input.additional.key === 'crasher' ? 100 : 200, signal);
+      if (request.input.additional.key === 'crasher') {
+        life.isOver = true;
+        life.deaths += 1;
+      }
+      demandLife();
+      return create.call(flows, request, signal);
+    };
+    return life;
+  }
+
   it('costs the other files of its batch one attempt and no more', async () => {
-    await start({ settings: { attemptsMax: 2 } });
+    const life = await startMortal({ settings: { attemptsMax: 2 } });
     const others = ['a', 'b', 'c', 'd'];
     for (const key of ['crasher', ...others]) await world.upload(key, key);
-    let deaths = 0;
     for (let i = 0; i < 12; i += 1) {
-      for (let result = await deliver(); result !== undefined; result = await deliver()) {
-        if (result === 'died') deaths += 1;
-      }
+      while ((await world.deliver()) !== undefined) life.isOver = false;
       await world.tickAfter(5 * MINUTE);
     }
     for (const key of others) expect((await world.receipt(key)).status).toBe('succeeded');
     expect((await world.receipt('crasher')).failure?.code).toBe('attempts-exhausted');
-    expect(deaths).toBe(2);
+    expect(life.deaths).toBe(2);
     expect(world.service.flows).toHaveLength(others.length);
     expect(world.count('UploadsReceived')).toBeLessThanOrEqual(10);
     await world.tickAfter(61 * MINUTE);
@@ -99,7 +64,6 @@ describe('large files that share a slow line', () => {
     const alone = 3 * MINUTE;
     let sending = 0;
     await start({
-      isVirtual: true,
       transport: (direct) => async (request, signal) => {
         if (request.method !== 'POST') return direct(request, signal);
         sending += 1;
@@ -123,7 +87,7 @@ describe('large files that share a slow line', () => {
 
 describe('an upload that the pace kept waiting past half of the time', () => {
   it('waits in the ledger as throttled, due at once if it was never sent', async () => {
-    await start({ isVirtual: true, settings: { uploadConcurrency: 1 } });
+    await start({ settings: { uploadConcurrency: 1 } });
     world.remainingMs = MINUTE;
     // The first upload is refused, then takes more than half of the time. All others are refused.
     world.service.intercept = (_, { operation, n }) => {
@@ -171,7 +135,7 @@ describe('an upload that the pace kept waiting past half of the time', () => {
 
 describe('uploads that the service refuses for ever', () => {
   it('hold their invocation for little more than a minute', async () => {
-    await start({ isVirtual: true });
+    await start();
     world.remainingMs = 15 * MINUTE;
     world.fault('createFlow', { status: 429, headers: { 'retry-after': '5' } });
     for (let i = 0; i < 5; i += 1) await world.upload(`refused-${i}`, 'x');

@@ -13,13 +13,21 @@ const MINUTE = 60_000;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  world = await openWorld(options);
+  world = await openWorld({ isVirtual: true, ...options });
 };
 
 /** Uploads a file, and takes its message out of the queue. */
 async function uploaded(...upload: Parameters<World['upload']>): Promise<string> {
   await world.upload(...upload);
   return world.takeMessages()[0] ?? '';
+}
+
+/** The same, and delivers it. */
+async function sent(...upload: Parameters<World['upload']>): Promise<string> {
+  const body = await uploaded(...upload);
+  world.queue.send(body);
+  await world.deliver();
+  return body;
 }
 
 const failuresOfDelivery = async () => (await world.deliver())?.batchItemFailures.length;
@@ -91,9 +99,7 @@ describe('an upload with more than one event', () => {
 
   it('gets a lost marker back', async () => {
     await start();
-    const body = await uploaded('a');
-    world.queue.send(body);
-    await world.deliver();
+    const body = await sent('a');
     const [marker = ''] = await world.keys(LEDGER, 'running/');
     await world.remove(marker, LEDGER);
     world.queue.send(body);
@@ -104,9 +110,7 @@ describe('an upload with more than one event', () => {
 
   it('gets a lost receipt back', async () => {
     await start({ settings: { inputBytesMax: 3 } });
-    const body = await uploaded('a', 'too long');
-    world.queue.send(body);
-    await world.deliver();
+    const body = await sent('a', 'too long');
     await world.remove('a/receipt.json', RESULTS);
     world.queue.send(body);
     await world.deliver();
@@ -127,29 +131,21 @@ describe('an upload with more than one event', () => {
 });
 
 describe('an event that leads to no flow', () => {
-  it.each<[string, string, string]>([
-    ['a folder', 'folder/', ''],
-    ['a file that no route wants', 'a.doc', 'x'],
-  ])('makes no entry: %s', async (_, key, body) => {
-    await start({ routes: [{ ...ECHO, suffixes: ['.png', '/'] }] });
-    expect(await failuresOfSending(key, body)).toBe(0);
+  it.each<[string, Parameters<World['upload']>, WorldOptions]>([
+    ['a folder', ['folder/', ''], {}],
+    ['a file whose key fits no route', ['a.doc'], { routes: [{ ...ECHO, suffixes: ['.png', '/'] }] }],
+    ['a file outside of the inbox', ['out/a'], { settings: { inboxPrefix: 'in/' } }],
+    [
+      'a file whose media type fits no route once it is opened',
+      ['a.png', 'x', { ContentType: 'text/html' }],
+      { routes: [{ ...ECHO, mediaTypes: ['image/*'] }] },
+    ],
+  ])('makes no entry: %s', async (_, upload, options) => {
+    await start(options);
+    expect(await failuresOfSending(...upload)).toBe(0);
     expect(world.service.counts.createFlow).toBe(0);
     expect(await world.keys(LEDGER)).toEqual([]);
     expect(world.count('UploadsSkipped') + world.count('UploadsUnrouted')).toBe(1);
-  });
-
-  it('makes no entry if its key is outside of the inbox', async () => {
-    await start({ settings: { inboxPrefix: 'in/' } });
-    expect(await failuresOfSending('out/a')).toBe(0);
-    expect(await world.keys(LEDGER)).toEqual([]);
-    expect(world.count('UploadsUnrouted')).toBe(1);
-  });
-
-  it('makes no entry if the media type of the opened file fits no route', async () => {
-    await start({ routes: [{ ...ECHO, mediaTypes: ['image/*'] }] });
-    await world.send('a.png', 'x', { ContentType: 'text/html' });
-    expect(await world.keys(LEDGER)).toEqual([]);
-    expect(world.count('UploadsUnrouted')).toBe(1);
   });
 
   it.each([undefined, 'Enabled', 'Suspended'] as const)(
@@ -212,17 +208,25 @@ describe('a file that can never pass', () => {
 });
 
 describe('an upload that the service does not take now', () => {
-  it.each<[string, Fault, number]>([
-    ['throttled', { status: 429 }, 0],
-    ['throttled', { status: 402 }, 0],
-    ['throttled', { status: 429, headers: { 'retry-after': '600' } }, 0],
-    ['forbidden', { status: 403, headers: { 'content-type': 'application/json' }, body: '{"detail":"Not yours"}' }, 1],
-    ['unavailable', { reset: 'before-body' }, 1],
-  ])('waits in the ledger and is sent again: %s after %j', async (reason, fault, attempts) => {
+  it.each<[string, Fault, number, number]>([
+    ['throttled', { status: 429 }, 0, 0],
+    ['throttled', { status: 402 }, 0, 0],
+    ['throttled', { status: 429, headers: { 'retry-after': '600' } }, 0, 600_000],
+    [
+      'forbidden',
+      { status: 403, headers: { 'content-type': 'application/json' }, body: '{"detail":"Not yours"}' },
+      1,
+      30_000,
+    ],
+    ['unavailable', { reset: 'before-body' }, 0, 2_500],
+  ])('waits in the ledger and is sent again: %s after %j', async (reason, fault, attempts, waitMs) => {
     await start();
     world.fault('createFlow', fault, 1);
-    expect(await failuresOfSending('a', Buffer.alloc(3_000_000))).toBe(0);
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason, attempts });
+    const before = world.clock.now();
+    expect(await failuresOfSending('a')).toBe(0);
+    const entry = await world.entry();
+    expect(entry).toMatchObject({ state: 'waiting', reason, attempts });
+    expect(entry.state === 'waiting' && entry.notBefore - before).toBeGreaterThanOrEqual(waitMs);
     expect(await world.keys(LEDGER, 'waiting/')).toHaveLength(1);
     expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
     await world.settle();
@@ -230,48 +234,22 @@ describe('an upload that the service does not take now', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('waits as long as the service says', async () => {
+  it.each<[string, number, number, object]>([
+    ['waits in place if the time allows it', 2 * MINUTE, 1, { state: 'running' }],
+    ['does not wait in place if less than half a minute would be left', 31_000, 1, { reason: 'unavailable' }],
+    ['waits in place for 20 seconds at most', 10 * MINUTE, 100, { reason: 'unavailable' }],
+  ])('%s, if it did not reach the service', async (_, remainingMs, failures, entry) => {
     await start();
-    world.fault('createFlow', { status: 429, headers: { 'retry-after': '600' } }, 1);
-    await world.upload('a', 'x');
-    const before = world.clock.now();
-    await world.deliver();
-    const entry = await world.entry();
-    const waitMs = (entry.state === 'waiting' ? entry.notBefore : 0) - before;
-    // Not earlier, and spread over a quarter more, because other uploads were told the same time.
-    expect(waitMs).toBeGreaterThanOrEqual(600_000);
-    expect(waitMs).toBeLessThan(755_000);
-  });
-
-  it('waits in place if it did not reach the service and the time allows it', async () => {
-    await start({ isVirtual: true });
-    world.remainingMs = 2 * MINUTE;
-    world.fault('createFlow', { reset: 'before-body' }, 1);
-    await world.send('a');
-    expect(await world.entry()).toMatchObject({ state: 'running' });
-    expect(world.service.counts.createFlow).toBe(2);
-  });
-
-  it('does not wait in place if less than half a minute would be left', async () => {
-    await start({ isVirtual: true });
-    world.remainingMs = 31_000;
-    world.fault('createFlow', { reset: 'before-body' }, 1);
-    await world.send('a');
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unavailable' });
-  });
-
-  it('waits in place for 20 seconds at most', async () => {
-    await start({ isVirtual: true });
-    world.remainingMs = 10 * MINUTE;
-    world.fault('createFlow', { reset: 'before-body' });
+    world.remainingMs = remainingMs;
+    world.fault('createFlow', { reset: 'before-body' }, failures);
     const before = world.clock.now();
     await world.send('a');
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unavailable' });
+    expect(await world.entry()).toMatchObject(entry);
     expect(world.clock.now() - before).toBeLessThanOrEqual(20_000);
   });
 
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
-    await start({ isVirtual: true });
+    await start();
     world.remainingMs = 50_000;
     world.fault('createFlow', { status: 429, headers: { 'retry-after': '0' } });
     await world.send('a');
@@ -350,8 +328,8 @@ describe('an upload in doubt', () => {
   });
 
   it('uses up no attempt if the service is busy and says until when', async () => {
-    await start({ settings: { attemptsMax: 2 } });
-    world.fault('createFlow', { status: 503, headers: { 'retry-after': '1200' } }, 3);
+    await start({ settings: { attemptsMax: 1 } });
+    world.fault('createFlow', { status: 503, headers: { 'retry-after': '1200' } }, 1);
     await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt', attempts: 0 });
     await world.tickAfter(19 * MINUTE);
@@ -359,7 +337,7 @@ describe('an upload in doubt', () => {
     expect(world.service.counts.createFlow).toBe(1);
     await world.settle();
     expect((await world.receipt('a')).status).toBe('succeeded');
-    expect(world.service.counts.createFlow).toBe(4);
+    expect(world.service.counts.createFlow).toBe(2);
   });
 
   it.each([
@@ -367,7 +345,7 @@ describe('an upload in doubt', () => {
     ['is not given up if the listing fails then', { status: 503 }],
     ['is not given up if the listing is throttled then', { status: 429 }],
   ])('is looked into within minutes if the service is busy for hours; its flow %s', async (_, fault) => {
-    await start({ isVirtual: true, service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
     let listings = 0;
     world.service.intercept = (_request, { operation, n }) => {
       if (operation === 'createFlow' && n === 1) {
@@ -414,6 +392,46 @@ describe('an upload in doubt', () => {
     expect(world.count('DoubtsRetried')).toBe(1);
   });
 
+  it('shares the search with the others of its batch', async () => {
+    await start({ service: { flowMs: 1_000, variation: { paging: 'cursor', pageSize: 2 } } });
+    for (const key of ['1', '2', '3', '4', '5']) await world.upload(key);
+    await world.settle();
+    world.fault('createFlow', { status: 500 });
+    const doubtful = ['a', 'b', 'c', 'd', 'e', 'f'];
+    for (const key of doubtful) await world.upload(key);
+    await world.deliver();
+    const before = world.service.counts.listFlows;
+    world.service.intercept = undefined;
+    await world.deliverAndTick(4, 2 * MINUTE);
+    // Six searches of their own would read three pages twice each.
+    expect(world.service.counts.listFlows - before).toBeLessThan((6 * 6) / 2);
+    await world.settle();
+    for (const key of doubtful) expect((await world.receipt(key)).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(11);
+  });
+
+  it('is not settled by a listing that was read before its flow had to be listed, however late it comes', async () => {
+    let isFrozen = false;
+    await start({
+      service: { variation: { listingDelayMs: 3 * MINUTE } },
+      transport: (direct) => async (request, signal) => {
+        const answer = await direct(request, signal);
+        if (request.method === 'GET' && request.url.pathname.endsWith('/flows') && !isFrozen) {
+          isFrozen = true;
+          world.clock.advance(6 * MINUTE); // The process is frozen after the service has answered.
+        }
+        return answer;
+      },
+    });
+    world.fault('createFlow', lost, 1);
+    await world.send('a');
+    expect(isFrozen).toBe(true);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect((await world.receipt('a')).status).toBe('succeeded');
+  });
+
   it('is held for the operator if no listing is served and the setting says so', async () => {
     await start({ service: { variation: { listFlows: 501 } }, settings: { inDoubt: 'hold' } });
     world.fault('createFlow', lost, 1);
@@ -425,43 +443,23 @@ describe('an upload in doubt', () => {
   });
 });
 
-describe('a file that kills every invocation', () => {
-  it('fails after its attempts. Each attempt may have been paid for', async () => {
-    await start({ settings: { attemptsMax: 3 }, service: { variation: { listFlows: 404 } } });
-    await world.upload('a', 'x');
-    const { replace } = world.ports.ledger;
-    // The process dies after the service has answered and before the answer is written down.
-    world.ports.ledger.replace = async (stored, entry, signal) => {
-      if (entry.state === 'running') throw new Error('killed');
-      return replace.call(world.ports.ledger, stored, entry, signal) as never;
-    };
-    await world.deliverAndTick(10, 20 * MINUTE);
-    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
-    expect(world.service.flows.length).toBeLessThanOrEqual(3);
-  });
-});
-
 describe('another invocation that took the upload over', () => {
   /** Delivers an upload, and changes its entry before its flow is made. */
   async function overtaken(change: (entry: ClaimedEntry) => object) {
+    await start();
     const { flows } = world.ports;
     const { create } = flows;
-    const changed = Promise.withResolvers<void>();
     flows.create = async (request, signal) => {
-      await changed.promise;
+      const entry = (await world.entry()) as ClaimedEntry;
+      const changed = { ...entry, nonce: 'theirs', ...change(entry) };
+      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify(changed));
+      flows.create = create;
       return create.call(flows, request, signal);
     };
-    const delivery = world.send('a');
-    let key: string | undefined;
-    while (key === undefined) [key] = await world.keys(LEDGER, 'uploads/');
-    const entry = await world.json<ClaimedEntry>(LEDGER, key);
-    await world.put(LEDGER, key, JSON.stringify({ ...entry, nonce: 'theirs', ...change(entry) }));
-    changed.resolve();
-    return delivery;
+    return world.send('a');
   }
 
   it('and waits in doubt is given our flow', async () => {
-    await start();
     const waiting = ({ claimedAt }: { claimedAt: number }) => ({
       state: 'waiting',
       reason: 'in-doubt',
@@ -477,7 +475,6 @@ describe('another invocation that took the upload over', () => {
   });
 
   it('and is at work on it finds our flow, and the message stays in the queue', async () => {
-    await start();
     const response = await overtaken(({ claimedAt }) => ({ claimedAt: claimedAt + 1, deadline: claimedAt + 60_000 }));
     expect(response?.batchItemFailures).toHaveLength(1);
     expect(world.service.flows[0]?.aborted).toBe(false);
@@ -488,7 +485,6 @@ describe('another invocation that took the upload over', () => {
   });
 
   it('and has another flow makes ours an orphan, which is aborted and counted', async () => {
-    await start();
     const theirFlow = ({ claimedAt }: ClaimedEntry) => ({
       state: 'running',
       flow: { id: 'their-flow', createdAt: claimedAt },

@@ -26,6 +26,8 @@ const DENIALS: readonly (readonly [what: string, denial: Denial])[] = [
   ['by a disabled KMS key', { name: 'KMS.DisabledException', status: 400, commands: ['GetObjectCommand'] }],
   ['by a key of the customer', { name: 'InvalidRequest', status: 400, commands: BOTH }],
 ];
+/** The first refusal ends the upload. */
+const ONCE: WorldOptions = { settings: { attemptsMax: 1 } };
 const [[, BY_POLICY]] = DENIALS as readonly [(typeof DENIALS)[number]];
 
 /** The embedded S3 has no encryption. So its answers to the keys of the inbox that begin with `secret` become these. */
@@ -45,20 +47,14 @@ async function startDenied(denial: Denial, options?: WorldOptions): Promise<void
   );
 }
 
-/** An upload that has been refused to its end. */
-async function refusedForGood(key = 'secret', body = 'x'): Promise<void> {
-  await world.upload(key, body);
-  await world.settle(80);
-}
-
 describe('an upload that S3 refuses to hand out', () => {
   it.each(DENIALS)('%s waits, fails with a receipt, and is never tried again', async (_, denial) => {
-    await startDenied(denial);
+    await startDenied(denial, { settings: { attemptsMax: 2 } });
     await world.sweep();
     expect((await world.send('secret', 'hidden'))?.batchItemFailures).toEqual([]);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'forbidden', attempts: 1 });
 
-    await world.settle(80);
+    await world.settle();
     const { failure, upload } = await world.receipt('secret');
     expect(failure).toMatchObject({
       code: 'input-denied',
@@ -68,7 +64,7 @@ describe('an upload that S3 refuses to hand out', () => {
     expect(upload).toMatchObject({ key: 'secret', bytes: 6 });
     expect(world.count('UploadsReturned')).toBe(0);
     expect(world.count('UploadsFailed')).toBe(1);
-    expect(world.count('UploadsDenied')).toBe(5);
+    expect(world.count('UploadsDenied')).toBe(2);
     world.clock.advance(DAY);
     expect(await world.sweep()).toMatchObject({ compared: 1, missed: 0 });
     expect(world.deadLetters.counts().visible).toBe(0);
@@ -103,19 +99,20 @@ describe('an upload that S3 refuses to hand out', () => {
   });
 
   it('is found by the sweep, although a route goes by the media type, which S3 does not tell', async () => {
-    await startDenied(BY_POLICY, { routes: [{ ...ECHO, mediaTypes: ['image/png'] }] });
+    await startDenied(BY_POLICY, { ...ONCE, routes: [{ ...ECHO, mediaTypes: ['image/png'] }] });
     await world.sweep();
     await world.upload('secret', 'x', { ContentType: 'image/png' });
     world.takeMessages();
     world.clock.advance(60 * MINUTE);
     expect(await world.sweep()).toMatchObject({ missed: 1 });
-    await world.settle(80);
+    await world.settle();
     expect((await world.receipt('secret')).failure?.code).toBe('input-denied');
   });
 
   it('fails again after a retry only if S3 still refuses it', async () => {
-    await startDenied(BY_POLICY);
-    await refusedForGood();
+    await startDenied(BY_POLICY, ONCE);
+    await world.send('secret');
+    expect(await world.entry()).toMatchObject({ state: 'failed' });
     isMended = true;
     expect(await world.retry()).toBe('resubmitted');
     await world.settle();
@@ -123,12 +120,13 @@ describe('an upload that S3 refuses to hand out', () => {
   });
 
   it('has a receipt that replaces that of the upload before it, and gives way to that of the next', async () => {
-    await startDenied(BY_POLICY);
+    await startDenied(BY_POLICY, ONCE);
     isMended = true;
     await world.send('secret', 'first');
     await world.settle();
     isMended = false;
-    await refusedForGood('secret', 'second');
+    world.clock.advance(MINUTE);
+    await world.send('secret', 'second');
     expect(await world.receipt('secret')).toMatchObject({ status: 'failed', upload: { bytes: 6 } });
     isMended = true;
     await world.send('secret', 'the third');

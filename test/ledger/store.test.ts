@@ -37,7 +37,7 @@ describe('an object at the key of an entry that is', () => {
 
 describe('the ledger', () => {
   it('finds a flow from before a time, even after the flow ended', async () => {
-    const world = await openWorld();
+    const world = await openWorld({ isVirtual: true });
     const { ledger } = world.ports;
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);
 
@@ -53,7 +53,7 @@ describe('the ledger', () => {
   });
 
   it('takes an entry that cannot be read for one of an upload with a flow', async () => {
-    const world = await openWorld();
+    const world = await openWorld({ isVirtual: true });
     // Damaged, or written by a newer version.
     for (const body of ['{"schema":1,"st', '{"schema":2}']) {
       await world.put(LEDGER, `uploads/${'a'.repeat(40)}.json`, body);
@@ -62,7 +62,7 @@ describe('the ledger', () => {
   });
 
   it('finds no flow of a refused upload, and reads all pages of the listing: S3 may end a page early', async () => {
-    const world = await openWorld({ s3: { keysMax: 1 } });
+    const world = await openWorld({ isVirtual: true, s3: { keysMax: 1 } });
     const { ledger } = world.ports;
     await world.send('empty.bin', '');
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);
@@ -71,7 +71,7 @@ describe('the ledger', () => {
   });
 
   it('takes a ledger with many entries for one with a flow, however short the pages are', async () => {
-    const world = await openWorld({ s3: { keysMax: 5 } });
+    const world = await openWorld({ isVirtual: true, s3: { keysMax: 5 } });
     const { ledger } = world.ports;
     const uploadEmpty = async (count: number) => {
       for (let number = 1; number <= count; number += 1) await world.upload(`empty-${count}-${number}.bin`, '');
