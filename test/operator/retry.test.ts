@@ -4,7 +4,7 @@ import { retryUploads } from '../../functions/operator/operator.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
-import { ECHO, INBOX, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
@@ -51,8 +51,11 @@ const corrected = { routes: [{ ...ECHO, name: 'corrected', parameters: { copies:
 describe('a retried failure', () => {
   it('takes the route of today’s configuration', async () => {
     await startRejected();
+    expect(await world.keys(LEDGER, 'failed/')).toHaveLength(1);
     world.redeploy(corrected);
-    await retryAndSettle();
+    await expectResubmitted();
+    expect(await world.keys(LEDGER, 'failed/')).toEqual([]);
+    await world.settle();
     expect(world.service.flows).toMatchObject([{ template: 'bytes_echo', parameters: { copies: 2 } }]);
     expect(await world.receipt('a')).toMatchObject({
       status: 'succeeded',

@@ -4,7 +4,7 @@ import { firstClaim } from '../../functions/ledger/entry.ts';
 import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
-import { ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -79,7 +79,7 @@ describe('an upload that no notification brought', () => {
     await sweep();
     await unannounced('text.x', 'x', 'text/plain');
     await unannounced('picture.x', 'x', 'image/png');
-    for (let day = 0; day < 3; day += 1) {
+    for (let day = 0; day < 2; day += 1) {
       world.clock.advance(DAY - HOUR);
       expect(await sweep({ dryRun: true })).toMatchObject({ missed: day === 0 ? 1 : 0 });
       expect(await sweep()).toMatchObject({ missed: day === 0 ? 1 : 0 });
@@ -147,13 +147,21 @@ describe('a sweep', () => {
     expect((await world.receipt('runs')).status).toBe('succeeded');
   });
 
-  it('publishes the lost receipt of an upload that failed without a flow', async () => {
+  it.each<[string, () => Promise<void>, number]>([
+    ['receipt', () => world.remove('a/receipt.json', RESULTS), 2],
+    ['marker', async () => world.remove((await world.keys(LEDGER, 'failed/'))[0] ?? '', LEDGER), 1],
+  ])('puts back the %s of an upload that failed without a flow', async (_, lose, events) => {
     await start({ settings: { inputBytesMax: 1 } });
     await sweep();
     await world.send('a', 'too long');
-    await world.remove('a/receipt.json', 'results');
-    await sweepAfter(HOUR);
+    const markers = await world.keys(LEDGER, 'failed/');
+    expect(markers).toHaveLength(1);
+    await lose();
+    expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 1 });
     expect((await world.receipt('a')).failure?.code).toBe('input-too-large');
+    expect(await world.keys(LEDGER, 'failed/')).toEqual(markers);
+    // Only an end that is published again is told again.
+    expect(world.events).toHaveLength(events);
   });
 });
 
@@ -431,87 +439,22 @@ describe('an upload that is too old for the daily sweep', () => {
 });
 
 describe('a damaged state of the sweep', () => {
-  const FAR = Date.UTC(2099, 0);
-  type Damage = (state: Awaited<ReturnType<typeof sweepState>>) => object;
-
-  /** The sweep of a pipeline that has run for a week. A notification was lost a day ago. Then the state is damaged. */
-  async function damagedBy(damage: Damage) {
+  it('is mended, reported once, and leaves no upload out', async () => {
     await start();
     await unannounced('before the deployment');
     world.clock.advance(DAY);
     await sweep();
-    const { firstDay } = await sweepState();
-    for (let day = 0; day < 7; day += 1) expect(await sweepAfter(DAY)).toMatchObject({ missed: 0 });
+    await sweepAfter(DAY);
     await unannounced('lost');
     world.clock.advance(DAY);
-    await putSweepState(damage(await sweepState()));
-    return { firstDay };
-  }
-
-  it.each<readonly [what: string, damage: Damage, damaged: string]>([
-    ['watermark', (state) => ({ ...state, watermark: FAR }), 'watermark'],
-    ['first day', (state) => ({ ...state, firstDay: FAR }), 'firstDay'],
-    ['watermark and first day', (state) => ({ ...state, firstDay: FAR, watermark: FAR }), 'firstDay, watermark'],
-    ['watermark, and no ended pass', ({ firstDay }) => ({ firstDay, watermark: FAR }), 'watermark'],
-    [
-      'watermark, and an ended pass',
-      (state) => ({ ...state, watermark: FAR, ended: { daily: { since: FAR, startedAt: FAR, endedAt: FAR } } }),
-      'watermark',
-    ],
-    ['daily pass', (state) => ({ ...state, daily: { since: FAR, startedAt: FAR, heldUntil: FAR } }), 'daily'],
-  ])(
-    'with a time in the future (%s) is mended, reported once, and leaves no upload out',
-    async (_, damage, damaged) => {
-      await damagedBy(damage);
-      expect(await sweep()).toMatchObject({ kind: 'daily', complete: true, missed: 1 });
-      await world.settle();
-      expect(await sweepAfter(DAY)).toMatchObject({ missed: 0 });
-      expect((await world.receipt('lost')).status).toBe('succeeded');
-      expect(world.service.flows).toHaveLength(1);
-      expect(world.count('SweepStateDamaged')).toBe(1);
-      expect(world.logged.find(({ level, fields }) => level === 'error' && 'damaged' in fields)?.fields).toMatchObject({
-        damaged,
-      });
-    },
-  );
-
-  it.each([
-    ['a time in the future', { startedAt: FAR }],
-    ['no such place', { position: { in: 'limbo' } }],
-    ['no such page', { position: { in: 'inbox', after: 5 } }],
-  ])('with a backfill at %s forgets it, and keeps the first day and the watermark', async (_, damage) => {
-    const now = Date.UTC(2020, 0);
-    const pass = { startedAt: now, since: now, uploadsPerSecond: 10, position: { in: 'inbox' }, heldUntil: 0 };
-    const { firstDay } = await damagedBy((state) => ({ ...state, backfill: { ...pass, ...damage } }));
-    const { watermark } = await sweepState();
-    expect(await world.requestSweep({ status: true })).toMatchObject({ underWay: {} });
-    expect(await sweepState()).toMatchObject({ firstDay, watermark });
-    expect(await sweepState()).not.toHaveProperty('backfill');
+    await putSweepState({ ...(await sweepState()), watermark: Date.UTC(2099, 0) });
+    expect(await sweep()).toMatchObject({ kind: 'daily', complete: true, missed: 1 });
+    await world.settle();
+    expect(await sweepAfter(DAY)).toMatchObject({ missed: 0 });
+    expect((await world.receipt('lost')).status).toBe('succeeded');
     expect(world.count('SweepStateDamaged')).toBe(1);
-  });
-
-  it('whose daily pass would begin in the future does not skip the time until then', async () => {
-    await damagedBy((state) => {
-      const pass = { startedAt: world.clock.now(), uploadsPerSecond: 10, position: { in: 'inbox' }, heldUntil: 0 };
-      return { ...state, daily: { ...pass, since: FAR } };
-    });
-    expect(await sweep()).toMatchObject({ missed: 1 });
-  });
-
-  it('whose pass is held until a time in the future goes on with the pass', async () => {
-    await start();
-    const since = world.clock.now() - DAY;
-    const pass = { startedAt: world.clock.now(), since, uploadsPerSecond: 10, position: { in: 'inbox' } };
-    await sweep();
-    await putSweepState({ ...(await sweepState()), backfill: { ...pass, heldUntil: FAR } });
-    expect(await world.continueSweep()).toMatchObject({ kind: 'backfill', complete: true });
-  });
-
-  it('that is no JSON begins now, and the log says so', async () => {
-    await damagedBy(() => ({}));
-    expect(await sweep()).toMatchObject({ missed: 0 });
-    const now = new Date(world.clock.now()).toISOString();
-    expect(world.logged.find(({ fields }) => 'damaged' in fields)?.fields).toMatchObject({ firstDay: now });
+    const damaged = world.logged.find(({ level, fields }) => level === 'error' && 'damaged' in fields);
+    expect(damaged?.fields).toMatchObject({ damaged: 'watermark' });
   });
 });
 
@@ -653,46 +596,5 @@ describe('a requested pass', () => {
     expect(after.watermark).toBe(before.watermark);
     await sweep();
     expect((await sweepState()).watermark).toBeGreaterThan(before.watermark);
-  });
-
-  it('goes on if the counts of its state are damaged, and so do the watermark and the first day', async () => {
-    await start();
-    const since = await cutOff();
-    const state = await sweepState();
-    const damaged = { ...state, backfill: { ...state.backfill, counts: 5 }, ended: { daily: { endedAt: 'never' } } };
-    await putSweepState(damaged);
-    const { underWay } = await world.requestSweep({ status: true });
-    expect(underWay.backfill).toMatchObject({ since, compared: 0 });
-  });
-});
-
-describe('the passes that the version before this one had under way', () => {
-  it('go on one after the other, the daily pass first', async () => {
-    await start();
-    await sweep();
-    for (let i = 0; i < 3; i += 1) await unannounced(`old/${i}`);
-    world.clock.advance(HOUR);
-    // It ran all three at once, and each had its own holder.
-    const pass = {
-      ...{ startedAt: world.clock.now(), uploadsPerSecond: 10, since: world.clock.now() - 2 * HOUR },
-      ...{ inbox: `${INBOX}/`, position: { in: 'inbox' }, counts: { compared: 1, missed: 1, repaired: 0 } },
-    };
-    const held = { ...pass, holder: 'its run', heldUntil: world.clock.now() + 15 * MINUTE };
-    const free = { ...pass, holder: '', heldUntil: 0 };
-    await putSweepState({ ...(await sweepState()), dryRun: free, backfill: held, daily: free });
-    expect(await world.continueSweep()).toBeUndefined();
-    world.clock.advance(15 * MINUTE);
-    const runs = [];
-    for (let i = 0; i < 4; i += 1) {
-      runs.push(await world.continueSweep());
-      await world.settle();
-    }
-    expect(runs).toMatchObject([
-      { kind: 'daily', complete: true, missed: 4 },
-      { kind: 'backfill', complete: true, missed: 1 },
-      { kind: 'dryRun', complete: true, missed: 1 },
-      undefined,
-    ]);
-    expect(await entries()).toBe(3);
   });
 });
