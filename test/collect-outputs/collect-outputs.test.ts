@@ -5,17 +5,12 @@ import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
-import { ECHO, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+import { ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
-
-let world: World;
-const start = async (options?: WorldOptions) => {
-  world = await openWorld({ isVirtual: true, ...options });
-};
 
 async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): Promise<RunningEntry> {
   await world.send(key, body, { ContentType: 'application/x-test', ...more });
@@ -165,41 +160,6 @@ describe('every way in which a service may answer', () => {
       expect(world.service.flows).toHaveLength(1);
     },
   );
-
-  it('if only the listing tells of the end, a second poll must confirm it a poll interval later', async () => {
-    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
-    await running();
-    expect(await world.tickAfter(MINUTE)).toMatchObject({ polled: 1, succeeded: 0 });
-    const { upload } = await world.entry();
-    const { unconfirmedEnds } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
-    expect(Object.keys(unconfirmedEnds ?? {})).toEqual([upload.id]);
-    expect(await world.tickAfter(MINUTE)).toMatchObject({ polled: 1, succeeded: 1 });
-  });
-
-  it('stores outputs that are seen again only if no poll in between saw fewer', async () => {
-    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
-    await running();
-    await world.tickAfter(MINUTE);
-    world.fault('listOutputs', { status: 200, body: '{"outputs":[]}' });
-    await world.tickAfter(MINUTE);
-    world.service.intercept = undefined;
-    expect(await world.tickAfter(MINUTE)).toMatchObject({ polled: 1, succeeded: 0 });
-    expect(await world.tickAfter(MINUTE)).toMatchObject({ polled: 1, succeeded: 1 });
-  });
-});
-
-describe('a flow that the service does not know', () => {
-  it('is gone only if the same request has answered for another flow', async () => {
-    await start({ service: { flowMs: 10 * HOUR } });
-    const { flow } = await running('a.bin');
-    world.service.intercept = ({ url }) => (url.includes(flow.id) ? { status: 404 } : undefined);
-    for (let i = 0; i < 5; i += 1) await world.tickAfter(MINUTE);
-    expect(await world.entry()).toMatchObject({ state: 'running' });
-    await world.send('b.bin', 'y');
-    for (let i = 0; i < 5; i += 1) await world.tickAfter(MINUTE);
-    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
-    expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
-  });
 });
 
 describe('a flow that runs for ever', () => {

@@ -1,14 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
-import { LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { LEDGER, start, type WorldOptions, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const STATE_KEY = 'state/collector-0.json';
 
-let world: World;
-const start = async (options?: WorldOptions) => {
-  world = await openWorld({ isVirtual: true, ...options });
+const begin = async (options?: WorldOptions) => {
+  await start(options);
   world.remainingMs = 10 * MINUTE;
 };
 
@@ -45,7 +44,7 @@ async function twoFlows(): Promise<{ setUnknown(isUnknown: boolean): void }> {
 
 describe('a flow that the service does not know at two polls in a row', () => {
   it('is not gone if a tick that died, or is still at work, may have polled it in between', async () => {
-    await start({ service: { flowMs: 10 * HOUR } });
+    await begin({ service: { flowMs: 10 * HOUR } });
     const { setUnknown } = await twoFlows();
     setUnknown(true);
     await tick();
@@ -65,7 +64,7 @@ describe('a flow that the service does not know at two polls in a row', () => {
 
   it('is not gone if another tick took the lease in between', async () => {
     let during: (() => Promise<unknown>) | undefined;
-    await start({
+    await begin({
       service: { flowMs: 10 * HOUR },
       transport: (direct) => async (request, signal) => {
         const act = during;
@@ -86,7 +85,7 @@ describe('a flow that the service does not know at two polls in a row', () => {
 describe('a flow that is there when it is asked for once more before it is given up', () => {
   it('is given up only after two further polls in a row', async () => {
     // Only the outputs tell of a flow. A 409 says that it runs.
-    await start({ service: { flowMs: 10 * HOUR, variation: { getFlow: 405, earlyOutputs: 'conflict' } } });
+    await begin({ service: { flowMs: 10 * HOUR, variation: { getFlow: 405, earlyOutputs: 'conflict' } } });
     const knownId = await flowOf('known');
     const flowId = await flowOf('unknown');
     // How many requests for the outputs of the flow are answered with 404 in a tick, from the first on.
@@ -113,13 +112,21 @@ describe('a flow that is there when it is asked for once more before it is given
   });
 });
 
-describe('outputs that are complete at two polls', () => {
-  it('are stored although a tick died in between', async () => {
-    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
-    world.remainingMs = 20_000; // There is time for one round.
+describe('a flow whose end only the listing of its outputs tells', () => {
+  /** What a tick sees of the outputs: all, or none. A tick may also die after it has seen them all. */
+  type Seen = 'all' | 'none' | 'all, and dies';
+  it.each<readonly [what: string, ticks: readonly Seen[]]>([
+    ['the second poll that sees the same', ['all', 'all']],
+    ['the second poll in a row that sees the same', ['all', 'none', 'all', 'all']],
+    ['the second such poll, although a tick died in between', ['all, and dies', 'all']],
+  ])('ends at %s', async (_, ticks) => {
+    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } }); // There is time for one round.
     await flowOf('a.bin');
-    expect(await tick()).toMatchObject({ polled: 1, succeeded: 0 });
-    await put({ ...(await state()), heldUntil: world.clock.now() + 20_000 });
-    expect(await tick()).toMatchObject({ polled: 1, succeeded: 1 });
+    for (const [n, seen] of ticks.entries()) {
+      world.service.intercept = (_, { operation }) =>
+        operation === 'listOutputs' && seen === 'none' ? { status: 200, body: '{"outputs":[]}' } : undefined;
+      expect(await tick()).toMatchObject({ polled: 1, succeeded: n === ticks.length - 1 ? 1 : 0 });
+      if (seen === 'all, and dies') await put({ ...(await state()), heldUntil: world.clock.now() + 20_000 });
+    }
   });
 });

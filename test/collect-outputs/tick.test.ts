@@ -2,16 +2,15 @@ import { describe, expect, it } from 'vitest';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { ECHO, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+import { ECHO, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-let world: World;
-const start = async (options?: WorldOptions) => {
-  world = await openWorld({ isVirtual: true, ...options });
+const begin = async (options?: WorldOptions) => {
+  await start(options);
   world.remainingMs = 10 * MINUTE;
 };
 
@@ -20,9 +19,9 @@ async function flowsOf(keys: readonly string[], body: Buffer | string = 'x'): Pr
   const before = world.service.flows.length;
   for (const key of keys) await world.upload(key, body);
   await world.deliverAll();
-  const flows = world.service.flows.slice(before);
+  const [flows, made] = [world.service.flows.slice(before), world.sentKeys.slice(before)];
   return keys.map((key) => {
-    const flow = flows.find(({ inputs }) => (inputs[0]?.additional as { key: string } | undefined)?.key === key);
+    const flow = flows[made.indexOf(key)];
     if (flow === undefined) throw new Error(`No flow of ${key}`);
     return flow.id;
   });
@@ -58,7 +57,7 @@ const receiptKeys = async () => (await world.keys(RESULTS)).filter((key) => key.
 
 describe('a service that allows few requests', () => {
   it('has everything collected, within one tick if the time suffices', async () => {
-    await start({ routes: [{ ...ECHO, parameters: { copies: 2 } }] });
+    await begin({ routes: [{ ...ECHO, parameters: { copies: 2 } }] });
     await flowsOf(named(20));
     world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
     world.clock.advance(20 * MINUTE);
@@ -69,7 +68,7 @@ describe('a service that allows few requests', () => {
   });
 
   it('has everything collected by several short ticks as well', async () => {
-    await start();
+    await begin();
     await flowsOf(named(20));
     world.service.limiter.change({ everything: { requestsPerSecond: 1, burst: 1 } });
     world.remainingMs = 40 * SECOND;
@@ -85,7 +84,7 @@ describe('a service that allows few requests', () => {
   });
 
   it('is asked at the learnt pace, which the next tick finds beside the lease', async () => {
-    await start();
+    await begin();
     await flowsOf(named(10));
     world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
     await world.tickAfter(20 * MINUTE);
@@ -94,7 +93,7 @@ describe('a service that allows few requests', () => {
     expect(pace).toEqual(world.ports.pacer.learnt);
 
     const left = await state();
-    await start();
+    await begin();
     await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ ...left, heldUntil: 0 }));
     await world.tickAfter(21 * MINUTE);
     expect(world.ports.pacer.learnt).toEqual(pace);
@@ -114,7 +113,7 @@ describe('flows for which the service answers with an error for ever', () => {
 
   for (const count of [1, 8]) {
     it.each(FAULTS)(`delay no other flow: ${count} with %s`, async (_, fault) => {
-      await start();
+      await begin();
       const poisoned = await flowsOf(named(count, 'bad'));
       await flowsOf(named(12, 'good'));
       poison(poisoned, fault);
@@ -128,7 +127,7 @@ describe('flows for which the service answers with an error for ever', () => {
   }
 
   it.each(KINDS)('end past their maximum age, if another flow was answered: %s', async (_, fault) => {
-    await start({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await begin({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const poisoned = await flowsOf(['bad']);
     poison(poisoned, fault, ['getFlow']);
     world.clock.advance(1.9 * HOUR);
@@ -143,7 +142,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it.each(KINDS)('end at twice their maximum age if the service answers for no flow: %s', async (_, fault) => {
-    await start({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await begin({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const all = await flowsOf(named(3));
     poison(all, fault);
     await world.tickAfter(3.9 * HOUR);
@@ -153,7 +152,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it.each(KINDS)('end past their maximum age if an asset is refused at several attempts: %s', async (_, fault) => {
-    await start({
+    await begin({
       routes: [{ ...ECHO, parameters: { copies: 2 } }],
       settings: { flowAgeMaxSeconds: 2 * 3_600, attemptsMax: 2 },
     });
@@ -176,7 +175,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it('lose no asset past their maximum age to a token that changes while their assets are stored', async () => {
-    await start({
+    await begin({
       routes: [{ ...ECHO, parameters: { copies: 2 } }],
       settings: { flowAgeMaxSeconds: 2 * 3_600, assetConcurrency: 1 },
     });
@@ -196,7 +195,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it('do not end past their maximum age during an outage of the whole service', async () => {
-    await start({ settings: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await begin({ settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     await flowsOf(named(12));
     world.service.intercept = () => ({ status: 502 });
     expect(await world.tickAfter(3.5 * HOUR)).toMatchObject({ result: 'unavailable', failed: 0 });
@@ -208,7 +207,7 @@ describe('flows for which the service answers with an error for ever', () => {
 describe('a round that is cut off', () => {
   it('is resumed by the next tick, so that no flow is polled twice before all were polled once', async () => {
     const polls: string[] = [];
-    await start({
+    await begin({
       service: { flowMs: 100 * DAY, variation: { listFlows: 404 } },
       settings: { pollConcurrency: 2 },
       transport: recording(polls),
@@ -232,7 +231,7 @@ describe('a round that is cut off', () => {
 
   it('is resumed at the flow that was turned away because flows before it were throttled', async () => {
     const polls: string[] = [];
-    await start({
+    await begin({
       service: { flowMs: 100 * DAY, variation: { listFlows: 404 } },
       settings: { pollConcurrency: 1 },
       transport: recording(polls),
@@ -250,7 +249,7 @@ describe('a round that is cut off', () => {
 
   it('has its ended flows stored first by the next tick', async () => {
     const polls: string[] = [];
-    await start({ transport: recording(polls) });
+    await begin({ transport: recording(polls) });
     const flowIds = await flowsOf(named(6));
     const [last = ''] = flowIds.slice(-1);
     const runs = (url: string) => flowIds.find((flowId) => flowId !== last && url.endsWith(`/flows/${flowId}`));
@@ -280,7 +279,7 @@ describe('many flows that are due', () => {
   };
 
   it('are polled through the listing, for far fewer requests than one for each', async () => {
-    await start({ service: { flowMs: 100 * DAY } });
+    await begin({ service: { flowMs: 100 * DAY } });
     await flowsOf(named(60));
     const before = { ...world.service.counts };
     for (let i = 0; i < 8; i += 1) {
@@ -295,21 +294,21 @@ describe('many flows that are due', () => {
   });
 
   it('are collected later if the listing calls them running for ever', async () => {
-    await start();
+    await begin();
     listAll(await flowsOf(named(20)), 'running');
     for (let i = 0; i < 40 && world.count('FlowsSucceeded') < 20; i += 1) await world.tickAfter(20 * MINUTE);
     expect(world.count('FlowsSucceeded')).toBe(20);
   });
 
   it('are polled one by one if no listing is declared', async () => {
-    await start({ service: { flowMs: 100 * DAY }, settings: { flowListing: 'none' } });
+    await begin({ service: { flowMs: 100 * DAY }, settings: { flowListing: 'none' } });
     await flowsOf(named(20));
     expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ polled: 20 });
     expect(world.service.counts.listFlows).toBe(0);
   });
 
   it.each(['completed', 'failed', 'aborted'])('stay running if only the listing calls them %s', async (called) => {
-    await start({ service: { flowMs: 100 * DAY } });
+    await begin({ service: { flowMs: 100 * DAY } });
     listAll(await flowsOf(named(20)), called);
     for (let i = 0; i < 3; i += 1) {
       expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ running: 20, succeeded: 0, failed: 0, polled: 20 });
@@ -326,7 +325,7 @@ describe('many flows that are due', () => {
     ['is not served', 1, () => ({ status: 404 })],
     ['is full of other flows', 3, others],
   ])('are polled one by one, and asked for again after ten minutes, if the listing %s', async (_, requests, fault) => {
-    await start({ service: { flowMs: 100 * DAY } });
+    await begin({ service: { flowMs: 100 * DAY } });
     await flowsOf(named(20));
     world.service.intercept = (request, { operation }) => (operation === 'listFlows' ? fault(request) : undefined);
     for (let round = 1; round <= 2; round += 1) {
@@ -339,23 +338,22 @@ describe('many flows that are due', () => {
 });
 
 describe('a flow that the service seems not to know', () => {
-  it('ends at the second 404 in a row, and is aborted', async () => {
-    await start({ service: { flowMs: 100 * DAY } });
-    const [unknown = ''] = await flowsOf(['a', 'b']);
-    const pollWith = async (fault: Fault | undefined) => {
-      world.service.intercept = ({ url }, { operation }) =>
-        operation === 'getFlow' && url.includes(unknown) ? fault : undefined;
-      await world.tickAfter(20 * MINUTE);
+  it('is gone after two 404s in a row, if the service has answered for another flow, and is aborted', async () => {
+    await begin({ service: { flowMs: 100 * DAY } });
+    const [unknown = ''] = await flowsOf(['a']);
+    const pollWith = async (...faults: readonly (Fault | undefined)[]) => {
+      for (const fault of faults) {
+        world.service.intercept = ({ url }, { operation }) =>
+          operation === 'getFlow' && url.includes(unknown) ? fault : undefined;
+        await world.tickAfter(20 * MINUTE);
+      }
     };
-    await pollWith(undefined);
-    for (const between of [undefined, { status: 502 }, undefined]) {
-      await pollWith({ status: 404 });
-      await pollWith(between);
-    }
+    const gone = { status: 404 };
+    await pollWith(gone, gone, gone);
+    await flowsOf(['b']);
+    await pollWith(undefined, gone, undefined, gone, { status: 502 }, gone, undefined, gone);
     expect(await receiptKeys()).toEqual([]);
-    await pollWith({ status: 404 });
-    expect(await receiptKeys()).toEqual([]);
-    await pollWith({ status: 404 });
+    await pollWith(gone);
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
     expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([true, false]);
   });
@@ -364,7 +362,7 @@ describe('a flow that the service seems not to know', () => {
 describe('one flow and several uploads', () => {
   /** Two uploads that the service gave one flow, and a sound one. */
   const sharedFlow = async (options?: WorldOptions) => {
-    await start(options);
+    await begin(options);
     const [shared = ''] = await flowsOf(['a']);
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 2 ? { ...answer({ flow_id: shared }), at: 'after-effect' } : undefined;
@@ -395,7 +393,7 @@ describe('one flow and several uploads', () => {
   });
 
   it('is not collected if it has the tag of another upload', async () => {
-    await start();
+    await begin();
     const [flowId = '', other = ''] = await flowsOf(['a', 'b']);
     const theirs = world.service.flows.find(({ id }) => id === other);
     // The first tick of a collector finds no released lease, so it observes no loss.
@@ -419,7 +417,7 @@ describe('one flow and several uploads', () => {
 
 describe('one of several collectors', () => {
   it('counts its own ticks, but none that the service cut short', async () => {
-    await start();
+    await begin();
     const of = 3;
     for (const index of [0, 1, 1]) await world.tick({ index, of });
     await flowsOf(named(12));
@@ -431,7 +429,7 @@ describe('one of several collectors', () => {
   });
 
   it('counts nothing of its own if it has no other', async () => {
-    await start();
+    await begin();
     await world.tick();
     expect(world.counted.has('TicksOfCollector0')).toBe(false);
   });
@@ -441,7 +439,7 @@ describe('a tick', () => {
   it('that fails for one upload still runs the sweep that was requested', async () => {
     let flowId = 'none yet';
     const isAsset = (resource: string) => resource.includes(`:::${RESULTS}/`) && resource.includes(flowId);
-    await start({
+    await begin({
       s3: { authorize: ({ action, resource }) => !(action === 's3:PutObject' && isAsset(resource)) },
     });
     await world.sweep();
@@ -455,7 +453,7 @@ describe('a tick', () => {
   });
 
   it('stores many small assets of one flow side by side', async () => {
-    await start({ routes: [{ ...ECHO, parameters: { copies: 60 } }] });
+    await begin({ routes: [{ ...ECHO, parameters: { copies: 60 } }] });
     await flowsOf(['a'], Buffer.alloc(1_000, 7));
     world.fault('getAsset', { delayMs: SECOND });
     const from = world.clock.now();

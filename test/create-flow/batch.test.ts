@@ -1,14 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { TransportError } from '../../functions/flow-service/transport.ts';
 import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
-import { LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { LEDGER, start, type WorldOptions, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
-
-let world: World;
-const start = async (options?: WorldOptions) => {
-  world = await openWorld({ isVirtual: true, ...options });
-};
 
 describe('a file that kills its invocation', () => {
   /** A world in which `crasher` kills each invocation that sends it. Nothing that it asks for after that is done. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { ECHO, INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, start, type WorldOptions, world } from '../support/world.ts';
 
 /*
  * Uploads that S3 lists and refuses to hand out. A HEAD needs the same permission as a GET, but not that for the KMS
@@ -10,7 +10,6 @@ import { ECHO, INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
 
-let world: World;
 let isMended: boolean;
 
 interface Denial {
@@ -32,7 +31,7 @@ const [[, BY_POLICY]] = DENIALS as readonly [(typeof DENIALS)[number]];
 
 /** The embedded S3 has no encryption. So its answers to the keys of the inbox that begin with `secret` become these. */
 async function startDenied(denial: Denial, options?: WorldOptions): Promise<void> {
-  world = await openWorld({ isVirtual: true, ...options });
+  await start(options);
   isMended = false;
   world.s3.middlewareStack.add(
     (next, { commandName }) =>
@@ -119,21 +118,6 @@ describe('an upload that S3 refuses to hand out', () => {
     expect(await world.receipt('secret')).toMatchObject({ status: 'succeeded', generation: 2 });
   });
 
-  it('has a receipt that replaces that of the upload before it, and gives way to that of the next', async () => {
-    await startDenied(BY_POLICY, ONCE);
-    isMended = true;
-    await world.send('secret', 'first');
-    await world.settle();
-    isMended = false;
-    world.clock.advance(MINUTE);
-    await world.send('secret', 'second');
-    expect(await world.receipt('secret')).toMatchObject({ status: 'failed', upload: { bytes: 6 } });
-    isMended = true;
-    await world.send('secret', 'the third');
-    await world.settle();
-    expect(await world.receipt('secret')).toMatchObject({ status: 'succeeded', upload: { bytes: 9 } });
-  });
-
   it('is gone if it was replaced meanwhile, in a bucket without versions', async () => {
     await startDenied(BY_POLICY, { versioning: undefined });
     await world.upload('secret', 'first');
@@ -161,15 +145,6 @@ describe('an upload that S3 refuses to hand out', () => {
     await startDenied(BY_POLICY, { routes: [{ ...ECHO, suffixes: ['.png'] }] });
     expect((await world.send('secret.txt'))?.batchItemFailures).toEqual([]);
     expect(world.count('UploadsUnrouted')).toBe(1);
-  });
-
-  it('delays no other', async () => {
-    await startDenied(BY_POLICY);
-    await world.upload('secret');
-    await world.upload('open');
-    expect((await world.deliver())?.batchItemFailures).toEqual([]);
-    expect(world.service.flows).toHaveLength(1);
-    expect(await world.keys(RESULTS)).toEqual([]);
   });
 
   it.each([

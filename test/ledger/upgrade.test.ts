@@ -117,7 +117,7 @@ describe('an upgrade in the middle of work', () => {
       world.clock.advance(MINUTE);
     }
     await world.settle();
-    const flows = world.service.flows.map(({ inputs }) => Object(inputs[0]?.additional).key as string);
+    const flows = world.sentKeys;
     const ends = await Promise.all(
       [...entries.map(({ upload }) => upload.key), 'missed-1', 'missed-2', 'missed-3'].map(async (key) => {
         const { status } = await world.receipt(key);

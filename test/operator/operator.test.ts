@@ -2,40 +2,47 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, vi } from 'vitest';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
-import { INBOX, LEDGER, openWorld, RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
+import { dyingAt, INBOX, LEDGER, RESULTS, start, TOKEN, type WorldOptions, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
-const open = (options?: WorldOptions) => openWorld({ isVirtual: true, ...options });
+const idOf = async (): Promise<string> => (await world.entry()).upload.id;
 
-const idOf = async (world: World): Promise<string> => (await world.entry()).upload.id;
-
-/** A world with one running upload, and the upload's id. */
-async function running(options?: WorldOptions) {
-  const world = await open(options);
+/** A world with one running upload. Returns the upload's id. */
+async function running(options?: WorldOptions): Promise<string> {
+  await start(options);
   await world.send('a.png', 'content');
   expect(await world.entry()).toMatchObject({ state: 'running' });
-  return { world, upload: await idOf(world) };
+  return idOf();
 }
 
-/** The same, after its flow has succeeded and its only result was deleted. */
+/** A world with one upload that waits, because the token cannot be read. Returns the upload's id. */
+async function waiting(): Promise<string> {
+  await start();
+  world.token = new Error('no token');
+  await world.send('a.png', 'content');
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unauthorised' });
+  return idOf();
+}
+
+/** A world with one upload whose flow has succeeded, and whose only result was deleted. */
 async function lost(options?: WorldOptions) {
-  const its = await running(options);
-  await its.world.settle();
-  const [asset = ''] = (await its.world.receipt('a.png')).assets.map(({ key }) => key);
-  await its.world.remove(asset, RESULTS);
-  return { ...its, content: async () => (await its.world.object(RESULTS, asset)).bytes.toString() };
+  const upload = await running(options);
+  await world.settle();
+  const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);
+  await world.remove(asset, RESULTS);
+  return { upload, content: async () => (await world.object(RESULTS, asset)).bytes.toString() };
 }
 
 /** The service forgets the flow. */
-const forget = (world: World): void => {
+const forget = (): void => {
   world.service.intercept = (_, { operation }) =>
     operation === 'getFlow' || operation === 'listOutputs' ? { status: 404 } : undefined;
 };
 
 describe('cancel', () => {
   it('ends a running upload, stops its flow, and leaves a receipt and no marker', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     expect(await world.collect({ cancel: [upload] })).toEqual([{ upload, result: 'cancelled', isAborted: true }]);
     expect(world.service.flows).toMatchObject([{ state: expect.stringMatching(/^abort/) }]);
     expect(await world.receipt('a.png')).toMatchObject({ status: 'failed', failure: { code: 'cancelled' } });
@@ -46,11 +53,8 @@ describe('cancel', () => {
   });
 
   it('ends a waiting upload, which is never sent', async () => {
-    const world = await open();
-    world.token = new Error('no token');
-    await world.send('a.png', 'content');
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unauthorised' });
-    expect(await world.collect({ cancel: [await idOf(world)] })).toMatchObject([{ result: 'cancelled' }]);
+    const upload = await waiting();
+    expect(await world.collect({ cancel: [upload] })).toMatchObject([{ result: 'cancelled' }]);
     world.token = TOKEN;
     world.clock.advance(60 * MINUTE);
     await world.settle();
@@ -59,7 +63,7 @@ describe('cancel', () => {
   });
 
   it('of many changes all others although two cannot be changed, and says how many', async () => {
-    const world = await open();
+    await start();
     const keys = ['a.png', 'b.png', 'c.png'];
     for (const key of keys) await world.send(key);
     const ids = (await world.keys(LEDGER, 'uploads/')).map((key) => key.slice('uploads/'.length, -'.json'.length));
@@ -70,22 +74,20 @@ describe('cancel', () => {
   });
 
   it('says that a flow may exist, if a request got no answer', async () => {
-    const world = await open();
+    await start();
     world.fault('createFlow', { status: 500 });
     await world.send('a.png', 'content');
-    expect(await world.collect({ cancel: [await idOf(world)] })).toMatchObject([
-      { result: 'cancelled', isInDoubt: true },
-    ]);
+    expect(await world.collect({ cancel: [await idOf()] })).toMatchObject([{ result: 'cancelled', isInDoubt: true }]);
     expect((await world.receipt('a.png')).failure?.message).toContain('look for it at the service');
   });
 
   it('still ends the upload if the service cannot stop the flow', async () => {
-    const { world, upload } = await running({ service: { variation: { changeFlow: 405 } } });
+    const upload = await running({ service: { variation: { changeFlow: 405 } } });
     expect(await world.collect({ cancel: [upload] })).toEqual([{ upload, result: 'cancelled', isAborted: false }]);
   });
 
   it('leaves what has ended, and says so of what is unknown', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     await world.collect({ cancel: [upload] });
     const { length } = world.events;
     const unknown = 'ab'.repeat(20);
@@ -97,14 +99,10 @@ describe('cancel', () => {
   });
 
   it('is told although its invocation died before the receipt', async () => {
-    const world = await open();
-    world.token = new Error('no token');
-    await world.send('a.png', 'content');
-    const { receipts } = world.ports;
-    const put = receipts.put;
-    receipts.put = () => Promise.reject(new Error('killed'));
-    await expect(world.collect({ cancel: [await idOf(world)] })).rejects.toThrow('killed');
-    receipts.put = put;
+    const upload = await waiting();
+    const revive = dyingAt(world.ports.receipts, 'put');
+    await expect(world.collect({ cancel: [upload] })).rejects.toThrow('killed');
+    revive();
     world.clock.advance(60 * MINUTE);
     await world.settle();
     expect(await world.receipt('a.png')).toMatchObject({ status: 'failed', failure: { code: 'cancelled' } });
@@ -112,7 +110,7 @@ describe('cancel', () => {
   });
 
   it('keeps the assets that were stored before it', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     const assets = [{ id: '1', key: 'a.png/f/1.png', bytes: 1, mediaType: 'image/png', sha256: '0'.repeat(64) }];
     await world.put(LEDGER, `uploads/${upload}.json`, JSON.stringify({ ...(await world.entry()), assets }));
     await world.collect({ cancel: [upload] });
@@ -120,7 +118,7 @@ describe('cancel', () => {
   });
 
   it('leaves an upload that another invocation changes meanwhile', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     world.ports.ledger.replace = async () => ({ won: false, current: undefined });
     expect(await world.collect({ cancel: [upload] })).toEqual([{ upload, result: 'being sent' }]);
     expect(world.service.flows).toMatchObject([{ aborted: false }]);
@@ -130,7 +128,7 @@ describe('cancel', () => {
 
 describe('collect', () => {
   it('fetches a deleted result again, without a new flow', async () => {
-    const { world, upload, content } = await lost();
+    const { upload, content } = await lost();
     expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'begun' }]);
     await world.settle();
     expect(await content()).toBe('content');
@@ -139,7 +137,7 @@ describe('collect', () => {
   });
 
   it('gives the receipt back to an upload that is current again, because a newer one was deleted', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     await world.settle();
     world.clock.advance(10 * MINUTE);
     await world.send('a.png', 'newer');
@@ -157,17 +155,17 @@ describe('collect', () => {
   });
 
   it('keeps the results that are there, although the service has forgotten the flow', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     await world.settle();
     const { assets } = await world.receipt('a.png');
-    forget(world);
+    forget();
     await world.collect({ collect: [upload] });
     for (let i = 0; i < 5; i += 1) await world.tickAfter(10 * MINUTE);
     expect(await world.entry()).toMatchObject({ assets });
   });
 
   it('fetches the results of a flow whose upload failed', async () => {
-    const { world, upload } = await running({ settings: { attemptsMax: 1 } });
+    const upload = await running({ settings: { attemptsMax: 1 } });
     world.fault('getAsset', { status: 403 });
     for (let i = 0; i < 8; i += 1) await world.tickAfter(10 * MINUTE).catch(() => {});
     expect(await world.entry()).toMatchObject({ state: 'failed' });
@@ -180,7 +178,7 @@ describe('collect', () => {
   });
 
   it('goes on if the previous end is still being published', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     const { events } = world.ports;
     const { send } = events;
     const [publishing, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -201,21 +199,19 @@ describe('collect', () => {
   });
 
   it('publishes the previous end first, if that was not done', async () => {
-    const { world, upload } = await running();
-    const { events } = world.ports;
-    const { send } = events;
-    events.send = () => Promise.reject(new Error('killed'));
+    const upload = await running();
+    const revive = dyingAt(world.ports.events, 'send');
     await world.tickAfter(2 * MINUTE).catch(() => {});
     expect(await world.entry()).toMatchObject({ state: 'succeeded' });
     expect(world.events).toEqual([]);
-    events.send = send;
+    revive();
     expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'begun' }]);
     expect(world.events).toHaveLength(1);
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
   });
 
   it('goes on under its new marker alone if an old one comes back', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     const [old = ''] = await world.keys(LEDGER, 'running/');
     await world.settle();
     const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);
@@ -234,7 +230,7 @@ describe('collect', () => {
   });
 
   it('has a marker of its own in the same millisecond too', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     await world.collect({ cancel: [upload] });
     const { flow } = (await world.entry()) as { flow: { createdAt: number } };
     vi.spyOn(world.clock, 'now').mockReturnValue(flow.createdAt);
@@ -245,7 +241,7 @@ describe('collect', () => {
   });
 
   it('needs two new polls that agree', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     world.ports.flows.outputs = async () => [];
     for (let i = 0; i < 3; i += 1) await world.tickAfter(2 * MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'failed', failure: { code: 'no-outputs' } });
@@ -255,7 +251,7 @@ describe('collect', () => {
   });
 
   it('ends soon if a service with no other flow has forgotten an old one', async () => {
-    const { world, upload } = await running({ isVirtual: false });
+    const upload = await running({ isVirtual: false });
     await world.settle();
     world.clock.advance(30 * 24 * 60 * MINUTE);
     // A new process has not seen that the service knows this address.
@@ -263,7 +259,7 @@ describe('collect', () => {
     const token = { get: async () => TOKEN, renew: async () => TOKEN };
     const transport = httpTransport({ clock });
     world.ports = { ...ports, flows: createFlowService({ ...ports.settings, clock, token, transport }) };
-    forget(world);
+    forget();
     await world.collect({ collect: [upload] });
     await world.tickAfter(MINUTE);
     await world.tickAfter(10 * MINUTE);
@@ -274,7 +270,7 @@ describe('collect', () => {
     ['flow', 'getFlow', 400],
     ['asset', 'getAsset', 503],
   ])('gives an old flow its full time again, even if a request for its %s fails', async (_, refused, status) => {
-    const { world, upload, content } = await lost({ settings: { flowAgeMaxSeconds: 3600 } });
+    const { upload, content } = await lost({ settings: { flowAgeMaxSeconds: 3600 } });
     world.clock.advance(180 * MINUTE);
     await world.collect({ collect: [upload] });
     world.service.intercept = (_, { operation }) => (operation === refused ? { status } : undefined);
@@ -286,12 +282,10 @@ describe('collect', () => {
   });
 
   it('goes on although its invocation died before it put the marker of the flow', async () => {
-    const { world, upload, content } = await lost();
-    const { ledger } = world.ports;
-    const put = ledger.putRunningMarker;
-    ledger.putRunningMarker = () => Promise.reject(new Error('killed'));
+    const { upload, content } = await lost();
+    const revive = dyingAt(world.ports.ledger, 'putRunningMarker');
     await expect(world.collect({ collect: [upload] })).rejects.toThrow('killed');
-    ledger.putRunningMarker = put;
+    revive();
     expect(await world.entry()).toMatchObject({ state: 'running' });
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
     await world.tickAfter(20 * MINUTE);
@@ -303,7 +297,7 @@ describe('collect', () => {
     ['that failed because of it', { failure: { code: 'flow-shared', message: 'shared' } }],
     ['that timed out', { failure: { code: 'timed-out', message: 'too old' }, isShared: true }],
   ])('never fetches results that may be those of another upload, for one %s', async (_, end) => {
-    const { world, upload } = await running();
+    const upload = await running();
     await world.settle();
     const entry = await world.entry();
     const shared = { ...entry, ...end, state: 'failed', isTold: true, assets: [] };
@@ -312,12 +306,11 @@ describe('collect', () => {
   });
 
   it('leaves what is under way, and what never had a flow', async () => {
-    const { world, upload } = await running();
+    const upload = await running();
     expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'under way' }]);
-    const other = await open();
-    await other.upload('empty.png', '');
-    await other.deliver();
-    const empty = await idOf(other);
-    expect(await other.collect({ collect: [empty] })).toEqual([{ upload: empty, result: 'without a flow' }]);
+    await start();
+    await world.send('empty.png', '');
+    const empty = await idOf();
+    expect(await world.collect({ collect: [empty] })).toEqual([{ upload: empty, result: 'without a flow' }]);
   });
 });

@@ -4,14 +4,9 @@ import { retryUploads } from '../../functions/operator/operator.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
-import { ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { dyingAt, ECHO, INBOX, LEDGER, start, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
-
-let world: World;
-const start = async (options?: WorldOptions) => {
-  world = await openWorld({ isVirtual: true, ...options });
-};
 
 const expectResubmitted = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
 const retryAndSettle = async () => {
@@ -120,10 +115,9 @@ describe('a retried failure', () => {
     await startRejected();
     world.redeploy(corrected);
     await expectResubmitted();
-    const { open } = world.ports.inbox;
-    world.ports.inbox.open = () => Promise.reject(new Error('killed'));
+    const revive = dyingAt(world.ports.inbox, 'open');
     await world.deliver();
-    world.ports.inbox.open = open;
+    revive();
     expect(await world.entry()).toMatchObject({ state: 'claimed', generation: 2 });
     world.clock.advance(10 * MINUTE);
     await world.settle();
@@ -201,19 +195,11 @@ describe('the completion event', () => {
   const ends = () =>
     world.events.map(({ detail }) => JSON.parse(detail)).map(({ generation, status }) => `${generation} ${status}`);
 
-  /** The next event is lost, and its invocation with it. */
-  function loseEvent(): void {
-    const { send } = world.ports.events;
-    world.ports.events.send = async () => {
-      world.ports.events.send = send;
-      throw new Error('killed');
-    };
-  }
-
   it.each([true, false])('of a failure without a flow is sent by the retry if it was lost: %s', async (isLost) => {
     await start();
-    if (isLost) loseEvent();
+    const revive = isLost ? dyingAt(world.ports.events, 'send') : () => {};
     await rejected();
+    revive();
     expect(ends()).toEqual(isLost ? [] : ['1 failed']);
     await retryAndSettle();
     expect(ends()).toEqual(['1 failed', '2 succeeded']);
@@ -223,8 +209,9 @@ describe('the completion event', () => {
     await start({ routes: [{ ...ECHO, parameters: { fail: true } }] });
     await world.send('a');
     world.clock.advance(5 * MINUTE);
-    loseEvent();
+    const revive = dyingAt(world.ports.events, 'send');
     await expect(world.tick()).rejects.toThrow();
+    revive();
     expect(await world.entry()).toMatchObject({ state: 'failed' });
     world.redeploy({ routes: [ECHO] });
     await retryAndSettle();
@@ -234,8 +221,9 @@ describe('the completion event', () => {
   it('that was lost with the last delivery of its message is sent by the sweep', async () => {
     await start();
     await world.sweep(); // The deployment's first day.
-    loseEvent();
+    const revive = dyingAt(world.ports.events, 'send');
     await rejected();
+    revive();
     world.takeMessages();
     world.clock.advance(60 * MINUTE);
     world.takeMessages();
@@ -244,6 +232,24 @@ describe('the completion event', () => {
       world.clock.advance(60 * MINUTE);
     }
     expect(ends()).toEqual(['1 failed']);
+  });
+});
+
+describe('a retry that died', () => {
+  it.each([
+    ['before its message was sent', () => dyingAt(world.ports.queue, 'send')],
+    // The first marker is put before the entry is written.
+    ['before its second marker was put', () => dyingAt(world.ports.ledger, 'putWaitingMarker', 2)],
+  ])('%s is carried out by the ticks, although its upload is too old for the sweep', async (_, dying) => {
+    await startRejected();
+    world.redeploy(corrected);
+    world.clock.advance(30 * 24 * 60 * MINUTE);
+    const revive = dying();
+    await expect(world.retry()).rejects.toThrow('killed');
+    revive();
+    world.clock.advance(60 * MINUTE);
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
   });
 });
 

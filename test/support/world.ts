@@ -211,6 +211,32 @@ export async function openWorld(options?: WorldOptions): Promise<World> {
   return world;
 }
 
+/** The world of the present test: the one that {@link start} opened last. */
+export let world: World;
+
+/** Opens the {@link world} of a test. Time is virtual, unless the options say otherwise. */
+export async function start(options?: WorldOptions): Promise<void> {
+  world = await openWorld({ isVirtual: true, ...options });
+}
+
+/**
+ * Makes calls of a method of a port fail, as if the invocation died there.
+ * @param from the number of the first call that fails. Default 1.
+ * @returns lets calls through again.
+ */
+export function dyingAt<T extends object>(port: T, method: keyof T & string, from = 1): () => void {
+  const original = port[method];
+  let calls = 0;
+  port[method] = ((...args: readonly unknown[]) => {
+    calls += 1;
+    if (calls >= from) return Promise.reject(new Error('killed'));
+    return Reflect.apply(original as (...args: readonly unknown[]) => unknown, port, args);
+  }) as typeof original;
+  return () => {
+    port[method] = original;
+  };
+}
+
 /**
  * Both functions in this process, with the embedded S3 and the stand-in service over HTTP on loopback. The test plays the
  * event source of the queue and the schedule, one step at a time.
@@ -474,6 +500,11 @@ export class World {
     const [key, ...others] = await this.keys(LEDGER, 'uploads/');
     if (key === undefined || others.length > 0) throw new Error(`Not one entry: ${[key, ...others].join(', ')}`);
     return this.json<Entry>(LEDGER, key);
+  }
+
+  /** The keys of the files that flows were made of, in the order of the flows. */
+  get sentKeys(): string[] {
+    return this.service.flows.map(({ inputs }) => Object(inputs[0]?.additional).key as string);
   }
 
   count(metric: MetricName): number {

@@ -3,13 +3,11 @@ import { describe, expect, it } from 'vitest';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
-import { INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+import { INBOX, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-
-let world: World;
 
 /** A copy of objects of the ledger, by key. */
 type Backup = Map<string, string>;
@@ -52,7 +50,7 @@ function beforeItsAnswer(copy: Backup, key: string): void {
 
 /** The number of flows that were made of each file: what is paid for. */
 function paid(): Record<string, number> {
-  const keys = world.service.flows.map(({ inputs }) => Object(inputs[0]?.additional).key as string);
+  const keys = world.sentKeys;
   return Object.fromEntries(keys.map((key) => [key, keys.filter((other) => other === key).length]));
 }
 
@@ -65,7 +63,7 @@ const ALL = ['ended', 'running', 'claimed', 'waiting', 'later', 'last'];
  * and one waits. Then all four end. Two come later: one has ended too, and the flow of the last one runs.
  */
 async function openWithBackup(options: WorldOptions = {}): Promise<{ readonly copy: Backup; readonly at: number }> {
-  world = await openWorld({ isVirtual: true, ...options });
+  await start(options);
   await world.sweep();
   await world.upload('ended', 'ended');
   await world.settle();
@@ -208,7 +206,7 @@ describe('an older ledger without its state', () => {
 
 describe('an older ledger that does not know a retry', () => {
   it('leaves the receipt of the retry as it is, and pays for nothing again', async () => {
-    world = await openWorld({ isVirtual: true });
+    await start();
     world.fault('createFlow', { status: 422 }, 1);
     await world.upload('a', 'a');
     await world.settle();
@@ -260,7 +258,7 @@ describe('a versioned ledger', () => {
 
   /** Some uploads go all their way, one of them by a wait. */
   async function openVersioned(): Promise<void> {
-    world = await openWorld({ isVirtual: true });
+    await start();
     await versioned();
     await world.sweep();
     world.fault('createFlow', { reset: 'before-body' }, 1);

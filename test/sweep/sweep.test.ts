@@ -4,16 +4,11 @@ import { firstClaim } from '../../functions/ledger/entry.ts';
 import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
-import { ECHO, INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+import { dyingAt, ECHO, INBOX, LEDGER, RESULTS, start, type World, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-
-let world: World;
-const start = async (options?: WorldOptions) => {
-  world = await openWorld({ isVirtual: true, ...options });
-};
 
 const sweep: World['sweep'] = (request) => world.sweep(request);
 
@@ -359,83 +354,29 @@ describe('a daily sweep', () => {
 });
 
 describe('an upload that is too old for the daily sweep', () => {
-  /** Lets an hour pass. Then every message is visible, and is lost. */
-  function loseMessages(): void {
+  it.each<[string, () => () => void, string, object]>([
+    ['finishes the upload if the invocation that claimed it', () => dyingAt(world.ports.ledger, 'replace'), 'x', {}],
+    [
+      'publishes the receipt if the invocation that failed it',
+      () => dyingAt(world.ports.receipts, 'put'),
+      'too long',
+      { code: 'input-too-large' },
+    ],
+  ])('has a marker that %s died, and the message was lost', async (_, dying, body, failure) => {
+    await start({ settings: { inputBytesMax: 1 } });
+    await world.upload('old', body);
+    world.clock.advance(3 * DAY);
+    const revive = dying();
+    await world.deliver();
+    revive();
     world.clock.advance(HOUR);
     world.takeMessages();
     expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
-  }
-
-  it('is led to by a marker if the invocation that claims it dies and its message is lost', async () => {
-    let writes = 0;
-    await start({
-      s3: {
-        authorize({ action, resource }) {
-          if (action !== 's3:PutObject' || !/uploads/.test(resource)) return true;
-          writes += 1;
-          return writes !== 2;
-        },
-      },
-    });
-    await world.upload('old', 'x');
-    world.clock.advance(3 * DAY);
-    // The claim is the first write of the entry. The second one names the flow.
-    await world.deliver();
-    expect(await world.entry()).toMatchObject({ state: 'claimed' });
-    loseMessages();
     await world.settle();
-    expect((await world.receipt('old')).status).toBe('succeeded');
-    expect(world.service.flows).toHaveLength(1);
-  });
-
-  it('publishes the receipt of its failure if the invocation that failed it died', async () => {
-    let isDenied = true;
-    await start({
-      settings: { inputBytesMax: 1 },
-      s3: { authorize: ({ resource }) => !(isDenied && /results/.test(resource)) },
-    });
-    await world.upload('old', 'too long');
-    world.clock.advance(3 * DAY);
-    await world.deliver();
-    expect(await world.entry()).toMatchObject({ state: 'failed' });
-    loseMessages();
-    isDenied = false;
-    await world.settle();
-    expect((await world.receipt('old')).failure?.code).toBe('input-too-large');
+    expect((await world.receipt('old')).failure ?? {}).toMatchObject(failure);
+    expect(world.service.flows).toHaveLength(body === 'x' ? 1 : 0);
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
-
-  it.each(['before its message is sent', 'before its marker is put'])(
-    'is retried although the retry died %s',
-    async (when) => {
-      let isDying = false;
-      let isEntryWritten = false;
-      await start({
-        s3: {
-          authorize({ action, resource }) {
-            if (!isDying || action !== 's3:PutObject') return true;
-            isEntryWritten ||= /uploads/.test(resource);
-            return when === 'before its message is sent' || !isEntryWritten || !/waiting/.test(resource);
-          },
-        },
-      });
-      world.fault('createFlow', { status: 422, body: '{}' });
-      await world.send('a');
-      expect((await world.receipt('a')).status).toBe('failed');
-      world.service.intercept = undefined;
-      world.clock.advance(30 * DAY);
-      isDying = true;
-      const { queue } = world.ports;
-      const { send } = queue;
-      queue.send = () => Promise.reject(new Error('The invocation died'));
-      await expect(world.retry()).rejects.toThrow();
-      isDying = false;
-      queue.send = send;
-      world.clock.advance(HOUR);
-      await world.settle();
-      expect((await world.receipt('a')).status).toBe('succeeded');
-    },
-  );
 });
 
 describe('a damaged state of the sweep', () => {
