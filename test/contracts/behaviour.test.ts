@@ -100,40 +100,9 @@ describe('conditional writes', () => {
       expect(await read(given)).toBe('first');
     },
   );
-
-  behaviour(
-    'completing a multipart upload with If-Match replaces only the object of that ETag',
-    'any',
-    async (given) => {
-      const { ETag } = await put(given, 'first');
-      await complete(given, await uploadParts(given, ['second']), { IfMatch: ETag });
-      expect(await read(given)).toBe('second');
-      const late = await uploadParts(given, ['third']);
-      expect(await refusal(complete(given, late, { IfMatch: ETag }))).toMatch(/^412 /);
-    },
-  );
 });
 
 describe('deleting', () => {
-  behaviour('DELETE with If-Match of the current ETag deletes the object', 'any', async (given) => {
-    const { ETag } = await put(given, 'first');
-    await remove(given, { IfMatch: ETag });
-    expect(await refusal(read(given))).toBe('404 NoSuchKey');
-  });
-
-  behaviour('DELETE with If-Match of an older ETag answers 412, and leaves the object', 'any', async (given) => {
-    const { ETag } = await put(given, 'first');
-    await put(given, 'second');
-    expect(await refusal(remove(given, { IfMatch: ETag }))).toBe('412 PreconditionFailed');
-    expect(await read(given)).toBe('second');
-  });
-
-  behaviour('DELETE with If-Match of an ETag answers 404 where there is no object', 'any', async (given) => {
-    const { ETag } = await put(given, 'first');
-    await remove(given);
-    expect(await refusal(remove(given, { IfMatch: ETag }))).toMatch(/^404 /);
-  });
-
   behaviour('DELETE of an object that is absent succeeds', 'any', async (given) => {
     const { $metadata } = await remove(given);
     expect($metadata.httpStatusCode).toBe(204);
@@ -203,16 +172,6 @@ describe('listing', () => {
     expect(await list(given, { Prefix: prefix, StartAfter: `${prefix}a` })).toEqual([`${prefix}c`, `${prefix}e`]);
     expect(await list(given, { Prefix: prefix, StartAfter: `${prefix}d` })).toEqual([`${prefix}e`]);
     expect(await list(given, { Prefix: prefix, StartAfter: `${prefix}e` })).toEqual([]);
-  });
-
-  behaviour('a delimiter rolls up what is below it', 'any', async (given) => {
-    const prefix = `${given.Key}/`;
-    for (const name of ['a', 'b/1', 'b/2', 'c/1', 'd']) await put({ ...given, Key: prefix + name }, name);
-    const { Contents, CommonPrefixes } = await given.client.send(
-      new ListObjectsV2Command({ Bucket: given.Bucket, Prefix: prefix, Delimiter: '/' }),
-    );
-    expect(Contents?.map(({ Key }) => Key)).toEqual([`${prefix}a`, `${prefix}d`]);
-    expect(CommonPrefixes?.map(({ Prefix }) => Prefix)).toEqual([`${prefix}b/`, `${prefix}c/`]);
   });
 
   behaviour('a listing shows the ETag, size and time that a HEAD answers', 'any', async (given) => {

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { put, read, refusal, remove } from '../support/s3-calls.ts';
+import { complete, head, put, read, refusal, remove, uploadParts } from '../support/s3-calls.ts';
 import { behaviour } from './support.ts';
 
 behaviour('deleting the newest version restores the version before it', 'Enabled', async (given) => {
@@ -24,4 +24,16 @@ behaviour('a delete marker replaces the null version where versioning is suspend
 behaviour('a version id that S3 cannot have issued is refused', 'any', async (given) => {
   await put(given, 'body');
   expect(await refusal(read(given, 'nonsense'))).toBe('400 InvalidArgument');
+});
+
+behaviour('a DELETE or a completion with If-Match changes only the object of that ETag', 'any', async (given) => {
+  const first = await put(given, 'first');
+  await complete(given, await uploadParts(given, ['second']), { IfMatch: first.ETag });
+  expect(await read(given)).toBe('second');
+  const late = await uploadParts(given, ['third']);
+  expect(await refusal(complete(given, late, { IfMatch: first.ETag }))).toMatch(/^412 /);
+  expect(await refusal(remove(given, { IfMatch: first.ETag }))).toBe('412 PreconditionFailed');
+  const { ETag } = await head(given);
+  await remove(given, { IfMatch: ETag });
+  expect(await refusal(remove(given, { IfMatch: ETag }))).toMatch(/^404 /);
 });

@@ -66,8 +66,6 @@ export interface WorldOptions {
   /** The base URL that the functions have, and their transport. Default: those of the stand-in service. */
   readonly baseUrl?: URL;
   readonly transport?: (direct: Transport, service: URL) => Transport;
-  /** Most pages that a search for a flow reads. Default: that of the functions. */
-  readonly findPagesMax?: number;
   /**
    * Time passes at once, and only during invocations. S3 and the service are then called in this process, without
    * sockets, and a test may wait for nothing but this clock. Default false.
@@ -101,43 +99,50 @@ class MovableClock implements WorldClock {
   }
 }
 
-/** How the functions reach S3 and the service. */
-interface Connections {
+/** The servers of a world, and how the functions reach them. */
+interface Servers {
+  readonly service: StandInFlowService;
   readonly s3: S3ClientConfig;
   readonly serviceUrl: URL;
   readonly transport: Transport;
+  close(): Promise<void>;
 }
 
-async function s3OverHttp(embedded: EmbeddedS3, closing: (() => unknown)[]): Promise<S3ClientConfig> {
-  const { endpoint, close } = await serveS3(embedded, { credentials: [CREDENTIALS.credentials] });
-  closing.push(close);
-  return { endpoint };
-}
-
-function s3WithinProcess(embedded: EmbeddedS3): S3ClientConfig {
-  return { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) };
-}
-
-async function serviceOverHttp(
-  service: StandInFlowService,
+/** Starts the servers of a world. @param onEvent hears of every event of the embedded S3. */
+async function startServers(
+  options: WorldOptions,
   clock: Clock,
-  closing: (() => unknown)[],
-): Promise<Omit<Connections, 's3'>> {
-  const { url, close } = await serveFlowService(service);
-  closing.push(close);
-  return { serviceUrl: new URL(url), transport: httpTransport({ clock }) };
-}
-
-async function connect(
-  { isVirtual = false, hasS3Sockets = !isVirtual }: WorldOptions,
-  embedded: EmbeddedS3,
-  { service, clock, closing }: Omit<Servers, 'connections'>,
-): Promise<Connections> {
-  const s3 = hasS3Sockets ? await s3OverHttp(embedded, closing) : s3WithinProcess(embedded);
-  if (!isVirtual) return { s3, ...(await serviceOverHttp(service, clock, closing)) };
-  loading ??= loadSdk(s3);
-  await loading;
-  return { s3, serviceUrl: new URL('https://flows.test'), transport: inProcessTransport(service, clock) };
+  onEvent: (record: S3EventRecord) => void,
+): Promise<Servers> {
+  const { isVirtual = false, hasS3Sockets = !isVirtual } = options;
+  const embedded = new EmbeddedS3({ clock, onEvent, ...options.s3 });
+  embedded.createBucket(
+    INBOX,
+    'versioning' in options ? { versioning: options.versioning } : { versioning: 'Enabled' },
+  );
+  embedded.createBucket(RESULTS);
+  embedded.createBucket(LEDGER);
+  const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
+  const s3Server = hasS3Sockets ? await serveS3(embedded, { credentials: [CREDENTIALS.credentials] }) : undefined;
+  const flowServer = isVirtual ? undefined : await serveFlowService(service);
+  const s3 =
+    s3Server === undefined
+      ? { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) }
+      : { endpoint: s3Server.endpoint };
+  if (isVirtual) {
+    loading ??= loadSdk(s3);
+    await loading;
+  }
+  return {
+    ...{ service, s3, serviceUrl: new URL(flowServer?.url ?? 'https://flows.test') },
+    transport: isVirtual ? inProcessTransport(service, clock) : httpTransport({ clock }),
+    async close() {
+      await flowServer?.close();
+      await s3Server?.close();
+      service.close();
+      embedded.close();
+    },
+  };
 }
 
 let loading: Promise<void> | undefined;
@@ -151,28 +156,6 @@ async function loadSdk(config: S3ClientConfig): Promise<void> {
   await Body?.transformToString();
   await s3.send(new DeleteObjectCommand(where));
   s3.destroy();
-}
-
-/** The servers of a world, and how to reach them. */
-interface Servers {
-  readonly clock: WorldClock;
-  readonly service: StandInFlowService;
-  readonly connections: Connections;
-  /** Stops the servers, in the reverse order. */
-  readonly closing: (() => unknown)[];
-}
-
-/** Starts the servers of a world. @param onEvent hears of every event of the embedded S3. */
-async function startServers(options: WorldOptions, onEvent: (record: S3EventRecord) => void): Promise<Servers> {
-  const clock = options.isVirtual === true ? new VirtualTime() : new MovableClock();
-  const s3 = new EmbeddedS3({ clock, onEvent, ...options.s3 });
-  s3.createBucket(INBOX, 'versioning' in options ? { versioning: options.versioning } : { versioning: 'Enabled' });
-  s3.createBucket(RESULTS);
-  s3.createBucket(LEDGER);
-  const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
-  const closing: (() => unknown)[] = [() => s3.close(), () => service.close()];
-  const connections = await connect(options, s3, { service, clock, closing });
-  return { clock, service, connections, closing };
 }
 
 function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings {
@@ -254,22 +237,23 @@ export class World {
   readonly events: CompletionEvent[] = [];
   /** The secret in Secrets Manager, or the error that reading it throws. */
   token: string | Error = TOKEN;
-  tokenReadings = 0;
   /** Time limit of each invocation, in milliseconds. The default is so short that no failed upload waits in place. */
   remainingMs = 20_000;
-  readonly #closing: (() => unknown)[];
+  readonly #servers: Servers;
 
   static async start(options: WorldOptions = {}): Promise<World> {
     let world: World | undefined;
-    const servers = await startServers(options, (record) => {
+    const clock = options.isVirtual === true ? new VirtualTime() : new MovableClock();
+    const servers = await startServers(options, clock, (record) => {
       if (record.s3.bucket.name === INBOX) world?.queue.send(JSON.stringify({ Records: [record] }));
     });
-    world = new World(options, servers);
+    world = new World(options, clock, servers);
     return world;
   }
 
-  private constructor(options: WorldOptions, { clock, service, connections, closing }: Servers) {
-    const { s3, serviceUrl, transport } = connections;
+  private constructor(options: WorldOptions, clock: WorldClock, servers: Servers) {
+    const { service, s3, serviceUrl, transport } = servers;
+    this.#servers = servers;
     this.clock = clock;
     this.service = service;
     this.deadLetters = new Queue({ name: 'dead', clock });
@@ -279,30 +263,25 @@ export class World {
       visibilityTimeoutSeconds: 120,
       deadLetters: { queue: this.deadLetters, maxReceiveCount: 5 },
     });
-    this.s3 = s3Client({
-      ...s3,
-      ...CREDENTIALS,
-    });
-    this.#closing = [...closing, () => this.s3.destroy()];
+    this.s3 = s3Client({ ...s3, ...CREDENTIALS });
     const settings = settingsOf(options, options.baseUrl ?? serviceUrl);
     const throughTest = options.transport?.(transport, serviceUrl) ?? transport;
     const pacer = new Pacer(this.clock, settings.requestsPerSecond);
-    const flows = this.#flowService(settings, throughTest, pacer, options.findPagesMax);
+    const flows = this.#flowService(settings, throughTest, pacer);
     this.#deploy = (changed) => this.#portsWith(changed, flows, pacer);
     this.ports = this.#deploy(settings);
   }
 
-  #flowService(settings: Settings, transport: Transport, pacer: Pacer, findPagesMax: number | undefined): FlowService {
+  #flowService(settings: Settings, transport: Transport, pacer: Pacer): FlowService {
     const { clock } = this;
     const secrets = {
       send: async () => {
-        this.tokenReadings += 1;
         if (this.token instanceof Error) throw this.token;
         return { SecretString: this.token };
       },
     } as unknown as SecretsManagerClient;
     const token = new SecretToken(secrets, 'token', clock);
-    return createFlowService({ ...settings, findPagesMax, clock, token, transport, pacer });
+    return createFlowService({ ...settings, clock, token, transport, pacer });
   }
 
   #portsWith(settings: Settings, flows: FlowService, pacer: Pacer): ReturnType<typeof collectOutputsPorts> {
@@ -330,7 +309,8 @@ export class World {
   }
 
   async close(): Promise<void> {
-    for (const step of this.#closing.reverse()) await step();
+    this.s3.destroy();
+    await this.#servers.close();
   }
 
   async upload(key: string, body: Uint8Array | string = 'x', more: Partial<PutObjectCommandInput> = {}): Promise<void> {
