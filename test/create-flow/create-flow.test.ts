@@ -354,17 +354,6 @@ describe('an upload in doubt', () => {
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
-  it('does not fail because of an outage of an hour', async () => {
-    await start();
-    const end = world.clock.now() + 60 * MINUTE;
-    world.service.intercept = (_, { operation }) =>
-      operation === 'createFlow' && world.clock.now() < end ? { status: 500 } : undefined;
-    await world.upload('a', 'x');
-    await world.deliverAndTick(20, 3 * MINUTE);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
-  });
-
   it.each<[string, object]>([
     ['is not served', { status: 404 }],
     ['is forbidden', { status: 403 }],

@@ -1,13 +1,13 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { AssetWriter, Garbage, PART_BYTES, PartBuffers } from '../../functions/results/asset-writer.ts';
-import { openWorld, RESULTS } from '../support/world.ts';
+import { RESULTS, start, world } from '../support/world.ts';
 
 const signal = new AbortController().signal;
 const BUFFERS = 2;
 
 it('writes more large assets at the same time than there are buffers, each whole', async () => {
-  const world = await openWorld();
+  await start();
   const buffers = new PartBuffers(BUFFERS);
   const garbage = new Garbage();
   const assets = Array.from({ length: 2 * BUFFERS }, (_, index) => Buffer.alloc(PART_BYTES + index + 1, index + 1));

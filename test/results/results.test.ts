@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { HeadObjectCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { KeyTakenError } from '../../functions/results/results.ts';
-import { openWorld, RESULTS, type World } from '../support/world.ts';
+import { RESULTS, start, world } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
 const destination = { key: 'a/f/1.bin', mediaType: 'application/x-test', metadata: { 'flowdrop-upload': 'u' } };
@@ -28,10 +28,7 @@ async function* inChunks(bytes: Buffer, size: number): AsyncGenerator<Uint8Array
   }
 }
 
-let world: World;
-beforeEach(async () => {
-  world = await openWorld();
-});
+beforeEach(() => start());
 
 const unfinished = async () =>
   (await world.s3.send(new ListMultipartUploadsCommand({ Bucket: RESULTS }))).Uploads?.length ?? 0;
@@ -97,28 +94,22 @@ describe('an asset', () => {
     },
   );
 
-  it.each([1_000, 9 * MIB])('of %i bytes leaves an object of another writer alone, and fails', async (length) => {
-    const owners: readonly Record<string, string>[] = [
-      {},
-      { 'flowdrop-upload': 'another' },
-      { 'flowdrop-upload': 'u', 'flowdrop-flow': 'f', 'flowdrop-asset': 'another' },
-      { 'flowdrop-upload': 'u', 'flowdrop-flow': 'another', 'flowdrop-asset': '1' },
-      { 'flowdrop-upload': 'u' },
-    ];
-    const to = {
-      ...destination,
-      metadata: { 'flowdrop-upload': 'u', 'flowdrop-flow': 'f', 'flowdrop-asset': '1' },
-    };
-    for (const metadata of owners) {
-      await world.put(RESULTS, to.key, 'somebody else put this here', metadata);
-      const storing = store(chunksOf(length), { to });
-      await expect(storing).rejects.toThrow(KeyTakenError);
-      await expect(storing).rejects.toThrow(to.key);
-      const there = await world.object(RESULTS, to.key);
-      expect(there.bytes.toString()).toBe('somebody else put this here');
-      expect(there.metadata).toEqual(metadata);
-      expect(await unfinished()).toBe(0);
-    }
+  it.each<[number, Record<string, string>]>([
+    [1_000, {}],
+    [1_000, { 'flowdrop-upload': 'another' }],
+    [1_000, { 'flowdrop-upload': 'u', 'flowdrop-flow': 'f', 'flowdrop-asset': 'another' }],
+    [1_000, { 'flowdrop-upload': 'u', 'flowdrop-flow': 'another', 'flowdrop-asset': '1' }],
+    [9 * MIB, { 'flowdrop-upload': 'u' }],
+  ])('of %i bytes leaves an object of another writer alone, and fails: %j', async (length, metadata) => {
+    const ours = { 'flowdrop-upload': 'u', 'flowdrop-flow': 'f', 'flowdrop-asset': '1' };
+    const { key } = destination;
+    await world.put(RESULTS, key, 'somebody else put this here', metadata);
+    const storing = store(chunksOf(length), { to: { ...destination, metadata: ours } });
+    await expect(storing).rejects.toThrow(KeyTakenError);
+    await expect(storing).rejects.toThrow(key);
+    const there = await world.object(RESULTS, key);
+    expect([there.bytes.toString(), there.metadata]).toEqual(['somebody else put this here', metadata]);
+    expect(await unfinished()).toBe(0);
   });
 
   it.each([
@@ -174,7 +165,7 @@ describe('an asset', () => {
 describe('a conditional write', () => {
   it('is retried while S3 answers 409', async () => {
     let conflicts = 0;
-    world = await openWorld({ s3: { conflict: () => ++conflicts <= 3 } });
+    await start({ s3: { conflict: () => ++conflicts <= 3 } });
     const bytes = bytesOf(1000);
     const facts = await store(inChunks(bytes, 100));
     expect(facts.sha256).toBe(sha256(bytes));

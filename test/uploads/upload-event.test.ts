@@ -79,20 +79,6 @@ describe('an EventBridge event', () => {
   });
 });
 
-describe('anything else', () => {
-  it('never causes another error', () => {
-    fc.assert(
-      fc.property(fc.anything({ maxDepth: 6 }), (message) => {
-        try {
-          uploadsOf(message);
-        } catch (error) {
-          expect(error).toBeInstanceOf(UnrecognisedEventError);
-        }
-      }),
-    );
-  });
-});
-
 describe('the error for a refused message', () => {
   const said = (message: unknown): unknown => {
     try {
