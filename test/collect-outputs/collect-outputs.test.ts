@@ -108,8 +108,7 @@ describe('a flow that ended', () => {
     async (_, parameters, code, stored, lost) => {
       await start({ routes: [{ ...ECHO, parameters }] });
       await running();
-      await world.settle();
-      const receipt = await world.receipt('a.bin');
+      const receipt = await world.settled('a.bin');
       expect(receipt.status).toBe(code === undefined ? 'succeeded' : 'failed');
       expect(receipt.failure?.code).toBe(code);
       expect(receipt.assets).toHaveLength(stored);
@@ -125,8 +124,7 @@ describe('a flow that ended', () => {
     await world.tickAfter(2 * MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'running' });
     world.fault('listOutputs', { status: 200, body: '{"outputs":[]}', at: 'after-effect' });
-    await world.settle();
-    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'no-outputs' } });
+    expect(await world.settled('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'no-outputs' } });
   });
 });
 
@@ -149,8 +147,7 @@ describe('every way in which a service may answer', () => {
       await start({ service: { variation }, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
       const bytes = Buffer.from(Array.from({ length: 10_003 }, (_, i) => (i * 7) % 256));
       await running('a.bin', bytes);
-      await world.settle();
-      const receipt = await world.receipt('a.bin');
+      const receipt = await world.settled('a.bin');
       expect(receipt.status).toBe('succeeded');
       expect(receipt.assets).toHaveLength(2);
       for (const { key, mediaType } of receipt.assets) {
@@ -207,8 +204,7 @@ describe('an asset that comes damaged', () => {
     await start({ service: { variation: { assetForm: 'json' } }, settings: { attemptsMax: 3 } });
     await running('a.bin', Buffer.alloc(1_000));
     world.fault('getAsset', { garble: true });
-    await world.settle();
-    expect(await world.receipt('a.bin')).toMatchObject({
+    expect(await world.settled('a.bin')).toMatchObject({
       status: 'failed',
       failure: { code: 'outputs-failed' },
       failedOutputs: [{ code: 'damaged-asset' }],
@@ -224,8 +220,7 @@ describe('an asset that comes damaged', () => {
       operation === 'getAsset' && n === 2 ? { truncate: 10 } : undefined;
     await world.tickAfter(2 * MINUTE);
     expect(await world.keys(RESULTS)).toHaveLength(2);
-    await world.settle();
-    expect((await world.receipt('a.bin')).assets).toMatchObject(Array(3).fill({ sha256: sha256(bytes) }));
+    expect((await world.settled('a.bin')).assets).toMatchObject(Array(3).fill({ sha256: sha256(bytes) }));
     expect(world.service.counts.getAsset).toBe(4);
   });
 });
@@ -353,8 +348,7 @@ describe('a tick', () => {
       { ageFrom: flow.createdAt, uploadId: upload.id, flowId: flow.id },
       new AbortController().signal,
     );
-    await world.settle();
-    expect((await world.receipt('a.bin')).status).toBe('succeeded');
+    expect((await world.settled('a.bin')).status).toBe('succeeded');
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 

@@ -220,8 +220,7 @@ describe('an upload that the service does not take now', () => {
     expect(entry.state === 'waiting' && entry.notBefore - before).toBeGreaterThanOrEqual(waitMs);
     expect(await world.keys(LEDGER, 'waiting/')).toHaveLength(1);
     expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.settled('a')).status).toBe('succeeded');
     expect(world.service.flows).toHaveLength(1);
   });
 
@@ -253,8 +252,7 @@ describe('an upload that the service does not take now', () => {
     await start({ settings: { attemptsMax: 3 } });
     world.fault('createFlow', { status: 403 });
     await world.upload('a', 'x');
-    await world.settle();
-    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
+    expect(await world.settled('a')).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
     expect(world.service.counts.createFlow).toBe(3);
     expect(world.deadLetters.counts().visible).toBe(0);
   });
@@ -268,8 +266,7 @@ describe('an upload that the service does not take now', () => {
     expect(world.count('TokenRejected')).toBeGreaterThan(0);
     expect(world.count('UploadsFailed')).toBe(0);
     world.token = TOKEN;
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.settled('a')).status).toBe('succeeded');
   });
 });
 
@@ -313,8 +310,7 @@ describe('an upload in doubt', () => {
     await world.tickAfter(2 * MINUTE);
     await world.deliver();
     expect(world.service.flows).toHaveLength(1);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.settled('a')).status).toBe('succeeded');
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
@@ -326,8 +322,7 @@ describe('an upload in doubt', () => {
     await world.tickAfter(19 * MINUTE);
     await world.deliver();
     expect(world.service.counts.createFlow).toBe(1);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.settled('a')).status).toBe('succeeded');
     expect(world.service.counts.createFlow).toBe(2);
   });
 
@@ -450,8 +445,7 @@ describe('another invocation that took the upload over', () => {
     expect((await overtaken(waiting))?.batchItemFailures).toEqual([]);
     expect(await world.entry()).toMatchObject({ state: 'running', flow: { id: world.service.flows[0]?.id } });
     expect(world.service.flows[0]?.aborted).toBe(false);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.settled('a')).status).toBe('succeeded');
   });
 
   it('and is at work on it finds our flow, and the message stays in the queue', async () => {
@@ -459,8 +453,7 @@ describe('another invocation that took the upload over', () => {
     expect(response?.batchItemFailures).toHaveLength(1);
     expect(world.service.flows[0]?.aborted).toBe(false);
     world.clock.advance(3 * MINUTE);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.settled('a')).status).toBe('succeeded');
     expect(world.service.flows).toHaveLength(1);
   });
 
@@ -483,8 +476,7 @@ describe('an upload that is gone when it is sent again', () => {
     world.fault('createFlow', { status: 429 }, 1);
     await world.send('a');
     await world.remove('a');
-    await world.settle();
-    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'upload-gone' } });
+    expect(await world.settled('a')).toMatchObject({ status: 'failed', failure: { code: 'upload-gone' } });
     expect(world.service.flows).toEqual([]);
   });
 });
@@ -514,8 +506,7 @@ describe('an upload outside of the present inbox', () => {
     await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
     replaceInbox();
-    await world.settle();
-    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded' });
+    expect(await world.settled('a')).toMatchObject({ status: 'succeeded' });
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 

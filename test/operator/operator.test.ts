@@ -28,8 +28,7 @@ async function waiting(): Promise<string> {
 /** A world with one upload whose flow has succeeded, and whose only result was deleted. */
 async function lost(options?: WorldOptions) {
   const upload = await running(options);
-  await world.settle();
-  const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);
+  const [asset = ''] = (await world.settled('a.png')).assets.map(({ key }) => key);
   await world.remove(asset, RESULTS);
   return { upload, content: async () => (await world.object(RESULTS, asset)).bytes.toString() };
 }
@@ -66,7 +65,7 @@ describe('cancel', () => {
     await start();
     const keys = ['a.png', 'b.png', 'c.png'];
     for (const key of keys) await world.send(key);
-    const ids = (await world.keys(LEDGER, 'uploads/')).map((key) => key.slice('uploads/'.length, -'.json'.length));
+    const ids = (await world.entries()).map(({ upload }) => upload.id);
     for (const id of ids.slice(0, 2)) await world.put(LEDGER, `uploads/${id}.json`, '{');
     await expect(world.collect({ cancel: ids })).rejects.toThrow('2 of 3 uploads failed: UnreadableEntryError');
     const receipts = await world.keys(RESULTS);
@@ -104,8 +103,7 @@ describe('cancel', () => {
     await expect(world.collect({ cancel: [upload] })).rejects.toThrow('killed');
     revive();
     world.clock.advance(60 * MINUTE);
-    await world.settle();
-    expect(await world.receipt('a.png')).toMatchObject({ status: 'failed', failure: { code: 'cancelled' } });
+    expect(await world.settled('a.png')).toMatchObject({ status: 'failed', failure: { code: 'cancelled' } });
     expect(world.service.flows).toEqual([]);
   });
 
@@ -141,23 +139,19 @@ describe('collect', () => {
     await world.settle();
     world.clock.advance(10 * MINUTE);
     await world.send('a.png', 'newer');
-    await world.settle();
-    const newer = (await world.receipt('a.png')).upload;
+    const newer = (await world.settled('a.png')).upload;
     expect(newer.id).not.toBe(upload);
     world.clock.advance(30 * MINUTE);
     await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a.png', VersionId: newer.versionId }));
     await world.collect({ collect: [newer.id] });
-    await world.settle();
-    expect((await world.receipt('a.png')).upload.id).toBe(newer.id);
+    expect((await world.settled('a.png')).upload.id).toBe(newer.id);
     await world.collect({ collect: [upload] });
-    await world.settle();
-    expect((await world.receipt('a.png')).upload.id).toBe(upload);
+    expect((await world.settled('a.png')).upload.id).toBe(upload);
   });
 
   it('keeps the results that are there, although the service has forgotten the flow', async () => {
     const upload = await running();
-    await world.settle();
-    const { assets } = await world.receipt('a.png');
+    const { assets } = await world.settled('a.png');
     forget();
     await world.collect({ collect: [upload] });
     for (let i = 0; i < 5; i += 1) await world.tickAfter(10 * MINUTE);
@@ -172,8 +166,7 @@ describe('collect', () => {
     world.service.intercept = undefined;
     expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'begun' }]);
     expect(await world.keys(LEDGER, 'failed/')).toEqual([]);
-    await world.settle();
-    expect(await world.receipt('a.png')).toMatchObject({ status: 'succeeded', generation: 1 });
+    expect(await world.settled('a.png')).toMatchObject({ status: 'succeeded', generation: 1 });
     expect(world.service.flows).toHaveLength(1);
   });
 
@@ -213,8 +206,7 @@ describe('collect', () => {
   it('goes on under its new marker alone if an old one comes back', async () => {
     const upload = await running();
     const [old = ''] = await world.keys(LEDGER, 'running/');
-    await world.settle();
-    const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);
+    const [asset = ''] = (await world.settled('a.png')).assets.map(({ key }) => key);
     await world.remove(asset, RESULTS);
     world.clock.advance(MINUTE);
     await world.collect({ collect: [upload] });

@@ -143,8 +143,7 @@ describe('a retried failure', () => {
     world.service.intercept = undefined;
     expect(await world.entry()).toMatchObject({ state: 'waiting', route: { name: 'corrected' } });
     world.redeploy({ routes: [{ ...ECHO, name: 'later' }] });
-    await world.settle();
-    expect((await world.receipt('a')).route).toBe('corrected');
+    expect((await world.settled('a')).route).toBe('corrected');
   });
 
   it.each<[string, Uint8Array | string, Record<string, string>, Partial<Settings>]>([
@@ -248,8 +247,7 @@ describe('a retry that died', () => {
     await expect(world.retry()).rejects.toThrow('killed');
     revive();
     world.clock.advance(60 * MINUTE);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.settled('a')).status).toBe('succeeded');
   });
 });
 
@@ -276,8 +274,7 @@ describe('a retried upload whose key got a newer upload', () => {
     const { upload } = await world.entry();
     world.clock.advance(MINUTE);
     await world.send('a', 'newer');
-    await world.settle();
-    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded' });
+    expect(await world.settled('a')).toMatchObject({ status: 'succeeded' });
     world.clock.advance(60 * MINUTE);
     return upload;
   }

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseEnv } from '../../functions/settings/environment.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { sharedFolder } from '../support/folder.ts';
 import { env, envWith, messagesOf, route } from './fixtures.ts';
 
@@ -18,28 +19,7 @@ describe('parseEnv', () => {
       collectFunction: 'collect-outputs',
       eventBus: 'default',
       routes: [route],
-      uploadConcurrency: 10,
-      inputBytesMax: 5_368_709_120,
-      textBytesMax: 1_048_576,
-      assetBytesMax: 21_474_836_480,
-      assetBytesPerSecondMin: 4096,
-      outputsMax: 1000,
-      answerDepthMax: 100,
-      attemptsMax: 5,
-      inDoubt: 'retry',
-      pollIntervalSeconds: 15,
-      pollConcurrency: 64,
-      assetConcurrency: 8,
-      requestsPerSecond: 'unlimited',
-      flowAgeMaxSeconds: 604_800,
-      ledgerRetentionDays: 'forever',
-      outputsPath: 'auto',
-      flowListing: 'any-order',
-      flowsQuery: '',
-      htmlTemplates: [],
-      resultsKey: '{key}/{flowId}/{assetId}{ext}',
-      inboxPrefix: '',
-      resultsPrefix: '',
+      ...SETTINGS_DEFAULT,
     });
   });
 

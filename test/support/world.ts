@@ -125,12 +125,9 @@ async function startServers(
   const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
   const s3Server = hasS3Sockets ? await serveS3(embedded, { credentials: [CREDENTIALS.credentials] }) : undefined;
   const flowServer = isVirtual ? undefined : await serveFlowService(service);
-  const s3 =
-    s3Server === undefined
-      ? { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) }
-      : { endpoint: s3Server.endpoint };
+  const s3 = s3Server === undefined ? inThisProcess(embedded) : { endpoint: s3Server.endpoint };
   if (isVirtual) {
-    loading ??= loadSdk(s3);
+    loading ??= loadSdk();
     await loading;
   }
   return {
@@ -145,17 +142,26 @@ async function startServers(
   };
 }
 
+const inThisProcess = (embedded: EmbeddedS3): S3ClientConfig => ({
+  endpoint: 'http://s3.test',
+  forcePathStyle: true,
+  requestHandler: s3RequestHandler(embedded),
+});
+
 let loading: Promise<void> | undefined;
 
 /** The SDK loads parts of itself at its first calls, and virtual time would not wait for that. */
-async function loadSdk(config: S3ClientConfig): Promise<void> {
-  const s3 = s3Client({ ...CREDENTIALS, ...config });
+async function loadSdk(): Promise<void> {
+  const embedded = new EmbeddedS3({ clock: systemClock });
+  embedded.createBucket(LEDGER);
+  const s3 = s3Client({ ...CREDENTIALS, ...inThisProcess(embedded) });
   const where = { Bucket: LEDGER, Key: 'first' };
   await s3.send(new PutObjectCommand({ ...where, Body: Buffer.from('x') }));
   const { Body } = await s3.send(new GetObjectCommand(where));
   await Body?.transformToString();
   await s3.send(new DeleteObjectCommand(where));
   s3.destroy();
+  embedded.close();
 }
 
 function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings {
@@ -445,6 +451,12 @@ export class World {
     throw new Error(`Not settled after ${stepsMax} steps: ${(await this.keys(LEDGER)).join(', ')}`);
   }
 
+  /** The receipt of a file, once the world has settled. */
+  async settled(key: string): Promise<Receipt> {
+    await this.settle();
+    return this.receipt(key);
+  }
+
   async keys(bucket: string, prefix = ''): Promise<string[]> {
     const all: string[] = [];
     let token: string | undefined;
@@ -475,11 +487,17 @@ export class World {
     return this.json<Receipt>(RESULTS, `${key}/receipt.json`);
   }
 
+  /** All entries of the ledger, those of the oldest uploads first. */
+  async entries(): Promise<Entry[]> {
+    const keys = await this.keys(LEDGER, 'uploads/');
+    return Promise.all(keys.map((key) => this.json<Entry>(LEDGER, key)));
+  }
+
   /** The only entry of the ledger. @throws {Error} if there is none, or several. */
   async entry(): Promise<Entry> {
-    const [key, ...others] = await this.keys(LEDGER, 'uploads/');
-    if (key === undefined || others.length > 0) throw new Error(`Not one entry: ${[key, ...others].join(', ')}`);
-    return this.json<Entry>(LEDGER, key);
+    const [entry, ...others] = await this.entries();
+    if (entry === undefined || others.length > 0) throw new Error(`Not one entry: ${JSON.stringify([entry, others])}`);
+    return entry;
   }
 
   /** The keys of the files that flows were made of, in the order of the flows. */

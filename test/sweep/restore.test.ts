@@ -150,8 +150,7 @@ describe('an older ledger without its state', () => {
     const eventTime = new Date(world.clock.now()).toISOString();
     const s3 = { bucket: { name: INBOX }, object: { key: 'last' } };
     world.queue.send(JSON.stringify({ Records: [{ eventName: 'ObjectCreated:Put', eventTime, s3 }] }));
-    await world.settle();
-    expect((await world.receipt('last')).upload).toMatchObject({ currentAt: eventTime });
+    expect((await world.settled('last')).upload).toMatchObject({ currentAt: eventTime });
     expect(paid()).toMatchObject({ later: 1, last: 2 });
     expect(await statuses('later', 'last')).toEqual(['succeeded', 'succeeded']);
   });
