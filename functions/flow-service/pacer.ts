@@ -30,11 +30,11 @@ export interface LearntRate {
   readonly throttledAt: number;
 }
 
-/** How long a refused request is sent again, in milliseconds. The caller then polls again, or waits in the ledger. */
-const PATIENCE_MS = 60_000;
-
-/** How long it is sent again if others were answered since, in milliseconds. The trouble may be the flow's own and must not hold up the round. */
-const CONTRADICTED_PATIENCE_MS = 20_000;
+/**
+ * How long a refused request is sent again, in milliseconds. Then a creation waits in the ledger, and the next tick polls
+ * the flow again. The trouble may be one flow's own, which must not hold up a round of polls.
+ */
+const PATIENCE_MS: Readonly<Record<RequestKind, number>> = { creation: 60_000, other: 20_000 };
 
 /** Longest backoff that a request waits out in place, in milliseconds. */
 const BACKOFF_PATIENCE_MS = 60_000;
@@ -75,8 +75,17 @@ const SUBJECTS_MAX = 1_000;
 /** The rate after a burst of refusals, as a share of the rate before. The AWS SDK's adaptive mode uses it too. */
 const DECREASE = 0.7;
 
-/** Lowest rate, in requests a second. */
-const RATE_MIN = 0.2;
+/**
+ * Lowest rate while the service answers some requests, in requests a second. Invocations that create flows run side by
+ * side. At a lower rate they would leave half of a limit of one a second unused.
+ */
+const RATE_MIN: Readonly<Record<RequestKind, number>> = { creation: 0.7, other: 0.2 };
+
+/** Lowest rate while it answers none. */
+const RATE_MIN_UNANSWERED = 0.2;
+
+/** Time since the last answer within which the service counts as answering, in milliseconds. */
+const ANSWERING_MS = 15_000;
 
 /**
  * Growth of the rate in each second in which requests wait, and its maximum for one request. A share and no fixed step,
@@ -115,7 +124,7 @@ export class Pacer {
   constructor(clock: Clock, ceiling: number | 'unlimited' = 'unlimited') {
     const max = ceiling === 'unlimited' ? Number.POSITIVE_INFINITY : ceiling;
     this.#clock = clock;
-    this.#paces = { creation: new Pace(clock, max), other: new Pace(clock, max) };
+    this.#paces = { creation: new Pace('creation', clock, max), other: new Pace('other', clock, max) };
   }
 
   /** The learnt rate of all requests but creations. Undefined if no limit is known. */
@@ -159,8 +168,7 @@ export class Pacer {
       firstRefusedAt ??= now;
       const askedMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
       const againAt = pace.refused(subject, number, askedMs ?? (response.status === 402 ? SPENT_WAIT_MS : undefined));
-      const ownPatienceMs = pace.isContradicted(subject) ? CONTRADICTED_PATIENCE_MS : PATIENCE_MS;
-      const endsAt = Math.min(startBy, firstRefusedAt + (request.patienceMs ?? ownPatienceMs));
+      const endsAt = Math.min(startBy, firstRefusedAt + (request.patienceMs ?? PATIENCE_MS[kind]));
       if (againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
       response.destroy();
     }
@@ -218,6 +226,7 @@ interface Refused {
 class Pace {
   readonly #clock: Clock;
   readonly #ceiling: number;
+  readonly #kind: RequestKind;
   readonly #waiting: Waiting[] = [];
   readonly #subjects = new Map<string, Refused>();
   /** By rank: requests of higher ranks that went while one of this rank was ready. */
@@ -241,9 +250,11 @@ class Pace {
   /** The last request that had gone when the rate was last lowered. Its burst includes all before it. */
   #lastOfBurst = 0;
   #nextAt = 0;
+  #lastAnswerAt = Number.NEGATIVE_INFINITY;
   #timer: AbortController | undefined;
 
-  constructor(clock: Clock, ceiling: number) {
+  constructor(kind: RequestKind, clock: Clock, ceiling: number) {
+    this.#kind = kind;
     this.#clock = clock;
     this.#ceiling = ceiling;
   }
@@ -255,7 +266,7 @@ class Pace {
 
   resume({ requestsPerSecond, throttledAt }: LearntRate): void {
     if (throttledAt <= this.#refusedAt || this.#clock.now() - throttledAt > MEMORY_MS) return;
-    this.#rate = Math.max(RATE_MIN, requestsPerSecond);
+    this.#rate = Math.max(RATE_MIN_UNANSWERED, requestsPerSecond);
     this.#refusedAt = throttledAt;
   }
 
@@ -294,6 +305,7 @@ class Pace {
   answered(subject: string, number: number, exhaustedMs = 0): void {
     const now = this.#clock.now();
     if (this.#rate === undefined || (this.#isFirstRate && number <= this.#lastOfBurst)) this.#measure(now);
+    this.#lastAnswerAt = now;
     this.#subjects.delete(subject);
     for (const other of this.#subjects.values()) if (other.number < number) other.isContradicted = true;
     if (number > this.#latestRefused) {
@@ -316,7 +328,8 @@ class Pace {
     const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
-    if (isOwn) return undefined;
+    // A resubmitted upload comes once a minute. With one request each time, it would starve beside a busy collector.
+    if (isOwn) return this.#kind === 'creation' ? backoffUntil : undefined;
     const isNewBurst = number > this.#lastOfBurst;
     if (isNewBurst) {
       this.#lastOfBurst = this.#sent;
@@ -331,11 +344,6 @@ class Pace {
     this.#refusedAt = now;
     this.#grownAt = now;
     return Math.max(backoffUntil, this.#heldUntil);
-  }
-
-  /** True if others were answered since the subject was refused. Then the trouble may be the subject's own. */
-  isContradicted(subject: string): boolean {
-    return this.#subjects.get(subject)?.isContradicted === true;
   }
 
   #remember(subject: string, refused: Refused): void {
@@ -376,7 +384,8 @@ class Pace {
 
   #lower(now: number): void {
     this.#isFirstRate = this.#rate === undefined;
-    this.#rate = this.#rate === undefined ? this.#firstRate(now) : Math.max(RATE_MIN, DECREASE * this.#rate);
+    const min = now - this.#lastAnswerAt < ANSWERING_MS ? RATE_MIN[this.#kind] : RATE_MIN_UNANSWERED;
+    this.#rate = this.#rate === undefined ? this.#firstRate(now) : Math.max(min, DECREASE * this.#rate);
   }
 
   /** Lets requests go, for as long as the pace allows. */
@@ -409,7 +418,7 @@ class Pace {
       const { subject, startBy = Number.POSITIVE_INFINITY, wasRefused } = waiting;
       const ownUntil = this.#ownBackoffUntil(subject);
       const backoffMs = Math.max(this.#heldUntil, ownUntil) - now;
-      const isOwn = ownUntil > now && (this.#subjects.get(subject)?.count ?? 0) >= OWN_FROM;
+      const isOwn = ownUntil > now && (this.#subjects.get(subject)?.count ?? 0) >= OWN_FROM && this.#kind === 'other';
       const goesAt = Math.max(opensAt, ownUntil);
       if (!isOwn && backoffMs <= BACKOFF_PATIENCE_MS && (goesAt <= now || goesAt <= startBy)) continue;
       const message = 'The request was not sent: the service refuses too many requests at present';

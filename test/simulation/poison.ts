@@ -50,6 +50,15 @@ const longestHoldMs = ({ fault, count }: Poison): number =>
   LONG_RETRY_AFTER.includes(fault) ? 2 * SECOND * 2 ** (count - 1) : 0;
 
 /**
+ * Longest time for which a poisoned flow holds back the others in a round, in milliseconds: how long a refused poll is
+ * sent again, and a poll and one more request at the lowest rate. Several at a time share that rate.
+ */
+const REFUSED_POLL_MS = 30 * SECOND;
+
+/** The round that is under way when a healthy flow ends, and the next one, may meet all poisoned flows first. */
+const longestRoundsMs = ({ of, count }: Poison): number => (of === 'flow' ? 2 * count * REFUSED_POLL_MS : 0);
+
+/**
  * Time for the poll that ends a flow past its maximum age. The longest gap between two polls is a quarter of an hour.
  */
 const LAST_POLL_MS = 25 * MINUTE;
@@ -109,7 +118,8 @@ export async function liveWithPoison(world: World): Promise<void> {
   const figures = { poison, variation, ageMaxMs, hasCompanion, published };
   observed.figures = figures;
   for (const { key, at } of healthy) {
-    const latest = startedAt + at + flowMsMax + HEALTHY_MS + longestHoldMs(poison as Poison);
+    const delayMs = longestHoldMs(poison as Poison) + longestRoundsMs(poison as Poison);
+    const latest = startedAt + at + flowMsMax + HEALTHY_MS + delayMs;
     const isInTime = (publishedAt.get(key) ?? Infinity) <= latest;
     demand(isInTime, 'an upload was delayed by the poison of another', key, figures);
   }
