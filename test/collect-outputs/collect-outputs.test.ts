@@ -305,27 +305,6 @@ describe('a tick', () => {
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
 
-  it('goes on with the other flows while a large asset comes', async () => {
-    await start({
-      settings: { pollIntervalSeconds: 15, assetConcurrency: 2 },
-      service: { flowMs: 0 },
-    });
-    world.remainingMs = 5 * MINUTE;
-    await running('large.bin');
-    world.fault('getAsset', { delayMs: 50_000 }, 1);
-    const ticking = world.tick();
-    while (world.service.counts.getAsset === 0) await world.clock.sleep(20);
-    await world.send('small.bin');
-    const first: string[] = [];
-    while (first.length === 0) {
-      first.push(...(await world.keys(RESULTS)).filter((key) => key.endsWith('receipt.json')));
-      await world.clock.sleep(20);
-    }
-    expect(first).toEqual(['small.bin/receipt.json']);
-    expect(await ticking).toMatchObject({ result: 'completed', succeeded: 2 });
-    expect((await world.receipt('large.bin')).status).toBe('succeeded');
-  });
-
   it('drops a marker without an entry', async () => {
     await start();
     const { upload } = await running();

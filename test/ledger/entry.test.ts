@@ -73,19 +73,11 @@ describe('a delivery of an upload that has an entry', () => {
 });
 
 describe('a wait', () => {
-  it('counts as an attempt only if the file could be the cause', () => {
-    expect(waiting(claim, wait)).toMatchObject({ attempts: 0, waits: 1 });
-    expect(waiting(claim, { ...wait, counted: true })).toMatchObject({ attempts: 1, waits: 1 });
-  });
-
-  it('says why and until when', () => {
-    expect(waiting(claim, wait)).toMatchObject({
-      state: 'waiting',
-      reason: 'throttled',
-      message: 'Slow down',
-      notBefore: 99_000,
-      generation: 1,
-    });
+  it('says why and until when, and counts as an attempt only if the file could be the cause', () => {
+    const { reason, message, notBefore } = wait;
+    const waits = { state: 'waiting', reason, message, notBefore, generation: 1, waits: 1 };
+    expect(waiting(claim, wait)).toMatchObject({ ...waits, attempts: 0 });
+    expect(waiting(claim, { ...wait, counted: true })).toMatchObject({ ...waits, attempts: 1 });
   });
 
   it('keeps a doubt', () => {
@@ -197,6 +189,7 @@ describe('an end', () => {
 
   it('is told once its receipt, event and marker are out, unless it is a success, which needs no such note', () => {
     const failed = ended(claim, { failure }, 1);
+    expect(told(failed)).toEqual({ ...failed, isTold: true });
     expect([isUntold(failed), isUntold(told(failed)), isUntold(ended(running(claim, flow), {}, 1))]).toEqual([
       true,
       false,
@@ -236,13 +229,6 @@ describe('an end', () => {
     expect(isTerminal(ended(claim, { failure }, 1))).toBe(true);
     expect(isTerminal(claim)).toBe(false);
     expect(isTerminal(running(claim, flow))).toBe(false);
-  });
-});
-
-describe('a failure', () => {
-  it('whose receipt and event are out says so', () => {
-    const failed = ended(claim, { failure }, 1);
-    expect(told(failed)).toEqual({ ...failed, isTold: true });
   });
 });
 

@@ -3,7 +3,19 @@ import { parseEnv } from '../../functions/settings/environment.ts';
 import { envWith, messagesOf } from './fixtures.ts';
 
 describe('a setting', () => {
-  it.each([
+  it.each<[name: string, values: readonly unknown[]]>([
+    ['requestsPerSecond', [0.01, 0.5, 60, 10_000, 'unlimited']],
+    ['ledgerRetentionDays', [30, 3650, 'forever']],
+    ['flowsQuery', ['', 'sort_by=-created_at&limit=200', "order=(created_at,'desc')~1"]],
+    [
+      'resultsKey',
+      ['{flowId}/{assetId}', '{key}/{flowId}/{assetId}{ext}', 'made/{flowId}/of/{key}/asset-{assetId}{ext}'],
+    ],
+  ])('%s takes each of %j', (name, values) => {
+    for (const value of values) expect(parseEnv(envWith({ [name]: value }))).toMatchObject({ [name]: value });
+  });
+
+  const ranges: readonly (readonly [name: string, tooLow: number, tooHigh: number])[] = [
     ['uploadConcurrency', 0, 17],
     ['inputBytesMax', 0, 2 ** 43],
     ['textBytesMax', 0, 2 ** 43],
@@ -16,60 +28,28 @@ describe('a setting', () => {
     ['pollConcurrency', 0, 1001],
     ['assetConcurrency', 0, 17],
     ['flowAgeMaxSeconds', 59, 31_536_001],
-  ])('refuses %s outside of its range, in fractions or as text', (name, low, high) => {
-    for (const value of [low, high, 120.5, '120', null]) {
-      const issues = messagesOf(() => parseEnv(envWith({ [name]: value })));
-      expect(issues[0], JSON.stringify(value)).toMatch(new RegExp(`^SETTINGS\\.${name}: expected a whole number of`));
-      expect(issues[0]).toContain(`got ${JSON.stringify(value)}`);
+  ];
+  it.each<[name: string, values: readonly unknown[], expected: string]>([
+    ...ranges.map(([name, low, high]): [string, readonly unknown[], string] => [
+      name,
+      [low, high, 120.5, '120', null],
+      'a whole number of',
+    ]),
+    ['requestsPerSecond', [0, 0.009, 10_001, -1, '60', null], ''],
+    ['ledgerRetentionDays', [29, 3651, 30.5, '30', null], '"forever", or a whole number of days from 30 to 3650,'],
+    ['inboxPrefix', ['in', '/in/', '/', 'in//', 'in*/', 'ä/'], 'nothing, or a prefix such as'],
+    [
+      'flowsQuery',
+      ['created_after={iso}', '?sort=x', 'sort=x#top', 'sort=created at', 'sort=ü', `sort=${'x'.repeat(500)}`],
+      'nothing, or a query',
+    ],
+  ])('%s takes no other value', (name, values, expected) => {
+    for (const value of values) {
+      const [issue = ''] = messagesOf(() => parseEnv(envWith({ [name]: value })));
+      expect(issue, JSON.stringify(value)).toContain(`SETTINGS.${name}: expected ${expected}`);
+      expect(issue).toContain(`got ${JSON.stringify(value).slice(0, 50)}`);
     }
   });
-
-  it.each([0.01, 0.5, 60, 10_000, 'unlimited'])('takes %j as the ceiling of requests a second', (requestsPerSecond) => {
-    expect(parseEnv(envWith({ requestsPerSecond }))).toMatchObject({ requestsPerSecond });
-  });
-
-  it.each([0, 0.009, 10_001, -1, '60', null])('refuses %j as the ceiling of requests a second', (requestsPerSecond) => {
-    const [issue] = messagesOf(() => parseEnv(envWith({ requestsPerSecond })));
-    expect(issue).toMatch(/^SETTINGS\.requestsPerSecond: /);
-    expect(issue).toContain(`got ${JSON.stringify(requestsPerSecond)}`);
-  });
-
-  it.each([30, 3650, 'forever'])('takes %j as the retention of the ledger', (ledgerRetentionDays) => {
-    expect(parseEnv(envWith({ ledgerRetentionDays }))).toMatchObject({ ledgerRetentionDays });
-  });
-
-  it.each([29, 3651, 30.5, '30', null])('refuses %j as the retention of the ledger', (ledgerRetentionDays) => {
-    expect(messagesOf(() => parseEnv(envWith({ ledgerRetentionDays })))).toEqual([
-      `SETTINGS.ledgerRetentionDays: expected "forever", or a whole number of days from 30 to 3650, got ${JSON.stringify(ledgerRetentionDays)}`,
-    ]);
-  });
-
-  it('refuses a retention that is shorter than the life of two flows', () => {
-    expect(messagesOf(() => parseEnv(envWith({ ledgerRetentionDays: 30, flowAgeMaxSeconds: 1_296_001 })))).toEqual([
-      'SETTINGS.ledgerRetentionDays: expected at least twice flowAgeMaxSeconds (1296001), or entries of running flows could expire, got 30',
-    ]);
-  });
-
-  it('refuses a maximum age that ends before the second poll', () => {
-    expect(messagesOf(() => parseEnv(envWith({ flowAgeMaxSeconds: 119, pollIntervalSeconds: 60 })))).toEqual([
-      'SETTINGS.flowAgeMaxSeconds: expected at least twice pollIntervalSeconds (60), or flows would fail before they are polled, got 119',
-    ]);
-  });
-
-  it.each(['in', '/in/', '/', 'in//', 'in*/', 'ä/'])('refuses %j as a prefix', (inboxPrefix) => {
-    expect(messagesOf(() => parseEnv(envWith({ inboxPrefix })))).toEqual([
-      expect.stringMatching(/^SETTINGS\.inboxPrefix: expected nothing, or a prefix such as/),
-    ]);
-  });
-});
-
-describe('the pattern for the keys of results', () => {
-  it.each(['{flowId}/{assetId}', '{key}/{flowId}/{assetId}{ext}', 'made/{flowId}/of/{key}/asset-{assetId}{ext}'])(
-    'accepts %s',
-    (resultsKey) => {
-      expect(parseEnv(envWith({ resultsKey })).resultsKey).toBe(resultsKey);
-    },
-  );
 
   it.each([
     ['{key}/{assetId}', '{flowId}'],
@@ -83,27 +63,24 @@ describe('the pattern for the keys of results', () => {
     ['/{key}/{flowId}/{assetId}', 'slash'],
     ['{key}//{flowId}/{assetId}', 'slash'],
     [`${'x'.repeat(512)}/{flowId}/{assetId}`, '512'],
-  ])('refuses %s and names the reason: %s', (resultsKey, why) => {
+  ])('resultsKey refuses %s and names the reason: %s', (resultsKey, why) => {
     const issues = messagesOf(() => parseEnv(envWith({ resultsKey })));
     expect(issues).toEqual([expect.stringMatching(/^SETTINGS\.resultsKey: expected /)]);
     expect(issues[0]).toContain(why);
   });
-});
-
-describe('the query of the listing of flows', () => {
-  it.each(['', 'sort_by=-created_at&limit=200', "order=(created_at,'desc')~1"])('accepts %j', (flowsQuery) => {
-    expect(parseEnv(envWith({ flowsQuery })).flowsQuery).toBe(flowsQuery);
-  });
 
   it.each([
-    ['created_after={iso}'],
-    ['?sort=x'],
-    ['sort=x#top'],
-    ['sort=created at'],
-    ['sort=ü'],
-    [`sort=${'x'.repeat(500)}`],
-  ])('refuses %j', (flowsQuery) => {
-    const issues = messagesOf(() => parseEnv(envWith({ flowsQuery })));
-    expect(issues).toEqual([expect.stringMatching(/^SETTINGS\.flowsQuery: expected nothing, or a query/)]);
+    [
+      'a retention that is shorter than the life of two flows',
+      { ledgerRetentionDays: 30, flowAgeMaxSeconds: 1_296_001 },
+      'SETTINGS.ledgerRetentionDays: expected at least twice flowAgeMaxSeconds (1296001), or entries of running flows could expire, got 30',
+    ],
+    [
+      'a maximum age that ends before the second poll',
+      { flowAgeMaxSeconds: 119, pollIntervalSeconds: 60 },
+      'SETTINGS.flowAgeMaxSeconds: expected at least twice pollIntervalSeconds (60), or flows would fail before they are polled, got 119',
+    ],
+  ])('is refused beside others: %s', (_, settings, issue) => {
+    expect(messagesOf(() => parseEnv(envWith(settings)))).toEqual([issue]);
   });
 });
