@@ -15,13 +15,6 @@ const state = () => world.json<CollectorState>(LEDGER, STATE_KEY);
 const put = (value: CollectorState) => world.put(LEDGER, STATE_KEY, JSON.stringify(value));
 const runningCount = async () => (await world.keys(LEDGER, 'running/')).length;
 
-/** Uploads a file, and has a flow made of it. */
-async function flowOf(key: string): Promise<string> {
-  const before = world.service.flows.length;
-  await world.send(key);
-  return world.service.flows[before]?.id ?? '';
-}
-
 /** A minute later, one tick runs. */
 async function tick() {
   world.clock.advance(MINUTE);
@@ -29,32 +22,27 @@ async function tick() {
 }
 
 /** A flow that answers, so that a 404 is about the other flow, and one that the service does not know at times. */
-async function twoFlows(): Promise<{ setUnknown(isUnknown: boolean): void }> {
-  await flowOf('known');
-  const flowId = await flowOf('unknown');
-  let isUnknown = false;
-  world.service.intercept = ({ url }) => (isUnknown && url.includes(flowId) ? { status: 404 } : undefined);
+async function twoFlows(): Promise<{ isUnknown: boolean }> {
+  for (const key of ['known', 'unknown']) await world.send(key);
+  const second = { isUnknown: false, id: world.service.flows[1]?.id ?? '' };
+  world.service.intercept = ({ url }) => (second.isUnknown && url.includes(second.id) ? { status: 404 } : undefined);
   await tick();
-  return {
-    setUnknown(to) {
-      isUnknown = to;
-    },
-  };
+  return second;
 }
 
 describe('a flow that the service does not know at two polls in a row', () => {
   it('is not gone if a tick that died, or is still at work, may have polled it in between', async () => {
     await begin({ service: { flowMs: 10 * HOUR } });
-    const { setUnknown } = await twoFlows();
-    setUnknown(true);
+    const second = await twoFlows();
+    second.isUnknown = true;
     await tick();
     const left = await state();
     // The next tick sees the flow, and dies before it writes its state. Only its lease is left.
-    setUnknown(false);
+    second.isUnknown = false;
     await tick();
     await put({ ...left, heldUntil: world.clock.now() + 20_000 });
 
-    setUnknown(true);
+    second.isUnknown = true;
     expect(await tick()).toMatchObject({ result: 'completed', polled: 2, failed: 0 });
     // Until then, the tick that left its lease may have been at work. So this is the first poll that counts.
     expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
@@ -73,8 +61,8 @@ describe('a flow that the service does not know at two polls in a row', () => {
         return direct(request, signal);
       },
     });
-    const { setUnknown } = await twoFlows();
-    setUnknown(true);
+    const second = await twoFlows();
+    second.isUnknown = true;
     await tick();
     during = async () => put({ ...(await state()), heldUntil: 0 });
     expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
@@ -86,8 +74,8 @@ describe('a flow that is there when it is asked for once more before it is given
   it('is given up only after two further polls in a row', async () => {
     // Only the outputs tell of a flow. A 409 says that it runs.
     await begin({ service: { flowMs: 10 * HOUR, variation: { getFlow: 405, earlyOutputs: 'conflict' } } });
-    const knownId = await flowOf('known');
-    const flowId = await flowOf('unknown');
+    for (const key of ['known', 'unknown']) await world.send(key);
+    const [knownId, flowId] = world.service.flows.map(({ id }) => id);
     // How many requests for the outputs of the flow are answered with 404 in a tick, from the first on.
     let unknownMax = 0;
     let asked = 0;
@@ -121,7 +109,7 @@ describe('a flow whose end only the listing of its outputs tells', () => {
     ['the second such poll, although a tick died in between', ['all, and dies', 'all']],
   ])('ends at %s', async (_, ticks) => {
     await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } }); // There is time for one round.
-    await flowOf('a.bin');
+    await world.send('a.bin');
     for (const [n, seen] of ticks.entries()) {
       world.service.intercept = (_, { operation }) =>
         operation === 'listOutputs' && seen === 'none' ? { status: 200, body: '{"outputs":[]}' } : undefined;

@@ -136,22 +136,17 @@ describe('the flow client', () => {
       // On a clock that stands still, a held request would wait for ever.
       const options = { clock: new HastyClock(), assetBytesMax: 1_000, transport };
       const flows = clientOf(new URL('https://flows.example'), options);
-      const act = async (): Promise<unknown> => {
-        switch (operation) {
-          case 'create':
-            return flows.create(requestOf(sourceOf('x')), signal);
-          case 'asset':
-            return collect((await flows.asset(id, id, signal)).chunks);
-          case 'list':
-            return Array.fromAsync(flows.list(signal));
-          case 'find':
-            return flows.find([{ tag: TAG, since: 0, mayBeAbsent: true }], signal);
-          default:
-            return flows[operation](id, signal);
-        }
-      };
+      const act = {
+        create: () => flows.create(requestOf(sourceOf('x')), signal),
+        get: () => flows.get(id, signal),
+        outputs: () => flows.outputs(id, signal),
+        asset: async () => collect((await flows.asset(id, id, signal)).chunks),
+        abort: () => flows.abort(id, signal),
+        list: () => Array.fromAsync(flows.list(signal)),
+        find: () => flows.find([{ tag: TAG, since: 0, mayBeAbsent: true }], signal),
+      } satisfies Record<string, () => Promise<unknown>>;
       try {
-        await act();
+        await act[operation]();
       } catch (error) {
         if (error === signal.reason) return;
         if (!(error instanceof FlowServiceError)) throw error;
