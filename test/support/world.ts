@@ -439,15 +439,10 @@ export class World {
   async settle(stepsMax = 40): Promise<void> {
     for (let step = 0; step < stepsMax; step += 1) {
       await this.deliverAll();
-      const summary = await this.tick();
-      const waiting = await this.keys(LEDGER, 'waiting/');
-      if (
-        summary.running === 0 &&
-        summary.resubmitted === 0 &&
-        waiting.length === 0 &&
-        Object.values(this.queue.counts()).every((count) => count === 0)
-      )
-        return;
+      await this.tick();
+      const queued = Object.values(this.queue.counts()).some((count) => count > 0);
+      const markers = [...(await this.keys(LEDGER, 'running/')), ...(await this.keys(LEDGER, 'waiting/'))];
+      if (!queued && markers.length === 0) return;
       this.clock.advance(5 * MINUTE);
     }
     throw new Error(`Not settled after ${stepsMax} steps: ${(await this.keys(LEDGER)).join(', ')}`);
