@@ -46,8 +46,8 @@ const TRANSFERS = { transports: TRANSPORTS, sizes: SIZES, rounds: quick ? 1 : 5 
 const cases = options.cases?.split(',') ?? LIMITED_CASE_NAMES;
 
 const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
-  start: (stage) => start(stage, { rounds: quick ? 5 : 21 }),
-  small: (stage) => smallFiles(stage, quick ? { files: 200, rounds: 2 } : { files: 2_000, rounds: 5 }),
+  start: (stage) => start(stage, { rounds: quick ? 3 : 21 }),
+  small: (stage) => smallFiles(stage, quick ? { files: 200, rounds: 1 } : { files: 2_000, rounds: 5 }),
   polling: (stage) =>
     polling(
       stage,

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../../functions/base/clock.ts';
@@ -6,7 +5,7 @@ import { createFlowService } from '../../functions/flow-service/client.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { powertools } from '../../functions/lambda/powertools.ts';
 
-/** What a process of the memory test has to do. */
+/** What a process of the memory test has to do. It does one after another. */
 export interface MemoryTask {
   readonly url: string;
   readonly operation: MemoryOperation;
@@ -106,5 +105,5 @@ function peakKib(): number {
   return Number(/VmHWM:\s*(\d+)/.exec(readFileSync(status, 'utf8'))?.[1]);
 }
 
-const [task] = (await once(process, 'message')) as [MemoryTask];
-process.send?.(await perform(task), () => process.exit());
+// The process ends when its parent disconnects.
+process.on('message', async (task: MemoryTask) => process.send?.(await perform(task)));
