@@ -26,7 +26,7 @@ if (CHROMIUM === undefined) {
 
 /** WebGL is drawn by the processor: there may be no graphics card. Nothing goes out to the network by itself. */
 const BROWSER_ARGUMENTS = [
-  ...['--no-sandbox', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader'],
+  ...['--no-sandbox', '--disable-gpu', '--enable-unsafe-swiftshader'],
   ...['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update'],
   ...['--disable-sync', '--disable-default-apps', '--disable-domain-reliability', '--no-default-browser-check'],
 ];
