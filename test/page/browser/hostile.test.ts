@@ -1,6 +1,4 @@
-import { beforeEach, expect, it, vi } from 'vitest';
-import { glb, triangle } from '../../support/glb.ts';
-import { PATIENCE } from '../../support/patience.ts';
+import { beforeEach, expect, it } from 'vitest';
 import { describeInBrowser } from './support.ts';
 
 const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
@@ -8,9 +6,7 @@ const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
 const REVERSED = 'photo\u202egnp.exe';
 const REVERSED_SHOWN = 'photo\\u202egnp.exe';
 
-const GLB = { ContentType: 'model/gltf-binary' };
-
-describeInBrowser('hostile texts and models', (shown) => {
+describeInBrowser('hostile texts', (shown) => {
   beforeEach(() => shown.operated.refuse(undefined));
 
   it('stay text: names of files and words of the service', async () => {
@@ -52,7 +48,7 @@ describeInBrowser('hostile texts and models', (shown) => {
     expect(await row.locator('bdi').textContent()).toBe(REVERSED_SHOWN);
   });
 
-  it('are shown as text if a model or a text of the service holds them', async () => {
+  it('are shown as text if a result holds them', async () => {
     await using visit = await shown.open();
     const { page } = visit;
     await shown.operated.upload('echo/page.bin', ELEMENT, { ContentType: 'text/plain' });
@@ -60,50 +56,6 @@ describeInBrowser('hostile texts and models', (shown) => {
     await visit.openDetail('page.bin');
     await page.locator('pre').filter({ hasText: ELEMENT }).first().waitFor();
     expect(await page.locator('img[src="x"], b').count()).toBe(0);
-  });
-
-  it('load nothing for a model that names another file', async () => {
-    const uri = '/api/status';
-    await using visit = await shown.open();
-    const { page } = visit;
-    const model = glb(triangle({ images: [{ uri }], textures: [{ source: 0 }] }), new Uint8Array(36));
-    await shown.operated.upload('echo/leak.glb', model, GLB);
-    await visit.shows('leak.glb', 'Succeeded');
-    const requested: string[] = [];
-    page.on('request', (request) => void requested.push(new URL(request.url()).pathname));
-    await visit.openDetail('leak.glb');
-    const stages = page.locator('.stage').filter({ hasText: 'The model is not shown: it names other files.' });
-    await vi.waitFor(async () => expect(await stages.count()).toBe(2), PATIENCE);
-    expect(await page.locator('model-viewer').count()).toBe(0);
-    expect(requested.filter((path) => path === uri)).toEqual([]);
-  });
-
-  it('do not let the viewer load what a model names, if the check should miss it', async () => {
-    await using visit = await shown.open({ viewport: { width: 480, height: 480 } });
-    const { page } = visit;
-    await shown.operated.upload('echo/good.glb', glb(triangle(), new Uint8Array(36)), GLB);
-    await visit.shows('good.glb', 'Succeeded');
-    await visit.openDetail('good.glb');
-    // A viewer loads a model when it comes into view.
-    await page.locator('model-viewer').first().scrollIntoViewIfNeeded();
-    const requested: string[] = [];
-    page.on('request', (request) => void requested.push(new URL(request.url()).pathname));
-    const model = Buffer.from(
-      glb(triangle({ buffers: [{ byteLength: 36, uri: `${new URL(page.url()).origin}/api/status` }] })),
-    ).toString('base64');
-    await page.evaluate(async (base64) => {
-      const viewer = document.createElement('model-viewer');
-      const isDone = new Promise((resolve) => {
-        viewer.addEventListener('error', resolve);
-        viewer.addEventListener('load', resolve);
-      });
-      viewer.setAttribute('src', `data:model/gltf-binary;base64,${base64}`);
-      document.querySelector('.stage')?.append(viewer);
-      viewer.scrollIntoView();
-      await isDone;
-    }, model);
-    expect(requested.filter((path) => path.startsWith('/api/status'))).toEqual([]);
-    visit.forgive(/not-fetched|THREE|404|Failed to/);
   });
 
   it('are copied as they are shown', async () => {

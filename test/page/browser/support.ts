@@ -1,7 +1,8 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import axe, { type AxeResults } from 'axe-core';
 import {
   type Browser,
   type BrowserContext,
@@ -39,7 +40,7 @@ export const START_MS = 600_000;
 /** Time for a test in the browser, in milliseconds. Each takes seconds where nothing else is at work. */
 const TEST_MS = 900_000;
 
-/** Routes for pictures, texts and models, as `npm start` has them, and for files whose flows fail. */
+/** Routes for pictures, texts, notes and models, and for files whose flows fail. A note comes back as it is. */
 export const ROUTES: PipelineOptions['routes'] = [
   {
     name: 'pictures',
@@ -49,9 +50,13 @@ export const ROUTES: PipelineOptions['routes'] = [
     overrides: true,
   },
   { name: 'prompts', input: 'text', template: 'model_generate_fromprompt', suffixes: ['.txt'] },
+  { name: 'notes', input: 'file', template: 'bytes_echo', suffixes: ['.md'] },
   { name: 'models', input: 'file', template: 'model_optimize', suffixes: ['.glb'] },
   { name: 'echoes', input: 'file', template: 'bytes_echo', prefixes: ['echo/'], overrides: true },
 ];
+
+/** A picture, of which the stand-in makes a model. */
+export const ROBOT = { name: 'robot.png', type: 'image/png', body: readFileSync('examples/robot.png') };
 
 /** The feed looks often, so that the tests are quick. */
 const PACE = { lookMs: 200, statusMs: 500, windowMs: 7 * 24 * 60 * 60_000, rowsMax: 10_000 };
@@ -178,6 +183,10 @@ export class Visit implements AsyncDisposable {
       });
     });
     this.page.on('pageerror', (error) => void this.complaints.push(`error: ${error.stack}`));
+    this.page.on('response', async (response) => {
+      // The console does not show what a server says of its failure.
+      if (response.status() >= 500) this.complaints.push(`${response.url()}: ${await response.text()}`);
+    });
     this.page.on('console', (message) => {
       if (message.type() === 'error') this.complaints.push(`console: ${message.text()} ${message.location().url}`);
     });
@@ -243,4 +252,26 @@ export class Visit implements AsyncDisposable {
     await this.#context.close();
     expect(this.complaints).toEqual([]);
   }
+}
+
+/**
+ * What axe finds in a part of the page, in a form that a failed test can show.
+ * @param rules default: all.
+ */
+export async function violations(page: Page, selector: string, rules?: readonly string[]): Promise<readonly string[]> {
+  // axe is once in each page, which is not loaded again.
+  if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(axe.source);
+  const options = { resultTypes: ['violations'], ...(rules === undefined ? {} : { runOnly: rules }) };
+  const { violations: found } = await page.evaluate(
+    ([part, chosen]) => (globalThis as unknown as Axe).axe.run(part, chosen),
+    [selector, options] as const,
+  );
+  return found.flatMap(({ id, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${html.slice(0, 300)} ${failureSummary}`),
+  );
+}
+
+/** The window, once axe is in it. */
+interface Axe {
+  readonly axe: { run(selector: string, options: object): Promise<AxeResults> };
 }
