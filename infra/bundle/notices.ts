@@ -1,6 +1,6 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
-import type { BuildOptions, Metafile, PartialMessage, Plugin } from 'esbuild';
+import type { Metafile, PartialMessage, Plugin } from 'esbuild';
 
 /** File beside a bundle with the licences and notices of the packages in it. */
 const NOTICES_FILE = 'THIRD-PARTY-NOTICES.txt';
@@ -39,6 +39,9 @@ const LEGAL_FILE = /^(licen[cs]e|copying|notice|third-?party)(?!.*\.([cm]?[jt]sx
 
 const RULE = '='.repeat(80);
 
+/** The path of an output of esbuild, and what is in it. */
+type Output = readonly [path: string, Metafile['outputs'][string]];
+
 interface Package {
   /** Name, version and licence. */
   readonly title: string;
@@ -53,12 +56,13 @@ interface Package {
  *
  * The build fails if a package has no licence.
  */
-export const thirdPartyNotices: Plugin = noticesPlugin(({ outfile = '' }) => dirname(outfile));
+export const thirdPartyNotices: Plugin = noticesPlugin(dirname);
 
 /** The same, in a folder of its own, for a build that writes its files elsewhere. The folder must exist. */
 export const thirdPartyNoticesIn = (folder: string): Plugin => noticesPlugin(() => folder);
 
-function noticesPlugin(folderOf: (options: BuildOptions) => string): Plugin {
+/** @param folderOf says where the notices of an output belong. */
+function noticesPlugin(folderOf: (path: string) => string): Plugin {
   return {
     name: 'third-party notices',
     setup({ initialOptions, onEnd }) {
@@ -66,23 +70,27 @@ function noticesPlugin(folderOf: (options: BuildOptions) => string): Plugin {
       initialOptions.metafile = true;
       onEnd(async ({ metafile }) => {
         // There is no metafile if the build failed.
-        if (metafile === undefined) return;
-        const paths = bundledPaths(metafile, absWorkingDir);
-        const packages = await Promise.all([...packageFolders(paths).map(packageIn), ...partsInside(paths)]);
-        const errors = [
-          ...packages.flatMap(({ title, text }) => (text === undefined ? withoutLicence(title) : [])),
-          ...paths.filter(isByUnknown).map((path) => withoutLicence(relative(absWorkingDir, path))),
-        ];
-        if (errors.length === 0) await writeFile(join(folderOf(initialOptions), NOTICES_FILE), noticesOf(packages));
-        return { errors };
+        const outputs = Object.entries(metafile?.outputs ?? {});
+        const byFolder = Map.groupBy(outputs, ([path]) => folderOf(resolve(absWorkingDir, path)));
+        const written = Array.from(byFolder, async ([folder, inFolder]) => {
+          const paths = bundledPaths(inFolder, absWorkingDir);
+          const packages = await Promise.all([...packageFolders(paths).map(packageIn), ...partsInside(paths)]);
+          const errors = [
+            ...packages.flatMap(({ title, text }) => (text === undefined ? withoutLicence(title) : [])),
+            ...paths.filter(isByUnknown).map((path) => withoutLicence(relative(absWorkingDir, path))),
+          ];
+          if (errors.length === 0) await writeFile(join(folder, NOTICES_FILE), noticesOf(packages));
+          return errors;
+        });
+        return { errors: (await Promise.all(written)).flat() };
       });
     },
   };
 }
 
 /** Files with code in the bundle. The paths of a metafile are relative to esbuild's working directory. */
-function bundledPaths({ outputs }: Metafile, workingDir: string): readonly string[] {
-  const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));
+function bundledPaths(outputs: readonly Output[], workingDir: string): readonly string[] {
+  const inputs = outputs.flatMap(([, output]) => Object.entries(output.inputs));
   const paths = inputs.flatMap(([path, { bytesInOutput }]) => (bytesInOutput > 0 ? resolve(workingDir, path) : []));
   return [...new Set(paths)];
 }

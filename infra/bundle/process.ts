@@ -1,7 +1,7 @@
 /**
- * `node process.ts <entry> <outDir>` bundles one module, writes the notices of the packages in it beside it, and prints
- * esbuild's metafile. `bundleModule` is synchronous, and esbuild with a plugin is not, so this runs in a process of its
- * own.
+ * `node process.ts <outDir> <name>=<entry>...` bundles each entry into `<outDir>/<name>/index.mjs`, writes the notices of
+ * the packages in it beside it, and prints esbuild's metafile. `bundleModule` is synchronous, and esbuild with a plugin is
+ * not, so this runs in a process of its own.
  */
 import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -13,7 +13,7 @@ import { withLiteralKeys } from './schemas.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-const [entryPath = '', outDir = ''] = process.argv.slice(2);
+const [outDir = '', ...entries] = process.argv.slice(2);
 
 /** Lets esbuild leave out the unused parts of the SDK's clients. */
 const leanClients: Plugin = {
@@ -56,8 +56,12 @@ const nativeHashes: Plugin = {
 };
 
 const { metafile } = await build({
-  entryPoints: [entryPath],
-  outfile: `${outDir}/index.mjs`,
+  entryPoints: entries.map((entry) => {
+    const [name = '', ...path] = entry.split('=');
+    return { in: path.join('='), out: `${name}/index` };
+  }),
+  outdir: outDir,
+  outExtension: { '.js': '.mjs' },
   bundle: true,
   format: 'esm',
   platform: 'node',

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Metafile } from 'esbuild';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -21,11 +21,15 @@ const directory = sharedFolder();
 
 /** Bundles in the process that `bundleModule` starts. Returns what that prints as errors. */
 function errorsOfBundling(entry: string, outDir: string, cwd: string): string {
-  const { stderr } = spawnSync(process.execPath, [here('../../../infra/bundle/process.ts'), entry, outDir], {
-    cwd,
-    encoding: 'utf8',
-    maxBuffer: 2 ** 26,
-  });
+  const { stderr } = spawnSync(
+    process.execPath,
+    [here('../../../infra/bundle/process.ts'), dirname(outDir), `${basename(outDir)}=${entry}`],
+    {
+      cwd,
+      encoding: 'utf8',
+      maxBuffer: 2 ** 26,
+    },
+  );
   return stderr;
 }
 
