@@ -31,6 +31,7 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     expect: { poll: PATIENCE },
+    globalSetup: 'test/support/bundles.ts',
     reporters: jsonFile === undefined ? ['default'] : ['default', ['json', { outputFile: jsonFile }]],
     projects: [
       {

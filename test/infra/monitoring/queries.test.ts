@@ -3,9 +3,8 @@ import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Log } from '../../../functions/base/telemetry.ts';
 import { powertools } from '../../../functions/lambda/powertools.ts';
-import { bundle } from '../../../infra/bundle/bundle.ts';
 import { INBOX_BUCKET, startPipeline } from '../../../local/pipeline.ts';
-import { sharedFolder } from '../../support/folder.ts';
+import { bundles } from '../../support/bundles.ts';
 import { PATIENCE } from '../../support/patience.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
 import { configured } from '../configurations.ts';
@@ -148,15 +147,12 @@ const TROUBLES: readonly (() => Promise<readonly string[]>)[] = [
     }),
 ];
 
-const bundleDir = sharedFolder();
-
 /** A file goes through the functions as they are deployed. Then one invocation fails. */
 async function deployedLines(): Promise<readonly string[]> {
-  bundle(bundleDir);
   const lines: string[] = [];
   const onLog = (_: string, line: string) => void lines.push(line);
   const pipeline = await startPipeline({
-    bundleDir,
+    bundleDir: bundles(),
     routes: [ECHO],
     standIn: { flowMs: 100 },
     tickIntervalMs: 300,
