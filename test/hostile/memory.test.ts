@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { MEMORY_MIB } from '../../infra/function-limits.ts';
 import { web } from '../support/servers.ts';
@@ -53,7 +53,7 @@ function forked(): ChildProcess {
   });
 }
 
-/** Runs an operation in a process. Its peak of memory is that of all operations that it ran. */
+/** Runs an operation in a process. */
 async function ran(
   child: ChildProcess,
   operation: MemoryOperation,
@@ -69,12 +69,6 @@ async function ran(
     }),
   ]);
   return outcome as MemoryOutcome;
-}
-
-function ranAlone(operation: MemoryOperation, answer: Answer): Promise<MemoryOutcome> {
-  const child = forked();
-  onTestFinished(() => void child.kill());
-  return ran(child, operation, answer);
 }
 
 const saying =
@@ -144,31 +138,29 @@ function byByte(response: ServerResponse): void {
   more();
 }
 
+// As in a function, one process does one after another. The peak of its memory is that of all so far.
 describe('the memory of a function holds', () => {
+  let child: ChildProcess;
+  beforeAll(() => {
+    child = forked();
+  });
+  afterAll(() => void child.kill());
+
   it.each(taken)('%s: the largest answer (%s), as many as come side by side', async (operation, _, body) => {
-    const { peakBytes, message } = await ranAlone(operation, saying(body()));
+    const { peakBytes, message } = await ran(child, operation, saying(body()));
     expect(message ?? '').not.toMatch(/at most|known shape/);
     expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
   });
 
   it('as many long texts as are sent side by side', async () => {
-    const { peakBytes, outcomes } = await ranAlone('create from a text', saying('{"flow_id":"f1"}', 201));
+    const { peakBytes, outcomes } = await ran(child, 'create from a text', saying('{"flow_id":"f1"}', 201));
     expect(outcomes).toEqual({ answered: uploadConcurrency });
     expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
   });
 
-  // What is refused is not kept, so all of it fits into one process.
-  describe('what is refused', () => {
-    let child: ChildProcess;
-    beforeAll(() => {
-      child = forked();
-    });
-    afterAll(() => void child.kill());
-
-    it.each(refused)('%s: %s', async (operation, _, answer, expected) => {
-      const { peakBytes, message } = await ran(child, operation, answer, 4);
-      expect(message).toContain(expected);
-      expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
-    });
+  it.each(refused)('what is refused: %s, %s', async (operation, _, answer, expected) => {
+    const { peakBytes, message } = await ran(child, operation, answer, 4);
+    expect(message).toContain(expected);
+    expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
   });
 });

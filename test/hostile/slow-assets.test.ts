@@ -85,9 +85,9 @@ const nowAndThen = (asset: number) => (asset % 2 === 0 ? { status: 409 } : byte(
 it.each<[string, string[], (asset: number) => object]>([
   ['eight assets of one flow bring a byte every 25 seconds', ['slow.many'], byte],
   ['eight flows send white space', named(8), whiteSpace],
-  ['32 flows with eight assets bring a byte every 25 seconds', named(32, 'many'), byte],
-  ['100 flows bring a byte every 25 seconds', named(100), byte],
-  ['100 flows bring assets just above the minimum rate', named(100), justAboveTheMinimum],
+  ['20 flows with eight assets bring a byte every 25 seconds', named(20, 'many'), byte],
+  ['50 flows bring a byte every 25 seconds', named(50), byte],
+  ['50 flows bring assets just above the minimum rate', named(50), justAboveTheMinimum],
   ['eight flows bring large assets slowly', named(8), aLittleFaster],
   ['eight flows are slow now and then', named(8), nowAndThen],
   ['eight flows never begin to answer', named(8), () => ({ hang: true })],

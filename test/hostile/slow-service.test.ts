@@ -60,7 +60,7 @@ it.each([2, 6])('%i flows whose assets hang neither hold up nor fail a sound one
 
 it.each<[number, string, Fault, number]>([
   [8, 'take 19 seconds', { delayMs: 19 * SECOND }, 30],
-  [200, 'take 19 seconds', { delayMs: 19 * SECOND }, 30],
+  [130, 'take 19 seconds', { delayMs: 19 * SECOND }, 30],
   [200, 'hang', { hang: true }, 60],
 ])('%i flows whose polls %s delay other flows by less than a minute', async (count, _, fault, secondsMax) => {
   let areSlow = true;

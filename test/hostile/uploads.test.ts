@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import type { Receipt } from '../../functions/publish/receipts.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { ECHO, INBOX, LEDGER, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+import { ECHO, LEDGER, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 import { nested } from './bad-answers.ts';
 import { hostileWorld, MINUTE, onlyReceipt, settledReceipt } from './support.ts';
 
@@ -67,36 +68,45 @@ const KEYS: readonly (readonly [what: string, key: string])[] = [
 ];
 
 describe('an upload whose key is', () => {
-  it.each(KEYS)('%s becomes a flow, and its results are below that key', async (_, key) => {
+  const keys = KEYS.map(([, key]) => key).sort();
+  const sentKeys = ({ service }: World) =>
+    service.flows.map(({ inputs }) => (inputs[0]?.additional as { key?: string } | undefined)?.key).sort();
+
+  it('any of these becomes a flow, and its results are below that key', async () => {
     const world = await worldWithSockets();
-    await world.upload(key, 'some bytes', { ContentType: 'application/x-test' });
+    for (const key of keys) await world.upload(key, `bytes of ${key}`, { ContentType: 'application/x-test' });
     await world.settle();
-    expect(world.service.flows.map(({ inputs }) => inputs[0]?.additional)).toMatchObject([{ bucket: INBOX, key }]);
-    const receipt = await onlyReceipt(world);
-    expect(receipt).toMatchObject({ status: 'succeeded', upload: { key }, assets: [{ bytes: 10 }] });
+    expect(sentKeys(world)).toEqual(keys);
     const stored = await world.keys(RESULTS);
-    expect(stored).toHaveLength(2);
-    const [asset] = receipt.assets;
-    expect((await world.object(RESULTS, asset?.key ?? '')).bytes.toString()).toBe('some bytes');
-    for (const each of stored) {
-      expect(Buffer.byteLength(each)).toBeLessThanOrEqual(1024);
-      if (Buffer.byteLength(key) < 900) expect(each.startsWith(`${key}/`)).toBe(true);
+    expect(stored).toHaveLength(2 * keys.length);
+    // An entry for each, and the state of the collector.
+    expect(await world.keys(LEDGER)).toHaveLength(keys.length + 1);
+    const ended: string[] = [];
+    for (const receiptKey of stored.filter((each) => each.endsWith('/receipt.json'))) {
+      const { status, upload, assets } = await world.json<Receipt>(RESULTS, receiptKey);
+      const { key } = upload;
+      ended.push(key);
+      expect({ key, status, assets }).toMatchObject({ status: 'succeeded', assets: [{ key: expect.any(String) }] });
+      const assetKey = assets[0]?.key ?? '';
+      expect((await world.object(RESULTS, assetKey)).bytes.toString()).toBe(`bytes of ${key}`);
+      for (const each of [receiptKey, assetKey]) {
+        expect(Buffer.byteLength(each), key).toBeLessThanOrEqual(1024);
+        if (Buffer.byteLength(key) < 900) expect(each.startsWith(`${key}/`), key).toBe(true);
+      }
     }
-    expect(await world.keys(LEDGER)).toHaveLength(2);
+    expect(ended.sort()).toEqual(keys);
   });
 
   it('any of these is found by the sweep if its notification is lost', async () => {
     const world = await worldWithSockets();
     const run = () => world.sweep({ uploadsPerSecond: 1000 });
     await run();
-    for (const [, key] of KEYS) await world.upload(key, 'x');
+    for (const key of keys) await world.upload(key, 'x');
     while (world.takeMessages().length > 0);
     world.clock.advance(60 * MINUTE);
-    expect(await run()).toMatchObject({ complete: true, missed: KEYS.length });
+    expect(await run()).toMatchObject({ complete: true, missed: keys.length });
     await world.deliverAll();
-    expect(
-      world.service.flows.map(({ inputs }) => (inputs[0]?.additional as { key?: string } | undefined)?.key).sort(),
-    ).toEqual(KEYS.map(([, key]) => key).sort());
+    expect(sentKeys(world)).toEqual(keys);
   });
 });
 

@@ -20,14 +20,11 @@ async function passHours(world: World, hours: number, stepHours = 1): Promise<vo
 describe('an address at which something else answers every request with', () => {
   const answers: readonly (readonly [what: string, fault: Fault])[] = [
     ['404 and nothing', { status: 404 }],
-    ['404 and a page', page(404)],
     ['404 in the form of the service', saying('{"detail":"Not Found"}', { status: 404 })],
-    ['404 in plain text', { status: 404, body: '404 page not found' }],
     ['302', redirect(302)],
     ['a page', page(200)],
     ['a page with 403', page(403)],
     ['a page with 400', page(400)],
-    ['a page that calls itself JSON', saying(html)],
   ];
 
   it.each(answers)('%s makes uploads wait, with the alarm, and never pays twice', async (_, fault) => {
@@ -61,7 +58,7 @@ describe('an address at which something else answers every request with', () => 
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it.each(answers.filter((_, n) => n % 4 === 0))(
+  it.each(answers.filter(([what]) => what === '404 and nothing' || what === 'a page'))(
     '%s ends an upload after three days, with a code that says so',
     async (_, fault) => {
       const world = await hostileWorld();
@@ -157,13 +154,9 @@ describe('a creation that is answered', () => {
 describe('a flow whose answer was lost before something else answered everything for two hours', () => {
   it.each<[string, Fault, Fault]>([
     ['502, then 302', { status: 502 }, redirect(302)],
-    ['502, then 307', { status: 502 }, redirect(307)],
-    ['502, then 403', { status: 502 }, { status: 403 }],
     ['502, then 404', { status: 502 }, { status: 404, body: '404 page not found' }],
-    ['502, then 405', { status: 502 }, { status: 405 }],
     ['502, then a page', { status: 502 }, page(200)],
     ['302', redirect(302), redirect(302)],
-    ['a page', page(200), page(200)],
     ['a page, then 404', page(200), { status: 404, body: '404 page not found' }],
   ])('is found when the service is back, and not paid for twice: %s', async (_, first, rest) => {
     const world = await hostileWorld({ service: { flowMs: 10 * MINUTE }, settings: { inDoubt: 'retry' } });
