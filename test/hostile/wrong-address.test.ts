@@ -58,22 +58,24 @@ describe('an address at which something else answers every request with', () => 
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it.each(answers.filter(([what]) => what === '404 and nothing' || what === 'a page'))(
-    '%s ends an upload after three days, with a code that says so',
-    async (_, fault) => {
-      const world = await hostileWorld();
-      world.service.intercept = () => fault;
-      await world.upload('a', 'x');
-      await passHours(world, 70, 14);
-      expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
-      await passHours(world, 4, 2);
-      const receipt = await onlyReceipt(world);
-      expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'misaddressed' } });
-      expect(receipt.failure?.message).toContain('Check baseUrl');
-      expect(receipt.failure?.message.length).toBeLessThan(500);
-      expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
-    },
-  );
+  it.each<[string, Fault, bytes: number]>([
+    ['404 and nothing', { status: 404 }, 1],
+    ['a page', page(200), 1],
+    // What did not go out whole can have no effect, so it leaves no doubt.
+    ['302, before it has read a large file,', { ...redirect(302), at: 'before-body' }, 8 * 1024 * 1024],
+  ])('%s ends an upload after three days, with a code that says so', async (_, fault, bytes) => {
+    const world = await hostileWorld();
+    world.service.intercept = () => fault;
+    await world.upload('a', Buffer.alloc(bytes));
+    await passHours(world, 70, 14);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
+    await passHours(world, 4, 2);
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'misaddressed' } });
+    expect(receipt.failure?.message).toContain('Check baseUrl');
+    expect(receipt.failure?.message.length).toBeLessThan(500);
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+  });
 
   it.each(answers.filter(([what]) => what.startsWith('404') || what === 'a page'))(
     '%s gives up no running flow, however long',
