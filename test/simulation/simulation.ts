@@ -137,6 +137,9 @@ async function sweep({ invocations }: World): Promise<void> {
 }
 
 async function doEverythingAgain(world: World): Promise<void> {
+  // While neighbours delete flows, it is chance whether the next search settles a held doubt.
+  const isHeld = (await world.entries()).some(({ state }) => state === 'waiting');
+  const mayGoOn = isHeld && world.scenario.doNeighboursDelete;
   const before = await snapshotOf(world);
   redeliver(world);
   await retrySuccesses(world);
@@ -146,7 +149,7 @@ async function doEverythingAgain(world: World): Promise<void> {
   await settle(world);
   await checkAll(world);
   // An upload whose entry expired is paid for again if its message or the sweep brings it again.
-  if (world.observed.expired.size === 0) checkUnchanged(before, await snapshotOf(world));
+  if (world.observed.expired.size === 0 && !mayGoOn) checkUnchanged(before, await snapshotOf(world));
 }
 
 const describe = (error: unknown): string =>

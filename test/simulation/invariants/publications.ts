@@ -7,8 +7,9 @@ import type { World } from '../world.ts';
 import { failureCodeOf, isOf } from './facts.ts';
 
 /**
- * The receipt at a key is that of the upload that was put there last, of those that have ended. There is one exception:
- * a multipart upload that the sweep found soon after its end. It ranks by a time before its end, and an upload that was
+ * The receipt at a key is that of the upload that was put there last, of those that have ended. There are two
+ * exceptions, both of multipart uploads that rank by a time before their end: one that the sweep found soon after its
+ * end, and, without versions, one that the late event of an earlier put of the same content led to. An upload that was
  * put in between may rank above it.
  */
 export async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
@@ -34,8 +35,9 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
   const receipt = JSON.parse(stored.body.toString()) as Receipt;
   const { lastModified, currentAt = lastModified, sequencer } = expected.upload;
   const isBetween = ({ at }: Put): boolean => at >= currentAt;
+  const isOfEarlierPut = last?.versionId === undefined && observed.puts.some((put) => isTwin(put, last, currentAt));
   const isExcepted =
-    sequencer === undefined &&
+    (sequencer === undefined || isOfEarlierPut) &&
     observed.puts
       .filter(isBetween)
       .some((put) => all.some((one) => isOf(put, one) && one.upload.id === receipt.upload.id));
@@ -46,6 +48,14 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
   });
   checkReceipt(receipt, endToldOf(world, expected));
 }
+
+/** True if a put has the content of a later one, and the time by which that one ranks. */
+const isTwin = (put: Put, later: Put | undefined, currentAt: number): boolean =>
+  later !== undefined &&
+  put.at < later.at &&
+  put.key === later.key &&
+  put.etag === later.etag &&
+  Math.floor(put.at / 1000) === Math.floor(currentAt / 1000);
 
 /**
  * The end that an upload's receipt tells of. As a rule it is that of the entry. An entry that expired and was made anew
