@@ -44,7 +44,10 @@ async function isQuiet(world: World): Promise<boolean> {
   if (running.some(({ key }) => !world.isDamaged(key))) return false;
   const waiting = await inspector.list(LEDGER, 'waiting/');
   for (const { key } of waiting.filter(({ key }) => !world.isDamaged(key))) {
-    const entry = await inspector.json<Entry>(LEDGER, `uploads/${key.split('/').at(-1)}.json`);
+    const opened = await inspector.open(LEDGER, `uploads/${key.split('/').at(-1)}.json`);
+    // A marker may stand without an entry until a tick takes it up: the sweep writes it first.
+    if (opened === undefined) return false;
+    const entry = JSON.parse(opened.body.toString()) as Entry;
     if (entry.state !== 'waiting' || entry.reason !== 'held') return false;
   }
   return true;
