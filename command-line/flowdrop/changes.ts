@@ -55,7 +55,7 @@ interface RetryOptions extends AskedOptions {
 
 function addRetry(add: Add): void {
   const command = new Command('retry')
-    .description('sends failed files again, and waiting ones at once, with the routes of today')
+    .description('sends failed files again with the routes of today, and waiting ones at once')
     .argument('[keys...]', 'keys of files, beginnings of keys, or upload ids')
     .option('--failed', 'all files that failed')
     .option('--since <time>', 'with --failed: only since then, such as 2h or 12:00', (text) => sinceOf(text))
@@ -321,19 +321,20 @@ interface SweepOptions extends AskedOptions {
 function addSweep(add: Add): void {
   const command = new Command('sweep')
     .description('submits the files of the inbox that the pipeline does not know')
-    .option('--since <time>', 'also files from before the deployment, since then', (text) => sinceOf(text))
+    .option('--since <time>', 'files since then, also from before the deployment', (text) => sinceOf(text))
     .option('--dry-run', 'only count them')
     .option(...YES)
     .addHelpText('after', example('sweep --dry-run', 'sweep --yes', 'sweep --since 2026-01-01 --dry-run'));
   add<SweepOptions>(command, async (run, _, options) => {
     const { since, dryRun } = options;
     const counting = await swept(run, { since, dryRun: true });
-    if (dryRun === true || counting.missed === 0) {
+    if (dryRun === true || counting.missed + counting.repaired === 0) {
       run.console.answer(counting, (pass) => showSweep(pass, true));
       return EXIT_OK;
     }
     const question = `${counted(counting.missed, 'file')} would be submitted, and paid for. Go on?`;
-    if (!(await isAllowed(run, question, options))) return EXIT_FAILED;
+    // To complete records costs nothing.
+    if (counting.missed > 0 && !(await isAllowed(run, question, options))) return EXIT_FAILED;
     run.console.answer(await swept(run, { since }), (pass) => showSweep(pass, false));
     return EXIT_OK;
   });

@@ -45,5 +45,5 @@ export const showSweep = ({ compared, missed, repaired }: SweepPass, isDryRun: b
   isDryRun
     ? `${counted(missed, 'file')} would be submitted, and each would be paid for.`
     : `${counted(missed, 'file')} submitted.`,
-  `${counted(repaired, 'record')} ${isDryRun ? 'would be' : 'were'} completed.`,
+  `${counted(repaired, 'record')} ${isDryRun ? 'would be' : repaired === 1 ? 'was' : 'were'} completed.`,
 ];

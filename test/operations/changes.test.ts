@@ -283,3 +283,12 @@ it('sweep counts, and says that nothing is missed', async () => {
   expect(code).toBe(0);
   expect(output).toContain('0 files would be submitted');
 });
+
+it('sweep puts again what is missing beside an entry, although no file is missed', async () => {
+  await operated.put('repaired.png', 'failed', '');
+  const receipt = 'repaired.png/receipt.json';
+  await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key: receipt }));
+  const { code, output } = await operated.run('sweep', '--since', '2h', '--yes');
+  expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining('1 record was completed') });
+  expect(await keys(RESULTS_BUCKET)).toContain(receipt);
+});
