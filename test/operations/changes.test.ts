@@ -289,6 +289,6 @@ it('sweep puts again what is missing beside an entry, although no file is missed
   const receipt = 'repaired.png/receipt.json';
   await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key: receipt }));
   const { code, output } = await operated.run('sweep', '--since', '2h', '--yes');
-  expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining('1 record was completed') });
+  expect({ code, output }).toEqual({ code: 0, output: expect.stringMatching(/records? (was|were) completed/) });
   expect(await keys(RESULTS_BUCKET)).toContain(receipt);
 });
