@@ -23,7 +23,10 @@ const NAMES = Array.from((await help()).matchAll(/^ {2}(\w+)(?: \S.*| {2,}\S.*)$
 
 const section = async (name: string): Promise<string> => {
   // The options of every command stand in the help of the program already.
-  const text = (await help(name)).replace(/\nGlobal Options:\n(?: {2}.*\n)+/, '');
+  const text = (await help(name))
+    .replace(/\nGlobal Options:\n(?: {2}.*\n)+/, '')
+    .replace(/(?:\nOptions:\n)? {2}-h, --help .*\n?/, '')
+    .trimEnd();
   return `### ${name}\n\n\`\`\`\n${text}\n\`\`\`\n`;
 };
 
