@@ -46,11 +46,8 @@ export const atLeast = (what: string, value: number, min: number): Check => ({
 
 /** The result of one part of the benchmark. */
 export interface Report {
-  readonly name: string;
   readonly tables: readonly Table[];
   readonly checks: readonly Check[];
-  /** The figures, for `--json`. */
-  readonly figures: unknown;
 }
 
 export function printed({ title, columns, rows, note }: Table): string {

@@ -126,8 +126,8 @@ export class Stage {
   }
 
   /** A new process that only relays bytes. */
-  relay(transport: Transport): Subject {
-    return this.#process('ours', this.environment(transport));
+  relay(): Subject {
+    return this.#process('ours', this.environment('tls'));
   }
 
   #process(maker: Maker, env: Record<string, string>): Subject {

@@ -15,7 +15,6 @@ export interface Cost {
 /** An address at 127.0.0.1. */
 interface Place {
   readonly port: number;
-  readonly isTls: boolean;
   readonly path: string;
 }
 
@@ -101,12 +100,12 @@ function portions({ receivedBytes, sentBytes }: Transfer): (chunk: Buffer) => re
 
 async function relay(transfer: Transfer): Promise<void> {
   // Not imported: the part "start" measures which modules the functions load, and an import here would load some.
-  const [plain, tls] = [process.getBuiltinModule('node:http'), process.getBuiltinModule('node:https')];
+  const https = process.getBuiltinModule('node:https');
   const { from, to, sentBytes, isHashed } = transfer;
   const portionsOf = portions(transfer);
   const { promise: answered, resolve, reject } = Promise.withResolvers<void>();
   const headers = { 'Content-Length': sentBytes };
-  const sink = (to.isTls ? tls : plain).request({ host: '127.0.0.1', ...to, headers }, (answer) => {
+  const sink = https.request({ host: '127.0.0.1', ...to, headers }, (answer) => {
     answer.resume().on('end', resolve);
   });
   sink.on('error', reject);
@@ -126,7 +125,7 @@ async function relay(transfer: Transfer): Promise<void> {
     });
     source.on('end', () => sink.end());
   };
-  (from.isTls ? tls : plain).get({ host: '127.0.0.1', ...from }, receive).on('error', reject);
+  https.get({ host: '127.0.0.1', ...from }, receive).on('error', reject);
   await answered;
 }
 

@@ -64,8 +64,6 @@ export async function costs(stage: Stage): Promise<Report> {
   const files: FileCosts[] = [];
   for (const each of SIZES) files.push(await costsOf(stage, each, poll.gbSeconds));
   return {
-    name: 'costs',
-    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files },
     checks: [],
     tables: [
       billTable(files, 1_000, `Costs of a thousand files, in US dollars, prices of ${PRICES_DATE}`),

@@ -1,11 +1,9 @@
 import pMap from 'p-map';
 import type { Route } from '../../functions/uploads/routes.ts';
-import type { Operation } from '../../local/flow-service/call.ts';
 import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { DeployedPipeline, TICK_INTERVAL_MS } from '../deployed.ts';
 import { atMost, type Check, figure, type Report } from '../report.ts';
 import type { Stage } from '../stage.ts';
-import { total } from '../statistics.ts';
 
 const FILES = 60;
 const FILE_BYTES = 20_000;
@@ -26,8 +24,6 @@ const SECOND_MS = 1_000;
 const SHORT_FLOW_MS = 3_000;
 
 interface LimitedCase {
-  /** Name for `--cases`. */
-  readonly name: string;
   readonly allows: string;
   /** Refusals are 429 with `Retry-After` in seconds. */
   readonly limits: Limits;
@@ -38,30 +34,25 @@ interface LimitedCase {
 const perSecond = (requestsPerSecond: number): Rate => ({ requestsPerSecond, burst: requestsPerSecond });
 
 const rateForAll = (requestsPerSecond: number): LimitedCase => ({
-  name: String(requestsPerSecond),
   allows: `${requestsPerSecond} a second`,
   limits: { everything: perSecond(requestsPerSecond) },
   flowMs: SHORT_FLOW_MS,
 });
 
 const CASES: readonly LimitedCase[] = [
-  { name: 'none', allows: 'no limit', limits: {}, flowMs: SHORT_FLOW_MS },
+  { allows: 'no limit', limits: {}, flowMs: SHORT_FLOW_MS },
   rateForAll(20),
   rateForAll(5),
   rateForAll(1),
   {
-    name: 'kinds',
     allows: '60 creations and 600 others a minute',
     limits: { creations: perSecond(1), others: perSecond(10) },
     flowMs: SHORT_FLOW_MS,
   },
-  { name: 'places', allows: '3 flows of 5 s at a time', limits: { places: 3 }, flowMs: 5_000 },
+  { allows: '3 flows of 5 s at a time', limits: { places: 3 }, flowMs: 5_000 },
 ];
 
-export const LIMITED_CASE_NAMES: readonly string[] = CASES.map(({ name }) => name);
-
 interface Outcome {
-  readonly name: string;
   readonly allows: string;
   readonly receipts: number;
   readonly succeeded: number;
@@ -71,8 +62,7 @@ interface Outcome {
   readonly limitMs: number;
   /** The best possible time, in milliseconds. Undefined without a limit. */
   readonly bestMs: number | undefined;
-  readonly accepted: Readonly<Partial<Record<Operation, number>>>;
-  readonly refused: Readonly<Partial<Record<Operation, number>>>;
+  readonly refusedCount: number;
   readonly requestsPerFile: number;
 }
 
@@ -89,26 +79,24 @@ const ROUTES: readonly Route[] = Array.from({ length: ASSETS_MAX }, (_, index) =
 }));
 
 /** Sends small files through the whole pipeline, with a service that limits requests or flows. */
-export async function limited(stage: Stage, names: readonly string[]): Promise<Report> {
+export async function limited(stage: Stage): Promise<Report> {
   const outcomes: Outcome[] = [];
-  for (const each of CASES) if (names.includes(each.name)) outcomes.push(await run(stage, each));
+  for (const each of CASES) outcomes.push(await run(stage, each));
   return {
-    name: 'limited',
-    figures: outcomes,
     checks: outcomes.flatMap(checksOf),
     tables: [
       {
         title: `${FILES} small files, 1 to ${ASSETS_MAX} assets each, with a service that has limits`,
         columns: ['service allows', 'all receipts after s', 'at best s', 'time : at best', 'requests/file', 'refused'],
         rows: outcomes.map((outcome) => {
-          const { allows, tookMs, bestMs, requestsPerFile, refused } = outcome;
+          const { allows, tookMs, bestMs, requestsPerFile, refusedCount } = outcome;
           return [
             allows,
             tookMs === undefined ? `not done: ${progress(outcome)}` : seconds(tookMs),
             bestMs === undefined ? '-' : seconds(bestMs),
             figure(ratioOf(outcome)),
             figure(requestsPerFile),
-            String(total(refused)),
+            String(refusedCount),
           ];
         }),
         note:
@@ -120,7 +108,7 @@ export async function limited(stage: Stage, names: readonly string[]): Promise<R
   };
 }
 
-async function run(stage: Stage, { name, allows, limits, flowMs }: LimitedCase): Promise<Outcome> {
+async function run(stage: Stage, { allows, limits, flowMs }: LimitedCase): Promise<Outcome> {
   const bestMs = atBest(limits, flowMs);
   const limitMs = Math.max(TIME_LIMIT_MIN_MS, TIME_LIMIT_RATIO * (bestMs ?? 0));
   const pipeline = await DeployedPipeline.start(stage, {
@@ -133,9 +121,8 @@ async function run(stage: Stage, { name, allows, limits, flowMs }: LimitedCase):
     const files = Array.from({ length: FILES }, (_, file) => `file-${file}.${assetsOf(file)}`);
     await pMap(files, (key) => pipeline.put(key, Buffer.alloc(FILE_BYTES, key)), { concurrency: PUTS_AT_A_TIME });
     const arrivals = await pipeline.receipts(FILES, startedAt + limitMs - Date.now());
-    const { accepted, refused, acceptedCount, refusedCount } = pipeline.service.limiter;
+    const { acceptedCount, refusedCount } = pipeline.service.limiter;
     return {
-      name,
       allows,
       receipts: arrivals.length,
       succeeded: arrivals.filter(({ receipt }) => receipt.status === 'succeeded').length,
@@ -143,8 +130,7 @@ async function run(stage: Stage, { name, allows, limits, flowMs }: LimitedCase):
       tookMs: arrivals.length < FILES ? undefined : Math.max(...arrivals.map(({ at }) => at)) - startedAt,
       limitMs,
       bestMs,
-      accepted,
-      refused,
+      refusedCount,
       requestsPerFile: (acceptedCount + refusedCount) / FILES,
     };
   } finally {

@@ -74,7 +74,6 @@ export async function memory(stage: Stage, cases: readonly MemoryCase[]): Promis
     ]);
   });
   return {
-    name: 'memory',
     tables: [
       {
         title: 'Resident memory, in MiB',
@@ -91,7 +90,6 @@ export async function memory(stage: Stage, cases: readonly MemoryCase[]): Promis
       },
     ],
     checks,
-    figures,
   };
 }
 

@@ -45,7 +45,7 @@ export async function polling(stage: Stage, { flows, endedEntries }: PollingOpti
     await stage.aws.call('clear');
     await stage.service.call('setAnswerMs', { answerMs: 0 });
   }
-  return { name: 'polling', checks: checksOf(ticks), figures: ticks, tables: [tableOf(ticks)] };
+  return { checks: checksOf(ticks), tables: [tableOf(ticks)] };
 }
 
 function checksOf(ticks: readonly Tick[]): readonly Check[] {

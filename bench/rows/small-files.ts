@@ -61,7 +61,6 @@ export async function smallFiles(stage: Stage, { files, rounds }: SmallFilesOpti
     return [name, String(count), ...cells];
   });
   return {
-    name: 'small',
     tables: [
       {
         title: 'Small files, in ms a file',
@@ -75,7 +74,6 @@ export async function smallFiles(stage: Stage, { files, rounds }: SmallFilesOpti
       const times = ratio(of(ours, target.of), of(naive, target.of)).median;
       return atMost(`small: ${name}, ${what}, ours : naive`, times, target.timesMax);
     }),
-    figures: all,
   };
 }
 

@@ -46,13 +46,7 @@ interface Figures {
 export async function start(stage: Stage, { rounds }: { rounds: number }): Promise<Report> {
   const all: Figures[] = [];
   for (const name of FUNCTION_NAMES) all.push(await figuresOf(stage, name, rounds));
-  const figures = all.map(({ name, sizes, runs, toNaive }) => [name, { sizes, runs, toNaive }]);
-  return {
-    name: 'start',
-    tables: [bundlesTable(all), startsTable(all)],
-    checks: all.flatMap(checksOf),
-    figures: Object.fromEntries(figures),
-  };
+  return { tables: [bundlesTable(all), startsTable(all)], checks: all.flatMap(checksOf) };
 }
 
 async function figuresOf(stage: Stage, name: FunctionName, rounds: number): Promise<Figures> {

@@ -5,7 +5,7 @@ import { BUCKETS } from '../names.ts';
 import { atLeast, atMost, type Check, figure, inTurns, type Report, size, withRange } from '../report.ts';
 import { asset } from '../servers/bytes.ts';
 import { doneFlow } from '../servers/flow-service.ts';
-import type { Stage, Subject, Transport } from '../stage.ts';
+import type { Stage, Subject } from '../stage.ts';
 import { ratio, type Spread, spread } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
 
@@ -27,13 +27,12 @@ const NAIVE_RATIO_MIN: Readonly<Record<Direction, number>> = { in: 4, out: 2 };
 
 interface TransferOptions {
   readonly direction: Direction;
-  readonly transports: readonly Transport[];
   readonly sizes: readonly number[];
   /** How often everything is measured. Each round starts with another contestant. */
   readonly rounds: number;
 }
 
-/** What files of one size took over one transport: one cost for each round, or the reason of a failure. */
+/** What files of one size took: one cost for each round, or the reason of a failure. */
 interface Figures {
   readonly name: string;
   readonly bytes: number;
@@ -41,29 +40,19 @@ interface Figures {
 }
 
 /**
- * Sends one file through a whole invocation of the function, and compares with two others. `naive` is the naive
+ * Sends one file through a whole invocation of the function, over TLS, and compares with two others. `naive` is the naive
  * function. `relay` moves as many bytes between the same servers through Node.js's HTTP client. On the way out it also
  * computes the hashes that an asset needs: SHA-256 for the receipt and CRC32 for S3. No function on Node.js can take
  * less.
  */
 export async function transfer(stage: Stage, options: TransferOptions): Promise<Report> {
-  const { direction, transports, sizes, rounds } = options;
-  const all = transports.map((transport) => ({
-    transport,
-    figures: sizes.map((bytes): Figures => {
-      const name = `${direction} ${transport} ${size(bytes)}`;
-      return { name, bytes, costs: { ours: [], naive: [], relay: [] } };
-    }),
-  }));
-  for (const { transport, figures } of all) {
-    for (const contestant of inTurns(CONTESTANTS, rounds)) {
-      await measure(stage, { direction, transport, contestant }, figures);
-    }
-  }
-  const figures = all.flatMap((each) => each.figures);
+  const { direction, sizes, rounds } = options;
+  const figures = sizes.map((bytes): Figures => {
+    const name = `${direction} ${size(bytes)}`;
+    return { name, bytes, costs: { ours: [], naive: [], relay: [] } };
+  });
+  for (const contestant of inTurns(CONTESTANTS, rounds)) await measure(stage, { direction, contestant }, figures);
   return {
-    name: direction,
-    figures,
     tables: tablesOf(direction, figures),
     checks: figures.flatMap((each) => checksOf(direction, each)),
   };
@@ -112,7 +101,6 @@ function checksOf(direction: Direction, figures: Figures): readonly Check[] {
 /** One process of one contestant. */
 interface Trial {
   readonly direction: Direction;
-  readonly transport: Transport;
   readonly contestant: Contestant;
 }
 
@@ -120,11 +108,11 @@ interface Trial {
 async function measure(stage: Stage, trial: Trial, all: readonly Figures[]): Promise<void> {
   // A flow that the last contestant failed to collect would make this one fail too.
   await stage.aws.call('clear');
-  const { direction, transport, contestant } = trial;
+  const { direction, contestant } = trial;
   await using subject =
     contestant === 'relay'
-      ? stage.relay(transport)
-      : await stage.subject(contestant, FUNCTION[direction], stage.environment(transport));
+      ? stage.relay()
+      : await stage.subject(contestant, FUNCTION[direction], stage.environment('tls'));
   for (let call = 0; call < WARM_UP_CALLS; call += 1) await once(stage, subject, trial, WARM_UP_BYTES);
   for (const { bytes, costs } of all) {
     try {
@@ -156,11 +144,9 @@ async function once(stage: Stage, subject: Subject, trial: Trial, bytes: number)
   return cost;
 }
 
-async function relayOnce(stage: Stage, subject: Subject, trial: Trial, bytes: number): Promise<Cost> {
-  const { direction, transport } = trial;
-  const isTls = transport === 'tls';
-  const aws = { port: stage.port('aws', transport), isTls };
-  const service = { port: stage.port('service', transport), isTls };
+async function relayOnce(stage: Stage, subject: Subject, { direction }: Trial, bytes: number): Promise<Cost> {
+  const aws = { port: stage.port('aws', 'tls') };
+  const service = { port: stage.port('service', 'tls') };
   const encodedBytes = asset(bytes).bytes;
   const { value: _, ...cost } = await subject.call(
     'relay',
