@@ -295,7 +295,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "sent !== 'all' || NO_FLOW_STATUSES.includes(status)",
     with: "sent !== 'all' || status < 500",
   }),
-  mistake('no time limit of the answer to a creation', 100, {
+  mistake('no time limit of the answer to a creation', 300, {
     file: 'flow-service/requests.ts',
     in: 'answerMsOf',
     replace: "operation === 'create' ? CREATION_ANSWER_MS : JSON_ANSWER_MS",
