@@ -31,6 +31,8 @@ export interface Claim<E extends ClaimedEntry | WaitingEntry = ClaimedEntry> {
   /** What is in the ledger, and is replaced. */
   readonly stored: Stored;
   readonly entry: E;
+  /** True if the operator has just asked for the upload to be sent. */
+  readonly isAsked?: boolean;
 }
 
 /** A flow of ours, and how we came by it. */

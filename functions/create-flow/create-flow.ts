@@ -171,7 +171,8 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
         if (isSuspect(entry) && !delivery.mayTakeOver(entry)) return 'put off';
         const claim = claimAgain(entry, delivery.claimTerms());
         const written = await ledger.replace(stored, claim, work);
-        if (written.won) return takeOver(delivery, { stored: written.stored, entry: claim }, object);
+        const isAsked = entry.state === 'waiting' && entry.reason === 'retried';
+        if (written.won) return takeOver(delivery, { stored: written.stored, entry: claim, isAsked }, object);
         if (written.current === undefined) throw new ClaimHeldError(`The entry of ${id} is gone`);
         stored = written.current;
       }
@@ -235,7 +236,7 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   const next = rerouted(entry, object.upload, chosen.route);
   const written = await ledger.replace(claim.stored, next, delivery.invocation.work);
   if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
-  claim = { stored: written.stored, entry: next };
+  claim = { ...claim, stored: written.stored, entry: next };
   const { failure } = chosen;
   return failure === undefined ? send(delivery, claim, object) : failUpload(delivery, claim, failure);
 }

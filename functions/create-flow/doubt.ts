@@ -35,6 +35,8 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Cla
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator
  *
+ * If the operator has asked for the upload to be sent, only a flow that is found keeps it from being sent.
+ *
  * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
  */
 export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: string): Promise<SettledDoubt> {
@@ -65,6 +67,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
+    if (claim.isAsked && error instanceof FlowServiceError) return sendInDoubt(delivery, claim, error.message);
     if (error instanceof MisaddressedError && entry.misaddressedSince !== undefined) {
       // Only the listing can tell whether the POST made a flow. So nothing is sent before the service answers again.
       delivery.count('ServiceMisaddressed');
@@ -76,6 +79,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     found = { result: 'unknown', why: messageOf(error) };
   }
   if (found.result === 'found') return { outcome: await adopt(delivery, claim, found.flow) };
+  if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
   if (isEarly) {
     const time = new Date(conclusiveAt).toISOString();
     const message = `The service may have created a flow. We search its listing again at ${time}.`;
@@ -86,15 +90,19 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       : waitForAddress(answer, both, conclusiveAt);
   }
   if (found.result === 'unknown') {
-    if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, claim, found.why) };
-    delivery.count('DoubtsRetried');
-    delivery.log.warn('Sent again although a flow may exist', { why: found.why });
-    // The doubt stays. If this POST makes no flow, the flow of the first one may still be found.
-    return { claim };
+    if (settings.inDoubt === 'hold' && !claim.isAsked) return { outcome: await hold(delivery, claim, found.why) };
+    return sendInDoubt(delivery, claim, found.why);
   }
   const settled = { ...claim, entry: withoutDoubt(entry) };
   if (doubt.rejection === undefined) return { claim: settled };
   return { outcome: await failUpload(delivery, settled, { code: 'rejected', message: doubt.rejection }) };
+}
+
+/** The doubt stays. If the next POST makes no flow, the flow of the first one may still be found. */
+function sendInDoubt(delivery: Delivery, claim: Claim, why: string): SettledDoubt {
+  delivery.count('DoubtsRetried');
+  delivery.log.warn('Sent again although a flow may exist', { why });
+  return { claim };
 }
 
 /**

@@ -31,7 +31,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   delivery.identify({ uploadId: claim.entry.upload.id });
   const { flows, clock } = delivery.ports;
   const { work } = delivery.invocation;
-  const request = requestOf(delivery, claim.entry, object);
+  const request = requestOf(delivery, claim, object);
   for (let waitedMs = 0; ; ) {
     try {
       const { flowId } = await flows.create(request, work);
@@ -59,7 +59,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   }
 }
 
-function requestOf({ ports, invocation }: Delivery, entry: ClaimedEntry, object: OpenedUpload): CreateRequest {
+function requestOf({ ports, invocation }: Delivery, { entry, isAsked }: Claim, object: OpenedUpload): CreateRequest {
   const { template, parameters, additional, input } = entry.route;
   const { bucket, key, versionId, mediaType } = entry.upload;
   return {
@@ -68,6 +68,7 @@ function requestOf({ ports, invocation }: Delivery, entry: ClaimedEntry, object:
     additional,
     tag: flowTagOf(entry, ports.settings.pipeline),
     startBy: Math.min(invocation.workEndsAt - ATTEMPT_TIME_MIN_MS, ports.clock.now() + SENDING_WAIT_MAX_MS),
+    isAsked,
     input: {
       as: input,
       mediaType,

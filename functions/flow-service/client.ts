@@ -132,6 +132,7 @@ class HttpFlowService implements FlowService {
       url: this.#requests.url('flows'),
       subject: request.tag.upload,
       startBy: request.startBy,
+      isAsked: request.isAsked,
       body: () => flowBody(request, signal),
     };
     const answer = await this.#requests.send(call, signal);

@@ -21,6 +21,8 @@ export interface PacedRequest {
   readonly startBy?: number | undefined;
   /** How long a refused request is sent again, in milliseconds. Default: {@link PATIENCE_MS}. */
   readonly patienceMs?: number | undefined;
+  /** True if a person asks for it now. Then it waits for the rate, and for no backoff. Default false. */
+  readonly isAsked?: boolean | undefined;
 }
 
 /** A rate that a process has learnt, for the next process to continue with. */
@@ -39,7 +41,7 @@ const PATIENCE_MS: Readonly<Record<RequestKind, number>> = { creation: 60_000, o
 /** Longest backoff that a request waits out in place, in milliseconds. */
 const BACKOFF_PATIENCE_MS = 60_000;
 
-/** Wait after a 402 (the account's budget is spent) that names no time, in milliseconds. */
+/** Longest backoff of a kind after a 402 (the account's budget is spent) that names no time, in milliseconds. */
 const SPENT_WAIT_MS = 5 * 60_000;
 
 /** Shortest backoff, in milliseconds: `Retry-After: 0` must not cause a hot loop. */
@@ -55,8 +57,8 @@ const BACKOFF_MS_MAX = 15 * 60_000;
 const FIRST_BACKOFF_MS = 2_000;
 
 /**
- * Maximum number of refusals of one burst that lengthen the backoff. The others of the burst may yet be answered, and a backoff of 32 seconds
- * is waited out in place until they are.
+ * Maximum number of refusals of one burst that lengthen the backoff. The others of the burst may yet be answered, and a
+ * backoff of 32 seconds is waited out in place until they are.
  */
 const REFUSED_OF_A_BURST_MAX = 5;
 
@@ -158,7 +160,9 @@ export class Pacer {
     const { subject, startBy = Number.POSITIVE_INFINITY } = request;
     let firstRefusedAt: number | undefined;
     for (;;) {
-      const number = await pace.wait({ ...request, wasRefused: firstRefusedAt !== undefined }, signal);
+      const wasRefused = firstRefusedAt !== undefined;
+      const isAsked = request.isAsked === true && !wasRefused;
+      const number = await pace.wait({ ...request, wasRefused, isAsked }, signal);
       const response = await send();
       const now = this.#clock.now();
       if (!isThrottled(response)) {
@@ -167,9 +171,11 @@ export class Pacer {
       }
       firstRefusedAt ??= now;
       const askedMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
-      const againAt = pace.refused(subject, number, askedMs ?? (response.status === 402 ? SPENT_WAIT_MS : undefined));
+      const isSpent = response.status === 402 && askedMs === undefined;
+      const againAt = pace.refused(subject, number, askedMs, isSpent ? SPENT_WAIT_MS : undefined);
       const endsAt = Math.min(startBy, firstRefusedAt + (request.patienceMs ?? PATIENCE_MS[kind]));
-      if (againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
+      // Nobody pays a bill within seconds, so the caller knows better how long to wait.
+      if (isSpent || againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
       response.destroy();
     }
   }
@@ -318,8 +324,9 @@ class Pace {
   /**
    * The service refused. Returns when the request may go again, in milliseconds since the epoch. Returns undefined if
    * the trouble is the subject's own: another request now cannot help.
+   * @param longMaxMs longest backoff of the kind. Default: that of the subject.
    */
-  refused(subject: string, number: number, retryAfterMs: number | undefined): number | undefined {
+  refused(subject: string, number: number, retryAfterMs?: number, longMaxMs?: number): number | undefined {
     const now = this.#clock.now();
     const waitMs = Math.min(BACKOFF_MS_MAX, Math.max(BACKOFF_MS_MIN, retryAfterMs ?? UNASKED_MS));
     const { count: before = 0, isContradicted = true } = this.#subjects.get(subject) ?? {};
@@ -339,7 +346,7 @@ class Pace {
     // A subject that is refused again, and no other was answered in between, is no further evidence of a limit for all.
     if (isContradicted && (isNewBurst || this.#refusedInARow < REFUSED_OF_A_BURST_MAX)) this.#refusedInARow += 1;
     this.#backOff(now + Math.min(waitMs, FIRST_BACKOFF_MS));
-    const longMs = Math.min(waitMs, FIRST_BACKOFF_MS * 2 ** (this.#refusedInARow - 1));
+    const longMs = Math.min(longMaxMs ?? waitMs, FIRST_BACKOFF_MS * 2 ** (this.#refusedInARow - 1));
     this.#longBackoffUntil = Math.max(this.#longBackoffUntil, now + longMs);
     this.#refusedAt = now;
     this.#grownAt = now;
@@ -398,12 +405,14 @@ class Pace {
       const opensAt = rate === Number.POSITIVE_INFINITY ? this.#heldUntil : Math.max(this.#heldUntil, this.#nextAt);
       this.#rejectLate(now, opensAt);
       if (this.#waiting.length === 0) return;
-      const next = opensAt > now ? undefined : this.#next(now);
+      const asked = this.#nextAt > now ? undefined : this.#waiting.find(({ isAsked }) => isAsked);
+      const next = asked ?? (opensAt > now ? undefined : this.#next(now));
       if (next === undefined) {
+        const askedAt = this.#waiting.some(({ isAsked }) => isAsked) ? this.#nextAt : Number.POSITIVE_INFINITY;
         const ready = Math.min(...this.#waiting.map(({ subject }) => this.#ownBackoffUntil(subject)));
         const startBy = Math.min(...this.#waiting.map((waiting) => waiting.startBy ?? Number.POSITIVE_INFINITY));
         // One millisecond later, the request is certainly too late.
-        void this.#wakeAt(Math.min(Math.max(opensAt, ready), startBy + 1));
+        void this.#wakeAt(Math.min(Math.max(opensAt, ready), askedAt, startBy + 1));
         return;
       }
       this.#spend(next, now);
@@ -415,7 +424,8 @@ class Pace {
   /** Rejects requests that would wait too long. Their callers postpone them. */
   #rejectLate(now: number, opensAt: number): void {
     for (const waiting of [...this.#waiting]) {
-      const { subject, startBy = Number.POSITIVE_INFINITY, wasRefused } = waiting;
+      const { subject, startBy = Number.POSITIVE_INFINITY, wasRefused, isAsked } = waiting;
+      if (isAsked && this.#nextAt <= Math.max(now, startBy)) continue;
       const ownUntil = this.#ownBackoffUntil(subject);
       const backoffMs = Math.max(this.#heldUntil, ownUntil) - now;
       const isOwn = ownUntil > now && (this.#subjects.get(subject)?.count ?? 0) >= OWN_FROM && this.#kind === 'other';

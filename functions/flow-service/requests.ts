@@ -73,6 +73,7 @@ export interface Call {
   readonly rank?: Rank | undefined;
   readonly startBy?: number | undefined;
   readonly patienceMs?: number | undefined;
+  readonly isAsked?: boolean | undefined;
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly reach?: TransportRequest['reach'];
@@ -268,10 +269,10 @@ export class Requests {
 
   /** Sends a request at the pace that the service allows. */
   async #sendPaced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
-    const { operation, subject, startBy, patienceMs, rank = operation === 'get' ? 2 : 0 } = call;
+    const { operation, subject, startBy, patienceMs, isAsked, rank = operation === 'get' ? 2 : 0 } = call;
     const kind = operation === 'create' ? 'creation' : 'other';
     const send = async () => (await this.#sendOnce(call, { secret, hadToken: true }, signal)).response;
-    const response = await this.#pacer.send(kind, { rank, subject, startBy, patienceMs }, signal, send);
+    const response = await this.#pacer.send(kind, { rank, subject, startBy, patienceMs, isAsked }, signal, send);
     return { operation, response, secret, hadToken: true };
   }
 

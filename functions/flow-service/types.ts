@@ -27,6 +27,8 @@ export interface CreateRequest {
   readonly tag: FlowTag;
   /** Latest time to send the request, in milliseconds since the epoch. Default: no limit. */
   readonly startBy?: number | undefined;
+  /** True if a person asks for it now. Then no backoff holds it up. Default false. */
+  readonly isAsked?: boolean | undefined;
   readonly input: {
     /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
     readonly as: 'file' | 'text';

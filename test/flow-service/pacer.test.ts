@@ -318,6 +318,28 @@ describe('a request', () => {
     expect(time.seconds).toBeLessThanOrEqual(60);
   });
 
+  it('on an account that is spent no more goes within seconds of another’s answer', async () => {
+    const pacer = new Pacer(time);
+    const ask = (subject: string, status: number) =>
+      time.during(() => pacer.send('creation', { rank: 0, subject }, never, async () => response(status)));
+    expect((await ask('a', 402)).status).toBe(402);
+    expect((await ask('b', 201)).status).toBe(201);
+    expect((await ask('a', 201)).status).toBe(201);
+    expect(time.seconds).toBeLessThan(5);
+  });
+
+  it('that a person asks for goes before the others and through every backoff, at the rate', async () => {
+    const pacer = new Pacer(time);
+    const ask = (subject: string, status: number, isAsked?: boolean) =>
+      time.during(() => pacer.send('creation', { rank: 0, subject, isAsked }, never, async () => response(status)));
+    for (const { subject } of subjects(8)) await Promise.allSettled([ask(subject, 402)]);
+    await expect(ask('other', 201)).rejects.toThrow(ThrottledError);
+    const from = time.seconds;
+    for (const { subject } of subjects(5)) expect((await ask(subject, 402, true)).status).toBe(402);
+    expect(time.seconds - from).toBeGreaterThan(5);
+    expect(time.seconds - from).toBeLessThan(30);
+  });
+
   it('whose connection breaks fails with that error', async () => {
     const pacer = new Pacer(time);
     const broken = pacer.send('other', { rank: 0, subject: 'a' }, never, async () => {

@@ -4,6 +4,7 @@ import { retryUploads } from '../../functions/operator/operator.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { dyingAt, ECHO, INBOX, LEDGER, start, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
@@ -174,6 +175,52 @@ describe('a retried failure', () => {
     expect(await world.receipt('a')).toMatchObject({ generation: 2, failure: { code: 'input-archived' } });
     expect(world.service.flows).toEqual([]);
     expect(world.count('UploadsFailed')).toBe(2);
+  });
+});
+
+describe('a retried wait', () => {
+  const waits = async (reason: string) => expect(await world.entry()).toMatchObject({ state: 'waiting', reason });
+  const isSentNow = async () => {
+    const from = world.clock.now();
+    await expectResubmitted();
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    expect(world.clock.now() - from).toBeLessThan(5_000);
+  };
+
+  it.each<[string, Fault]>([
+    ['the account was spent', { status: 402 }],
+    ['the service asked for ten minutes', { status: 429, headers: { 'retry-after': '600' } }],
+  ])('is sent at once, although %s, and this process remembers it', async (_, fault) => {
+    await start();
+    world.fault('createFlow', fault);
+    for (const key of ['others 1', 'others 2', 'others 3']) await world.send(key);
+    for (const id of await world.keys(LEDGER, 'uploads/')) await world.remove(id, LEDGER);
+    await world.send('a');
+    await waits('throttled');
+    world.service.intercept = undefined;
+    await isSentNow();
+  });
+
+  it('is sent at once although a request for it may have made a flow, and that is counted', async () => {
+    await start();
+    world.fault('createFlow', { status: 500 }, 1);
+    await world.send('a');
+    await waits('in-doubt');
+    await isSentNow();
+    expect(world.count('DoubtsRetried')).toBe(1);
+  });
+
+  it('has the flow of that request, if it is listed by now', async () => {
+    await start();
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? { status: 500, at: 'after-effect' } : { status: 500 };
+    await world.send('a');
+    await waits('in-doubt');
+    world.service.intercept = undefined;
+    await isSentNow();
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.count('DoubtsRetried')).toBe(0);
   });
 });
 
