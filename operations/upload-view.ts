@@ -1,4 +1,4 @@
-import { type Entry, isFlowShared } from '../functions/ledger/entry.ts';
+import { type Entry, isFlowShared, type WaitingEntry, type WaitReason } from '../functions/ledger/entry.ts';
 import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
@@ -25,7 +25,7 @@ export interface UploadView {
   /** Failures that the file could be the cause of. */
   readonly attempts: number;
   /** Present while it waits. */
-  readonly wait?: { readonly reason: string; readonly message: string; readonly until: string } | undefined;
+  readonly wait?: Wait | undefined;
   /** Since when throttling keeps it waiting. */
   readonly throttledSince?: string | undefined;
   /** Until when an invocation is at work on it, at the latest. */
@@ -49,6 +49,36 @@ export interface UploadView {
   readonly failedOutputs: readonly { readonly id: string; readonly code: string; readonly message: string }[];
   readonly results: { readonly bucket: string; readonly receipt: string };
 }
+
+/** What an upload waits for. */
+export interface Wait {
+  /** A word for programs: `throttled`, `held` and so on. */
+  readonly reason: string;
+  /** Why, in a sentence: in the words of the service, if it was asked. */
+  readonly message: string;
+  /** Since when it waits for this. */
+  readonly since: string;
+  /** When it is tried next, unless `ending` comes sooner. */
+  readonly until: string;
+  /** What ends the wait sooner. */
+  readonly ending: WaitEnding;
+  /** What earlier attempts came to, the newest first. */
+  readonly before: readonly string[];
+}
+
+/**
+ * What ends a wait sooner. `retry`: the operator's retry sends it at once. `decide`: the operator looks for a flow of it,
+ * and retries or cancels it. `token`: the service gets a token that it takes. `address`: the service answers at its
+ * address. `nothing`: it is sent within a minute.
+ */
+export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'nothing';
+
+const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
+  held: 'decide',
+  unauthorised: 'token',
+  misaddressed: 'address',
+  retried: 'nothing',
+};
 
 /**
  * @param settings the place of the results.
@@ -85,7 +115,7 @@ export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 
 function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'endedAt' | 'failure'> {
   switch (entry.state) {
     case 'waiting':
-      return { wait: { reason: entry.reason, message: entry.message, until: iso(entry.notBefore) } };
+      return { wait: waitOf(entry) };
     case 'claimed':
       return { claimedUntil: iso(entry.deadline) };
     case 'running':
@@ -97,6 +127,23 @@ function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow
         failure: 'failure' in entry ? advised(entry.failure) : undefined,
       };
   }
+}
+
+/** @internal */
+export function waitOf(entry: WaitingEntry): Wait {
+  const { reason, message, notBefore, answers = [], throttledSince, arrivedAt } = entry;
+  // A request that was not sent keeps the answer of the one before. The search for a flow says more than that.
+  const isUnsent = reason === 'throttled' || reason === 'out-of-time';
+  const [newest, ...older] = answers;
+  const isAnswer = newest !== undefined && (isUnsent || newest.message === message);
+  return {
+    reason,
+    message: isAnswer ? newest.message : message,
+    since: iso(isAnswer ? newest.since : (throttledSince ?? arrivedAt)),
+    until: iso(notBefore),
+    ending: ENDINGS[reason] ?? 'retry',
+    before: (isAnswer ? older : answers).map((answer) => answer.message),
+  };
 }
 
 function advised({ code, message }: { readonly code: string; readonly message: string }): UploadView['failure'] {

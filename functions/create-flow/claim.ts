@@ -1,4 +1,5 @@
 import {
+  answered,
   type ClaimedEntry,
   type Entry,
   ended,
@@ -74,6 +75,10 @@ async function yieldFlow(
   if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
     return commitFlow(delivery, { stored: current, entry: theirs }, own);
   }
+  // It is our own claim: the answer to our last write of it was lost.
+  if (current !== undefined && theirs?.state === 'claimed' && isSameClaim(theirs, mine)) {
+    return commitFlow(delivery, { stored: current, entry: mine }, own);
+  }
   // They are at work on the upload, and will find the flow by its tag. They would lose it if we aborted it.
   if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
   if (theirs?.state === 'running' && theirs.flow.id === flowId) {
@@ -85,6 +90,26 @@ async function yieldFlow(
   const error = await delivery.ports.flows.abort(flowId, delivery.invocation.closing);
   if (error !== undefined) delivery.log.warn('The orphaned flow could not be aborted', { error });
   return 'orphaned';
+}
+
+const isSameClaim = (one: ClaimedEntry, other: ClaimedEntry | WaitingEntry): boolean =>
+  other.state === 'claimed' && one.claimedAt === other.claimedAt && one.deadline === other.deadline;
+
+/**
+ * Writes into the claim why the upload waits in place, so that whoever looks at the ledger can tell. Returns the claim
+ * as it stands then. It is only to be looked at, so an error keeps nothing from going on.
+ */
+export async function tellWaiting(delivery: Delivery, claim: Claim, why: string): Promise<Claim> {
+  const { ledger, clock } = delivery.ports;
+  delivery.log.info('The upload waits in place', { why });
+  const entry = answered(claim.entry, why, clock.now());
+  try {
+    const written = await ledger.replace(claim.stored, entry, delivery.invocation.work);
+    return written.won ? { ...claim, stored: written.stored, entry } : claim;
+  } catch (error) {
+    delivery.log.warn('The claim could not say why the upload waits', { error: error as Error });
+    return claim;
+  }
 }
 
 /** Ends the upload as failed, and publishes that. */

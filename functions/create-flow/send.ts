@@ -1,8 +1,15 @@
-import { InDoubtError, MisaddressedError, RejectedError, UnauthorisedError } from '../flow-service/errors.ts';
+import { OutOfTimeError } from '../base/invocation.ts';
+import {
+  InDoubtError,
+  MisaddressedError,
+  RejectedError,
+  ThrottledError,
+  UnauthorisedError,
+} from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
-import { attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf, misaddressed } from '../ledger/entry.ts';
+import { answered, attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf, misaddressed } from '../ledger/entry.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
-import { type Claim, commitFlow, failUpload, keepWaiting } from './claim.ts';
+import { type Claim, commitFlow, failUpload, keepWaiting, tellWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import { adoptIfListed, settleDoubt } from './doubt.ts';
 import {
@@ -33,8 +40,14 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   const { work } = delivery.invocation;
   const request = requestOf(delivery, claim, object);
   for (let waitedMs = 0; ; ) {
+    let told = Promise.resolve(claim);
+    const onWaiting = (why: string): void => {
+      told = tellWaiting(delivery, claim, why);
+    };
     try {
-      const { flowId } = await flows.create(request, work);
+      const { flowId } = await flows.create({ ...request, onWaiting }, work).finally(async () => {
+        claim = await told;
+      });
       // If the next write fails, only this line names the flow.
       delivery.log.info('The service has made a flow', { flowId });
       delivery.count('FlowsCreated');
@@ -94,6 +107,10 @@ function isInPlace(
   );
 }
 
+/** False if the attempt ended before the service or the network had a say. */
+const isAnswer = (error: unknown): boolean =>
+  !(error instanceof OutOfTimeError) && !(error instanceof ThrottledError && !error.wasSent);
+
 const isMisaddressed = (error: unknown): boolean =>
   error instanceof MisaddressedError || (error instanceof InDoubtError && error.cause instanceof MisaddressedError);
 
@@ -110,6 +127,7 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
   if (error instanceof UploadDeniedError) delivery.count('UploadsDenied');
   delivery.log.warn('The upload could not be sent', { decision: decision.kind, error: error as Error });
   const message = messageOf(error);
+  if (isAnswer(error)) claim = { ...claim, entry: answered(claim.entry, message, now) };
   switch (decision.kind) {
     case 'fail':
       return failUpload(delivery, claim, decision.failure);

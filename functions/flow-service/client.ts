@@ -133,6 +133,7 @@ class HttpFlowService implements FlowService {
       subject: request.tag.upload,
       startBy: request.startBy,
       isAsked: request.isAsked,
+      onWaiting: request.onWaiting,
       body: () => flowBody(request, signal),
     };
     const answer = await this.#requests.send(call, signal);

@@ -23,6 +23,8 @@ export interface PacedRequest {
   readonly patienceMs?: number | undefined;
   /** True if a person asks for it now. Then it waits for the rate, and for no backoff. Default false. */
   readonly isAsked?: boolean | undefined;
+  /** Called with each refusal after which the request is sent again. It may read the response. */
+  readonly onRefused?: ((response: TransportResponse) => Promise<void>) | undefined;
 }
 
 /** A rate that a process has learnt, for the next process to continue with. */
@@ -176,6 +178,7 @@ export class Pacer {
       const endsAt = Math.min(startBy, firstRefusedAt + (request.patienceMs ?? PATIENCE_MS[kind]));
       // Nobody pays a bill within seconds, so the caller knows better how long to wait.
       if (isSpent || againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
+      await request.onRefused?.(response);
       response.destroy();
     }
   }

@@ -7,6 +7,7 @@ import {
   InDoubtError,
   type MisaddressedError,
   NotFoundError,
+  ThrottledError,
   UnauthorisedError,
   UnavailableError,
   UnintelligibleAnswerError,
@@ -48,6 +49,9 @@ const JSON_ANSWER_MS = 20_000;
  */
 export const CREATION_ANSWER_MS = 120_000;
 
+/** How long a creation waits for its turn before its caller is told, in milliseconds. */
+const WAITING_TOLD_AFTER_MS = 3_000;
+
 export interface RequestOptions {
   /** `https`, or `http` on this machine. Its path is kept: all operations are below it. */
   readonly baseUrl: URL;
@@ -74,6 +78,7 @@ export interface Call {
   readonly startBy?: number | undefined;
   readonly patienceMs?: number | undefined;
   readonly isAsked?: boolean | undefined;
+  readonly onWaiting?: ((why: string) => void) | undefined;
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly reach?: TransportRequest['reach'];
@@ -123,6 +128,8 @@ export class Requests {
   /** The operations that have succeeded in this process. A 404 from one of them is about the flow. */
   readonly #served = new Set<Operation>();
   #flowKnownAt: number | undefined;
+  /** The words of the last refusal of a creation because of a limit. */
+  #creationRefusal: string | undefined;
 
   /** @throws {ForbiddenAddressError} the base address is neither https nor on this machine, or holds credentials. */
   constructor({ baseUrl, token, clock, answerDepthMax, transport, pacer }: RequestOptions) {
@@ -255,12 +262,14 @@ export class Requests {
   }
 
   #errorForStatus({ operation, response }: Answer, { detail }: AnswerFacts): FlowServiceError {
-    return errorForStatus(response, {
+    const error = errorForStatus(response, {
       message: `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`,
       now: this.#clock.now(),
       isServed: this.#served.has(operation),
       bodyStarted: operation === 'create' && response.sent !== 'nothing',
     });
+    if (operation === 'create' && error instanceof ThrottledError) this.#creationRefusal = error.message;
+    return error;
   }
 
   #where({ operation, secret }: Answer) {
@@ -271,8 +280,16 @@ export class Requests {
   async #sendPaced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
     const { operation, subject, startBy, patienceMs, isAsked, rank = operation === 'get' ? 2 : 0 } = call;
     const kind = operation === 'create' ? 'creation' : 'other';
-    const send = async () => (await this.#sendOnce(call, { secret, hadToken: true }, signal)).response;
-    const response = await this.#pacer.send(kind, { rank, subject, startBy, patienceMs, isAsked }, signal, send);
+    using waiting = call.onWaiting && new ToldWait(call.onWaiting, () => this.#creationRefusal, this.#clock);
+    const onRefused = async (response: TransportResponse): Promise<void> => {
+      await this.errorFor({ operation, response, secret, hadToken: true });
+      waiting?.tell();
+    };
+    const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: waiting && onRefused };
+    const response = await this.#pacer.send(kind, paced, signal, async () => {
+      waiting?.isOver();
+      return (await this.#sendOnce(call, { secret, hadToken: true }, signal)).response;
+    });
     return { operation, response, secret, hadToken: true };
   }
 
@@ -305,6 +322,37 @@ export class Requests {
     } finally {
       sending.end();
     }
+  }
+}
+
+/** Tells the caller of a creation, once, that it waits. */
+class ToldWait implements Disposable {
+  readonly #onWaiting: (why: string) => void;
+  readonly #refusal: () => string | undefined;
+  readonly #timer = new AbortController();
+  #isTold = false;
+
+  constructor(onWaiting: (why: string) => void, refusal: () => string | undefined, clock: Clock) {
+    this.#onWaiting = onWaiting;
+    this.#refusal = refusal;
+    clock.sleep(WAITING_TOLD_AFTER_MS, this.#timer.signal).then(
+      () => this.tell(),
+      () => undefined,
+    );
+  }
+
+  tell(): void {
+    if (!this.#isTold) this.#onWaiting(this.#refusal() ?? 'It waits for its turn at the pace that the service allows.');
+    this.#isTold = true;
+  }
+
+  /** The turn of the request has come. */
+  isOver(): void {
+    this.#timer.abort();
+  }
+
+  [Symbol.dispose](): void {
+    this.#timer.abort();
   }
 }
 

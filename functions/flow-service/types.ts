@@ -29,6 +29,12 @@ export interface CreateRequest {
   readonly startBy?: number | undefined;
   /** True if a person asks for it now. Then no backoff holds it up. Default false. */
   readonly isAsked?: boolean | undefined;
+  /**
+   * Called at most once, when the request has to wait because of a limit of the service: it was refused and will be sent
+   * again, or has not been sent for three seconds.
+   * @param why in the words of the service, if it has refused a creation.
+   */
+  readonly onWaiting?: ((why: string) => void) | undefined;
   readonly input: {
     /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
     readonly as: 'file' | 'text';

@@ -101,6 +101,16 @@ const doubt = readonlyObject({
   rejection: z.optional(z.string()),
 });
 
+const answer = readonlyObject({
+  message: z.string(),
+  /** When an attempt first, and last, came to this. */
+  since: time,
+  at: time,
+});
+
+/** Answers that an entry keeps. */
+export const ANSWERS_MAX = 3;
+
 /** What an entry says in every state. */
 const facts = {
   schema: z.literal(ENTRY_SCHEMA),
@@ -132,6 +142,11 @@ const facts = {
   claimDied: z.optional(z.literal(true)),
   /** Waits in this generation. Each one lengthens the next. */
   waits: count,
+  /**
+   * What the attempts to send the upload came to, in the words of the service or of the network: the newest first,
+   * {@link ANSWERS_MAX} at most. Kept until it has a flow or has ended.
+   */
+  answers: z.optional(z.readonly(z.array(answer))),
   /** Since when throttling keeps the upload waiting. It is the upload's place in the queue. */
   throttledSince: z.optional(time),
   /** Since when answers to this upload come from something other than the flow service. Limits that wait. */

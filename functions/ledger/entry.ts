@@ -2,7 +2,7 @@ import type * as z from 'zod/mini';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
-import { ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
+import { ANSWERS_MAX, ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import type { FailedMarker, RunningMarker, WaitingMarker } from './keys.ts';
 import { isTerminalState, type TerminalState } from './terminal-states.ts';
@@ -182,6 +182,15 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
   return rest;
 }
 
+/** The claim after an attempt to send the upload came to this, in the words of the service or of the network. */
+export function answered(entry: ClaimedEntry, message: string, at: number): ClaimedEntry {
+  const [newest, ...older] = entry.answers ?? [];
+  const isSame = newest?.message === message;
+  const earlier = newest === undefined || isSame ? older : [newest, ...older];
+  const answers = [{ message, since: isSame ? newest.since : at, at }, ...earlier];
+  return { ...entry, answers: answers.slice(0, ANSWERS_MAX) };
+}
+
 export interface Wait {
   readonly reason: WaitReason;
   /** What happened, in a sentence. */
@@ -336,12 +345,12 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number, given?: 
 const withoutDelay = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
 /** Without the facts that matter only until the upload is sent. */
-const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: undefined } as const;
+const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: undefined, answers: undefined } as const;
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
   const { schema, upload, route, reroute, pipeline, arrivedAt, generation, attempts } = entry;
-  const { claimDied, waits, throttledSince, misaddressedSince, doubt } = entry;
-  const waited = { waits, throttledSince, misaddressedSince };
+  const { claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
+  const waited = { waits, answers, throttledSince, misaddressedSince };
   return { schema, upload, route, reroute, pipeline, arrivedAt, generation, attempts, claimDied, ...waited, doubt };
 }

@@ -2,7 +2,7 @@ import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
-import type { ClaimedEntry, RunningEntry } from '../../functions/ledger/entry.ts';
+import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { eventBridgeEvent, type S3EventRecord } from '../../local/aws/s3/events.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
@@ -222,6 +222,90 @@ describe('an upload that the service does not take now', () => {
     expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
     expect((await world.settled('a')).status).toBe('succeeded');
     expect(world.service.flows).toHaveLength(1);
+  });
+
+  /** The service refuses the first creation, and at the second one the entry is read. */
+  const seenWhileRefused = (fault: Fault, operation = 'createFlow') => {
+    let seen: ReturnType<World['entry']> | undefined;
+    let calls = 0;
+    world.service.intercept = (_, call) => {
+      if (call.operation !== operation) return undefined;
+      calls += 1;
+      if (calls === 1) return fault;
+      seen ??= world.entry();
+      return undefined;
+    };
+    return () => seen;
+  };
+  const refused: Fault = { status: 429, headers: { 'retry-after': '10' }, body: '{"detail":"Slow down"}' };
+
+  it('says in its claim what the service answered, while it waits in place', async () => {
+    await start();
+    world.remainingMs = 2 * MINUTE;
+    const seen = seenWhileRefused(refused);
+    await world.send('a');
+    expect(await seen()).toMatchObject({ state: 'claimed', answers: [{ message: 'create: 429: Slow down' }] });
+    const entry = await world.entry();
+    expect(entry).toMatchObject({ state: 'running' });
+    expect(entry.answers).toBeUndefined();
+  });
+
+  it('says the same of an upload that has to wait for its turn', async () => {
+    await start();
+    world.remainingMs = 2 * MINUTE;
+    world.fault('createFlow', refused, 1);
+    await world.send('first');
+    for (let n = 0; n < 9; n += 1) await world.upload(`${n}`);
+    let seen: Promise<Entry[]> | undefined;
+    const watched = world.clock.sleep(3_500).then(() => {
+      seen = world.entries();
+    });
+    await world.deliver();
+    await watched;
+    const claimed = ((await seen) ?? []).filter(({ state }) => state === 'claimed');
+    expect(claimed.length).toBeGreaterThan(1);
+    for (const { answers } of claimed) expect(answers?.[0]?.message).toBe('create: 429: Slow down');
+    expect(await world.entries()).toSatisfy((entries: Entry[]) => entries.every(({ state }) => state === 'running'));
+  });
+
+  it('becomes one flow although the answer to that was lost', async () => {
+    await start();
+    world.remainingMs = 2 * MINUTE;
+    seenWhileRefused(refused);
+    world.s3.middlewareStack.add(
+      (next, { commandName }) =>
+        async (args) => {
+          const result = await next(args);
+          const { Body = '' } = args.input as { Body?: unknown };
+          const isTelling = commandName === 'PutObjectCommand' && /"claimed".*Slow down|Slow down.*"claimed"/s.test(String(Body));
+          if (isTelling) throw new Error('lost');
+          return result;
+        },
+      { step: 'initialize' },
+    );
+    await world.send('a');
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('keeps the answers of the service, the newest first, while it waits', async () => {
+    await start();
+    const answers: Fault[] = [
+      { status: 402, body: '{"detail":"No credit left"}' },
+      { status: 402, body: '{"detail":"No credit left"}' },
+      { status: 429, body: '{"detail":"Slow down"}' },
+    ];
+    world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? answers.shift() : undefined);
+    const from = world.clock.now();
+    await world.send('a');
+    for (let tries = 0; tries < 2; tries += 1) {
+      await world.deliverAndTick(1, 10 * MINUTE);
+      await world.deliver();
+    }
+    const { answers: kept = [] } = await world.entry();
+    expect(kept.map(({ message }) => message)).toEqual(['create: 429: Slow down', 'create: 402: No credit left']);
+    expect((kept[1]?.since ?? 0) - from).toBeLessThan(MINUTE);
+    expect((kept[1]?.at ?? 0) - from).toBeGreaterThan(9 * MINUTE);
   });
 
   it.each<[string, number, number, object]>([
