@@ -24,6 +24,16 @@ export function size(bytes: number): string {
   return `${power === 0 || value >= 100 ? Math.round(value) : Math.round(value * 10) / 10} ${units[power]}`;
 }
 
+/** A time for a person, in their zone, with the date unless it is today: `17:03:10 CET`. @param at as `Date` takes it. */
+export function localTime(at: number | string, now = Date.now()): string {
+  const time = new Date(at);
+  const isToday = time.toDateString() === new Date(now).toDateString();
+  const date = isToday ? {} : ({ year: 'numeric', month: '2-digit', day: '2-digit' } as const);
+  const clock = { hour: '2-digit', minute: '2-digit', second: '2-digit', timeZoneName: 'short' } as const;
+  // Swedes write dates as ISO 8601 does.
+  return time.toLocaleString('sv-SE', { ...date, ...clock });
+}
+
 /** A path for the screen: relative if it is inside the current folder, otherwise absolute. */
 export function shownPath(path: string, cwd = process.cwd()): string {
   const inside = relative(cwd, path);

@@ -13,6 +13,7 @@ import { ConfigurationError } from '../functions/base/validation.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import type { Context } from '../functions/settings/context.ts';
 import type { Env } from '../functions/settings/environment.ts';
+import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import { CollectOutputs } from './constructs/collect-outputs.ts';
 import { CompletionEvents } from './constructs/completion-events.ts';
@@ -230,6 +231,7 @@ export class FlowPipeline extends Construct {
       QUEUE_URL: this.queue.queueUrl,
       // Chosen here, because the environment of a function cannot refer to the function itself.
       COLLECT_FUNCTION: `${pipeline}-collect-outputs`,
+      COMMAND: OWN_COMMAND,
       EVENT_BUS: this.#parts.events.busArn,
       ROUTES: JSON.stringify(routes),
       SETTINGS: JSON.stringify(Object.fromEntries(changed)),

@@ -3,6 +3,7 @@ import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
 import { collectorKey, RUNNING_PREFIX } from '../functions/ledger/keys.ts';
 import type { Env } from '../functions/settings/environment.ts';
+import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import type { Route } from '../functions/uploads/routes.ts';
@@ -345,6 +346,7 @@ function createFunctions(
     LEDGER_BUCKET,
     QUEUE_URL: aws.queueUrl,
     COLLECT_FUNCTION,
+    COMMAND: OWN_COMMAND,
     LOCAL_INBOX: options.inboxDir ?? '',
     EVENT_BUS,
     ROUTES: JSON.stringify(options.routes),

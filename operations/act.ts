@@ -240,6 +240,31 @@ export async function follow(
   }
 }
 
+/** Uploads whose retry is followed, and for how long at most, in milliseconds. */
+const TRIED_MAX = 50;
+const TRIED_WITHIN_MS = 15_000;
+
+/**
+ * Follows retried uploads until the service has answered for each, or for a quarter of a minute: a large file takes
+ * longer to be sent.
+ * @returns what came of the first {@link TRIED_MAX}.
+ */
+export async function tried(
+  ids: readonly string[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly (UploadView | undefined)[]> {
+  const endsAt = deployment.clock.now() + TRIED_WITHIN_MS;
+  for (;;) {
+    const entries = await readEntries(ids.slice(0, TRIED_MAX), deployment, signal);
+    const seen = entries.map(({ entry }) => entry && viewOf(entry, deployment.settings));
+    const isUnderWay = (view: UploadView | undefined): boolean =>
+      view?.state === 'claimed' || view?.wait?.reason === 'retried';
+    if (!seen.some(isUnderWay) || deployment.clock.now() > endsAt) return seen;
+    await sleepUntilNext(signal);
+  }
+}
+
 /** A held upload and one without a valid token go on only when the operator acts. */
 const needsOperator = (entry: Entry): boolean =>
   entry.state === 'waiting' && ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);

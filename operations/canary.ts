@@ -32,7 +32,7 @@ export async function examineCanary(file: CanaryFile, deployment: Deployment, si
   const { key, uploadId } = await put(file, {}, deployment, { signal });
   const limit = AbortSignal.timeout(withinMs);
   const until = AbortSignal.any([signal, limit]);
-  const todo = `See ${uploadCommand('status', { id: uploadId, key })}, and the other findings.`;
+  const todo = `See ${uploadCommand('status', { id: uploadId, key }, deployment)}, and the other findings.`;
   let view: UploadView | undefined;
   try {
     await follow([uploadId], deployment, until, ([seen]) => {

@@ -67,7 +67,7 @@ async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promis
       const what = `The collecting function failed: ${error.errorType}: ${message}`;
       return { severity: 'fault', what, todo: 'Read its log, and docs/runbook.md, collect-outputs-errors.' };
     }
-    const todo = 'Run flowdrop doctor again. If the check still fails, its message names the cause.';
+    const todo = 'Run the doctor again. If the check still fails, its message names the cause.';
     return { severity: 'fault', what: `The check failed: ${message}`, todo };
   }
 }

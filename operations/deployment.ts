@@ -3,9 +3,11 @@ import type { Agent } from 'node:http';
 import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { GetQueueAttributesCommand, SQSClient } from '@aws-sdk/client-sqs';
 import { type Clock, systemClock } from '../functions/base/clock.ts';
+import { shellWord } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { Ledger } from '../functions/ledger/store.ts';
 import { parseEnv, type Settings } from '../functions/settings/environment.ts';
+import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
 import { CollectingFunction } from './collecting-function.ts';
@@ -27,6 +29,8 @@ export interface QueueDepth {
 export interface Deployment {
   /** For a person: `stack flowdrop in eu-central-1`, or `the local run`. */
   readonly name: string;
+  /** How a command of `flowdrop` for this deployment begins, for a shell: `flowdrop --stack flowdrop`. */
+  readonly command: string;
   readonly isLocal: boolean;
   readonly settings: Settings;
   /** False if the routes do not fit into the function's environment. `settings.routes` is empty then. */
@@ -86,7 +90,8 @@ export async function connectFunction(place: FunctionPlace, signal: AbortSignal)
   const access = await accessOf(place);
   const name = `function ${place.function} in ${access.region}`;
   const unknown = { deadLetterQueue: undefined, uploadMapping: undefined };
-  return connect({ name, isLocal: false, access, function: place.function, ...unknown }, signal);
+  const command = commandOf(['--function', place.function], place);
+  return connect({ name, command, isLocal: false, access, function: place.function, ...unknown }, signal);
 }
 
 /**
@@ -107,7 +112,8 @@ export async function connectStack(place: StackPlace, signal: AbortSignal): Prom
   }
   const name = `stack ${place.stack} in ${access.region}`;
   const named = { function: CollectFunction, deadLetterQueue: DeadLetterQueue, uploadMapping: UploadMapping };
-  return connect({ name, isLocal: false, access, ...named }, signal);
+  const command = commandOf(['--stack', place.stack], place);
+  return connect({ name, command, isLocal: false, access, ...named }, signal);
 }
 
 /**
@@ -126,7 +132,8 @@ export async function connectLocal(directory: string, signal: AbortSignal): Prom
     fetch: (request, until) => fetchThrough(agent, request, until),
   };
   const named = { function: collectFunction, deadLetterQueue: deadLetterQueueUrl, uploadMapping };
-  return connect({ name: 'the local run', isLocal: true, access, agent, ...named }, signal);
+  const command = commandOf(process.env.FLOWDROP_STACK === undefined ? [] : ['--local']);
+  return connect({ name: 'the local run', command, isLocal: true, access, agent, ...named }, signal);
 }
 
 /** The region and the credentials' chain of the SDK. */
@@ -136,8 +143,15 @@ async function accessOf({ region, credentials, endpoints }: AwsPlace): Promise<A
   return { region: await config.region(), credentials: () => config.credentials(), endpoints };
 }
 
+/** @param options that name the deployment. */
+function commandOf(options: readonly string[], { region }: AwsPlace = {}): string {
+  const all = [...options, ...(region === undefined ? [] : ['--region', region])];
+  return [OWN_COMMAND, ...all.map(shellWord)].join(' ');
+}
+
 interface Place {
   readonly name: string;
+  readonly command: string;
   readonly isLocal: boolean;
   readonly access: AwsAccess;
   /** Makes all connections. Default: those of the SDK and of `fetch`. */
@@ -148,7 +162,7 @@ interface Place {
 }
 
 async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
-  const { name, isLocal, access, agent, uploadMapping } = place;
+  const { name, command, isLocal, access, agent, uploadMapping } = place;
   const collecting = new CollectingFunction(place.function, access);
   const { settings, areRoutesKnown } = settingsOf(await collecting.environment(signal));
   const config = ({ s3, sqs }: Readonly<Record<string, string | undefined>> = {}, which: 's3' | 'sqs') => {
@@ -164,7 +178,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   const queues = new SQSClient(config(access.endpoints, 'sqs'));
   const clock = systemClock;
   return {
-    ...{ name, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, uploadMapping },
+    ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, uploadMapping },
     ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
     inbox: new Inbox(s3, clock),
     queueDepth: (until) => depthOf(queues, settings.queueUrl, until),

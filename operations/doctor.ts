@@ -170,7 +170,7 @@ async function examineTemplates({ deployment, offered }: Subject): Promise<Outco
     if (!(error instanceof TemplatesUnknownError)) throw error;
     return { notChecked: `the service does not say what it offers: ${error.code}` };
   }
-  const words = { next: 'deploy', list: 'flowdrop templates lists what there is.' };
+  const words = { next: 'deploy', list: `What there is: ${deployment.command} templates` };
   return outcomeOfTemplates(deployment.settings.routes, known, words);
 }
 
@@ -189,23 +189,23 @@ async function examineIntake({ deployment, status }: Subject): Promise<Outcome> 
   if (intake === undefined) return { notChecked: 'AWS does not allow you to see the event source mapping' };
   const { state, since, isByUser } = intake;
   if (state === 'on' || state === 'resuming' || state === 'changing') return 'good';
-  const todo = 'To start new flows, run flowdrop resume.';
+  const todo = `To start new flows: ${deployment.command} resume`;
   if (!isByUser) {
     const what = 'Lambda itself turned off the event source mapping, so no new flows begin.';
-    return { severity: 'fault', what, todo: `See whether the queue and the creating function are there. Then ${todo}` };
+    return { severity: 'fault', what, todo: `See whether the queue and the creating function are there. ${todo}` };
   }
   const age = since === undefined ? undefined : deployment.clock.now() - Date.parse(since);
   const what = `The pipeline ${age === undefined ? 'is paused' : `has been paused for ${minutes(age)}`}: no new flows begin.`;
   const dropped = droppedSince(intake, deployment.clock.now());
   if (dropped !== undefined) {
-    const sweep = `flowdrop sweep --since ${dropped} submits the files that the queue has dropped.`;
-    return { severity: 'fault', what, todo: `${todo} Then ${sweep}` };
+    const sweep = `submit the files that the queue has dropped: ${deployment.command} sweep --since ${dropped}`;
+    return { severity: 'fault', what, todo: `${todo}, and then ${sweep}` };
   }
   const limit = `Uploads wait in the queue, ${QUEUE_DAYS} days at most. ${todo}`;
   if (age === undefined || age < PAUSE_LONG_MS) return { severity: 'note', what, todo: limit };
   // A deployment may have moved the date of the pause, so the pause may be older than it looks.
-  const more = `If the pause began more than ${QUEUE_DAYS} days ago, then run flowdrop sweep --since <its first day>.`;
-  return { severity: 'warning', what, todo: `${limit} ${more}` };
+  const more = `If the pause began more than ${QUEUE_DAYS} days ago, then run this as well: ${deployment.command} sweep --since <its first day>`;
+  return { severity: 'warning', what, todo: `${limit}. ${more}` };
 }
 
 async function examineRunsUnlessPaused({ deployment, signal, status }: Subject): Promise<Outcome> {
@@ -280,7 +280,7 @@ async function examineHeld({ deployment, signal }: Subject): Promise<Outcome> {
   if (first === undefined) return 'good';
   const count = `${isCut ? 'more than ' : ''}${uploads.length}`;
   const what = `Files wait for your decision, because a flow of each may exist: ${count}, such as ${first.key}.`;
-  const todo = 'See flowdrop list --held. Look for the flow at the service, then flowdrop retry or flowdrop cancel.';
+  const todo = `Look for their flows at the service. Then retry or cancel each: ${deployment.command} list --held`;
   return { severity: 'warning', what, todo };
 }
 
@@ -291,7 +291,7 @@ async function examineWaiting({ deployment, status }: Subject): Promise<Outcome>
   if (age < WAIT_MAX_MS) return 'good';
   const named = Object.entries(reasons).map(([reason, number]) => `${number} ${reason}`);
   const what = `The oldest waiting file (of ${count}) came ${minutes(age)} ago (${named.join(', ')}).`;
-  return { severity: 'warning', what, todo: 'See why with flowdrop list --waiting.' };
+  return { severity: 'warning', what, todo: `See why: ${deployment.command} list --waiting` };
 }
 
 async function examineRunning({ deployment, status }: Subject): Promise<Outcome> {
@@ -301,7 +301,11 @@ async function examineRunning({ deployment, status }: Subject): Promise<Outcome>
   const most = deployment.settings.flowAgeMaxSeconds * SECOND_MS;
   if (age < most / 2) return 'good';
   const what = `The oldest running flow (of ${count}) began ${minutes(age)} ago. At ${minutes(most)} it counts as failed.`;
-  return { severity: 'warning', what, todo: 'See it with flowdrop list --running, and ask the service what it does.' };
+  return {
+    severity: 'warning',
+    what,
+    todo: `Ask the service what it does. Which one it is: ${deployment.command} list --running`,
+  };
 }
 
 async function examineSweep({ deployment, status }: Subject): Promise<Outcome> {
@@ -309,7 +313,11 @@ async function examineSweep({ deployment, status }: Subject): Promise<Outcome> {
   if (sweep === undefined) {
     if (deployment.isLocal) return 'good'; // It may not run for a day.
     const what = 'No daily sweep has ended yet.';
-    return { severity: 'note', what, todo: 'If the deployment is older than a day, see flowdrop sweep --dry-run.' };
+    return {
+      severity: 'note',
+      what,
+      todo: `If the deployment is older than a day: ${deployment.command} sweep --dry-run`,
+    };
   }
   const age = deployment.clock.now() - Date.parse(sweep.endedAt);
   if (sweep.missed > 0) {

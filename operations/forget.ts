@@ -60,12 +60,14 @@ export async function tracesOf(what: string, deployment: Deployment, signal: Abo
  * Returns the entry of an upload that has ended, if its end is published.
  * @throws {UnderWayError}
  */
-async function atRest(entry: Entry, { ledger }: Deployment, signal: AbortSignal): Promise<TerminalEntry> {
+async function atRest(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<TerminalEntry> {
   const { key } = entry.upload;
   if (!isTerminal(entry)) {
-    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: ${uploadCommand('cancel', entry.upload)}`);
+    throw new UnderWayError(
+      `${key} is ${entry.state}. Cancel it first: ${uploadCommand('cancel', entry.upload, deployment)}`,
+    );
   }
-  if (!(await isPublished(entry, ledger, signal))) {
+  if (!(await isPublished(entry, deployment.ledger, signal))) {
     throw new UnderWayError(`The receipt of ${key} is being written. Try again in a minute.`);
   }
   return entry;

@@ -66,7 +66,7 @@ export async function get(
         async (asset) => {
           const path = await write(asset.key, checked(asset, deployment, signal)).catch((error: Error) => {
             if (signal.aborted) throw error;
-            issues.push({ key: asset.key, why: whyOf(error) });
+            issues.push({ key: asset.key, why: whyOf(error, deployment) });
             return undefined;
           });
           if (path !== undefined) files.push({ key: asset.key, path, bytes: asset.bytes });
@@ -76,16 +76,16 @@ export async function get(
       receipts.push({ key: upload.key, status, path: await write(key, bytesOf(text)) });
     } catch (error) {
       if (signal.aborted) throw error;
-      issues.push({ key, why: whyOf(error) });
+      issues.push({ key, why: whyOf(error, deployment) });
     }
   };
   await pMap(await receiptKeys(named?.key ?? what, deployment, signal), fetchOne, { concurrency: CONCURRENCY });
   return { receipts, files, issues };
 }
 
-const whyOf = (error: unknown): string =>
+const whyOf = (error: unknown, { command }: Deployment): string =>
   isAbsent(error)
-    ? 'it is not in the results bucket any more: flowdrop collect fetches it again'
+    ? `it is not in the results bucket any more. To fetch it again: ${command} collect`
     : (error as Error).message;
 
 /** The receipt of the file with that key, or else all receipts below the prefix. */

@@ -113,18 +113,20 @@ export function statusOf(upload: FoundUpload, deployment: Deployment, intake?: I
 /** Why an upload has no entry. */
 function whyUnknown(
   { key, current }: FoundUpload,
-  { settings, areRoutesKnown, clock }: Deployment,
+  { settings, areRoutesKnown, clock, command }: Deployment,
   intake: Intake | undefined,
 ): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
   const { routes } = settings;
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
-  if (areRoutesKnown && !isWanted) return 'No route wants it: flowdrop explain says why.';
-  if (intake?.state === 'paused') return 'The pipeline is paused, so it waits in the queue: flowdrop resume goes on.';
+  if (areRoutesKnown && !isWanted) return `No route wants it. To see why: ${command} explain`;
+  if (intake?.state === 'paused') {
+    return `The pipeline is paused, so it waits in the queue. To go on: ${command} resume`;
+  }
   const minutes = Math.floor((clock.now() - current.lastModified) / 60_000);
   if (minutes < 15) return 'It has just been put, and waits in the queue.';
-  return `It was put ${minutes} minutes ago and has no entry. It waits in the queue, or no notification came: the daily sweep submits it, and flowdrop sweep does so now.`;
+  return `It was put ${minutes} minutes ago and has no entry. It waits in the queue, or no notification came. Then the daily sweep submits it. To submit it now: ${command} sweep`;
 }
 
 /** The state of the whole pipeline. */

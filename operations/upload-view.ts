@@ -1,4 +1,10 @@
-import { type Entry, isFlowShared, type WaitingEntry, type WaitReason } from '../functions/ledger/entry.ts';
+import {
+  type ClaimedEntry,
+  type Entry,
+  isFlowShared,
+  type WaitingEntry,
+  type WaitReason,
+} from '../functions/ledger/entry.ts';
 import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
@@ -24,7 +30,7 @@ export interface UploadView {
   readonly generation: number;
   /** Failures that the file could be the cause of. */
   readonly attempts: number;
-  /** Present while it waits. */
+  /** Present while it waits, also within the invocation that sends it. */
   readonly wait?: Wait | undefined;
   /** Since when throttling keeps it waiting. */
   readonly throttledSince?: string | undefined;
@@ -58,8 +64,8 @@ export interface Wait {
   readonly message: string;
   /** Since when it waits for this. */
   readonly since: string;
-  /** When it is tried next, unless `ending` comes sooner. */
-  readonly until: string;
+  /** When it is tried next, unless `ending` comes sooner. Undefined if that is every few seconds. */
+  readonly until?: string | undefined;
   /** What ends the wait sooner. */
   readonly ending: WaitEnding;
   /** What earlier attempts came to, the newest first. */
@@ -117,7 +123,7 @@ function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow
     case 'waiting':
       return { wait: waitOf(entry) };
     case 'claimed':
-      return { claimedUntil: iso(entry.deadline) };
+      return { claimedUntil: iso(entry.deadline), wait: waitInPlaceOf(entry) };
     case 'running':
       return { flow: flowOf(entry.flow) };
     default:
@@ -144,6 +150,14 @@ export function waitOf(entry: WaitingEntry): Wait {
     ending: ENDINGS[reason] ?? 'retry',
     before: (isAnswer ? older : answers).map((answer) => answer.message),
   };
+}
+
+/** The wait of an upload within the invocation that sends it. Undefined if it does not wait there. @internal */
+export function waitInPlaceOf({ claimedAt, answers: [newest, ...older] = [] }: ClaimedEntry): Wait | undefined {
+  if (newest === undefined || newest.at < claimedAt) return undefined;
+  const { message, since } = newest;
+  const before = older.map((answer) => answer.message);
+  return { reason: 'throttled', message, since: iso(since), ending: 'nothing', before };
 }
 
 function advised({ code, message }: { readonly code: string; readonly message: string }): UploadView['failure'] {

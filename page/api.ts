@@ -142,6 +142,8 @@ export interface UploadDetail {
   readonly upload: UploadView;
   /** False if another file is at its key by now, or none is. Its input may be gone then. */
   readonly isCurrent: boolean;
+  /** What ends its wait sooner, in a sentence. */
+  readonly sooner?: string | undefined;
   /** The input and the assets, with the addresses of their bytes. */
   readonly input: StoredObject;
   readonly assets: readonly (StoredObject & { readonly id: string; readonly sha256: string })[];

@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import type { Json } from '../../functions/base/json.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
-import { type Asked, act, follow, isHopeless, type Plan, plan, type Selection } from '../../operations/act.ts';
+import { type Asked, act, follow, isHopeless, type Plan, plan, type Selection, tried } from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { intakeOf } from '../../operations/intake.ts';
@@ -76,8 +76,8 @@ function addRetry(add: Add): void {
     for (const view of chosen.uploads) {
       if (isHopeless(view, chosen)) run.console.note(`${view.key}: a retry of the same upload cannot help`);
     }
-    const held = chosen.uploads.filter(({ wait }) => wait?.reason === 'held').length;
-    const twice = held === 0 ? '' : ` ${held} of them wait for your decision, and may be paid for twice.`;
+    const doubts = chosen.uploads.filter(({ isInDoubt }) => isInDoubt).length;
+    const twice = doubts === 0 ? '' : ` A flow may exist of ${doubts} of them, which may be paid for twice.`;
     const changed = parameters === undefined ? '' : ', with other parameters';
     const question = `${counted(chosen.uploads.length, 'file')} would be sent again${changed}. Each may be paid for.${twice} Go on?`;
     return actOn(run, chosen, { ...options, question });
@@ -141,24 +141,36 @@ async function actOn(
         count = done;
       }),
   );
-  if (action === 'retry') await notePause(run);
+  const isPaused = action === 'retry' && (await notePause(run));
   const ids = results.map(({ upload }) => upload);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
-  console.answer({ action, results, left, skipped: chosen.skipped, ...(ends && { ends }) }, () =>
-    showActed(results, ends),
+  const now = action === 'retry' && !isPaused && ends === undefined ? await triedOnce(run, ids) : undefined;
+  console.answer({ action, results, left, skipped: chosen.skipped, ...(ends && { ends }), ...(now && { now }) }, () =>
+    showActed(results, { ends, now }, deployment),
   );
   const isBad = left.length > 0 || results.some(({ isDone }) => !isDone) || hasFailed(ends);
   return isBad ? EXIT_FAILED : EXIT_OK;
 }
 
+/** What came of the retried uploads, as far as that is known within seconds. */
+const triedOnce = ({ console, deployment, signal }: Run, ids: readonly string[]): ReturnType<typeof tried> =>
+  console.during(
+    () => 'Waiting for the answer of the service',
+    () => tried(ids, deployment, signal),
+  );
+
 type Ends = Awaited<ReturnType<typeof follow>>;
 
-/** Says so if no flow begins at present. The files are sent by now, so an error here must not hide that. */
-async function notePause({ console, deployment, signal }: Run): Promise<void> {
+/**
+ * Says so if no flow begins at present, and returns true then. The files are sent by now, so an error here must not hide
+ * that.
+ */
+async function notePause({ console, deployment, signal }: Run): Promise<boolean> {
   const intake = await intakeOf(deployment, signal).catch(() => undefined);
   signal.throwIfAborted();
-  if (intake?.state !== 'paused' && intake?.state !== 'pausing') return;
-  console.note('New flows are paused, so files wait in the queue. To start them, run flowdrop resume.');
+  if (intake?.state !== 'paused' && intake?.state !== 'pausing') return false;
+  console.note(`New flows are paused, so files wait in the queue. To start them: ${deployment.command} resume`);
+  return true;
 }
 
 /** Waits until uploads have ended and their receipts are out, or they wait for the operator. */

@@ -90,7 +90,7 @@ function canaryAt(path: string, { deployment }: Run): CanaryFile {
 function todoOf(error: unknown): string {
   const selfExplaining = [NoLocalRunError, UntrustedRunError, ForeignStackError, ConfigurationError];
   if (selfExplaining.some((each) => error instanceof each)) {
-    return 'Then run flowdrop doctor again.';
+    return 'Then run the doctor again.';
   }
   if (error instanceof AwsRequestError) {
     return 'Check --stack and --region, and whether AWS_PROFILE is of the right account.';

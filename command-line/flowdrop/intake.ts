@@ -23,11 +23,11 @@ function addPause(add: Add): void {
     );
     const queue = await deployment.queueDepth(signal);
     console.answer({ intake, queue }, () => [
-      `New flows: ${showIntake(intake)}.`,
+      `New flows: ${showIntake(intake, deployment)}.`,
       ...(queue.inFlight === 0
         ? []
         : [`Up to ${counted(queue.inFlight, 'file')} may still be on the way to the service. They are sent.`]),
-      `Files wait in the queue, ${QUEUE_DAYS} days at most. Results are still collected. Go on: flowdrop resume`,
+      `Files wait in the queue, ${QUEUE_DAYS} days at most. Results are still collected. Go on: ${deployment.command} resume`,
     ]);
     return EXIT_OK;
   });
@@ -53,7 +53,9 @@ function addResume(add: Add): void {
       'New flows begin again.',
       ...(dropped === undefined
         ? []
-        : [`The queue drops files after ${QUEUE_DAYS} days. Submit them: flowdrop sweep --since ${dropped}`]),
+        : [
+            `The queue drops files after ${QUEUE_DAYS} days. Submit them: ${deployment.command} sweep --since ${dropped}`,
+          ]),
     ]);
     return EXIT_OK;
   });

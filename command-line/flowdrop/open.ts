@@ -20,10 +20,8 @@ export function addOpen(add: Add): void {
     .option('--port <number>', 'the port of the page on this machine (default: any free one)', portOf)
     .option('--no-browser', 'print the address, and open no browser')
     .addHelpText('after', example('open --stack flowdrop', 'open --stack flowdrop --port 8321 --no-browser'));
-  add<OpenOptions>(command, async ({ deployment, console, signal }, _, { port, browser, stack, region }) => {
-    const named = Object.entries({ stack, region }).filter(([, value]) => value !== undefined);
-    const commandOptions = named.flatMap(([name, value]) => [`--${name}`, String(value)]);
-    const served = await servePage(deployment, { port, commandOptions, prepareAfterMs: 0 }).catch((error: unknown) => {
+  add<OpenOptions>(command, async ({ deployment, console, signal }, _, { port, browser }) => {
+    const served = await servePage(deployment, { port, prepareAfterMs: 0 }).catch((error: unknown) => {
       if (error instanceof PortError) throw new UsageError(`${error.message}. Name another one with --port`);
       throw error;
     });

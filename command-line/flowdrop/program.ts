@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { printableLines } from '../../functions/base/printable.ts';
+import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
 import { type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
@@ -104,7 +105,7 @@ function addStatus(add: Add): void {
         () => status(what, deployment, signal),
       );
       if (watch === true) console.clear();
-      console.answer(state, showStatus);
+      console.answer(state, () => showStatus(state, deployment));
       if (watch !== true) return isBad(state) ? EXIT_FAILED : EXIT_OK;
       await sleep(WATCH_MS, undefined, { signal });
     }
@@ -113,14 +114,14 @@ function addStatus(add: Add): void {
 
 type Status = PipelineStatus | PrefixStatus | UploadStatus;
 
-function showStatus(state: Status): readonly string[] {
+function showStatus(state: Status, deployment: Deployment): readonly string[] {
   switch (state.kind) {
     case 'pipeline':
-      return showPipeline(state);
+      return showPipeline(state, deployment);
     case 'prefix':
-      return showPrefix(state);
+      return showPrefix(state, deployment);
     case 'upload':
-      return showUpload(state);
+      return showUpload(state, deployment);
   }
 }
 
@@ -158,7 +159,7 @@ function addList(add: Add): void {
       () => 'Reading the ledger',
       () => list(query, deployment, signal),
     );
-    console.answer(listed, () => showList(listed, query));
+    console.answer(listed, () => showList(listed, query, deployment));
     return EXIT_OK;
   });
 }

@@ -1,16 +1,40 @@
 import type { Acted } from '../../operations/act.ts';
+import { soonerBy } from '../../operations/commands.ts';
+import type { Deployment } from '../../operations/deployment.ts';
 import type { Fetched } from '../../operations/get.ts';
 import type { Put } from '../../operations/put-body.ts';
 import type { SweepPass } from '../../operations/sweep.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
-import { size } from '../texts.ts';
+import { localTime, size } from '../texts.ts';
 import { table } from './console.ts';
 import { counted } from './words.ts';
 
 type Ends = readonly (UploadView | undefined)[] | undefined;
 
-export const showActed = (results: readonly Acted[], ends: Ends): readonly string[] =>
-  table(results.map((acted, index) => [acted.key, ends ? endOf(ends[index]) : resultOf(acted)]));
+/** @param ends if they were waited for. @param now what came of the first retries. */
+export const showActed = (
+  results: readonly Acted[],
+  { ends, now }: { readonly ends?: Ends; readonly now?: Ends },
+  deployment: Pick<Deployment, 'command' | 'isLocal'>,
+): readonly string[] =>
+  table(
+    results.map((acted, index) => {
+      const view = now?.[index];
+      if (ends !== undefined) return [acted.key, endOf(ends[index])];
+      return [acted.key, acted.isDone && view !== undefined ? triedOf(view, deployment) : resultOf(acted)];
+    }),
+  );
+
+function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isLocal'>): string {
+  const { state, flow, wait, failure } = view;
+  if (flow !== undefined && failure === undefined) return `sent: flow ${flow.id}`;
+  if (state === 'claimed') return wait === undefined ? 'is being sent' : `is being sent, and waits: ${wait.message}`;
+  if (wait === undefined) return endOf(view);
+  if (wait.reason === 'retried') return 'resubmitted: it is sent within a minute';
+  const sooner = wait.ending === 'retry' ? undefined : soonerBy(view, deployment);
+  const next = wait.until === undefined ? '' : `. Next try ${localTime(wait.until)}`;
+  return `waits again: ${wait.message}${next}${sooner === undefined ? '' : `. ${sooner}`}`;
+}
 
 function resultOf({ result, isAborted, isInDoubt }: Acted): string {
   const notes = [

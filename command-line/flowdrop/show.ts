@@ -1,13 +1,14 @@
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
-import { uploadCommand } from '../../operations/commands.ts';
+import { soonerBy, uploadCommand } from '../../operations/commands.ts';
+import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
 import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
-import { cut, size } from '../texts.ts';
+import { cut, localTime, size } from '../texts.ts';
 import { table } from './console.ts';
 import { counted, relative } from './words.ts';
 
@@ -17,18 +18,20 @@ const PREFIX_SHOWN_MAX = 20;
 /** Columns of the reason in a table. `flowdrop status` shows all of it. */
 const REASON_COLUMNS = 80;
 
-const time = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, ' UTC');
-const when = (iso: string): string => `${time(iso)}  (${relative(iso)})`;
+/** What the commands of a hint need. */
+type Named = Pick<Deployment, 'command' | 'isLocal'>;
 
-export function showPipeline(status: PipelineStatus): readonly string[] {
+const when = (iso: string): string => `${localTime(iso)}  (${relative(iso)})`;
+
+export function showPipeline(status: PipelineStatus, deployment: Named): readonly string[] {
   const { intake, queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
   const reasons = Object.entries(waiting.reasons).map(([reason, count]) => `${count} ${reason}`);
   const lines = [
-    ...(intake === undefined || intake.state === 'on' ? [] : [['new flows', showIntake(intake)]]),
+    ...(intake === undefined || intake.state === 'on' ? [] : [['new flows', showIntake(intake, deployment)]]),
     ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],
     ['waiting', `${waiting.count}${reasons.length === 0 ? '' : `  (${reasons.join(', ')})`}`],
     ...(waiting.isSample
-      ? [['', `the reasons are of ${waiting.read} of them: flowdrop list --waiting --limit 100000 reads all`]]
+      ? [['', `the reasons are of ${waiting.read} of them. All: ${deployment.command} list --waiting --limit 100000`]]
       : []),
     ...(waiting.oldestArrivedAt === undefined
       ? []
@@ -55,32 +58,34 @@ export function showPipeline(status: PipelineStatus): readonly string[] {
         : `${relative(sweep.endedAt)}, found ${counted(sweep.missed, 'missed upload')}`,
     ],
   ];
-  return [`${status.pipeline}: ${status.deployment}`, ...indented(table(lines)), ...hintsOf(status)];
+  return [`${status.pipeline}: ${status.deployment}`, ...indented(table(lines)), ...hintsOf(status, deployment)];
 }
 
 /** Whether uploads become flows, in words. */
-export function showIntake({ state, since, isByUser }: Intake): string {
-  const by = isByUser ? '' : ', by Lambda itself: flowdrop doctor says more';
+export function showIntake({ state, since, isByUser }: Intake, deployment: Named): string {
+  const by = isByUser ? '' : `, by Lambda itself. Why: ${deployment.command} doctor`;
   return `${state === 'on' ? 'begin' : state}${since === undefined ? '' : ` since ${when(since)}`}${by}`;
 }
 
 /** The next command for what needs the operator. */
-function hintsOf({ failed, waiting, intake }: PipelineStatus): readonly string[] {
+function hintsOf({ failed, waiting, intake }: PipelineStatus, deployment: Named): readonly string[] {
   return [
     ...(intake?.state === 'paused'
-      ? ['', `Files wait in the queue, ${QUEUE_DAYS} days at most. Go on: flowdrop resume`]
+      ? ['', `Files wait in the queue, ${QUEUE_DAYS} days at most. Go on: ${deployment.command} resume`]
       : []),
-    ...(failed.count > 0 ? ['', 'See the failures: flowdrop list --failed --since 24h'] : []),
-    ...(waiting.reasons.held === undefined ? [] : ['', 'Some wait for your decision: flowdrop list --held']),
+    ...(failed.count > 0 ? ['', `See the failures: ${deployment.command} list --failed --since 24h`] : []),
+    ...(waiting.reasons.held === undefined
+      ? []
+      : ['', `Some wait for your decision: ${deployment.command} list --held`]),
   ];
 }
 
-export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus): readonly string[] {
+export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, deployment: Named): readonly string[] {
   const total = uploads.length;
   if (total === 0) {
     const isKey = prefix !== '' && !prefix.endsWith('/') && isPrintable(prefix);
     const hint = isKey
-      ? ` Does a route take it? See flowdrop explain ${prefix.startsWith('-') ? '-- ' : ''}${shellWord(prefix)}`
+      ? ` Does a route take it? ${deployment.command} explain ${prefix.startsWith('-') ? '-- ' : ''}${shellWord(prefix)}`
       : '';
     return [`No upload has a key that begins with "${prefix}".${hint}`];
   }
@@ -93,7 +98,10 @@ export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus): re
   ];
 }
 
-export function showUpload({ id, key, state, view, issue, isCurrent }: UploadStatus): readonly string[] {
+export function showUpload(
+  { id, key, state, view, issue, isCurrent }: UploadStatus,
+  deployment: Named,
+): readonly string[] {
   if (view === undefined) {
     const word = state === 'unknown' && isCurrent ? 'not begun' : state;
     return [`${key}: ${word}`, `  ${issue ?? ''}`, `  upload ${id}`];
@@ -109,7 +117,7 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
   return [
     `${key}: ${state}`,
     ...indented(table(steps)),
-    ...(view.wait ? [`  waits until ${when(view.wait.until)}: ${view.wait.reason}`, `    ${view.wait.message}`] : []),
+    ...indented(waitLines(view, deployment)),
     ...(view.claimedUntil
       ? [`  is being sent; if that fails, it is taken up again ${relative(view.claimedUntil)}`]
       : []),
@@ -123,9 +131,23 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
     ...(isCurrent ? [] : ['  It is not the current version of its key: the file was replaced or deleted since.']),
     ...(view.endedAt === undefined ? [] : [`  receipt: s3://${view.results.bucket}/${view.results.receipt}`]),
     ...(view.failure?.canRetryHelp === true
-      ? ['', `To retry it, which may be paid for: ${uploadCommand('retry', { id, key })}`]
+      ? ['', `To retry it, which may be paid for: ${uploadCommand('retry', { id, key }, deployment)}`]
       : []),
-    ...(isSuccess(view.state) ? ['', `Fetch it: ${uploadCommand('get', { id, key })}`] : []),
+    ...(isSuccess(view.state) ? ['', `Fetch it: ${uploadCommand('get', { id, key }, deployment)}`] : []),
+  ];
+}
+
+/** Why a file waits, since when, when it is tried next, and what ends the wait sooner. */
+function waitLines(view: UploadView, deployment: Named): readonly string[] {
+  const { wait } = view;
+  if (wait === undefined) return [];
+  const { reason, message, since, until, before } = wait;
+  const sooner = soonerBy(view, deployment);
+  return [
+    `waits (${reason}) since ${when(since)}: ${message}`,
+    ...before.map((earlier) => `  before that: ${earlier}`),
+    `next try: ${until === undefined ? 'every few seconds' : when(until)}`,
+    ...(sooner === undefined ? [] : [sooner]),
   ];
 }
 
@@ -133,7 +155,10 @@ const endOf = ({ failure, assets }: UploadView): string =>
   failure === undefined ? `succeeded, with ${counted(assets.length, 'result')}` : `failed: ${failure.code}`;
 
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
-  if (wait !== undefined) return `${wait.reason}, until ${time(wait.until)}`;
+  if (wait !== undefined) {
+    const until = wait.until === undefined ? '' : `, until ${localTime(wait.until)}`;
+    return cut(`${wait.reason}${until}: ${wait.message}`, REASON_COLUMNS);
+  }
   if (failure !== undefined) return cut(`${failure.code}: ${failure.message}`, REASON_COLUMNS);
   if (isSuccess(state)) return counted(assets.length, 'result');
   return flow === undefined ? '' : `flow ${flow.id}`;
@@ -142,18 +167,24 @@ const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string =>
 export function showList(
   { uploads, isCut, unreadable, replaced }: Listed,
   { state, limit }: ListQuery,
+  deployment: Named,
 ): readonly string[] {
   const title = state === 'failed' ? 'FAILED' : state === 'running' ? 'BEGAN' : 'CAME';
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);
-    return [view.key, view.route, time(at), `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`];
+    return [
+      view.key,
+      view.route,
+      localTime(at),
+      `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`,
+    ];
   });
   const [first] = uploads;
   return [
     ...(uploads.length === 0 ? [`No upload is ${state}.`] : table([['KEY', 'ROUTE', title, 'WHY'], ...rows])),
     ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
-    ...(first === undefined ? [] : ['', `See why, and what to do: ${uploadCommand('status', first)}`]),
+    ...(first === undefined ? [] : ['', `See why, and what to do: ${uploadCommand('status', first, deployment)}`]),
     ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),
   ];
 }

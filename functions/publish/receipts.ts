@@ -112,11 +112,8 @@ function advised(failure: Failure, upload: Upload, settings: RetrySettings): Adv
   const known = adviceFor(failure.code);
   // Another version of Flowdrop wrote this code.
   if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };
-  const retry = known.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);
-  // A local run whose files come from no folder has no command to retry one.
-  const isOffered = known.retry === 'cannot-help' || retry !== undefined;
-  const advice = isOffered ? adviceText(known) : known.action;
-  return { ...failure, advice, ...(retry !== undefined && { retry }) };
+  const canHelp = known.retry !== 'cannot-help';
+  return { ...failure, advice: adviceText(known), ...(canHelp && { retry: retryCommand(settings, upload) }) };
 }
 
 const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that wrote it.';

@@ -27,10 +27,9 @@ export interface Env {
   readonly QUEUE_URL: string;
   /** Name of the collecting function, for the command that retries a failed upload. */
   readonly COLLECT_FUNCTION: string;
-  /**
-   * The inbox folder of a local run, and empty if the run has none. A failure's receipt then says how to touch the file
-   * again, in place of a command of AWS. A deployment does not set it.
-   */
+  /** How `flowdrop` is typed where the pipeline was deployed from. */
+  readonly COMMAND?: string;
+  /** The inbox folder of a local run, and empty if the run has none. A deployment does not set it. */
   readonly LOCAL_INBOX?: string;
   /** Name or ARN of the event bus that receives an event for each ended upload. */
   readonly EVENT_BUS: string;
@@ -50,6 +49,8 @@ export interface Settings extends PipelineSettings {
   readonly ledgerBucket: string;
   readonly queueUrl: string;
   readonly collectFunction: string;
+  /** How `flowdrop` is typed, in the commands that a receipt shows. */
+  readonly command: string;
   /** The inbox folder of a local run, or nothing if it has none. Undefined in a deployment. */
   readonly localInbox?: string | undefined;
   readonly eventBus: string;
@@ -70,6 +71,7 @@ const envSchema = z.object({
   LEDGER_BUCKET: nonEmpty('the name of a bucket'),
   QUEUE_URL: text("a queue's URL", (value) => URL.canParse(value)),
   COLLECT_FUNCTION: nonEmpty('the name of a function'),
+  COMMAND: z._default(z.string(), 'flowdrop'),
   LOCAL_INBOX: z.optional(z.string()),
   EVENT_BUS: nonEmpty('the name or ARN of an event bus'),
 });
@@ -96,6 +98,7 @@ export function parseEnv(env: Variables): Settings {
     ledgerBucket: variables.data.LEDGER_BUCKET,
     queueUrl: variables.data.QUEUE_URL,
     collectFunction: variables.data.COLLECT_FUNCTION,
+    command: variables.data.COMMAND,
     localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
     routes: deepFreeze(routes.data),

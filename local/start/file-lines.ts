@@ -1,12 +1,8 @@
 import { dirname } from 'node:path';
-import { shownPath, size } from '../../command-line/texts.ts';
+import { localTime, shownPath, size } from '../../command-line/texts.ts';
+import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
+import { soonerBy } from '../../operations/commands.ts';
 import type { Progress } from './follower.ts';
-
-/** What the user of a local run can do about an upload that waits, by the reason of the wait. */
-const ADVICE: Readonly<Record<string, string>> = {
-  unauthorised: 'Set FLOWDROP_TOKEN to a valid token, and start again',
-  forbidden: 'Check what the token in FLOWDROP_TOKEN may do',
-};
 
 type Ended = Progress & { kind: 'ended' };
 
@@ -42,18 +38,20 @@ function assetsIn({ assets, receiptPath }: Ended, cwd: string): string {
   return `${assets.length} assets  ${shownPath(dirname(receiptPath ?? asset.path), cwd)}`;
 }
 
-/** What files wait for. A trouble that many files share is told once in a line that stays. */
+/** What files wait for. A trouble that many files share is told once in lines that stay. */
 export class Waits {
   readonly #told = new Set<string>();
 
-  /** What to show of a wait. `line` is undefined if another file's line has told the same. */
-  show({ key, reason, message, notBefore }: Progress & { kind: 'waiting' }): { state: string; line?: string } {
-    const advice = ADVICE[reason];
-    const trouble = advice === undefined ? message : `${message.replace(/\.$/, '')}. ${advice}`;
-    const state = `waits until ${new Date(notBefore).toLocaleTimeString()}: ${trouble}`;
-    if (this.#told.has(trouble)) return { state };
-    this.#told.add(trouble);
-    return { state, line: `${key}  ${state}` };
+  /** What to show of a wait. There are no lines if another file's lines have told the same. */
+  show({ id, key, wait }: Progress & { kind: 'waiting' }): { state: string; lines: readonly string[] } {
+    const { message, since, until } = wait;
+    const next = until === undefined ? 'it is tried every few seconds' : `next try ${localTime(until)}`;
+    const state = `waits, ${next}: ${message}`;
+    if (this.#told.has(message)) return { state, lines: [] };
+    this.#told.add(message);
+    const sooner = soonerBy({ id, key, wait }, THIS_RUN);
+    const first = `${key}  waits since ${localTime(since)}: ${message}`;
+    return { state, lines: [first, `    ${capitalised(next)}.${sooner === undefined ? '' : ` ${sooner}`}`] };
   }
 
   /** A file no longer waits. If it waits again for the same reason, the reason is printed again. */
@@ -61,3 +59,7 @@ export class Waits {
     this.#told.clear();
   }
 }
+
+const THIS_RUN = { command: OWN_COMMAND, isLocal: true };
+
+const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -3,13 +3,14 @@ import { appendFile } from 'node:fs/promises';
 import { GetObjectCommand, type GetObjectCommandOutput, ListObjectsV2Command, type S3Client } from '@aws-sdk/client-s3';
 import { PRIVATE_FILE_MODE } from '../../command-line/private-folder.ts';
 import type { ResultsFolder } from '../../command-line/results-folder.ts';
-import { type Entry, isTerminal, type WaitingEntry } from '../../functions/ledger/entry.ts';
+import { type Entry, isTerminal } from '../../functions/ledger/entry.ts';
 import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
 import { type Receipt, receiptOf } from '../../functions/publish/receipts.ts';
 import type { RetrySettings } from '../../functions/publish/retry-command.ts';
-import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
+import { RECEIPT_NAME, receiptKey } from '../../functions/results/results-keys.ts';
 import { decodedKey } from '../../functions/s3/encoded-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
+import { type Wait, waitInPlaceOf, waitOf } from '../../operations/upload-view.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
 
@@ -19,10 +20,8 @@ export type Progress = ProgressOfUpload &
     | { readonly kind: 'running'; readonly template: string; readonly flowId: string }
     | {
         readonly kind: 'waiting';
-        readonly reason: WaitingEntry['reason'];
-        readonly message: string;
-        /** Milliseconds since the epoch. */
-        readonly notBefore: number;
+        readonly id: string;
+        readonly wait: Wait;
       }
     | Ended
   );
@@ -57,6 +56,7 @@ export class Follower {
   readonly #results: ResultsFolder;
   readonly #delivered: DeliveredReceipts;
   readonly #retry: RetrySettings;
+  readonly #resultsPrefix: string;
   readonly #onProgress: (progress: Progress) => void;
   readonly #states = new Map<string, string>();
   /** Receipts that are being copied, by key. At one key, the later receipt must be written last. */
@@ -72,12 +72,14 @@ export class Follower {
     readonly delivered: DeliveredReceipts;
     /** What a receipt's retry command is made of. */
     readonly retry: RetrySettings;
+    readonly resultsPrefix: string;
     readonly onProgress: (progress: Progress) => void;
   }) {
     this.#s3 = options.s3;
     this.#results = options.results;
     this.#delivered = options.delivered;
     this.#retry = options.retry;
+    this.#resultsPrefix = options.resultsPrefix;
     this.#onProgress = options.onProgress;
   }
 
@@ -124,15 +126,16 @@ export class Follower {
     const entry = await this.#entry(ledgerKey);
     if (entry === undefined) return;
     const { id, key, versionId } = entry.upload;
-    const state = `${entry.state} ${'notBefore' in entry ? entry.notBefore : ''}`;
+    const wait =
+      entry.state === 'waiting' ? waitOf(entry) : entry.state === 'claimed' ? waitInPlaceOf(entry) : undefined;
+    const state = `${entry.state} ${wait?.until} ${wait?.message}`;
     if (this.#states.get(id) !== state) {
       this.#states.set(id, state);
       if (entry.state === 'running') {
         const { flow, route } = entry;
         this.#onProgress({ kind: 'running', key, versionId, template: route.template, flowId: flow.id });
-      } else if (entry.state === 'waiting') {
-        const { reason, message, notBefore } = entry;
-        this.#onProgress({ kind: 'waiting', key, versionId, reason, message, notBefore });
+      } else if (wait !== undefined) {
+        this.#onProgress({ kind: 'waiting', id, key, versionId, wait });
       } else if (entry.state !== 'claimed') {
         this.#states.delete(id);
       }
@@ -147,8 +150,22 @@ export class Follower {
     await Promise.allSettled(this.#receipts.values());
     const receipt = receiptOf(entry, this.#retry);
     if (this.#ended.has(endOf(receipt)) || this.#undelivered.has(endOf(receipt))) return;
+    const key = receiptKey(this.#resultsPrefix, receipt.upload.key);
+    // An earlier run may have put the receipt, and ended before it was published to its end.
+    if (await this.#isReceiptOf(receipt, key)) return this.#copyReceipt(key);
     const assets = await this.#copyAll(receipt.assets);
     this.#report({ kind: 'ended', receipt, receiptPath: undefined, assets });
+  }
+
+  /** True if the receipt at an address is that of an end. */
+  async #isReceiptOf(end: Receipt, key: string): Promise<boolean> {
+    try {
+      const { Body } = await this.#get(RESULTS_BUCKET, key);
+      return endOf(JSON.parse((await Body?.transformToString()) ?? '') as Receipt) === endOf(end);
+    } catch (error) {
+      if (isAbsent(error)) return false;
+      throw error;
+    }
   }
 
   #copyReceipt(key: string): Promise<void> {

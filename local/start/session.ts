@@ -5,6 +5,7 @@ import pMap from 'p-map';
 import { ResultsFolder } from '../../command-line/results-folder.ts';
 import { systemClock } from '../../functions/base/clock.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
+import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
 import { routeFor } from '../../functions/uploads/routes.ts';
@@ -121,9 +122,10 @@ export class Session {
       delivered: new DeliveredReceipts(stateDir === undefined ? undefined : join(stateDir, 'delivered-receipts')),
       retry: {
         collectFunction: COLLECT_FUNCTION,
+        command: OWN_COMMAND,
         localInbox: options.pipeline.inboxDir ?? '',
-        inboxPrefix: options.pipeline.settings.inboxPrefix,
       },
+      resultsPrefix: options.pipeline.settings.resultsPrefix,
       onProgress: (progress) => session.#onProgress(progress),
     });
     await abortUnfinishedUploads(session.#pipeline.s3, INBOX_BUCKET);
@@ -324,9 +326,9 @@ export class Session {
         if (tracked) Object.assign(tracked, { state: `flow ${progress.flowId} runs`, waits: false });
         break;
       case 'waiting': {
-        const { state, line } = this.#waits.show(progress);
-        if (line !== undefined) this.#options.screen.line(line);
-        if (NEEDS_THE_USER.includes(progress.reason)) tracked?.end.resolve('given-up');
+        const { state, lines } = this.#waits.show(progress);
+        for (const line of lines) this.#options.screen.line(line);
+        if (NEEDS_THE_USER.includes(progress.wait.reason)) tracked?.end.resolve('given-up');
         if (tracked) Object.assign(tracked, { state, waits: true });
         break;
       }

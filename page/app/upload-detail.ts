@@ -133,7 +133,7 @@ export class UploadDetailView extends LightElement {
   }
 
   /** Why it failed or waits, with the service's own words. */
-  #words({ row, upload, isCurrent }: UploadDetail): TemplateResult {
+  #words({ row, upload, isCurrent, sooner }: UploadDetail): TemplateResult {
     const { failure, wait, failedOutputs } = upload;
     return html`
       ${
@@ -151,10 +151,12 @@ export class UploadDetailView extends LightElement {
           : html`<div class="words" data-state=${row.state}>
               <p class="words-title">
                 ${STATE_ICONS[row.state]} ${row.state === 'held' ? 'It is held and waits for you' : 'It waits'}:
-                <code>${wait.reason}</code>
+                <code>${wait.reason}</code>, since ${this.#time(wait.since)}
               </p>
-              <blockquote>${withTime(wait.message, wait.until, this.now)}</blockquote>
-              ${row.state === 'held' ? nothing : html`<p>Until ${this.#time(wait.until)}, then it goes on by itself.</p>`}
+              <blockquote>${wait.until === undefined ? wait.message : withTime(wait.message, wait.until, this.now)}</blockquote>
+              ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
+              ${row.state === 'held' ? nothing : html`<p>Next try: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
+              ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
             </div>`
       }
       ${

@@ -1,6 +1,6 @@
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { actionsFor } from '../../operations/act.ts';
-import { copyCommand, uploadCommand } from '../../operations/commands.ts';
+import { copyCommand, soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { openResult } from '../../operations/stored-bytes.ts';
@@ -14,18 +14,8 @@ const RECEIPT_BYTES_MAX = 8 * 1024 * 1024;
 
 type Entry = NonNullable<ReadEntry['entry']>;
 
-/** How commands name this deployment: `--stack NAME`. */
-export interface CommandOptions {
-  readonly commandOptions: readonly string[];
-}
-
 /** All that is known of one upload. */
-export async function detailOf(
-  entry: Entry,
-  deployment: Deployment,
-  { commandOptions }: CommandOptions,
-  signal: AbortSignal,
-): Promise<UploadDetail> {
+export async function detailOf(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<UploadDetail> {
   const { inbox, settings } = deployment;
   const { id, bucket, key, bytes, mediaType } = entry.upload;
   const view = viewOf(entry, settings);
@@ -42,9 +32,10 @@ export async function detailOf(
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;
-  const command = (name: string) => uploadCommand(name, { id, key }, commandOptions);
+  const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
     ...{ row: rowOf(view), upload: view, isCurrent, receipt },
+    sooner: soonerBy(view, deployment),
     input: stored({ key, bytes, mediaType }, `${base}/input`, bucket),
     assets: assets.map((asset, index) => ({
       ...stored(asset, `${base}/assets/${index}`, settings.resultsBucket),
@@ -114,7 +105,7 @@ function presentStep({ state, wait, claimedUntil, isInDoubt }: UploadView, failu
   const doubt = isInDoubt ? ' A flow of it may exist that is not known yet.' : '';
   if (wait !== undefined) {
     const text = `It waits (${wait.reason}): ${wait.message}${failures}${doubt}`;
-    return [{ kind: 'waiting', text, until: wait.until }];
+    return [{ kind: state === 'claimed' ? 'claimed' : 'waiting', text, until: wait.until }];
   }
   if (state !== 'claimed') return [];
   return [{ kind: 'claimed', text: `It is being sent.${failures}${doubt}`, until: claimedUntil }];

@@ -26,8 +26,6 @@ const LIMIT_MAX = 1_000;
 export interface PageOptions {
   /** How often the feed looks at the ledger. Default: by the kind of the deployment. */
   readonly pace?: FeedPace | undefined;
-  /** How a command names this deployment, such as `--stack NAME`. Default: not at all, as for a local run. */
-  readonly commandOptions?: readonly string[] | undefined;
 }
 
 interface OpenOptions extends PageOptions {
@@ -133,8 +131,7 @@ export class Page {
   }
 
   async #detail(call: Call) {
-    const { commandOptions = [] } = this.#options;
-    return detailOf(await this.#entry(call), this.#deployment, { commandOptions }, call.signal);
+    return detailOf(await this.#entry(call), this.#deployment, call.signal);
   }
 
   async #input(call: Call): Promise<void> {

@@ -76,7 +76,7 @@ export class Plans {
       else uploads.push(chosen);
     }
     const flows = action === 'retry' ? uploads.length : 0;
-    const held = action === 'retry' ? uploads.filter(({ wait }) => wait?.reason === 'held').length : 0;
+    const held = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
     return { plan: this.#keep(action, uploads), flows, held, uploads: uploads.length, skipped };
   }
 

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
-import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { copyCommand, uploadCommand } from '../../operations/commands.ts';
 import { folderWith } from '../support/folder.ts';
 
@@ -82,12 +81,13 @@ describe.each(SHELLS)('in %s', (...shell) => {
   it('a command names exactly the upload, whatever its key is', () => {
     for (const key of PRINTABLE) {
       const isOption = key.startsWith('-');
-      expect(wordsOf(shell, uploadCommand('status', { id: ID, key }, ['--stack', 's']))).toEqual(
-        isOption ? ['status', '--stack', 's', '--', key] : ['status', key, '--stack', 's'],
-      );
+      expect(wordsOf(shell, uploadCommand('status', { id: ID, key }, { command: 'flowdrop --stack s' }))).toEqual([
+        ...['--stack', 's', 'status'],
+        ...(isOption ? ['--', key] : [key]),
+      ]);
     }
     for (const key of [...UNPRINTABLE, '1'.repeat(40)]) {
-      expect(wordsOf(shell, uploadCommand('retry', { id: ID, key }))).toEqual(['retry', ID]);
+      expect(wordsOf(shell, uploadCommand('retry', { id: ID, key }, { command: 'flowdrop' }))).toEqual(['retry', ID]);
     }
   });
 
@@ -107,14 +107,6 @@ describe.each(SHELLS)('in %s', (...shell) => {
       const words = wordsOf(shell, copyCommand('b', key, { ...local, isLocal: false } as never));
       expect(words).toEqual(['s3api', 'get-object', '--cli-input-json', expect.any(String), 'download']);
       expect(JSON.parse(words[3] ?? '')).toEqual({ Bucket: 'b', Key: key });
-    }
-  });
-
-  it('the command of a receipt in a local run names the file, or else the upload', () => {
-    const settings = { collectFunction: 'f', inboxPrefix: '', localInbox: join(dir, 'inbox') };
-    for (const key of UNPRINTABLE) {
-      const command = retryCommand(settings, { id: ID, key }) ?? '';
-      expect(wordsOf(shell, command)).toEqual(['retry', ID, '--local']);
     }
   });
 });

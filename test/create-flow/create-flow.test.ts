@@ -277,7 +277,8 @@ describe('an upload that the service does not take now', () => {
         async (args) => {
           const result = await next(args);
           const { Body = '' } = args.input as { Body?: unknown };
-          const isTelling = commandName === 'PutObjectCommand' && /"claimed".*Slow down|Slow down.*"claimed"/s.test(String(Body));
+          const isTelling =
+            commandName === 'PutObjectCommand' && /"claimed".*Slow down|Slow down.*"claimed"/s.test(String(Body));
           if (isTelling) throw new Error('lost');
           return result;
         },

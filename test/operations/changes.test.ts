@@ -90,7 +90,7 @@ describe('retry', () => {
     };
     for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);
     onTestFinished(() => void vi.unstubAllEnvs());
-    const command = retryCommand({ collectFunction, inboxPrefix: '' }, { id, key: 'receipt.png' }) ?? '';
+    const command = retryCommand({ collectFunction, command: 'flowdrop' }, { id });
     const [program, ...words] = command.split(' ');
     expect(program).toBe('flowdrop');
     const elsewhere = { directory: tmpdir() };
@@ -139,7 +139,7 @@ describe('retry', () => {
     await writeFile(file, run.replace(/("uploadMapping":\s*)"[^"]*"/, '$1"gone"'));
     onTestFinished(() => writeFile(file, run));
     const { code, output } = await operated.run('retry', 'unknown.png', '--yes');
-    expect({ code, output }).toEqual({ code: 0, output: 'unknown.png  resubmitted\n' });
+    expect({ code, output }).toEqual({ code: 0, output: expect.stringMatching(/^unknown\.png {2}sent: flow \S+\n$/) });
   });
 });
 
@@ -176,7 +176,9 @@ it('collect fetches a deleted result again, without a new flow', async () => {
   const paid = flows();
   const Key = view?.assets[0]?.key ?? '';
   await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
-  expect((await operated.run('get', 'again.png')).output).toContain('flowdrop collect fetches it again');
+  expect((await operated.run('get', 'again.png')).output).toContain(
+    'To fetch it again: npm run -s flowdrop -- collect',
+  );
   expect(await operated.run('collect', 'again.png', '--wait')).toMatchObject({ code: 0 });
   expect(await operated.run('get', 'again.png')).toMatchObject({ code: 0 });
   expect(flows()).toBe(paid);
@@ -236,7 +238,7 @@ describe('a file with a hostile name', () => {
   it('is named by its id in the commands that are printed, and escaped in JSON', async () => {
     const { id } = await operated.put(KEY, 'succeeded');
     const { output } = await operated.run('status', KEY);
-    expect(output).toContain(`Fetch it: flowdrop get ${id}\n`);
+    expect(output).toContain(`Fetch it: npm run -s flowdrop -- get ${id}\n`);
     const json = (await operated.run('status', KEY, '--json')).output;
     expect(json).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}\p{Zl}]/u);
     expect(JSON.parse(json)).toMatchObject({ key: KEY });
@@ -250,7 +252,7 @@ describe('a file with a hostile name', () => {
     await operated.upload('--failed', 'x', { ContentType: 'image/png' });
     await operated.becomes('--failed', 'succeeded');
     const { output } = await operated.run('status', '--', '--failed');
-    expect(output).toContain('Fetch it: flowdrop get -- --failed\n');
+    expect(output).toContain('Fetch it: npm run -s flowdrop -- get -- --failed\n');
     expect(await operated.run('get', '--', '--failed')).toMatchObject({ code: 0 });
   });
 });

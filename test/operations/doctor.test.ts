@@ -88,7 +88,7 @@ describe('flowdrop doctor', () => {
         check: 'credentials and connection',
         result: 'fault',
         what: expect.stringContaining('No local run watches a folder'),
-        todo: 'Then run flowdrop doctor again.',
+        todo: 'Then run the doctor again.',
       },
     ]);
   });
@@ -128,7 +128,7 @@ describe('the check of the templates', () => {
       check: 'templates of the routes',
       result: 'fault',
       what: 'The service does not know the template byte_echo (route pictures).',
-      todo: 'Correct the routes, and deploy. flowdrop templates lists what there is.',
+      todo: 'Correct the routes, and deploy. What there is: npm run -s flowdrop -- templates',
     });
   });
 

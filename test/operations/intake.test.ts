@@ -31,12 +31,12 @@ describe('a paused pipeline', () => {
     // A tick may send a retried upload for a second time, which does no harm.
     expect(await operated.run('retry', 'bad.png', '--yes')).toMatchObject({
       code: 0,
-      errors: 'New flows are paused, so files wait in the queue. To start them, run flowdrop resume.\n',
+      errors: 'New flows are paused, so files wait in the queue. To start them: npm run -s flowdrop -- resume\n',
     });
     const { output } = await operated.run('status');
     expect(output).toMatch(/ new flows +paused since .* UTC {2}\(\d+ s ago\)\n/);
     expect(output).toMatch(/ queue +[34] uploads to begin, 0 at work\n/);
-    expect(output).toContain('Files wait in the queue, 14 days at most. Go on: flowdrop resume');
+    expect(output).toContain('Files wait in the queue, 14 days at most. Go on: npm run -s flowdrop -- resume');
     expect((await operated.run('status', 'new.png')).output).toContain(
       'new.png: not begun\n  The pipeline is paused, so it waits in the queue',
     );
@@ -61,18 +61,18 @@ describe('a paused pipeline', () => {
       check: 'new flows',
       result: 'note',
       what: 'The pipeline has been paused for 0 minutes: no new flows begin.',
-      todo: 'Uploads wait in the queue, 14 days at most. To start new flows, run flowdrop resume.',
+      todo: 'Uploads wait in the queue, 14 days at most. To start new flows: npm run -s flowdrop -- resume',
     });
     expect(await checkOf('new flows', later(25 * HOUR_MS, deployment))).toMatchObject({
       result: 'warning',
       what: expect.stringContaining('for 25 hours'),
       todo: expect.stringMatching(
-        /If the pause began more than 14 days ago, then run flowdrop sweep --since <its first day>\.$/,
+        /If the pause began more than 14 days ago, then run this as well: \S.* sweep --since <its first day>$/,
       ),
     });
     expect(await checkOf('new flows', later(15 * 24 * HOUR_MS, deployment))).toMatchObject({
       result: 'fault',
-      todo: expect.stringMatching(/Then flowdrop sweep --since 20\S+Z submits the files that the queue has dropped\.$/),
+      todo: expect.stringMatching(/and then submit the files that the queue has dropped: \S.* sweep --since 20\S+Z$/),
     });
 
     const { deployment: byLambda } = await deploymentAt(() =>

@@ -17,6 +17,7 @@ describe('parseEnv', () => {
       ledgerBucket: 'the-ledger',
       queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads',
       collectFunction: 'collect-outputs',
+      command: 'flowdrop',
       eventBus: 'default',
       routes: [route],
       ...SETTINGS_DEFAULT,

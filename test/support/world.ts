@@ -180,6 +180,7 @@ function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings 
     ledgerBucket: LEDGER,
     queueUrl: 'unused',
     collectFunction: 'test-collect-outputs',
+    command: 'flowdrop',
     eventBus: 'default',
     routes: routes ?? [ECHO],
   };

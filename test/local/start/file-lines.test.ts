@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Receipt } from '../../../functions/publish/receipts.ts';
 import { endLines, Waits } from '../../../local/start/file-lines.ts';
+import type { Wait } from '../../../operations/upload-view.ts';
 
 const facts = { upload: { key: 'a.png' }, generation: 1, assets: [], failedOutputs: [] };
 const asset = (name: string) => ({ path: `/home/results/a.png/flow/${name}`, bytes: 7_700 });
@@ -47,15 +48,30 @@ describe('the lines about the end of a file', () => {
   });
 });
 
-it('a wait that files share is told once, with what to do, and again after a file went on', () => {
-  const waits = new Waits();
-  const wait = (key: string) =>
-    waits.show({ kind: 'waiting', key, versionId: undefined, reason: 'unauthorised', message: 'No.', notBefore: 0 })
-      .line;
-  expect(wait('a.png')).toMatch(
-    /^a\.png {2}waits until .*: No\. Set FLOWDROP_TOKEN to a valid token, and start again$/,
-  );
-  expect(wait('b.png')).toBeUndefined();
-  waits.forget();
-  expect(wait('b.png')).toMatch(/^b\.png {2}waits/);
+describe('a wait', () => {
+  const wait = { reason: 'x', message: 'create: 402: No credit left', since: '2026-01-01T10:00:00Z', before: [] };
+  const until = '2026-01-01T10:02:00Z';
+  const shown = (waits: Waits, key: string, more: Pick<Wait, 'ending' | 'until'>) =>
+    waits.show({ kind: 'waiting', id: '0'.repeat(40), key, versionId: undefined, wait: { ...wait, ...more } });
+
+  it('says why, since when, when it is tried next, and what ends it sooner', () => {
+    const { state, lines } = shown(new Waits(), 'a.png', { until, ending: 'retry' });
+    expect(lines[0]).toMatch(/^a\.png {2}waits since 2026-01-01 \d\d:\d\d:00 \S+: create: 402: No credit left$/);
+    expect(lines[1]).toMatch(/^ {4}Next try 2026-01-01 \S+ \S+\. To try now: npm run -s flowdrop -- retry a\.png$/);
+    expect(state).toMatch(/^waits, next try .*: create: 402: No credit left$/);
+  });
+
+  it('says that it goes on by itself, while the upload waits in place', () => {
+    const { lines } = shown(new Waits(), 'a.png', { ending: 'nothing' });
+    expect(lines[1]).toBe('    It is tried every few seconds.');
+  });
+
+  it('that files share is told once, and again after a file went on', () => {
+    const waits = new Waits();
+    const linesOf = (key: string) => shown(waits, key, { until, ending: 'token' }).lines;
+    expect(linesOf('a.png')[1]).toMatch(/\. Set FLOWDROP_TOKEN to a valid token, and start again\.$/);
+    expect(linesOf('b.png')).toEqual([]);
+    waits.forget();
+    expect(linesOf('b.png')[0]).toMatch(/^b\.png {2}waits/);
+  });
 });

@@ -5,10 +5,12 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ResultsFolder } from '../../../command-line/results-folder.ts';
 import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
-import { RESULTS_BUCKET } from '../../../local/pipeline.ts';
+import { LEDGER_BUCKET, RESULTS_BUCKET } from '../../../local/pipeline.ts';
 import { DeliveredReceipts, Follower, type Progress } from '../../../local/start/follower.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 import { PATIENCE } from '../../support/patience.ts';
+
+const ID = '0'.repeat(40);
 
 /** A results folder whose first write of an asset takes until the test lets it end. */
 class SlowFolder extends ResultsFolder {
@@ -55,7 +57,8 @@ describe('the follower', () => {
       s3,
       results,
       delivered: new DeliveredReceipts(join(dir, 'delivered')),
-      retry: { collectFunction: 'collect-outputs', localInbox: '', inboxPrefix: '' },
+      retry: { collectFunction: 'collect-outputs', command: 'flowdrop', localInbox: '' },
+      resultsPrefix: '',
       onProgress: (each) => progress.push(each),
     });
   const put = (Key: string, Body: string) => s3.send(new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body }));
@@ -81,6 +84,22 @@ describe('the follower', () => {
     await Promise.all(followed);
     expect((await receipt()).upload.versionId).toBe('v2');
     expect(progress.map(({ versionId }) => versionId)).toEqual(['v1', 'v2']);
+  });
+
+  it('reports an end whose receipt an earlier run has put with that receipt', async () => {
+    embedded.createBucket(LEDGER_BUCKET);
+    results.held.resolve();
+    await end(ID);
+    await Promise.all(followed);
+    progress = [];
+    const upload = { id: `id of ${ID}`, key: 'a.png', versionId: ID, lastModified: 0 };
+    const entry = { state: 'succeeded', upload, route: {}, generation: 1, endedAt: 0, assets: [], failedOutputs: [] };
+    const key = `uploads/${ID}.json`;
+    await s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: key, Body: JSON.stringify(entry) }));
+    const marker = `running/2026-01-01T00:00:00.000Z/${ID}/flow`;
+    const s3Event = { bucket: { name: LEDGER_BUCKET }, object: { key: encodeURIComponent(marker) } };
+    await newFollower().follow({ eventName: 'ObjectRemoved:Delete', s3: s3Event } as never);
+    expect(progress).toMatchObject([{ kind: 'ended', receiptPath: join(dir, 'results', 'a.png', 'receipt.json') }]);
   });
 
   it('tells the next run what was copied, also if a killed run left half a line', async () => {
