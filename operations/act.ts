@@ -152,11 +152,13 @@ export const isHopeless = ({ failure }: UploadView, { parameters }: Asked): bool
   failure?.canRetryHelp === false && !(failure.code === 'invalid-override' && parameters !== undefined);
 
 /**
- * The actions that are for an upload in this state.
+ * The actions that are for an upload in this state, and can help it.
  * @internal
  */
 export const actionsFor = (view: UploadView): readonly Action[] =>
-  (['retry', 'cancel', 'collect'] as const).filter((action) => whyNot(view, { action }) === undefined);
+  (['retry', 'cancel', 'collect'] as const).filter(
+    (action) => whyNot(view, { action }) === undefined && !(action === 'retry' && isHopeless(view, { action })),
+  );
 
 /**
  * Returns the upload if the action is for it, or else the reason why it is left alone.

@@ -5,7 +5,7 @@ import {
   type WaitingEntry,
   type WaitReason,
 } from '../functions/ledger/entry.ts';
-import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
+import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
@@ -165,7 +165,7 @@ function advised({ code, message }: { readonly code: string; readonly message: s
   return {
     code,
     message,
-    advice: advice && adviceText(advice),
+    advice: advice?.action,
     canRetryHelp: advice?.retry !== 'cannot-help',
   };
 }

@@ -333,7 +333,9 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number, given?: 
     waits: 0,
     throttledSince: undefined,
     misaddressedSince: undefined,
-    doubt: entry.state === 'waiting' ? withoutDelay(entry.doubt) : undefined,
+    // A held upload waits for the operator's decision about its doubt, and this is it. Any other doubt gets one more
+    // search.
+    doubt: entry.state === 'waiting' && entry.reason !== 'held' ? withoutDelay(entry.doubt) : undefined,
     state: 'waiting',
     reason: 'retried',
     message: 'Retried by the operator.',
@@ -341,7 +343,7 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number, given?: 
   };
 }
 
-/** The same doubt. After one more search, the next attempt is made at once. */
+/** The same doubt. Once it is settled, the next attempt is made at once. */
 const withoutDelay = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
 /** Without the facts that matter only until the upload is sent. */

@@ -4,7 +4,7 @@ export interface Advice {
   readonly meaning: string;
   /** Whether the same file can succeed if the upload is retried: at once, after a change, or never. */
   readonly retry: 'can-help' | 'after-change' | 'cannot-help';
-  /** What to do. */
+  /** What to do, a retry included if it can help. */
   readonly action: string;
 }
 
@@ -17,24 +17,22 @@ export const FAILURES = {
   rejected: {
     meaning: 'The service refused the request for good, by a status that a retry would get again.',
     retry: 'after-change',
-    action:
-      "Read the service's words in the message. If the file is at fault, correct it and put it into the inbox again. If the route is at fault, correct it.",
+    action: "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry.",
   },
   misaddressed: {
     meaning: 'Something other than the flow service answered at its address for three days.',
     retry: 'after-change',
-    action:
-      'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service is there and lists no flows, check the template of the route.',
+    action: 'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service is there and lists no flows, check the template of the route. Then retry.',
   },
   'attempts-exhausted': {
     meaning: 'The upload failed `attemptsMax` times. The message has the last failure, if it is known.',
     retry: 'can-help',
-    action: 'Check whether the service takes other files. If only this one fails, ask the operator of the service.',
+    action: 'Check whether the service takes other files. If so, ask its operator about this one. Then retry.',
   },
   cancelled: {
     meaning: 'The operator cancelled the upload while it waited or ran.',
     retry: 'can-help',
-    action: 'Ask the operator, if you do not know why.',
+    action: 'If it should be processed after all, retry.',
   },
   'input-empty': {
     meaning: 'The file is empty.',
@@ -44,18 +42,17 @@ export const FAILURES = {
   'input-too-large': {
     meaning: 'The file is larger than `inputBytesMax`, or its text is larger than `textBytesMax`.',
     retry: 'after-change',
-    action: 'Put a smaller file into the inbox, or raise the setting.',
+    action: 'Put a smaller file into the inbox. Or raise the setting, and then retry.',
   },
   'input-archived': {
     meaning: 'The file is in an archive storage class of S3.',
     retry: 'after-change',
-    action: 'Have the file restored.',
+    action: 'Have the file restored, and then retry.',
   },
   'input-denied': {
     meaning: 'S3 refused `attemptsMax` times to hand the file out to Flowdrop.',
     retry: 'after-change',
-    action:
-      "Let the function create-flow read the file: check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
+    action: "Let the function create-flow read the file, and then retry: check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
   },
   'invalid-text': {
     meaning: 'The route sends text, and the file is not UTF-8.',
@@ -80,23 +77,22 @@ export const FAILURES = {
   unrouted: {
     meaning: 'No route of the current configuration wants the file that was retried.',
     retry: 'after-change',
-    action: 'Add a route that takes the file.',
+    action: 'Add a route that takes the file, and then retry.',
   },
   'flow-failed': {
     meaning: 'The service says that the flow failed.',
     retry: 'can-help',
-    action:
-      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it.",
+    action: "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry. If neither is, a retry may succeed. It is paid for again.",
   },
   'flow-aborted': {
     meaning: 'The service says that the flow was aborted.',
     retry: 'can-help',
-    action: 'Find out who aborted it at the service.',
+    action: 'Find out who aborted it at the service, and then retry, which is paid for again.',
   },
   'flow-gone': {
     meaning: 'The service answered twice in a row that it does not know the flow (404 or 410).',
     retry: 'can-help',
-    action: 'Find out whether the flow was deleted at the service. A retry makes a new one, which is paid for.',
+    action: 'Find out whether the flow was deleted at the service, and then retry, which is paid for again.',
   },
   'flow-shared': {
     meaning: 'The flow belongs to another upload too. Nothing of it was collected.',
@@ -106,18 +102,18 @@ export const FAILURES = {
   'no-outputs': {
     meaning: 'The flow completed without any output.',
     retry: 'can-help',
-    action: 'Check at the service whether the template makes outputs of such a file.',
+    action: 'Check at the service whether the template makes outputs of such a file. If it should, retry, which is paid for again.',
   },
   'outputs-failed': {
     meaning: 'No output could be stored. `failedOutputs` says why, for each.',
     retry: 'can-help',
-    action: 'Read the codes of the outputs. A retry makes a new flow, which is paid for.',
+    action: 'Read the codes of the outputs. `flowdrop collect` fetches what can be fetched by now, without a new flow. A retry makes a new flow, which is paid for.',
   },
   'timed-out': {
     meaning:
       'The flow became older than `flowAgeMaxSeconds`. The message quotes the last answer of the service, if a poll failed.',
     retry: 'can-help',
-    action: 'Ask the operator of the service why. If flows simply take that long, raise the setting first.',
+    action: 'Ask the operator of the service why. If flows simply take that long, raise the setting. Then retry, which is paid for again.',
   },
 } as const satisfies Readonly<Record<string, Advice>>;
 
@@ -141,7 +137,8 @@ export const OUTPUT_FAILURES = {
   'key-taken': {
     meaning: "Another object is at the asset's key, and was left as it is.",
     retry: 'can-help',
-    action: 'Keep other writers out of the bucket. A retry makes a new flow, which is paid for.',
+    action:
+      'Move the other object away. Then `flowdrop collect` stores the asset, without a new flow. Keep other writers out of the bucket.',
   },
   'damaged-asset': {
     meaning: 'The answer was too short, too long, or could not be decoded.',
@@ -237,13 +234,3 @@ export interface KnownFailure {
 /** The advice for a code of this version or another. Undefined for a code that this version does not know. */
 export const adviceFor = (code: string): Advice | undefined =>
   Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
-
-/** What a receipt says after the action. */
-export const RETRY_SENTENCES: Readonly<Record<Advice['retry'], string>> = {
-  'can-help': 'A retry sends the same file again, which can help.',
-  'after-change': 'After that, a retry of the same file can help.',
-  'cannot-help': 'A retry of the same upload cannot help.',
-};
-
-/** What to do about a failure, and whether a retry can help. */
-export const adviceText = ({ action, retry }: Advice): string => `${action} ${RETRY_SENTENCES[retry]}`;

@@ -3,7 +3,7 @@ import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/clie
 import * as z from 'zod/mini';
 import type { FailedOutput, Failure, RunningEntry, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
-import { adviceFor, adviceText } from '../ledger/failures.ts';
+import { adviceFor } from '../ledger/failures.ts';
 import type { TerminalState } from '../ledger/terminal-states.ts';
 import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
@@ -113,7 +113,7 @@ function advised(failure: Failure, upload: Upload, settings: RetrySettings): Adv
   // Another version of Flowdrop wrote this code.
   if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };
   const canHelp = known.retry !== 'cannot-help';
-  return { ...failure, advice: adviceText(known), ...(canHelp && { retry: retryCommand(settings, upload) }) };
+  return { ...failure, advice: known.action, ...(canHelp && { retry: retryCommand(settings, upload) }) };
 }
 
 const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that wrote it.';

@@ -18,11 +18,12 @@ export function endLines(
   const { key, receipt, receiptPath } = ended;
   const givenWay = receiptPath === undefined ? '; the receipt is that of a newer version of the file' : '';
   if (receipt.failure !== undefined) {
-    const { message, advice } = receipt.failure;
+    const { message, advice, retry } = receipt.failure;
     const where = receiptPath === undefined ? '' : `  ${shownPath(receiptPath, cwd)}`;
     const line = `${key}  failed: ${message}${givenWay}${where}`;
     // Version 0.1.0 wrote receipts without advice, and an earlier run may have left one.
-    return advice === undefined ? [line] : [line, `    ${advice}`];
+    if (advice === undefined) return [line];
+    return [line, `    ${advice}${retry === undefined ? '' : ` To retry: ${retry}`}`];
   }
   const took = since === undefined ? '' : ` in ${((Date.now() - since) / 1000).toFixed(1)} s`;
   const [output] = receipt.failedOutputs;

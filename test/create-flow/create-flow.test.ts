@@ -185,8 +185,8 @@ describe('a file that can never pass', () => {
     const receipt = await world.receipt('a.bin');
     expect(receipt).toMatchObject({ status: 'failed', failure: { code } });
     expect(receipt.failure?.message).toContain(message);
-    expect(receipt.failure?.advice).toMatch(/^[A-Z].*\. .*retry.*\.$/);
     const canHelp = ['input-too-large', 'rejected'].includes(code);
+    expect(/\bretry\b/.test(receipt.failure?.advice ?? '')).toBe(canHelp);
     expect(receipt.failure?.retry ?? '').toContain(canHelp ? receipt.upload.id : '');
     expect(receipt.failure?.retry === undefined).toBe(!canHelp);
     expect(await world.entry()).toMatchObject({ state: 'failed' });

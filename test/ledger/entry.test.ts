@@ -249,7 +249,7 @@ describe('a retry by the operator', () => {
     expect(retried(held, 500).doubt).toBeUndefined();
   });
 
-  it('of any other wait still settles its doubt', () => {
+  it('of any other wait keeps its doubt for one more search', () => {
     const inDoubt = waiting({ ...claim, doubt: { ...doubt, nextAttemptAt: 900 } }, { ...wait, reason: 'in-doubt' });
     expect(retried(inDoubt, 500).doubt).toEqual(doubt);
   });

@@ -33,6 +33,8 @@ describe('the lines about the end of a file', () => {
       'a.png  failed: no fox  ./results/a.png/receipt.json',
       '    Feed it. A retry can help.',
     ]);
+    const helped = linesOf({ status: 'failed', failure: { ...failure, retry: 'flowdrop retry 1' } });
+    expect(helped[1]).toBe('    Feed it. A retry can help. To retry: flowdrop retry 1');
     const old = { code: failure.code, message: failure.message };
     expect(linesOf({ status: 'failed', failure: old })).toHaveLength(1);
   });
