@@ -1,5 +1,5 @@
 import { readdirSync, statSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 
 /** A file given as an argument, or found in a folder that was. */
 export interface NamedFile {
@@ -16,9 +16,9 @@ export interface NamedFiles {
 }
 
 /**
- * The files at these paths. The key of a file is its name. The key of a file in a folder is its path below the folder;
- * hidden files and symbolic links in a folder are left out. If several files have the same key, the later ones get a
- * number as prefix.
+ * The files at these paths. The key of a file is its name. The key of a file in a folder begins with the folder's name,
+ * as if the folder had been put into the inbox folder. Hidden files and symbolic links in a folder are left out. If
+ * several files have the same key, the later ones get a number as prefix.
  */
 export function namedFiles(paths: readonly string[]): NamedFiles {
   const taken = new Set<string>();
@@ -39,7 +39,7 @@ export function namedFiles(paths: readonly string[]): NamedFiles {
     }
   };
   for (const path of paths) {
-    if (statSync(path).isDirectory()) walk(path, '');
+    if (statSync(path).isDirectory()) walk(path, `${basename(resolve(path))}/`);
     else take(path, basename(path));
   }
   return { files, unreadable };

@@ -1,6 +1,9 @@
 import pMap from 'p-map';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
+import { WAIT_REASONS } from '../functions/ledger/entry-schema.ts';
+import { FAILURES } from '../functions/ledger/failures.ts';
 import type { Deployment } from './deployment.ts';
+import { LedgerWindow, type WindowLimits } from './ledger-window.ts';
 import { failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
@@ -9,8 +12,12 @@ const READ_AT_ONCE = 200;
 
 export type ListedState = 'failed' | 'waiting' | 'held' | 'running';
 
+/** Uploads of any state are found in the newest part of the ledger: a week, and so many entries at most. */
+const WINDOW: WindowLimits = { windowMs: 7 * 24 * 60 * 60_000, rowsMax: 10_000 };
+
 export interface ListQuery {
-  readonly state: ListedState;
+  /** `any`: all states, succeeded uploads included. Only the newest part of the ledger is looked at. */
+  readonly state: ListedState | 'any';
   /** Only uploads that failed, came to the pipeline or began to run then or later. Milliseconds since the epoch. */
   readonly since?: number | undefined;
   /** Only failures with this code, or waits for this reason. */
@@ -31,6 +38,9 @@ export interface Listed {
   /** Ids of failed uploads that another upload of the same key has replaced. */
   readonly replaced: readonly string[];
 }
+
+/** Words that `code` may be: the codes of failures, and the reasons of waits. */
+export const CODES: readonly string[] = [...Object.keys(FAILURES), ...WAIT_REASONS];
 
 /**
  * Lists the uploads in a state, newest first. Reads only the markers of that state and their entries. For each listed
@@ -95,6 +105,9 @@ async function markedUploads(
   const marked = new Map<string, Marked>();
   const add = (marker: Marked) => marked.set(`${marker.uploadId} ${marker.endedAt}`, marker);
   switch (state) {
+    case 'any':
+      for (const [uploadId] of await new LedgerWindow(deployment, WINDOW).look(signal)) add({ uploadId });
+      return [...marked.values()];
     case 'failed':
       for await (const { uploadId, endedAt } of failedMarkers(deployment, since, signal)) add({ uploadId, endedAt });
       break;
@@ -114,6 +127,8 @@ async function markedUploads(
 function isListed(entry: Entry, { state, since = 0, code, route }: ListQuery, endedAt: number | undefined): boolean {
   if (route !== undefined && entry.route.name !== route) return false;
   switch (state) {
+    case 'any':
+      return isSince(entry, since) && (code === undefined || codeOf(entry) === code);
     case 'failed':
       return (
         entry.state === 'failed' && entry.endedAt === endedAt && (code === undefined || entry.failure.code === code)
@@ -131,5 +146,8 @@ function isListed(entry: Entry, { state, since = 0, code, route }: ListQuery, en
       );
   }
 }
+
+const codeOf = (entry: Entry): string | undefined =>
+  entry.state === 'failed' ? entry.failure.code : entry.state === 'waiting' ? entry.reason : undefined;
 
 const isSince = (entry: Entry, since: number): boolean => entry.arrivedAt >= since;

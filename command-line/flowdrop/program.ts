@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { printableLines } from '../../functions/base/printable.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
-import { type ListedState, type ListQuery, list } from '../../operations/list.ts';
+import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
 import { UsageError } from '../options.ts';
@@ -135,26 +136,24 @@ type ListOptions = CommonOptions & Partial<Record<ListedState, boolean>> & Omit<
 
 function addList(add: Add): void {
   const command = new Command('list')
-    .description('the files that failed, wait, are held or are running, newest first')
+    .description('the newest files of every state, or only those that failed, wait, are held or are running')
     .option('--failed', 'files that failed')
     .option('--waiting', 'files that wait to be sent')
     .option('--held', 'files that wait for your decision, because a flow of them may exist')
     .option('--running', 'files whose flow is running')
     .option('--since <time>', 'only since then: 30m, 2h, 7d, 12:00 (today), or a date', (text) => sinceOf(text))
-    .option('--code <code>', 'only failures with this code, or waits for this reason')
+    .option('--code <code>', 'only failures with this code, or waits for this reason', codeOf)
     .option('--route <name>', 'only files of this route')
     .option('--limit <number>', 'how many at most', positive, LIST_LIMIT_DEFAULT)
     .addHelpText(
       'after',
-      example('list --failed --since 12:00', 'list --failed --code rejected', 'list --waiting --json'),
+      example('list', 'list --failed --since 12:00', 'list --failed --code rejected', 'list --waiting --json'),
     );
   add<ListOptions>(command, async ({ deployment, console, signal }, _, { since, code, route, limit, ...flags }) => {
     const states = (['failed', 'waiting', 'held', 'running'] as const).filter((state) => flags[state] === true);
-    const [state] = states;
-    if (state === undefined || states.length > 1) {
-      throw new UsageError('Say which files: --failed, --waiting, --held or --running');
-    }
-    const query = { state, since, code, route, limit };
+    const [state = 'any'] = states;
+    if (states.length > 1) throw new UsageError('--failed, --waiting, --held and --running exclude each other');
+    const query: ListQuery = { state, since, code, route, limit };
     const listed = await console.during(
       () => 'Reading the ledger',
       () => list(query, deployment, signal),
@@ -187,6 +186,14 @@ function addTemplates(add: Add): void {
     console.answer(offered, showTemplates);
     return EXIT_OK;
   });
+}
+
+function codeOf(text: string): string {
+  if (CODES.includes(text)) return text;
+  const meant = didYouMean(text, CODES);
+  throw new InvalidArgumentError(
+    meant === undefined ? `There is no such code. The codes: ${CODES.join(', ')}.` : `Did you mean ${meant}?`,
+  );
 }
 
 function positive(text: string): number {

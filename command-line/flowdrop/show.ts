@@ -164,25 +164,36 @@ const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string =>
   return flow === undefined ? '' : `flow ${flow.id}`;
 };
 
+/** What a list without files says. */
+const NONE: Readonly<Record<ListQuery['state'], string>> = {
+  any: 'There is no file of the last seven days.',
+  failed: 'No file has failed.',
+  waiting: 'No file waits.',
+  held: 'No file waits for your decision.',
+  running: 'No flow is running.',
+};
+
 export function showList(
   { uploads, isCut, unreadable, replaced }: Listed,
   { state, limit }: ListQuery,
   deployment: Named,
 ): readonly string[] {
-  const title = state === 'failed' ? 'FAILED' : state === 'running' ? 'BEGAN' : 'CAME';
+  const titles = { failed: 'FAILED', running: 'BEGAN', waiting: 'CAME', held: 'CAME', any: 'WHEN' };
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);
     return [
       view.key,
-      view.route,
+      state === 'any' ? view.state : view.route,
       localTime(at),
       `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`,
     ];
   });
   const [first] = uploads;
   return [
-    ...(uploads.length === 0 ? [`No upload is ${state}.`] : table([['KEY', 'ROUTE', title, 'WHY'], ...rows])),
+    ...(uploads.length === 0
+      ? [NONE[state]]
+      : table([['KEY', state === 'any' ? 'STATE' : 'ROUTE', titles[state], 'WHY'], ...rows])),
     ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
     ...(first === undefined ? [] : ['', `See why, and what to do: ${uploadCommand('status', first, deployment)}`]),
     ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),

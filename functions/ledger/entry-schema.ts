@@ -12,7 +12,7 @@ import { UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 export const ENTRY_SCHEMA = 1;
 
 /** Why an upload waits. */
-const WAIT_REASONS = [
+export const WAIT_REASONS = [
   'throttled',
   'unauthorised',
   'forbidden',

@@ -17,12 +17,14 @@ export const FAILURES = {
   rejected: {
     meaning: 'The service refused the request for good, by a status that a retry would get again.',
     retry: 'after-change',
-    action: "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry.",
+    action:
+      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry.",
   },
   misaddressed: {
     meaning: 'Something other than the flow service answered at its address for three days.',
     retry: 'after-change',
-    action: 'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service is there and lists no flows, check the template of the route. Then retry.',
+    action:
+      'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service is there and lists no flows, check the template of the route. Then retry.',
   },
   'attempts-exhausted': {
     meaning: 'The upload failed `attemptsMax` times. The message has the last failure, if it is known.',
@@ -52,7 +54,8 @@ export const FAILURES = {
   'input-denied': {
     meaning: 'S3 refused `attemptsMax` times to hand the file out to Flowdrop.',
     retry: 'after-change',
-    action: "Let the function create-flow read the file, and then retry: check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
+    action:
+      "Let the function create-flow read the file, and then retry: check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
   },
   'invalid-text': {
     meaning: 'The route sends text, and the file is not UTF-8.',
@@ -82,7 +85,8 @@ export const FAILURES = {
   'flow-failed': {
     meaning: 'The service says that the flow failed.',
     retry: 'can-help',
-    action: "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry. If neither is, a retry may succeed. It is paid for again.",
+    action:
+      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry. If neither is, a retry may succeed. It is paid for again.",
   },
   'flow-aborted': {
     meaning: 'The service says that the flow was aborted.',
@@ -102,18 +106,21 @@ export const FAILURES = {
   'no-outputs': {
     meaning: 'The flow completed without any output.',
     retry: 'can-help',
-    action: 'Check at the service whether the template makes outputs of such a file. If it should, retry, which is paid for again.',
+    action:
+      'Check at the service whether the template makes outputs of such a file. If it should, retry, which is paid for again.',
   },
   'outputs-failed': {
     meaning: 'No output could be stored. `failedOutputs` says why, for each.',
     retry: 'can-help',
-    action: 'Read the codes of the outputs. `flowdrop collect` fetches what can be fetched by now, without a new flow. A retry makes a new flow, which is paid for.',
+    action:
+      'Read the codes of the outputs. `flowdrop collect` fetches what can be fetched by now, without a new flow. A retry makes a new flow, which is paid for.',
   },
   'timed-out': {
     meaning:
       'The flow became older than `flowAgeMaxSeconds`. The message quotes the last answer of the service, if a poll failed.',
     retry: 'can-help',
-    action: 'Ask the operator of the service why. If flows simply take that long, raise the setting. Then retry, which is paid for again.',
+    action:
+      'Ask the operator of the service why. If flows simply take that long, raise the setting. Then retry, which is paid for again.',
   },
 } as const satisfies Readonly<Record<string, Advice>>;
 

@@ -25,7 +25,7 @@ describe('npm start', () => {
     JSON.parse(await readFile(join(home, 'results', key, 'receipt.json'), 'utf8'));
 
   it('processes the given files and folders, prints the paths of their results, and exits with 0', async () => {
-    const files = ['robot.png', 'deep/fox.txt', 'gem.glb'];
+    const files = ['robot.png', 'prompts/deep/fox.txt', 'gem.glb'];
     await mkdir(join(home, 'prompts', 'deep'), { recursive: true });
     await copyFile(example('fox.txt'), join(home, 'prompts', 'deep', 'fox.txt'));
     const { code, output } = await start([example('robot.png'), 'prompts', example('gem.glb')]).ended;
@@ -48,7 +48,7 @@ describe('npm start', () => {
     }
     expect(assets.get('gem.glb')).toEqual(await readFile(example('gem.glb')));
     expect(assets.get('robot.png')?.includes(await readFile(example('robot.png')))).toBe(true);
-    expect(assets.get('deep/fox.txt')?.toString('latin1')).toContain(
+    expect(assets.get('prompts/deep/fox.txt')?.toString('latin1')).toContain(
       (await readFile(example('fox.txt'), 'utf8')).slice(0, 40),
     );
     expect(await readdir(join(home, '.flowdrop'))).toEqual(['log']);

@@ -140,15 +140,27 @@ describe('list', () => {
     expect((await operated.run('list', '--waiting')).output).toMatch(
       /slow\/later\.png +pictures .*unauthorised, until/,
     );
-    expect((await operated.run('list', '--held')).output).toBe('No upload is held.\n');
+    expect((await operated.run('list', '--held')).output).toBe('No file waits for your decision.\n');
   });
 
-  it.each([[['list']], [['list', '--failed', '--held']], [['list', '--failed', '--since', 'yesterday']]])(
-    'asks for what it needs: %s',
-    async (words) => {
-      expect((await operated.run(...words)).code).toBe(2);
-    },
-  );
+  it('shows the newest files of every state', async () => {
+    const { output } = await operated.run('list');
+    const [head, ...rows] = output.split('\n');
+    expect(head).toMatch(/^KEY +STATE +WHEN +WHY$/);
+    expect(rows.join('\n')).toMatch(/bad\/first\.png +failed +\S+ UTC +rejected/);
+    expect(rows.join('\n')).toMatch(/good\/robot\.png +succeeded +\S+ UTC +1 result/);
+    const coded = JSON.parse((await operated.run('list', '--code', 'unauthorised', '--json')).output);
+    expect(coded.uploads.map(({ key }: { key: string }) => key)).toEqual(['slow/later.png']);
+  });
+
+  it.each([
+    [['--failed', '--held'], 'exclude each other'],
+    [['--failed', '--since', 'yesterday'], '2026-01-31'],
+    [['--code', 'nonsense'], 'There is no such code. The codes: rejected,'],
+    [['--failed', '--code', 'rejekted'], 'Did you mean rejected?'],
+  ])('says what is wrong: %s', async (words, why) => {
+    expect(await operated.run('list', ...words)).toMatchObject({ code: 2, errors: expect.stringContaining(why) });
+  });
 });
 
 describe('explain', () => {

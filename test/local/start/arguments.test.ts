@@ -87,12 +87,12 @@ describe('the arguments of npm start', () => {
     expect(parsing).not.toThrow(/fake|\n/);
   });
 
-  it('take the files of a folder, under keys relative to it, without hidden files and links', () => {
+  it('take the files of a folder, under keys that begin with its name, without hidden files and links', () => {
     const { files } = parse(['shots', 'a.png']);
     expect(files).toEqual([
-      { path: join(cwd, 'shots/2026/b c.png'), key: '2026/b c.png' },
-      { path: join(cwd, 'shots/a.png'), key: 'a.png' },
-      { path: join(cwd, 'a.png'), key: '2/a.png' },
+      { path: join(cwd, 'shots/2026/b c.png'), key: 'shots/2026/b c.png' },
+      { path: join(cwd, 'shots/a.png'), key: 'shots/a.png' },
+      { path: join(cwd, 'a.png'), key: 'a.png' },
     ]);
   });
 
