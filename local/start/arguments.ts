@@ -18,7 +18,8 @@ Options:
   --service URL     use this flow service instead of the built-in stand-in;
                     set its token in the environment variable FLOWDROP_TOKEN
   --open            open the page of this run in a browser
-  --port NUMBER     the port of the page        (default: any free one)
+  --port NUMBER     the port of the page        (default: that of the last run,
+                    or else any free one)
   --send-existing   send the files that are in the inbox already, although a flow
                     service sees them for the first time, and may charge for each
   --credentials     print the endpoint and the credentials of the S3 of this run,

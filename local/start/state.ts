@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import * as z from 'zod/mini';
 import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../../command-line/private-folder.ts';
 import { isAlive, LOCAL_RUN_FILE, type LocalRun } from '../../operations/local-run.ts';
 import type { OperatorAccess } from '../pipeline.ts';
@@ -72,6 +73,33 @@ const serviceDir = (root: string, serviceUrl: string): string => join(root, `ser
 export function knownFilesPath(root: string, inboxDir: string, serviceUrl: string | undefined): string {
   return join(root, `known-${hash(`${inboxDir} ${serviceUrl ?? ''}`)}.json`);
 }
+
+/** What the address of the page is made of. */
+export interface PagePlace {
+  readonly port: number;
+  readonly key: string;
+}
+
+const PAGE_FILE = 'page.json';
+
+/** The place of the page in the last run of this folder. A damaged file is no place. */
+export function lastPagePlace(root: string): PagePlace | undefined {
+  try {
+    return pagePlaceSchema.safeParse(JSON.parse(readIfThere(join(root, PAGE_FILE)) ?? '')).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Keeps the place of the page, so that an open page of this run goes on in the next one. */
+export function keepPagePlace(root: string, place: PagePlace): void {
+  writeFileSync(join(root, PAGE_FILE), JSON.stringify(place), { mode: PRIVATE_FILE_MODE });
+}
+
+const pagePlaceSchema = z.object({
+  port: z.int().check(z.gte(1), z.lte(65_535)),
+  key: z.string().check(z.regex(/^[\w-]{43}$/)),
+});
 
 function fresh(dir: string): Omit<State, 'release'> {
   mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });

@@ -92,6 +92,10 @@ describe('npm start', () => {
     const { code, output } = await again.ended;
     expect(code).toBe(0);
     expect(output.match(/ {2}done in /g)).toHaveLength(1);
+    // A tab that is open goes on.
+    const [pageOfFirst, pageOfAgain] = [first.output(), output].map((text) => /open this page +(\S+)/.exec(text)?.[1]);
+    expect(pageOfFirst).toMatch(/^http:/);
+    expect(pageOfAgain).toBe(pageOfFirst);
   });
 
   it('prints credentials on request, with which an S3 client reaches the inbox', async () => {

@@ -1,7 +1,7 @@
 import { chmod, mkdir, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
-import { temporaryState, watchState } from '../../../local/start/state.ts';
+import { keepPagePlace, lastPagePlace, temporaryState, watchState } from '../../../local/start/state.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 
 let parent: string;
@@ -36,4 +36,17 @@ it.each([
   // What a link leads to is not ours.
   expect(await modeOf(join(parent, 'public.txt'))).toBe(0o644);
   release();
+});
+
+it('keeps the place of the page in a file that others cannot read, and takes a damaged one for none', async () => {
+  await mkdir(root);
+  expect(lastPagePlace(root)).toBeUndefined();
+  const place = { port: 8321, key: 'k'.repeat(43) };
+  keepPagePlace(root, place);
+  expect(lastPagePlace(root)).toEqual(place);
+  expect(await modeOf(join(root, 'page.json'))).toBe(0o600);
+  for (const text of ['{', '{"port":0,"key":"short"}', '{"port":"8321"}']) {
+    await writeFile(join(root, 'page.json'), text);
+    expect(lastPagePlace(root)).toBeUndefined();
+  }
 });
