@@ -8,6 +8,8 @@ import { clockTime, count, fullTime, plural, timeAgo } from './words.ts';
 /** A tick comes every minute. After three without one, the header says so. */
 const TICK_LATE_MS = 3 * 60_000;
 
+const QUEUE_TITLE = 'Uploads that no function has received yet. The list shows them from then on.';
+
 const CONNECTION_WORDS: Readonly<Record<Connection, string>> = {
   connecting: 'Connecting',
   live: 'Live',
@@ -91,14 +93,14 @@ export class PageHeader extends LightElement {
       ${
         waiting === 0
           ? 'New files wait in the queue.'
-          : `${plural(waiting, 'upload waits', 'uploads wait')} in the queue, and may be paid for when you resume.`
+          : `${plural(waiting, 'upload waits', 'uploads wait')} in the queue, and may be paid for when you resume. The list shows them from then on.`
       }
-      Results are still collected.
+      Results are collected as before.
     </p>`;
   }
 
   #figures(status: Status): readonly TemplateResult[] {
-    const { waiting, running, failed, collectors } = status;
+    const { queue, waiting, running, failed, collectors } = status;
     const pace = Math.min(...collectors.map(({ requestsPerSecond }) => requestsPerSecond ?? Number.POSITIVE_INFINITY));
     const lastTick = collectors
       .flatMap(({ tickCompletedAt }) => tickCompletedAt ?? [])
@@ -106,7 +108,8 @@ export class PageHeader extends LightElement {
       .at(-1);
     const isLate = lastTick !== undefined && this.now - Date.parse(lastTick) > TICK_LATE_MS;
     return [
-      figure('Waiting', count(waiting.count + status.queue.visible)),
+      ...(queue.visible > 0 ? [figure('In the queue', count(queue.visible), { title: QUEUE_TITLE })] : []),
+      figure('Waiting', count(waiting.count)),
       figure('Running', count(running.count)),
       figure('Failed in 24 h', count(failed.count), { isBad: failed.count > 0 }),
       figure('Pace', Number.isFinite(pace) ? `${pace < 10 ? pace.toFixed(1) : Math.round(pace)}/s` : 'No limit', {
