@@ -1,13 +1,12 @@
 import { join } from 'node:path';
-import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
+import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
-import { collectorKey, RUNNING_PREFIX } from '../functions/ledger/keys.ts';
+import type { Entry } from '../functions/ledger/entry.ts';
+import { RUNNING_PREFIX } from '../functions/ledger/keys.ts';
 import type { Env } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
-import { Inbox } from '../functions/uploads/inbox.ts';
 import type { Route } from '../functions/uploads/routes.ts';
-import { messageFor } from '../functions/uploads/upload-event.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
 import { HIDDEN_BEYOND_TIMEOUT_SECONDS, MEMORY_MIB, RECEIVES_MAX } from '../infra/function-limits.ts';
 import type { AwsAccess } from './aws/endpoint.ts';
@@ -24,6 +23,7 @@ import { StandInFlowService, type StandInOptions } from './flow-service/flow-ser
 import { serveFlowService } from './flow-service/http.ts';
 import { LocalFunction } from './lambda/function.ts';
 import { type FixedTicks, Triggers } from './lambda/triggers.ts';
+import { resume } from './resume.ts';
 import { randomSecret } from './secrets.ts';
 
 export const INBOX_BUCKET = 'inbox';
@@ -50,7 +50,7 @@ export interface PipelineOptions {
   readonly name?: string;
   readonly routes: readonly Route[];
   readonly settings?: Partial<PipelineSettings>;
-  /** The folder whose files are uploaded. The receipt of a failure names the command that touches its file there. */
+  /** The folder whose files are uploaded, if there is one. */
   readonly inboxDir?: string;
   /** A running flow service. Default: the pipeline starts a stand-in. */
   readonly service?: { readonly url: string; readonly token: string };
@@ -119,11 +119,8 @@ export interface Pipeline {
   /** Undefined if the options name a flow service. */
   readonly standIn: StandInFlowService | undefined;
   readonly functions: Readonly<Record<FunctionName, LocalFunction>>;
-  /**
-   * Continues the work in a state directory that was used before. The queue's messages are lost, so the notification of
-   * every object in the inbox is sent again. create-flow recognises the uploads that it has already processed.
-   */
-  resume(): Promise<void>;
+  /** Continues the work in a state directory that was used before. Resolves with the entries that had not ended. */
+  resume(): Promise<readonly Entry[]>;
   /** Ends everything at once, running invocations included. The state directory stays. */
   close(): Promise<void>;
 }
@@ -232,7 +229,14 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       eventBus,
       standIn,
       functions,
-      resume: () => resume(s3, queue),
+      resume: () =>
+        resume({
+          s3,
+          queue,
+          inboxBucket: INBOX_BUCKET,
+          ledgerBucket: LEDGER_BUCKET,
+          areFlowsGone: standIn !== undefined,
+        }),
       close: () => closing.disposeAsync(),
     };
   } catch (error) {
@@ -386,13 +390,4 @@ function createFunctions(
 function servedFunction(local: LocalFunction): ServedFunction {
   const own = Object.entries(local.environment).filter(([name]) => !name.startsWith('AWS_'));
   return { environment: Object.fromEntries(own), invoke: (event) => local.invoke(event) };
-}
-
-/** Only this process uses the buckets: a lease in the ledger is stale, and the notifications of the inbox are lost. */
-async function resume(s3: S3Client, queue: Queue): Promise<void> {
-  await s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: collectorKey(0) }));
-  const pages = new Inbox(s3, systemClock).pages(INBOX_BUCKET, '', undefined, new AbortController().signal);
-  for await (const { uploads } of pages) {
-    for (const upload of uploads) if (upload.isCurrent) queue.send(messageFor(upload));
-  }
 }

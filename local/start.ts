@@ -113,7 +113,9 @@ async function main(): Promise<number> {
   if (isWatching && !args.sendsExisting) requireNothingToSend(args);
   // A real service charges for flows, so it gets only the user's own files.
   const samples = isNewInbox && args.service === undefined ? copySamples(args.inboxDir, routes) : [];
-  const state = isWatching ? watchState(STATE_DIR, args.service?.url) : temporaryState(STATE_DIR);
+  const state = isWatching
+    ? watchState(STATE_DIR, { inboxDir: args.inboxDir, serviceUrl: args.service?.url })
+    : temporaryState(STATE_DIR);
   const logs = new FunctionLogs(LOG_DIR, (text) => screen.line(`! ${text}`));
   let session: Session | undefined;
   let page: ServedPage | undefined;
@@ -251,13 +253,9 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   screen.line();
   if (args.opensPage) void openPage(page, screen); // Some programs that open a browser end with it.
 
-  if (state.isResumed) await session.resume();
-  await session.watch(args.inboxDir, {
-    known,
-    // The flows of the stand-in end with it. The next start begins the unfinished files again.
-    remember: args.service ? 'uploaded' : 'ended',
-    signal,
-  });
+  const { isResumed, inboxBefore = args.inboxDir } = state;
+  if (isResumed) await session.resume(inboxBefore === args.inboxDir ? undefined : shownPath(inboxBefore));
+  await session.watch(args.inboxDir, { known, signal });
   await session.close(); // What ends until then is told, and does not count as unfinished.
   if (session.unfinished > 0)
     screen.line(

@@ -1,4 +1,4 @@
-import { isPrintable, printable, shellWord } from '../functions/base/printable.ts';
+import { isPrintable, shellWord } from '../functions/base/printable.ts';
 import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import type { UploadView } from './upload-view.ts';
@@ -38,31 +38,4 @@ export function soonerBy(
     default:
       return undefined;
   }
-}
-
-/**
- * The `aws` command that copies an object into the current folder. If no shell takes the key, it is in JSON, whose
- * escapes are ASCII. A file whose name begins with a dot gets another name: it could configure the user's programs.
- */
-export function copyCommand(
-  bucket: string,
-  key: string,
-  { isLocal, access }: Pick<Deployment, 'isLocal' | 'access'>,
-): string {
-  const { s3 } = access.endpoints ?? {};
-  const endpoint = isLocal && s3 !== undefined ? ['--endpoint-url', s3] : [];
-  const isHidden = key.slice(key.lastIndexOf('/') + 1).startsWith('.');
-  const words =
-    isPrintable(key) && !isHidden
-      ? ['aws', 's3', 'cp', ...endpoint, `s3://${bucket}/${key}`, '.']
-      : [
-          'aws',
-          's3api',
-          'get-object',
-          ...endpoint,
-          '--cli-input-json',
-          printable(JSON.stringify({ Bucket: bucket, Key: key })),
-          'download',
-        ];
-  return words.map(shellWord).join(' ');
 }

@@ -6,7 +6,7 @@ import type { InputSource } from '../functions/flow-service/types.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import type { OpenedUpload } from '../functions/uploads/inbox.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
-import { matchesKey, matchesObject } from '../functions/uploads/route-conditions.ts';
+import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
@@ -111,15 +111,28 @@ function admission(
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
   if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
-  const { prefixes, suffixes, mediaTypes } = route;
-  const { key, mediaType } = subject;
-  const unmet = [
-    ...(matchesKey({ prefixes }, key) ? [] : [`its key does not begin with ${oneOf(prefixes)}`]),
-    ...(matchesKey({ suffixes }, key) ? [] : [`its key does not end with ${oneOf(suffixes)}`]),
-    ...(matchesObject({ mediaTypes }, subject) ? [] : [`its media type ${mediaType} is not ${oneOf(mediaTypes)}`]),
-  ];
+  const unmet = unmetConditions(route, subject);
   if (unmet.length > 0) return { takesIt: false, why: unmet.join(', and ') };
   return { takesIt: false, why: `would take it, but ${taken?.name} comes first` };
+}
+
+/** The conditions of a route that an upload does not meet, each as a sentence without its period. */
+function unmetConditions({ prefixes, suffixes, mediaTypes }: Route, { key, mediaType }: UploadFacts): string[] {
+  return [
+    ...(matchesKey({ prefixes }, key) ? [] : [`its key does not begin with ${oneOf(prefixes)}`]),
+    ...(matchesKey({ suffixes }, key) ? [] : [`its key does not end with ${oneOf(suffixes)}`]),
+    ...(matchesObject({ mediaTypes }, { key, mediaType })
+      ? []
+      : [`its media type ${mediaType} is not ${oneOf(mediaTypes)}`]),
+  ];
+}
+
+/** Says of an upload that no route takes which route comes nearest, and what is missing. */
+export function nearestRoute(routes: readonly Route[], facts: UploadFacts): string {
+  const [nearest] = routes
+    .map((route) => ({ name: route.name, unmet: unmetConditions(route, facts) }))
+    .sort((one, other) => one.unmet.length - other.unmet.length);
+  return `The route ${nearest?.name} comes nearest: ${nearest?.unmet.join(', and ')}.`;
 }
 
 function oneOf(values: readonly string[] = []): string {

@@ -93,7 +93,11 @@ export interface EntryIssue {
 /**
  * Reads an entry. One that is gone or cannot be read is an issue, because one damaged entry must not hide all others.
  */
-export async function readEntry(id: string, { ledger }: Deployment, signal: AbortSignal): Promise<ReadEntry> {
+export async function readEntry(
+  id: string,
+  { ledger }: Pick<Deployment, 'ledger'>,
+  signal: AbortSignal,
+): Promise<ReadEntry> {
   try {
     const entry = (await ledger.read(id, signal))?.entry;
     if (entry !== undefined) return { entry };
@@ -107,7 +111,7 @@ export async function readEntry(id: string, { ledger }: Deployment, signal: Abor
 /** Reads many entries, in the order of their ids. */
 export const readEntries = (
   ids: readonly string[],
-  deployment: Deployment,
+  deployment: Pick<Deployment, 'ledger'>,
   signal: AbortSignal,
 ): Promise<readonly ReadEntry[]> => pMap(ids, (id) => readEntry(id, deployment, signal), { concurrency: READS_MAX });
 

@@ -171,8 +171,6 @@ export interface StoredObject {
   readonly url: string;
   /** True if the bytes are served with their media type. False: only as a download. */
   readonly isShown: boolean;
-  /** The shell command that fetches it with the AWS CLI. */
-  readonly copyCommand: string;
 }
 
 export type StepKind = 'put' | 'arrived' | 'waiting' | 'claimed' | 'running' | 'outputs' | TerminalState | 'receipt';

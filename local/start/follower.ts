@@ -125,6 +125,13 @@ export class Follower {
   async #readEntry(ledgerKey: string): Promise<void> {
     const entry = await this.#entry(ledgerKey);
     if (entry === undefined) return;
+    this.show(entry);
+    // A failure without a flow has no running marker. Its entry says that the end was published.
+    if (entry.state === 'failed' && entry.isTold === true && entry.flow === undefined) await this.#published(entry);
+  }
+
+  /** Reports what an entry says of an upload that has not ended, unless that was reported before. */
+  show(entry: Entry): void {
     const { id, key, versionId } = entry.upload;
     const wait =
       entry.state === 'waiting' ? waitOf(entry) : entry.state === 'claimed' ? waitInPlaceOf(entry) : undefined;
@@ -140,8 +147,6 @@ export class Follower {
         this.#states.delete(id);
       }
     }
-    // A failure without a flow has no running marker. Its entry says that the end was published.
-    if (entry.state === 'failed' && entry.isTold === true && entry.flow === undefined) await this.#published(entry);
   }
 
   /** Reports an end whose receipt was not seen. */

@@ -30,6 +30,8 @@ interface Seen {
   readonly since: number;
   /** Longest time between two changes that made the file larger, in milliseconds. */
   readonly longestPauseMs: number;
+  /** True if an earlier version of it was seen. */
+  readonly hasChanged: boolean;
   readonly taken: boolean;
 }
 
@@ -52,6 +54,14 @@ export class InboxFolder {
   /** What the last poll had to leave out, each as a sentence. */
   get troubles(): readonly string[] {
     return this.#troubles;
+  }
+
+  /** The files that were seen to change, and are not complete yet. */
+  get changing(): readonly InboxFile[] {
+    return Array.from(
+      this.#seen.values().filter(({ hasChanged, taken }) => hasChanged && !taken),
+      ({ file }) => file,
+    );
   }
 
   /**
@@ -151,12 +161,13 @@ const isGone = (error: unknown): boolean => ['ENOENT', 'ENOTDIR', 'ELOOP'].inclu
 
 /** What is known of a file that was seen now. */
 function nextSeen(before: Seen | undefined, file: InboxFile, now: number): Seen {
-  if (before === undefined) return { file, since: now, longestPauseMs: 0, taken: false };
+  if (before === undefined) return { file, since: now, longestPauseMs: 0, hasChanged: false, taken: false };
   if (isSameVersion(before.file, file)) return before;
   const pauseMs = now - before.since;
   const pauseMaxMs = before.taken ? TAKEN_PAUSE_MAX_MS : SETTLE_MAX_MS;
   const isGrowing = file.bytes > before.file.bytes && pauseMs <= pauseMaxMs;
-  return { file, since: now, longestPauseMs: isGrowing ? Math.max(before.longestPauseMs, pauseMs) : 0, taken: false };
+  const longestPauseMs = isGrowing ? Math.max(before.longestPauseMs, pauseMs) : 0;
+  return { file, since: now, longestPauseMs, hasChanged: true, taken: false };
 }
 
 const restMs = ({ longestPauseMs }: Seen): number =>

@@ -13,21 +13,12 @@ export const UPLOADS_MAX = 4;
 const RETRY_MS = 60_000;
 const RETRY_MAX_MS = 3_600_000;
 
-/** A file that is in the inbox bucket. */
-export interface WatchedUpload {
-  readonly content: Content;
-  /** Resolves when its results are in the results folder. Never rejects. It may stay unresolved. */
-  readonly delivered: Promise<void>;
-}
-
 export interface InboxWatchOptions {
   readonly inbox: InboxFolder;
   readonly known: KnownFiles;
-  /** When a content counts as dealt with, so that later runs skip it. */
-  readonly remember: 'uploaded' | 'ended';
   readonly signal: AbortSignal;
-  /** Returns undefined if no route wants the file. */
-  readonly upload: (file: InboxFile, signal: AbortSignal) => Promise<WatchedUpload | undefined>;
+  /** Returns what was uploaded. Undefined if no route wants the file. */
+  readonly upload: (file: InboxFile, signal: AbortSignal) => Promise<Content | undefined>;
   /** True if S3 has an object of exactly this version. */
   readonly isUploaded: (file: InboxFile, signal: AbortSignal) => Promise<boolean>;
   /** Called when a file could not be uploaded. It is tried again later. */
@@ -42,10 +33,10 @@ export interface InboxWatchOptions {
  * Uploads what the inbox folder offers, each content once. What is tracked is the content: a key may get a new one
  * while the old one waits, is uploaded or runs.
  *
- *   settled ──▶ queued ──▶ known? ──▶ uploaded ──▶ ended, results delivered
- *      ▲                     │            │ remember: 'uploaded'    │ remember: 'ended'
- *      │                     ▼            ▼                         ▼
- *      │                  skipped      written down              written down, unless a newer content was uploaded
+ *   settled ──▶ queued ──▶ known? ──▶ uploaded ──▶ written down, so that later runs skip it
+ *      ▲                     │
+ *      │                     ▼
+ *      │                  skipped
  *      │
  *      └── changed or gone before its end was read (S3 gets nothing), or the upload failed
  */
@@ -105,21 +96,19 @@ export class InboxWatch {
   }
 
   async #uploadUnlessKnown(file: InboxFile): Promise<void> {
-    const { known, remember, signal, upload, isUploaded } = this.#options;
+    const { known, signal, upload, isUploaded } = this.#options;
     if (await known.has(file, signal)) return;
     // A run may have been killed after S3 had the file, and before that was written down.
-    if (remember === 'uploaded' && (await isUploaded(file, signal))) {
+    if (await isUploaded(file, signal)) {
       const content = await contentOf(file, signal);
       known.uploaded(file.key, content);
       await known.done(file.key, content);
       return;
     }
-    const uploaded = await upload(file, signal);
-    if (uploaded === undefined) return;
-    const { content, delivered } = uploaded;
+    const content = await upload(file, signal);
+    if (content === undefined) return;
     known.uploaded(file.key, content);
-    if (remember === 'uploaded') this.#note(known.done(file.key, content));
-    else delivered.then(() => this.#note(known.done(file.key, content)));
+    this.#note(known.done(file.key, content));
   }
 
   /**

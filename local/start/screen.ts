@@ -32,6 +32,7 @@ export class Screen {
   readonly #isTerminal: boolean;
   #files: readonly UnderWay[] = [];
   #summary = '';
+  #isIdle = false;
   /** Number of lines that the live part has on the terminal now. */
   #linesDrawn = 0;
   #frame = 0;
@@ -47,12 +48,13 @@ export class Screen {
     this.#output.write(`${this.#erasure()}${printable(text)}\n${this.#live()}`);
   }
 
-  /** Sets the live part. Without a summary it goes away. */
-  status(files: readonly UnderWay[], summary: string): void {
+  /** Sets the live part. Without files and a summary it goes away. While nothing is under way, it stands still. */
+  status(files: readonly UnderWay[], summary: string, { isIdle = false } = {}): void {
     if (!this.#isTerminal) return;
     this.#files = files;
     this.#summary = summary;
-    if (summary === '') {
+    this.#isIdle = isIdle;
+    if (isIdle || (files.length === 0 && summary === '')) {
       clearInterval(this.#timer);
       this.#timer = undefined;
     } else {
@@ -89,14 +91,16 @@ export class Screen {
 
   /** The live part for the present size of the terminal. The cursor stays in its last line. */
   #live(): string {
-    if (this.#summary === '') return '';
+    if (this.#files.length === 0 && this.#summary === '') return '';
     // Some terminals report a size of 0. In its last column a terminal may wrap.
     const columns = (this.#output.columns || COLUMNS_DEFAULT) - 1;
     const rows = this.#output.rows || ROWS_DEFAULT;
     const count = Math.max(0, Math.min(this.#files.length, FILES_SHOWN_MAX, rows - LINES_LEFT_MIN));
     const frame = FRAMES[this.#frame % FRAMES.length] ?? '';
     const lines = this.#files.slice(0, count).map((file) => cut(`${frame} ${fitted(file, columns - 2)}`, columns));
-    lines.push(cut(`${count > 0 ? ' ' : frame} ${printable(this.#summary)}`, columns));
+    if (this.#summary !== '' || count === 0) {
+      lines.push(cut(`${count > 0 || this.#isIdle ? ' ' : frame} ${printable(this.#summary)}`, columns));
+    }
     this.#linesDrawn = lines.length;
     return lines.join('\n');
   }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { ResultsFolder } from '../../command-line/results-folder.ts';
+import { size } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
@@ -10,6 +11,8 @@ import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
 import { routeFor } from '../../functions/uploads/routes.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
+import { uploadCommand } from '../../operations/commands.ts';
+import { nearestRoute } from '../../operations/explain.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import {
   COLLECT_FUNCTION,
@@ -63,6 +66,23 @@ interface Tracked {
   readonly end: PromiseWithResolvers<End>;
 }
 
+type Version = Pick<Tracked, 'key' | 'versionId'>;
+
+const newlyTracked = (key: string, since = Date.now()): Tracked => ({
+  key,
+  since,
+  state: 'uploading',
+  end: Promise.withResolvers<End>(),
+});
+
+/** Number of files that a line names. */
+const NAMED_MAX = 3;
+
+function namesOf(keys: readonly string[]): string {
+  const named = keys.slice(0, NAMED_MAX).join(', ');
+  return keys.length > NAMED_MAX ? `${named} and ${keys.length - NAMED_MAX} more` : named;
+}
+
 /** An upload that S3 has answered. */
 interface Uploaded {
   readonly content: Content;
@@ -98,6 +118,8 @@ export class Session {
   /** The changes of objects that are being followed. */
   readonly #following = new Set<Promise<void>>();
   readonly #ends = { done: 0, failed: 0 };
+  /** The files of the inbox that are not complete yet. */
+  #changing: readonly InboxFile[] = [];
   readonly #waits = new Waits();
 
   static async start(options: SessionOptions): Promise<Session> {
@@ -151,10 +173,22 @@ export class Session {
     return this.#pipeline.operator;
   }
 
-  /** Continues with the uploads that an earlier run left in the inbox, and with the results that it did not copy. */
-  async resume(): Promise<void> {
+  /**
+   * Continues with the uploads that an earlier run did not finish, and with the results that it did not copy.
+   * @param otherInbox the folder that the earlier run watched, if this one watches another.
+   */
+  async resume(otherInbox?: string): Promise<void> {
+    const { screen } = this.#options;
     await this.#follower.catchUp((error) => this.#warn(messageOf(error)));
-    await this.#pipeline.resume();
+    const entries = await this.#pipeline.resume();
+    if (entries.length === 0) return;
+    const which = otherInbox === undefined ? '' : `, which watched ${otherInbox},`;
+    const doGoOn = this.#pipeline.standIn === undefined;
+    const names = namesOf(entries.map(({ upload }) => upload.key));
+    screen.line(`Unfinished files of the run before${which} ${doGoOn ? 'go on' : 'are begun again'}: ${names}.`);
+    for (const { upload, arrivedAt } of entries) this.#track(upload, arrivedAt);
+    if (doGoOn) for (const entry of entries) this.#follower.show(entry);
+    this.#drawStatus();
   }
 
   /** Ends the pipeline. Nothing is shown after this has resolved. May be called again. */
@@ -200,24 +234,14 @@ export class Session {
     }
   }
 
-  /**
-   * Uploads the files that appear in the folder, until the signal aborts.
-   * @param remember when a file counts as processed, so that later runs skip it.
-   */
-  async watch(
-    dir: string,
-    { known, remember, signal }: { known: KnownFiles; remember: 'uploaded' | 'ended'; signal: AbortSignal },
-  ): Promise<void> {
+  /** Uploads the files that appear in the folder, until the signal aborts. */
+  async watch(dir: string, { known, signal }: { known: KnownFiles; signal: AbortSignal }): Promise<void> {
     const inbox = new InboxFolder(dir, systemClock);
     const watch = new InboxWatch({
       inbox,
       known,
-      remember,
       signal,
-      upload: async (file) => {
-        const uploaded = await this.#upload(file, signal);
-        return uploaded && { content: uploaded.content, delivered: delivered(uploaded) };
-      },
+      upload: async (file) => (await this.#upload(file, signal))?.content,
       isUploaded: (file) => isUploaded(file, { ...this.#target(file), signal }),
       onFailure: (file, error) => this.#warn(`${this.#keyOf(file)}: upload error: ${messageOf(error)}`),
       onInterruption: (file) => this.#interrupted.add(this.#keyOf(file)),
@@ -226,6 +250,9 @@ export class Session {
     let told: readonly string[] = [];
     while (!signal.aborted) {
       await watch.poll();
+      const before = this.#changing;
+      this.#changing = inbox.changing;
+      if (before.length + this.#changing.length > 0) this.#drawStatus();
       told = this.#tellTroubles(inbox.troubles, told);
       await systemClock.sleep(INBOX_POLL_INTERVAL_MS, signal).catch(() => undefined);
     }
@@ -258,11 +285,14 @@ export class Session {
   async #upload(file: InboxFile, signal: AbortSignal): Promise<Uploaded | undefined> {
     const { screen, pipeline } = this.#options;
     const key = this.#keyOf(file);
-    if (!routeFor(pipeline.routes, { key, mediaType: mediaTypeOf(undefined, key) })) {
+    const facts = { key, mediaType: mediaTypeOf(undefined, key) };
+    if (!routeFor(pipeline.routes, facts)) {
       screen.line(`${key}  skipped: no route matches this file`);
+      const explained = uploadCommand('explain', { key, id: file.path }, { command: OWN_COMMAND });
+      screen.line(`    ${nearestRoute(pipeline.routes, facts)} For all routes: ${explained}`);
       return undefined;
     }
-    const tracked: Tracked = { key, since: Date.now(), state: 'uploading', end: Promise.withResolvers<End>() };
+    const tracked = newlyTracked(key);
     this.#tracked.add(tracked);
     this.#drawStatus();
     const answer = Promise.withResolvers<void>();
@@ -308,7 +338,14 @@ export class Session {
     this.#drawStatus();
   }
 
-  #find({ key, versionId }: { key: string; versionId?: string | undefined }): Tracked | undefined {
+  /** Tracks an upload that this run did not make. Several may track it. */
+  #track({ key, versionId }: Version, since?: number): Tracked {
+    const tracked = this.#find({ key, versionId }) ?? { ...newlyTracked(key, since), state: 'uploaded', versionId };
+    this.#tracked.add(tracked);
+    return tracked;
+  }
+
+  #find({ key, versionId }: Version): Tracked | undefined {
     if (versionId === undefined) return undefined;
     return [...this.#tracked].find((each) => each.key === key && each.versionId === versionId);
   }
@@ -316,7 +353,8 @@ export class Session {
   /** An upload may make progress before S3's answer has named its version. */
   async #onProgress(progress: Progress): Promise<void> {
     if (this.#find(progress) === undefined) await this.#answers.get(progress.key);
-    this.#show(progress, this.#find(progress));
+    // The page, a command or an S3 client may have put it.
+    this.#show(progress, progress.kind === 'ended' ? this.#find(progress) : this.#track(progress, Date.now()));
   }
 
   #show(progress: Progress, tracked: Tracked | undefined): void {
@@ -363,26 +401,21 @@ export class Session {
 
   #drawStatus(): void {
     if (this.#isClosing) return;
-    const files = Array.from(this.#tracked, ({ key, state }) => ({ name: key, state }));
-    const counts = {
-      ...this.#ends,
-      'under way': files.length,
-    };
+    const changing = this.#changing.map((file) => ({
+      name: this.#keyOf(file),
+      state: `is still being written: ${size(file.bytes)}`,
+    }));
+    const files = [...Array.from(this.#tracked, ({ key, state }) => ({ name: key, state })), ...changing];
+    const counts = { ...this.#ends, 'under way': this.#tracked.size };
     const shown = Object.entries(counts).filter(([, count]) => count > 0);
-    this.#options.screen.status(files, files.length === 0 ? '' : shown.map(([what, n]) => `${n} ${what}`).join(', '));
+    const summary = shown.map(([what, count]) => `${count} ${what}`).join(', ');
+    this.#options.screen.status(files, summary, { isIdle: files.length === 0 });
   }
 }
 
 /** A file given as an argument. */
 export async function namedFile(path: string, key: string): Promise<InboxFile> {
   return { path, key, ...versionOf(await stat(path)) };
-}
-
-/** Resolves when the upload has ended with a receipt. Stays unresolved if this run gives it up. */
-function delivered({ end }: Uploaded): Promise<void> {
-  return new Promise((resolve) => {
-    end.then((how) => how === 'given-up' || resolve());
-  });
 }
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

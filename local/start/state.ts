@@ -22,6 +22,8 @@ export interface State {
   readonly name: string;
   /** An earlier run left this state, and its unfinished work continues. */
   readonly isResumed: boolean;
+  /** The folder that the earlier run watched. Undefined if that is not known. */
+  readonly inboxBefore?: string | undefined;
   /** Removes everything that the next run cannot use. */
   release(): void;
 }
@@ -41,25 +43,25 @@ export function temporaryState(root: string): State {
 }
 
 /**
- * State for watching a folder. A real flow service keeps its flows when this run ends, so the next run continues with
- * the same state. The flows of the stand-in end with it, so then every run starts afresh.
+ * State for watching a folder. The next run with the same service, or with the stand-in, continues with it.
  * @throws {InUseError} another run is watching.
  */
-export function watchState(root: string, serviceUrl: string | undefined): State {
+export function watchState(
+  root: string,
+  { inboxDir, serviceUrl }: { readonly inboxDir: string; readonly serviceUrl: string | undefined },
+): State {
   makePrivate(root);
   const lock = join(root, 'watch.lock');
   takeLock(lock);
-  const dir = serviceUrl === undefined ? join(root, 'stand-in') : serviceDir(root, serviceUrl);
   const release = () => rmSync(lock, { force: true });
-  if (serviceUrl === undefined) {
-    rmSync(dir, { recursive: true, force: true });
-    return { ...fresh(dir), release };
-  }
+  const dir = serviceUrl === undefined ? join(root, 'stand-in') : serviceDir(root, serviceUrl);
   const named = join(dir, 'name');
+  const inbox = join(dir, 'inbox');
   const name = readIfThere(named);
-  if (name !== undefined) return { dir, name, isResumed: true, release };
-  const state = fresh(dir);
+  const state: Omit<State, 'release'> =
+    name === undefined ? fresh(dir) : { dir, name, isResumed: true, inboxBefore: readIfThere(inbox) };
   writeFileSync(named, state.name, { mode: PRIVATE_FILE_MODE });
+  writeFileSync(inbox, inboxDir, { mode: PRIVATE_FILE_MODE });
   return { ...state, release };
 }
 
@@ -102,6 +104,7 @@ const pagePlaceSchema = z.object({
 });
 
 function fresh(dir: string): Omit<State, 'release'> {
+  rmSync(dir, { recursive: true, force: true }); // Earlier versions left state of the stand-in that cannot go on.
   mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
   return { dir, name: `local-${randomBytes(6).toString('hex')}`, isResumed: false };
 }

@@ -246,20 +246,20 @@ export class UploadDetailView extends LightElement {
     </section>`;
   }
 
-  #facts({ upload, input, assets, receipt, command }: UploadDetail): TemplateResult {
+  #facts({ upload, assets, receipt, command }: UploadDetail): TemplateResult {
     return html`<section aria-labelledby="facts-title">
       <h3 id="facts-title">Details</h3>
       <dl class="facts">
-        ${fact('Key', upload.key)}
         ${fact('Upload id', upload.id)}
         ${fact('Template', upload.template)}
         ${upload.flow === undefined ? nothing : fact('Flow', upload.flow.id)}
         ${upload.parameters === undefined ? nothing : fact('Parameters', JSON.stringify(upload.parameters))}
         ${upload.generation > 1 ? fact('Generation', String(upload.generation)) : nothing}
-        ${fact('Fetch the input', input.copyCommand)}
-        ${assets.slice(0, this.assetsShown).map(({ sha256, copyCommand }, at) => {
+        ${fact('Address of the input', `s3://${upload.bucket}/${upload.key}`)}
+        ${assets.slice(0, this.assetsShown).map(({ key, sha256 }, at) => {
           const which = assets.length === 1 ? 'the result' : `result ${at + 1}`;
-          return html`${fact(`Fetch ${which}`, copyCommand)}${fact(`SHA-256 of ${which}`, sha256)}`;
+          const address = `s3://${upload.results.bucket}/${key}`;
+          return html`${fact(`Address of ${which}`, address)}${fact(`SHA-256 of ${which}`, sha256)}`;
         })}
         ${fact('Fetch all results', command.get)}${fact('In a shell', command.status)}
       </dl>

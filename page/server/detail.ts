@@ -1,6 +1,6 @@
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { actionsFor } from '../../operations/act.ts';
-import { copyCommand, soonerBy, uploadCommand } from '../../operations/commands.ts';
+import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { openResult } from '../../operations/stored-bytes.ts';
@@ -26,9 +26,9 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   ]);
   const isCurrent = current?.id === id;
   const base = `/api/uploads/${id}`;
-  const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, url: string, from: string) => ({
-    ...{ ...facts, url, isShown: isShown(facts.mediaType) },
-    copyCommand: copyCommand(from, facts.key, deployment),
+  const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, url: string) => ({
+    ...{ key: facts.key, bytes: facts.bytes, mediaType: facts.mediaType },
+    ...{ url, isShown: isShown(facts.mediaType) },
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;
@@ -36,10 +36,10 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   return {
     ...{ row: rowOf(view), upload: view, isCurrent, receipt },
     sooner: soonerBy(view, deployment),
-    input: stored({ key, bytes, mediaType }, `${base}/input`, bucket),
+    input: stored({ key, bytes, mediaType }, `${base}/input`),
     assets: assets.map((asset, index) => ({
-      ...stored(asset, `${base}/assets/${index}`, settings.resultsBucket),
-      ...{ key: asset.key, bytes: asset.bytes, mediaType: asset.mediaType, id: asset.id, sha256: asset.sha256 },
+      ...stored(asset, `${base}/assets/${index}`),
+      ...{ id: asset.id, sha256: asset.sha256 },
     })),
     timeline: timelineOf(view, receipt !== undefined),
     command: { get: command('get'), status: command('status') },

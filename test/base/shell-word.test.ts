@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
-import { copyCommand, uploadCommand } from '../../operations/commands.ts';
+import { uploadCommand } from '../../operations/commands.ts';
 import { folderWith } from '../support/folder.ts';
 
 const ID = `${'0'.repeat(38)}ab`;
@@ -88,25 +88,6 @@ describe.each(SHELLS)('in %s', (...shell) => {
     }
     for (const key of [...UNPRINTABLE, '1'.repeat(40)]) {
       expect(wordsOf(shell, uploadCommand('retry', { id: ID, key }, { command: 'flowdrop' }))).toEqual(['retry', ID]);
-    }
-  });
-
-  it('the command that copies an object names exactly its key', () => {
-    const local = { isLocal: true, access: { endpoints: { s3: 'http://127.0.0.1:1' } } };
-    for (const key of PRINTABLE) {
-      expect(wordsOf(shell, copyCommand('b', key, local as never))).toEqual([
-        's3',
-        'cp',
-        '--endpoint-url',
-        'http://127.0.0.1:1',
-        `s3://b/${key}`,
-        '.',
-      ]);
-    }
-    for (const key of [...UNPRINTABLE, '.bashrc', 'a/.git']) {
-      const words = wordsOf(shell, copyCommand('b', key, { ...local, isLocal: false } as never));
-      expect(words).toEqual(['s3api', 'get-object', '--cli-input-json', expect.any(String), 'download']);
-      expect(JSON.parse(words[3] ?? '')).toEqual({ Bucket: 'b', Key: key });
     }
   });
 });

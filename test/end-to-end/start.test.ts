@@ -59,7 +59,9 @@ describe('npm start', () => {
     await writeFile(join(home, 'notes.md'), 'No route matches this.');
     const { code, output } = await start(['no-picture.png', 'notes.md', example('gem.glb')]).ended;
     expect(output).toMatch(/no-picture\.png {2}failed: .+/);
-    expect(output).toMatch(/notes\.md {2}skipped: no route/);
+    expect(output).toMatch(
+      /notes\.md {2}skipped: no route matches this file\n {4}The route \w+ comes nearest: its .+\. For all routes: .*explain notes\.md\n/,
+    );
     expect(output).toMatch(/gem\.glb {2}done in .*: 1 asset/);
     expect(await receiptOf('no-picture.png')).toMatchObject({
       status: 'failed',
@@ -88,6 +90,9 @@ describe('npm start', () => {
     await vi.waitFor(() => expect(again.output()).toContain('skipped until they change'), PATIENCE);
     await writeFile(join(home, 'inbox', 'new.txt'), 'a new fox');
     await vi.waitFor(() => expect(again.output()).toContain('new.txt  done'), PATIENCE);
+    // What the run before did is known, although its flows ended with it.
+    const { output: listed } = await folder.run('flowdrop', ['status', 'sub/a 100% fox+.txt'], { env: {} }).ended;
+    expect(listed).toContain('succeeded');
     again.child.kill('SIGTERM');
     const { code, output } = await again.ended;
     expect(code).toBe(0);
@@ -190,7 +195,7 @@ describe('npm start', () => {
     const { listTemplates } = service.counts;
     const token = 'fake-refused-token';
     const refused = await start([...arguments_, '--skip-check'], { FLOWDROP_TOKEN: token }).ended;
-    expect(refused.output).toMatch(/fox\.txt {2}waits until .*Set FLOWDROP_TOKEN/);
+    expect(refused.output).toMatch(/fox\.txt {2}waits since .*\n {4}Next try .*Set FLOWDROP_TOKEN/);
     expect(refused.output).not.toContain(token);
     expect(refused.code).toBe(1);
     expect(service.counts.listTemplates).toBe(listTemplates);

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { HeadObjectCommand, ListMultipartUploadsCommand, ListObjectVersionsCommand } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ended } from '../../functions/ledger/entry.ts';
-import { INBOX_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { INBOX_BUCKET } from '../../local/pipeline.ts';
 import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
 import { servePage } from '../../page/server/serve-page.ts';
 import { Operated, ROUTES } from '../operations/support.ts';
@@ -66,11 +66,10 @@ describe('a file', () => {
       'receipt',
     ]);
     expect(shown.timeline.filter(({ isNow }) => isNow)).toHaveLength(1);
-    expect(shown.command.get).toBe('flowdrop get photos/robot.png');
+    expect(shown.command.get).toBe('npm run -s flowdrop -- get photos/robot.png');
     const [asset] = shown.assets;
     expect((await visitor.ask(shown.input.url)).text).toBe('a picture');
     expect((await visitor.ask(asset?.url ?? '')).body).toHaveLength(asset?.bytes ?? -1);
-    expect(asset?.copyCommand).toContain(`s3://${RESULTS_BUCKET}/photos/robot.png/`);
     expect((await visitor.ask('/api/status')).json).toMatchObject({ kind: 'pipeline', pipeline: 'operated' });
     expect((await visitor.ask('/api/about')).json).toMatchObject({
       ...{ deployment: 'the local run', isLocal: true, canOverride: true },

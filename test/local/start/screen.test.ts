@@ -73,6 +73,15 @@ describe('the screen of a terminal', () => {
     expect(terminal.shown().slice(0, 2)).toEqual(['0.png  done', 'Stopped.']);
   });
 
+  it('keeps the summary while nothing is under way, and writes nothing then', async () => {
+    const { terminal, screen } = onTerminal();
+    screen.status(files(1), '1 under way');
+    screen.status([], '1 done', { isIdle: true });
+    expect(terminal.shown()).toEqual(['  1 done']);
+    await new Promise((resolve) => setTimeout(resolve, 250)); // Longer than two frames.
+    expect(terminal.read()).toBeNull();
+  });
+
   it('keeps the live part within the height, and the lines within the width, for 120 files', () => {
     const { terminal, screen } = onTerminal({ columns: 20, rows: 6 });
     screen.status(files(120), '120 under way, and this summary is long');

@@ -1,11 +1,11 @@
-import { existsSync } from 'node:fs';
-import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ResultsFolder } from '../../../command-line/results-folder.ts';
 import { SETTINGS_DEFAULT } from '../../../functions/settings/settings.ts';
-import type { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
+import type { StandInFlowService, StandInOptions } from '../../../local/flow-service/flow-service.ts';
 import { KnownFiles } from '../../../local/start/inbox-watch.ts';
 import { FunctionLogs } from '../../../local/start/logs.ts';
 import { Screen } from '../../../local/start/screen.ts';
@@ -34,7 +34,15 @@ describe('a session', () => {
     ({ service, url } = await serveStandIn({ tokens: ['fake-token'], clock, flowMs: () => flowMs.shift() ?? 0 }));
   });
 
-  async function start({ resultsDir = join(home, 'results'), stateDir = join(home, 'state'), isTTY = false } = {}) {
+  async function start({
+    resultsDir = join(home, 'results'),
+    isTTY = false,
+    standIn,
+  }: {
+    resultsDir?: string;
+    isTTY?: boolean;
+    standIn?: StandInOptions;
+  } = {}) {
     const output = Object.assign(new PassThrough(), { isTTY, columns: 80 });
     let shown = '';
     output.setEncoding('utf8').on('data', (text) => {
@@ -46,11 +54,11 @@ describe('a session', () => {
       pipeline: {
         bundleDir: bundles(),
         tickIntervalMs: 100,
-        stateDir,
+        stateDir: join(home, 'state'),
         name: 'local-test',
         routes: [{ name: 'all', input: 'file', template: 'bytes_echo' }],
         settings: { ...SETTINGS_DEFAULT, pollIntervalSeconds: 1 },
-        service: { url, token: 'fake-token' },
+        ...(standIn ? { standIn } : { service: { url, token: 'fake-token' } }),
       },
       resultsDir,
       screen,
@@ -70,15 +78,14 @@ describe('a session', () => {
     return {
       session,
       shown: () => shown,
-      watch: (remember: 'uploaded' | 'ended') => {
-        watching = session.watch(join(home, 'inbox'), { known, remember, signal: interrupted.signal });
+      watch: () => {
+        watching = session.watch(join(home, 'inbox'), { known, signal: interrupted.signal });
       },
       stop,
     };
   }
   const write = (content: string) => writeFile(join(home, 'inbox', 'a.txt'), content);
   const flows = (count: number) => vi.waitFor(() => expect(service.flows).toHaveLength(count), PATIENCE);
-  const isKnown = () => existsSync(join(home, 'known.json'));
   const contents = async () => {
     const entries = await readdir(join(home, 'results'), { recursive: true, withFileTypes: true });
     const assets = entries.filter((entry) => entry.isFile() && entry.name !== 'receipt.json');
@@ -90,7 +97,7 @@ describe('a session', () => {
     const { session, shown, watch } = await start();
     const ends = (count: number) =>
       vi.waitFor(() => expect(shown().match(/a\.txt {2}done/g)).toHaveLength(count), PATIENCE);
-    watch('ended');
+    watch();
     await write('v1');
     await flows(1);
     await write('v2');
@@ -98,14 +105,10 @@ describe('a session', () => {
     aheadMs = 2 * HOUR;
     await ends(1);
     expect(session.unfinished).toBe(1);
-    // The newer one has not ended, so the next run would begin it again.
-    expect(isKnown()).toBe(false);
 
     await write('v3');
     await ends(2);
     expect(session.unfinished).toBe(1);
-    // The newest one has ended, so the next run skips it.
-    await vi.waitFor(() => expect(isKnown()).toBe(true), PATIENCE);
     expect(shown()).not.toContain('newer version');
     aheadMs = 4 * HOUR;
     await ends(3);
@@ -118,7 +121,7 @@ describe('a session', () => {
     const { shown, watch } = await start({ isTTY: true });
     await write('v1');
     await writeFile(join(home, 'inbox', 'large.bin'), Buffer.alloc(12 * 1024 * 1024));
-    watch('uploaded');
+    watch();
     await flows(2);
     // Parts of 5 MiB.
     for (const percent of [41, 83, 100]) expect(shown()).toMatch(new RegExp(`large\\.bin +uploading ${percent}%`));
@@ -142,7 +145,7 @@ describe('a session', () => {
     });
     onTestFinished(() => spy.mockRestore());
     const { session, shown, watch } = await start();
-    watch('uploaded');
+    watch();
     await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
     await written.promise;
     expect(session.unfinished).toBe(1);
@@ -156,7 +159,7 @@ describe('a session', () => {
   it('copies the results that the run before did not copy, once', async () => {
     await writeFile(join(home, 'no-folder'), '');
     const first = await start({ resultsDir: join(home, 'no-folder') });
-    first.watch('uploaded');
+    first.watch();
     await write('v1');
     await vi.waitFor(() => expect(first.shown()).toMatch(/! .*no-folder/), PATIENCE);
     await vi.waitFor(async () => expect(await readdir(join(home, 'state', 's3', 'bodies'))).not.toEqual([]), PATIENCE);
@@ -173,11 +176,79 @@ describe('a session', () => {
     await rm(join(home, 'results'), { recursive: true });
     const third = await start();
     await third.session.resume();
-    third.watch('uploaded');
+    third.watch();
     await flows(1);
     expect(third.shown()).not.toContain('done');
     await third.stop();
     expect(service.flows).toHaveLength(1);
+  });
+
+  it('shows after a restart what the run before did not finish, and goes on with it', async () => {
+    flowMs = [HOUR];
+    const first = await start();
+    first.watch();
+    await write('v1');
+    await flows(1);
+    service.intercept = (request) =>
+      request.method === 'POST' ? { status: 402, headers: {}, body: '{"detail":"No credit is left"}' } : undefined;
+    await writeFile(join(home, 'inbox', 'b.txt'), 'v1');
+    await vi.waitFor(() => expect(first.shown()).toContain('b.txt  waits since'), PATIENCE);
+    await first.stop();
+    expect(first.session.unfinished).toBe(2);
+
+    const second = await start();
+    await second.session.resume('./other');
+    expect(second.shown()).toMatch(
+      /^Unfinished files of the run before, which watched \.\/other, go on: [ab]\.txt, [ab]\.txt\.\n/,
+    );
+    expect(second.shown()).toMatch(/^b\.txt {2}waits since .*: 402: No credit is left$/m);
+    expect(second.session.unfinished).toBe(2);
+    aheadMs = 2 * HOUR;
+    await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
+    expect(second.session.unfinished).toBe(1);
+    expect(service.flows).toHaveLength(1);
+  });
+
+  it('begins the unfinished files of the stand-in again, because its flows ended with it', async () => {
+    const first = await start({ standIn: { flowMs: HOUR } });
+    await first.session.resume(); // There is nothing to go on with.
+    first.watch();
+    await write('v1');
+    await vi.waitFor(() => expect(first.session.unfinished).toBe(1), PATIENCE);
+    const log = () => readFile(join(home, 'log', 'create-flow.log'), 'utf8');
+    await vi.waitFor(async () => expect(await log()).toContain('Flow created'), PATIENCE);
+    await first.stop();
+
+    const second = await start({ standIn: { flowMs: 0 } });
+    await second.session.resume();
+    second.watch();
+    expect(second.shown()).toMatch(/^Unfinished files of the run before are begun again: a\.txt\.\n/);
+    await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
+    expect(second.session.unfinished).toBe(0);
+    await second.stop();
+    expect(first.shown()).not.toContain('Unfinished');
+
+    const third = await start({ standIn: { flowMs: 0 } });
+    await third.session.resume();
+    expect(third.shown()).toBe('');
+    expect(await contents()).toEqual(['v1']);
+  });
+
+  it('shows a file that another client put, and one that is still being written', async () => {
+    flowMs = [HOUR];
+    const { session, shown, watch } = await start({ isTTY: true });
+    watch();
+    const { s3Endpoint: endpoint, s3Credentials: credentials } = session.s3Access;
+    const s3 = new S3Client({ endpoint, credentials, region: 'us-east-1' });
+    await s3.send(new PutObjectCommand({ Bucket: 'inbox', Key: 'put.txt', Body: 'v1' }));
+    s3.destroy();
+    await vi.waitFor(() => expect(shown()).toMatch(/put\.txt {2}flow \S+ runs/), PATIENCE);
+    expect(session.unfinished).toBe(1);
+    await write('v');
+    await vi.waitFor(async () => {
+      await appendFile(join(home, 'inbox', 'a.txt'), 'v'.repeat(1_000));
+      expect(shown()).toMatch(/a\.txt {2}is still being written: [\d.]+ \wB/);
+    }, PATIENCE);
   });
 
   it('gives up when all files wait, with one line for each and each trouble told once before', async () => {
@@ -191,7 +262,8 @@ describe('a session', () => {
     const lines = shown().trim().split('\n');
     const ends = lines.filter((line) => /^\w\.txt {2}(given up|not sent)/.test(line));
     expect(ends.map((line) => line.split('  ')[0]).sort()).toEqual(names);
-    const troubles = lines.filter((line) => / {2}waits until /.test(line));
-    expect(troubles).toEqual([expect.stringContaining('Check what the token in FLOWDROP_TOKEN may do')]);
+    const troubles = lines.filter((line) => / {2}waits since /.test(line));
+    expect(troubles).toEqual([expect.stringMatching(/^\w\.txt .*: 403: Your plan has no flows$/)]);
+    expect(lines).toContainEqual(expect.stringMatching(/^ {4}Next try .*\. To try now: .* retry \w\.txt$/));
   });
 });

@@ -13,7 +13,7 @@ beforeEach(async () => {
 const modeOf = async (path: string) => (await stat(path)).mode & 0o777;
 
 it.each([
-  ['watches', () => watchState(root, 'https://flows.example.com')],
+  ['watches', () => watchState(root, { inboxDir: 'inbox', serviceUrl: 'https://flows.example.com' })],
   ['processes files', () => temporaryState(root)],
 ])('closes to other users what an earlier run left open, when it %s', async (_, open) => {
   await mkdir(join(root, 'log'), { recursive: true });
