@@ -5,6 +5,12 @@ import { CHALLENGE_HEADER, PROOF_HEADER, PROOF_PROTOCOL, proofOf } from '../oper
 import { CONNECTIONS_MAX, closeAfter, HEAD_MS_MAX } from '../page/server/visitors.ts';
 import type { Credentials } from './aws/endpoint.ts';
 
+/**
+ * Longer than clients keep an idle connection, in milliseconds. Otherwise a client could write into a connection that
+ * the server has just closed.
+ */
+const KEEP_ALIVE_MS = 75_000;
+
 export { closeAfter } from '../page/server/visitors.ts';
 
 export interface Listening {
@@ -37,7 +43,7 @@ export async function listenOnLoopback(
   answer: Answer,
   { port = 0, proves, ...options }: LoopbackOptions = {},
 ): Promise<Listening> {
-  const server = createServer({ headersTimeout: HEAD_MS_MAX, ...options });
+  const server = createServer({ headersTimeout: HEAD_MS_MAX, keepAliveTimeout: KEEP_ALIVE_MS, ...options });
   server.maxConnections = CONNECTIONS_MAX;
   const guarded =
     (wantBody: (response: ServerResponse) => void) => (request: IncomingMessage, response: ServerResponse) => {

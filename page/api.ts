@@ -248,8 +248,8 @@ export interface PlannedAction {
   readonly plan: string;
   /** Flows that will be paid for. */
   readonly flows: number;
-  /** Of these, flows of held uploads: each upload may already have a flow, and may be paid for twice. */
-  readonly held: number;
+  /** Of these, flows of uploads that may have one already, and may be paid for twice. */
+  readonly inDoubt: number;
   /** Uploads that will be changed. */
   readonly uploads: number;
   readonly skipped: readonly { readonly key: string; readonly reason: string }[];

@@ -6,11 +6,6 @@ import type { StandInFlowService } from './flow-service.ts';
 
 /** The ids in a path may be long. */
 const HEADER_BYTES_MAX = 256 * 1024;
-/**
- * Longer than clients keep an idle connection, as common servers do. Otherwise a client could write into a connection
- * that the server has just closed.
- */
-const KEEP_ALIVE_MS = 75_000;
 
 /**
  * Serves the stand-in over HTTP. `close` breaks the requests under way. The service itself stays open.
@@ -23,7 +18,7 @@ export function serveFlowService(
   return listenOnLoopback(
     // A client that expects `100 Continue` gets it when the body is read. It learns of a wrong token before that.
     (request, response, wantBody) => serve(service, request, response, wantBody),
-    { port, maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS },
+    { port, maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: 0 },
   );
 }
 

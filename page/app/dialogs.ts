@@ -112,7 +112,7 @@ export class ActionDialog extends Dialog {
     return flows > 0 ? `${verb}: pay for ${plural(flows, 'flow')}` : `${verb}: ${plural(uploads, 'upload')}`;
   }
 
-  #plan({ uploads, flows, held, skipped }: PlannedAction): TemplateResult {
+  #plan({ uploads, flows, inDoubt, skipped }: PlannedAction): TemplateResult {
     const { will } = VERBS[this.request?.action ?? 'retry'];
     return html`
       <p class="plan">
@@ -123,10 +123,9 @@ export class ActionDialog extends Dialog {
             : 'No flow is paid for.'
         }
         ${
-          held === 0
+          inDoubt === 0
             ? nothing
-            : html`<strong>${plural(held, 'upload waits', 'uploads wait')} for your decision, because a flow may exist:
-              ${held === 1 ? 'it' : 'each'} may be paid for twice.</strong>`
+            : html`<strong>${plural(inDoubt, 'upload')} may have a flow already, and may be paid for twice.</strong>`
         }
       </p>
       ${

@@ -250,12 +250,12 @@ export class UploadDetailView extends LightElement {
     return html`<section aria-labelledby="facts-title">
       <h3 id="facts-title">Details</h3>
       <dl class="facts">
+        ${fact('Key', upload.key)}
         ${fact('Upload id', upload.id)}
         ${fact('Template', upload.template)}
         ${upload.flow === undefined ? nothing : fact('Flow', upload.flow.id)}
         ${upload.parameters === undefined ? nothing : fact('Parameters', JSON.stringify(upload.parameters))}
         ${upload.generation > 1 ? fact('Generation', String(upload.generation)) : nothing}
-        ${fact('Address of the input', `s3://${upload.bucket}/${upload.key}`)}
         ${assets.slice(0, this.assetsShown).map(({ key, sha256 }, at) => {
           const which = assets.length === 1 ? 'the result' : `result ${at + 1}`;
           const address = `s3://${upload.results.bucket}/${key}`;

@@ -76,8 +76,8 @@ export class Plans {
       else uploads.push(chosen);
     }
     const flows = action === 'retry' ? uploads.length : 0;
-    const held = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
-    return { plan: this.#keep(action, uploads), flows, held, uploads: uploads.length, skipped };
+    const inDoubt = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
+    return { plan: this.#keep(action, uploads), flows, inDoubt, uploads: uploads.length, skipped };
   }
 
   #keep(action: Action, uploads: readonly UploadView[]): string {

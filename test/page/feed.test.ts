@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { ended, failedMarkerOf, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
+import { doubtAfter, ended, failedMarkerOf, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
 import { entryKey, failedKey, type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
 import type { UploadsPage } from '../../page/api.ts';
 import { EventLog } from '../../page/server/event-log.ts';
@@ -151,12 +151,14 @@ describe('the list', () => {
 });
 
 describe('a plan', () => {
-  it('names the held uploads among those to retry, because they may be paid for twice', async () => {
-    const held = await world.put(delayed('held.png', 'held'));
+  it('counts the uploads in doubt among those to retry, because they may be paid for twice', async () => {
+    const claimed = world.claimed('held.png');
+    const wait = { reason: 'held', message: 'In doubt.', notBefore: 1, counted: false } as const;
+    const held = await world.put(waiting({ ...claimed, doubt: doubtAfter(claimed, world.now) }, wait));
     const late = await world.put(delayed('late.png', 'unavailable'));
     const { visitor } = await open();
     const { json } = await visitor.post('/api/plan', { action: 'retry', uploads: [held, late] });
-    expect(json).toMatchObject({ flows: 2, held: 1, uploads: 2 });
+    expect(json).toMatchObject({ flows: 2, inDoubt: 1, uploads: 2 });
   });
 
   it('cancels no held upload with all that wait: it may have a flow, which is paid for', async () => {

@@ -336,7 +336,7 @@ describe('an action', () => {
     const before = flows();
 
     const planned = await visitor.post('/api/plan', { action: 'retry', query: { ...query, code: 'rejected' } });
-    expect(planned.json).toEqual({ plan: expect.any(String), flows: 2, held: 0, uploads: 2, skipped: [] });
+    expect(planned.json).toEqual({ plan: expect.any(String), flows: 2, inDoubt: 0, uploads: 2, skipped: [] });
     expect(flows()).toBe(before);
     const { plan } = planned.json;
     const [first, second] = await Promise.all([visitor.post('/api/act', { plan }), visitor.post('/api/act', { plan })]);

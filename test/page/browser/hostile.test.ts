@@ -1,4 +1,5 @@
 import { beforeEach, expect, it } from 'vitest';
+import { OWN_COMMAND } from '../../../functions/settings/own-command.ts';
 import { describeInBrowser } from './support.ts';
 
 const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
@@ -79,7 +80,7 @@ describeInBrowser('hostile texts', (shown) => {
     expect(copied.filter((each) => /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/u.test(each))).toEqual([]);
     const id = copied[1] ?? '';
     expect(copied[0]).toBe('echo/y\\u001b[201~\\u0003\\ntouch pwned\\n.bin');
-    expect(copied).toContain(`flowdrop status ${id}`);
-    expect(copied).toContain(`flowdrop get ${id}`);
+    expect(copied).toContain(`${OWN_COMMAND} status ${id}`);
+    expect(copied).toContain(`${OWN_COMMAND} get ${id}`);
   });
 });
