@@ -34,6 +34,12 @@ try {
   process.stderr.write(`${source}: ${error.message}\n`);
   process.exit(1);
 }
+if (process.env.CDK_DEFAULT_ACCOUNT === undefined) {
+  process.stderr.write(
+    'There are no AWS credentials. npm run diff and npm run deploy need them: ' +
+      'log in, for example with aws sso login, or set AWS_PROFILE.\n',
+  );
+}
 Validations.of(app).addPlugins(new AwsSolutionsChecks(app));
 
 // The command line prints warnings and errors, but not notices.

@@ -133,9 +133,9 @@ async function examineTemplates({ plan, issue, signal }: Subject): Promise<Outco
     return outcomeOfTemplates(routes, offered, { next: 'try again', list });
   } catch (error) {
     if (!(error instanceof TemplatesUnknownError)) throw error;
-    const { code, message, severity, isUnlisted } = error;
-    if (isUnlisted) return { notChecked: `the service lists no templates: ${message}` };
-    const what = `The service at ${serviceOf(plan).url} does not say what it offers: ${code}: ${message}`;
+    const { code, answer, severity, isUnlisted } = error;
+    if (isUnlisted) return { notChecked: `the service lists no templates (${answer})` };
+    const what = `The service at ${serviceOf(plan).url} does not say what it offers: ${code}: ${answer}`;
     return { severity, what, todo: 'Check that baseUrl is that of the flow service.' };
   }
 }

@@ -224,7 +224,9 @@ export function issueOfConnection(error: unknown): string | undefined {
     if (/AccessDenied|Unauthorized/i.test(error.code)) return `AWS does not allow it: ${error.message}`;
     return error.message;
   }
-  const { name } = error as Error;
+  const { name, message } = error as Error;
+  // The SDK throws a plain error.
+  if (message === 'Region is missing') return 'No AWS region is known. Add --region, or set AWS_REGION.';
   if (name === 'CredentialsProviderError') {
     return 'There are no AWS credentials. Log in, for example with aws sso login, or set AWS_PROFILE.';
   }

@@ -152,11 +152,11 @@ async function examineService({ deployment, offered }: Subject): Promise<Outcome
     return 'good';
   } catch (error) {
     if (!(error instanceof TemplatesUnknownError)) throw error;
-    const { code, message, severity, isUnlisted } = error;
+    const { code, answer, severity, isUnlisted } = error;
     if (isUnlisted) {
-      return { notChecked: `the service at ${deployment.settings.baseUrl} lists no templates: ${message}` };
+      return { notChecked: `the service at ${deployment.settings.baseUrl} lists no templates (${answer})` };
     }
-    const what = `The service at ${deployment.settings.baseUrl} does not answer as it should: ${code}: ${message}`;
+    const what = `The service at ${deployment.settings.baseUrl} does not answer as it should: ${code}: ${answer}`;
     return { severity, what, todo: SERVICE_TODO[code] ?? 'Check that the address is that of the flow service.' };
   }
 }

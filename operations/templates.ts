@@ -6,9 +6,12 @@ import type { Deployment } from './deployment.ts';
 export class TemplatesUnknownError extends Error {
   override readonly name = 'TemplatesUnknownError';
   readonly code: string;
-  constructor(code: string, message: string) {
-    super(message);
+  /** What the service answered. */
+  readonly answer: string;
+  constructor(code: string, answer: string) {
+    super(`The flow service does not say what it offers (${answer}). Look in its documentation.`);
     this.code = code;
+    this.answer = answer;
   }
 
   /** True if the service has no list of templates. Not every service has one. */

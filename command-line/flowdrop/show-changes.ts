@@ -70,4 +70,5 @@ export const showSweep = ({ compared, missed, repaired }: SweepPass, isDryRun: b
     ? `${counted(missed, 'file')} would be submitted, and each would be paid for.`
     : `${counted(missed, 'file')} submitted.`,
   `${counted(repaired, 'record')} ${isDryRun ? 'would be' : repaired === 1 ? 'was' : 'were'} completed.`,
+  'Files of the last 15 minutes were left out: their notifications may still come.',
 ];

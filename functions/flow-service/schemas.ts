@@ -93,7 +93,8 @@ function errorText(error: unknown): string | undefined {
       if (typeof text === 'string' && text !== '') return cut(text);
     }
   }
-  return cut(JSON.stringify(error));
+  const json = JSON.stringify(error);
+  return json === '{}' || json === '[]' ? undefined : cut(json);
 }
 
 /** Milliseconds since the epoch, from an ISO 8601 text or from a number of seconds or milliseconds. */

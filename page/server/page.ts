@@ -165,7 +165,7 @@ export class Page {
     const unavailable = { status: 503, code: 'unavailable' } as const;
     if (this.#options.signal.aborted) return new PageError(unavailable, 'This server has stopped.');
     if (error instanceof TemplatesUnknownError) {
-      return new PageError(unavailable, `The flow service does not say what it offers: ${message}`);
+      return new PageError(unavailable, message);
     }
     if (error instanceof IntakeUnknownError || error instanceof IntakeOvertakenError) return notPossible(message);
     const failed = { status: 502, code: 'failed' } as const;

@@ -239,11 +239,11 @@ describe('the check of the templates', () => {
 
   it('is not made if the service lists none', async () => {
     const { url, service } = await serveStandIn({ tokens: [TOKEN], flowMs: 10 });
-    service.intercept = (_, { operation }) => (operation === 'listTemplates' ? { status: 404 } : undefined);
+    service.intercept = (_, { operation }) => (operation === 'listTemplates' ? { status: 404, body: '{}' } : undefined);
     const ran = await checkedWith({ baseUrl: url, routes: [ROUTE] });
     expect(resultOf(ran, 'templates of the routes')).toMatchObject({
       result: 'not checked',
-      what: expect.stringContaining('the service lists no templates: '),
+      what: expect.stringContaining('the service lists no templates (templates: 404)'),
     });
     expect(ran.code).toBe(0);
   });

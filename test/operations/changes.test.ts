@@ -284,6 +284,7 @@ it('sweep counts, and says that nothing is missed', async () => {
   const { code, output } = await operated.run('sweep', '--since', '2h', '--dry-run');
   expect(code).toBe(0);
   expect(output).toContain('0 files would be submitted');
+  expect(output).toContain('Files of the last 15 minutes were left out');
 });
 
 it('sweep puts again what is missing beside an entry, although no file is missed', async () => {
