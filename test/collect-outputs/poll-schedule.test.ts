@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { gridIndex, isDue, isEarly } from '../../functions/collect-outputs/poll-schedule.ts';
+import type { Clock } from '../../functions/base/clock.ts';
+import { gridIndex, isDue, isEarly, isTooOld } from '../../functions/collect-outputs/poll-schedule.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -21,6 +22,15 @@ describe('a running flow', () => {
   it('is early for two poll intervals', () => {
     expect(isEarly(T0, T0 + 2 * MINUTE - 1, MINUTE)).toBe(true);
     expect(isEarly(T0, T0 + 2 * MINUTE, MINUTE)).toBe(false);
+  });
+
+  it.each([
+    [1, 60_000],
+    [2, 120_000],
+  ] as const)('is too old after %i times its maximum age, and not at that age', (times, ageMs) => {
+    const at = (ms: number) => ({ clock: { now: () => T0 + ms } as Clock, settings: { flowAgeMaxSeconds: 60 } });
+    expect(isTooOld(T0, at(ageMs), times)).toBe(false);
+    expect(isTooOld(T0, at(ageMs + 1), times)).toBe(true);
   });
 
   it('is due at the first round after it was created', () => {

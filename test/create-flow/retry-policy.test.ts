@@ -21,7 +21,7 @@ import {
   UnintelligibleAnswerError,
 } from '../../functions/flow-service/errors.ts';
 import { firstClaim } from '../../functions/ledger/entry.ts';
-import { UploadGoneError, UploadUnreadableError } from '../../functions/uploads/inbox.ts';
+import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../../functions/uploads/inbox.ts';
 
 const MINUTE = 60_000;
 
@@ -68,6 +68,14 @@ describe('an error of sending', () => {
   ];
   it.each(waits)('has the upload wait: %s', (_, error, reason, counted, delayMs) => {
     expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'wait', reason, counted, delayMs });
+  });
+
+  it('has the upload wait until S3 hands out the file, and fails it in the end as a file that S3 denies', () => {
+    const error = new UploadDeniedError(claim.upload, new Error('Access Denied'));
+    expect(classify(error, fourthWait, 2_000)).toEqual({
+      ...{ kind: 'wait', reason: 'forbidden', counted: true, delayMs: 16 * MINUTE },
+      failsAs: 'input-denied',
+    });
   });
 
   it.each([

@@ -425,6 +425,12 @@ describe('an HTML page', () => {
     },
   );
 
+  it('is named with its media type, and with what to do', async () => {
+    await expect(read('<html>', { mediaType: 'model/x' })).rejects.toThrow(
+      /^An HTML page \(model\/x\) came in place of the asset\. .* name it in settings\.htmlTemplates\.$/,
+    );
+  });
+
   it('can be an asset if its template makes pages', async () => {
     for (const [, answer] of pages) expect(await decoded(answer, { mayBePage: true })).toBe(answer);
   });
@@ -455,6 +461,29 @@ describe('an HTML page', () => {
     const facts = { mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
     await expect(assetOf(body(), facts)).rejects.toThrow(NotAnAssetError);
     expect(isOpen).toBe(false);
+  });
+});
+
+describe('the progress of an asset', () => {
+  it.each([
+    ['a plain asset', 'x'.repeat(30_000), 30_000],
+    ['an envelope', `{"data":"data:;base64,${'QUJD'.repeat(10_000)}"}`, 30_000],
+  ])('is told from its opening on: of %s', async (_, answer, bytes) => {
+    const told: number[] = [];
+    const facts = {
+      mediaType: 'x/y',
+      isDelimited: true,
+      assetBytesMax: MIB,
+      onData: (count: number) => told.push(count),
+    };
+    const cuts = [10_000, 20_000, 25_000, 35_000].filter((cut) => cut < answer.length);
+    const { chunks } = await assetOf(streamed(pieces(Buffer.from(answer), cuts)), facts);
+    expect(told).toEqual([0]);
+    expect(await collect(chunks)).toHaveLength(bytes);
+    expect(told.length).toBeGreaterThan(2);
+    expect(told).toEqual(told.toSorted((one, other) => one - other));
+    expect(told.at(-1)).toBeGreaterThan(10_000);
+    expect(told.at(-1)).toBeLessThanOrEqual(bytes);
   });
 });
 

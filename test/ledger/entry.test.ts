@@ -19,6 +19,7 @@ import {
   retried,
   running,
   runningMarkerOf,
+  seenCurrent,
   shared,
   told,
   waiting,
@@ -48,6 +49,14 @@ describe('a first claim', () => {
 
   it('has the flow tag of its generation', () => {
     expect(flowTagOf(claim, 'mine')).toEqual({ pipeline: 'mine', upload: upload.id, generation: 1 });
+  });
+
+  it('keeps the name of the pipeline under which it was made', () => {
+    expect(flowTagOf(claim, 'renamed').pipeline).toBe('mine');
+    expect(flowTagOf({ ...claim, pipeline: undefined }, 'renamed').pipeline).toBe('renamed');
+    const again = { claimedAt: 80_000, deadline: 90_000, pipeline: 'renamed' };
+    expect(claimAgain(claim, again).pipeline).toBe('mine');
+    expect(claimAgain({ ...claim, pipeline: undefined }, again).pipeline).toBe('renamed');
   });
 });
 
@@ -216,11 +225,27 @@ describe('an end', () => {
     });
   });
 
+  it('has a marker of its own when it is collected again, although its clock is behind', () => {
+    const end = ended(running(claim, flow), { failure }, 1);
+    expect(collectedAgain(end, flow, [], 0).flow.collectedAgainAt).toBe(flow.createdAt + 1);
+  });
+
+  it('remembers the latest time at which its upload was current', () => {
+    const end = ended(claim, { failure }, 1);
+    expect(seenCurrent(end, upload.lastModified + 5).upload.currentAt).toBe(upload.lastModified + 5);
+    expect(seenCurrent(end, upload.lastModified - 5).upload.currentAt).toBe(upload.lastModified);
+    const seen = seenCurrent(end, upload.lastModified + 5);
+    expect(seenCurrent(seen, upload.lastModified + 1)).toEqual(seen);
+    expect(seen).toMatchObject({ state: 'failed', upload: { id: upload.id, key: upload.key } });
+  });
+
   it('keeps that the flow belongs to another upload too', () => {
     const both = shared(running(claim, flow));
     expect(isFlowShared(ended(both, { failure }, 1))).toBe(true);
     expect(isFlowShared(ended(both, { failure: { code: 'flow-shared', message: 'shared' } }, 1))).toBe(true);
     expect(isFlowShared(ended(running(claim, flow), { failure }, 1))).toBe(false);
+    expect(isFlowShared(ended(claim, { failure: { code: 'flow-shared', message: 'shared' } }, 1))).toBe(true);
+    expect(isFlowShared(claim)).toBe(false);
     expect(retried(ended(both, { failure }, 1), 2)).not.toHaveProperty('isShared');
   });
 

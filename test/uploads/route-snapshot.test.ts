@@ -23,6 +23,15 @@ describe('snapshot', () => {
     expect(snapshot(route(), metadata)).toEqual(snapshot(route()));
   });
 
+  it('refuses other parameters for a retry if the route does not allow overrides', () => {
+    expect(() => snapshot(route(), {}, { parameters: { seed: 2 } })).toThrow(
+      new InvalidOverrideError('The retry came with other parameters, and the route a allows none'),
+    );
+    const metadata = { 'flow-parameters': '{"seed":1}' };
+    expect(snapshot(open, metadata, { parameters: { seed: 2 } }).parameters).toEqual({ seed: 2 });
+    expect(snapshot(open, metadata).parameters).toEqual({ seed: 1 });
+  });
+
   it('lets metadata replace template, parameters and additional if the route allows it', () => {
     const metadata = { 'flow-template': 'other', 'flow-parameters': '{"seed":7}', 'flow-additional': '{"team":"b"}' };
     expect(snapshot(open, metadata)).toMatchObject({
