@@ -34,7 +34,7 @@ export function soonerBy(
         ? 'Set FLOWDROP_TOKEN to a valid token, and start again.'
         : 'Store a valid token in the secret: it is used within five minutes.';
     case 'address':
-      return 'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall.';
+      return `Correct ${deployment.isLocal ? '--service' : 'baseUrl'}, or what stands before the service: a proxy, a login, a firewall.`;
     default:
       return undefined;
   }

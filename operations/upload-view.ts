@@ -141,10 +141,10 @@ export function waitOf(entry: WaitingEntry): Wait {
   // A request that was not sent keeps the answer of the one before. The search for a flow says more than that.
   const isUnsent = reason === 'throttled' || reason === 'out-of-time';
   const [newest, ...older] = answers;
-  const isAnswer = newest !== undefined && (isUnsent || newest.message === message);
+  const isAnswer = newest !== undefined && (isUnsent || message.includes(newest.message));
   return {
     reason,
-    message: isAnswer ? newest.message : message,
+    message: isAnswer && isUnsent ? newest.message : message,
     since: iso(isAnswer ? newest.since : (throttledSince ?? arrivedAt)),
     until: iso(notBefore),
     ending: ENDINGS[reason] ?? 'retry',

@@ -156,8 +156,8 @@ const endOf = ({ failure, assets }: UploadView): string =>
 
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
   if (wait !== undefined) {
-    const until = wait.until === undefined ? '' : `, until ${localTime(wait.until)}`;
-    return cut(`${wait.reason}${until}: ${wait.message}`, REASON_COLUMNS);
+    const next = wait.until === undefined ? 'tried every few seconds' : `next try ${localTime(wait.until)}`;
+    return cut(`${next}: ${wait.message}`, REASON_COLUMNS);
   }
   if (failure !== undefined) return cut(`${failure.code}: ${failure.message}`, REASON_COLUMNS);
   if (isSuccess(state)) return counted(assets.length, 'result');

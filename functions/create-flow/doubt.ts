@@ -81,8 +81,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   if (found.result === 'found') return { outcome: await adopt(delivery, claim, found.flow) };
   if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
   if (isEarly) {
-    const time = new Date(conclusiveAt).toISOString();
-    const message = `The service may have created a flow. We search its listing again at ${time}.`;
+    const message = 'The service may have created a flow. Its listing is searched again before the next try.';
     if (answer === undefined) return waitOn(message, conclusiveAt);
     const both = `${message} The answer: ${answer}`;
     return entry.misaddressedSince === undefined

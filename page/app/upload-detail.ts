@@ -4,7 +4,7 @@ import type { About, PutFile, RowState, Step, StepKind, UploadDetail, UploadRow 
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
-import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey, TERMINAL_WORDS, withTime } from './words.ts';
+import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey, TERMINAL_WORDS } from './words.ts';
 import './copy-button.ts';
 import './stored-object.ts';
 
@@ -153,7 +153,7 @@ export class UploadDetailView extends LightElement {
                 ${STATE_ICONS[row.state]} ${row.state === 'held' ? 'It is held and waits for you' : 'It waits'}:
                 <code>${wait.reason}</code>, since ${this.#time(wait.since)}
               </p>
-              <blockquote>${wait.until === undefined ? wait.message : withTime(wait.message, wait.until, this.now)}</blockquote>
+              <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
               ${row.state === 'held' ? nothing : html`<p>Next try: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
               ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
@@ -231,7 +231,7 @@ export class UploadDetailView extends LightElement {
                 ${isNow && UNDER_WAY.includes(kind) ? html`<span class="now">Now</span>` : nothing}
                 ${at === undefined ? nothing : html`<span class="muted">${this.#time(at)}</span>`}
               </p>
-              <p class="step-text">${until === undefined ? text : withTime(text, until, this.now)}</p>
+              <p class="step-text">${text}</p>
               ${
                 until === undefined
                   ? nothing

@@ -59,15 +59,9 @@ export function clockTime(iso: string, now: number): string {
 /** `Nov 3` */
 export const dayOf = (iso: string): string => day.format(Date.parse(iso));
 
-/** A message of a wait, with its end as people write it. All else of the message stays as it is. */
-export const withTime = (message: string, until: string, now: number): string =>
-  message.replaceAll(until, () => clockTime(until, now));
-
-/** Why an upload waits, in a line that begins with its end: unless the message names it, or it is over. */
-export function waitLine(message: string, until: string, now: number): string {
-  const isNamed = message.includes(until) || Date.parse(until) <= now;
-  return `${isNamed ? '' : `Until ${clockTime(until, now)} · `}${withTime(message, until, now)}`;
-}
+/** Why an upload waits, in a line that begins with the time of the next try, unless it has come. */
+export const waitLine = (message: string, until: string, now: number): string =>
+  Date.parse(until) <= now ? message : `Next try ${clockTime(until, now)} · ${message}`;
 
 /** Day and time in full. */
 export const fullTime = (iso: string): string => full.format(Date.parse(iso));

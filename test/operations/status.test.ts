@@ -137,9 +137,7 @@ describe('list', () => {
 
   it('shows what waits, and what is held', async () => {
     await operated.becomes('slow/later.png', 'waiting');
-    expect((await operated.run('list', '--waiting')).output).toMatch(
-      /slow\/later\.png +pictures .*unauthorised, until/,
-    );
+    expect((await operated.run('list', '--waiting')).output).toMatch(/slow\/later\.png +pictures .*next try \S+ UTC: /);
     expect((await operated.run('list', '--held')).output).toBe('No file waits for your decision.\n');
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { enteredValue, fieldsOf, undescribed } from '../../page/app/parameter-fields.ts';
-import { clockTime, duration, plural, size, splitKey, timeAgo, waitLine, withTime } from '../../page/app/words.ts';
+import { clockTime, duration, plural, size, splitKey, timeAgo, waitLine } from '../../page/app/words.ts';
 
 describe('words', () => {
   it('are short for sizes, times and numbers', () => {
@@ -20,15 +20,13 @@ describe('words', () => {
     expect(timeAgo('2026-03-10T12:00:30Z', now)).toBe('now');
   });
 
-  it('say when a wait ends as people write it, and leave all else of its message', () => {
+  it('say when a waiting file is tried next, until then, and its message as it is', () => {
     const now = Date.parse('2026-03-10T12:00:00Z');
     const until = '2026-03-10T12:05:30.188Z';
     const shown = clockTime(until, now);
     expect(shown).toMatch(/^\d\d:\d\d:30$/);
-    expect(withTime(`We look again at ${until}.`, until, now)).toBe(`We look again at ${shown}.`);
-    expect(waitLine(`We look again at ${until}.`, until, now)).toBe(`We look again at ${shown}.`);
     const quoted = 'The service: "quota $& resets at 2026-03-11T00:00:00Z"';
-    expect(waitLine(quoted, until, now)).toBe(`Until ${shown} · ${quoted}`);
+    expect(waitLine(quoted, until, now)).toBe(`Next try ${shown} · ${quoted}`);
     expect(waitLine(quoted, until, Date.parse(until))).toBe(quoted);
   });
 
