@@ -60,6 +60,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
       }
       const { reason, delayMs, counted } = decision;
       delivery.log.info('Trying again in place', { reason, delayMs });
+      claim = await tellWaiting(delivery, claim, messageOf(error));
       const { entry } = claim;
       claim = { ...claim, entry: { ...entry, attempts: attemptsAfter(entry, counted), waits: entry.waits + 1 } };
       waitedMs += delayMs;

@@ -323,6 +323,23 @@ describe('an upload that the service does not take now', () => {
     expect(world.clock.now() - before).toBeLessThanOrEqual(20_000);
   });
 
+  it('says in its claim why it is tried again in place', async () => {
+    await start();
+    world.remainingMs = 2 * MINUTE;
+    let seen: Promise<Entry> | undefined;
+    world.service.intercept = (_, { operation }) => {
+      if (operation !== 'createFlow' || seen !== undefined) return undefined;
+      world.clock.sleep(1_000).then(() => {
+        seen = world.entry();
+      });
+      return { reset: 'before-body' };
+    };
+    await world.send('a');
+    const told = { message: expect.stringMatching(/^create: /) };
+    expect(await seen).toMatchObject({ state: 'claimed', answers: [told] });
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+  });
+
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
     await start();
     world.remainingMs = 50_000;

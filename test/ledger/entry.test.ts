@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
+  answered,
   type ClaimedEntry,
   claimAgain,
   collectedAgain,
@@ -100,6 +101,23 @@ describe('a wait', () => {
     expect(again.doubt).toBeUndefined();
     expect(again).not.toHaveProperty('notBefore');
     expect(again).not.toHaveProperty('reason');
+  });
+});
+
+describe('what the attempts came to', () => {
+  it('is kept for the last three answers that differ, the newest first, each with its first and last time', () => {
+    const one = answered(claim, 'No credit left', 1);
+    expect(one.answers).toEqual([{ message: 'No credit left', since: 1, at: 1 }]);
+    expect(one).toEqual({ ...claim, answers: one.answers });
+    const again = answered(one, 'No credit left', 5);
+    expect(again.answers).toEqual([{ message: 'No credit left', since: 1, at: 5 }]);
+    const two = answered(again, 'Slow down', 7);
+    expect(two.answers).toEqual([
+      { message: 'Slow down', since: 7, at: 7 },
+      { message: 'No credit left', since: 1, at: 5 },
+    ]);
+    const four = answered(answered(two, 'Down', 8), 'Broken', 9);
+    expect(four.answers?.map(({ message }) => message)).toEqual(['Broken', 'Down', 'Slow down']);
   });
 });
 
