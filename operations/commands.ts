@@ -18,12 +18,15 @@ export function uploadCommand(
   return [command, ...[name, ...words].map(shellWord)].join(' ');
 }
 
-/** What ends a wait sooner, in a sentence. Undefined if nothing does. */
+/**
+ * What ends a wait sooner, in a sentence. Undefined if nothing does.
+ * @param command how the reader gives a command: by a line for the shell, unless there is a button.
+ */
 export function soonerBy(
   { id, key, wait }: Pick<UploadView, 'id' | 'key' | 'wait'>,
   deployment: Pick<Deployment, 'command' | 'isLocal'>,
+  command = (name: string) => uploadCommand(name, { id, key }, deployment),
 ): string | undefined {
-  const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   switch (wait?.ending) {
     case 'retry':
       return `To try now: ${command('retry')}`;

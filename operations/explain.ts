@@ -68,26 +68,46 @@ export async function explain(
         'Read them in the configuration that was deployed.',
     );
   }
-  const { localInbox = '', inboxPrefix } = deployment.settings;
+  const { settings } = deployment;
+  const { localInbox = '', inboxPrefix } = settings;
   const name = what.key.startsWith(inboxPrefix) ? what.key.slice(inboxPrefix.length) : what.key;
   const subject =
-    (await fileSubject(what.path, deployment)) ??
+    (await fileSubject(what.path, settings)) ??
     (await objectSubject(what.key, deployment, signal)) ??
     // A local run skips files that no route wants, so they exist only in its folder.
-    (localInbox === '' ? undefined : await fileSubject(join(localInbox, name), deployment, name));
+    (localInbox === '' ? undefined : await fileSubject(join(localInbox, name), settings, name));
   if (subject === undefined) {
     throw new NothingToExplainError(
       `There is no file ${what.path}, and no object with the key ${what.key} in the inbox.`,
     );
   }
-  const { settings } = deployment;
+  return explained(subject, settings, signal);
+}
+
+/** What the explanation of a file needs of the settings. */
+export type FileSettings = Pick<
+  Settings,
+  'routes' | 'inboxPrefix' | 'inboxBucket' | 'inputBytesMax' | 'textBytesMax' | 'pipeline'
+>;
+
+/** The same for a file of this machine, without a pipeline. Undefined if there is no such file. */
+export async function explainFile(
+  path: string,
+  settings: FileSettings,
+  signal: AbortSignal,
+): Promise<Explanation | undefined> {
+  const subject = await fileSubject(path, settings);
+  return subject && explained(subject, settings, signal);
+}
+
+async function explained(subject: Subject, settings: FileSettings, signal: AbortSignal): Promise<Explanation> {
   const { key, bytes, mediaType, isFile } = subject;
   const route = routeFor(settings.routes, subject);
   const { snapshot: chosen, issue } = isFolderMarker(subject)
     ? { issue: 'It is a folder, and not a file.' }
     : admission(route, subject, settings);
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
-  const request = chosen && issue === undefined ? await requestOf(chosen, subject, deployment, signal) : undefined;
+  const request = chosen && issue === undefined ? await requestOf(chosen, subject, settings, signal) : undefined;
   return { key, bytes, mediaType, isFile, routes, issue, request };
 }
 
@@ -95,7 +115,7 @@ export async function explain(
 function admission(
   route: Route | undefined,
   subject: Subject,
-  settings: Settings,
+  settings: FileSettings,
 ): { readonly snapshot?: RouteSnapshot; readonly issue?: string | undefined } {
   if (route === undefined) return { issue: 'No route wants it, so nothing is sent.' };
   try {
@@ -141,13 +161,13 @@ function oneOf(values: readonly string[] = []): string {
 }
 
 /** Undefined if there is no such file. @param name its key. Default: the name of the file. */
-async function fileSubject(path: string, deployment: Deployment, name = basename(path)): Promise<Subject | undefined> {
+async function fileSubject(path: string, settings: FileSettings, name = basename(path)): Promise<Subject | undefined> {
   const facts = await stat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
     throw error;
   });
   if (facts === undefined || !facts.isFile()) return undefined;
-  const key = withPrefix(name, deployment);
+  const key = withPrefix(name, { settings });
   return {
     ...{ key, bytes: facts.size, mediaType: mediaTypeOf(undefined, key), metadata: {} },
     ...{ isFile: true, isArchived: false, id: '0'.repeat(40) },
@@ -187,7 +207,7 @@ async function objectSubject(text: string, deployment: Deployment, signal: Abort
 async function requestOf(
   route: RouteSnapshot,
   subject: Subject,
-  { settings }: Deployment,
+  settings: FileSettings,
   signal: AbortSignal,
 ): Promise<object> {
   const { key, bytes, mediaType, id, versionId } = subject;

@@ -43,8 +43,10 @@ export async function find(text: string, deployment: Deployment, signal: AbortSi
 }
 
 /** The key, or the beginning of keys, that a text means. */
-export const withPrefix = (text: string, { settings: { inboxPrefix } }: Deployment): string =>
-  text.startsWith(inboxPrefix) ? text : `${inboxPrefix}${text}`;
+export const withPrefix = (
+  text: string,
+  { settings: { inboxPrefix } }: { readonly settings: Pick<Deployment['settings'], 'inboxPrefix'> },
+): string => (text.startsWith(inboxPrefix) ? text : `${inboxPrefix}${text}`);
 
 /** Undefined if the text names no upload. */
 export async function findUpload(

@@ -9,7 +9,12 @@ export type Add = <O extends CommonOptions>(
 ) => void;
 
 /** What a command does without a connection. */
-export interface Instead<O> extends Pick<Body, 'unconnected'> {
+export interface Instead<O> {
+  unconnected?(
+    error: unknown,
+    offline: Offline,
+    words: readonly string[],
+  ): ReturnType<NonNullable<Body['unconnected']>>;
   offline?(offline: Offline, options: O): Promise<number> | undefined;
 }
 

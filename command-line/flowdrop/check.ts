@@ -48,7 +48,8 @@ export function addDoctor(add: Add): void {
       return isFaulty(diagnosis) ? EXIT_FAILED : EXIT_OK;
     },
     {
-      unconnected(error, console) {
+      unconnected(error, { console }) {
+        if (error instanceof UsageError) throw error;
         console.answer(unreachable(sentenceOf(error), todoOf(error)), showDiagnosis);
         return EXIT_FAILED;
       },

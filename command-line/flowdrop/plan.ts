@@ -20,7 +20,11 @@ export async function readPlan(
   return { ...plan, token: typed.trim() || undefined };
 }
 
-function configurationIn(dir: string, wanted: string | undefined): Pick<PlannedDeployment, 'source' | 'configuration'> {
+/** The configuration of a folder, and where it stands. An error tells what is wrong with it. */
+export function configurationIn(
+  dir: string,
+  wanted: string | undefined,
+): Pick<PlannedDeployment, 'source' | 'configuration'> {
   let source = 'cdk.json';
   const attempt = (): Context => {
     const { flowdrop: context, stage } = readTrackedContext(dir);

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { printableLines } from '../../functions/base/printable.ts';
+import { ConfigurationError } from '../../functions/base/validation.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { explain } from '../../operations/explain.ts';
+import { explain, explainFile } from '../../operations/explain.ts';
 import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
@@ -13,7 +14,16 @@ import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
 import { addIntake } from './intake.ts';
 import { addOpen } from './open.ts';
-import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
+import { configurationIn } from './plan.ts';
+import {
+  type CommonOptions,
+  EXIT_FAILED,
+  EXIT_OK,
+  NoDeploymentError,
+  type Run,
+  runCommand,
+  type Surroundings,
+} from './run.ts';
 import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
 
@@ -64,7 +74,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
       const options = command.optsWithGlobals<O>();
       exitCode = await runCommand(options, surroundings, {
         run: (run) => body(run, words, options),
-        ...(unconnected && { unconnected }),
+        ...(unconnected && { unconnected: (error, before) => unconnected(error, before, words) }),
         ...(offline && { offline: (before) => offline(before, options) }),
       });
     });
@@ -166,12 +176,28 @@ function addList(add: Add): void {
 function addExplain(add: Add): void {
   const command = new Command('explain')
     .description('which route takes a file, why the others do not, and the request that would be sent')
-    .argument('<file>', 'a file of this machine, or the key of a file in the inbox')
+    .argument('<file>', 'a file of this machine (then no pipeline is needed), or the key of a file in the inbox')
     .addHelpText('after', example('explain robot.png', 'explain photos/robot.png --json'));
-  add(command, async ({ deployment, console, signal, path }, [what = '']) => {
-    console.answer(await explain({ path: path(what), key: what }, deployment, signal), showExplanation);
-    return EXIT_OK;
-  });
+  add(
+    command,
+    async ({ deployment, console, signal, path }, [what = '']) => {
+      console.answer(await explain({ path: path(what), key: what }, deployment, signal), showExplanation);
+      return EXIT_OK;
+    },
+    {
+      async unconnected(error, { console, directory, path, signal }, [what = '']) {
+        if (!(error instanceof NoDeploymentError)) throw error;
+        const { configuration, source } = configurationIn(directory, undefined);
+        if (configuration instanceof ConfigurationError) throw new UsageError(`${source}: ${configuration.message}`);
+        const { pipeline, routes, settings } = configuration;
+        const known = { ...settings, pipeline, routes, inboxBucket: 'the inbox' };
+        const explanation = await explainFile(path(what), known, signal);
+        if (explanation === undefined) throw new UsageError(`There is no file ${what}. ${error.message}`);
+        console.answer(explanation, showExplanation);
+        return EXIT_OK;
+      },
+    },
+  );
 }
 
 function addTemplates(add: Add): void {

@@ -46,9 +46,12 @@ export interface Surroundings {
 }
 
 /** What a command has before there is a pipeline. */
-export interface Offline extends Pick<Surroundings, 'directory' | 'env' | 'signal'> {
+export interface Offline extends Pick<Surroundings, 'directory' | 'env' | 'signal'>, Pick<Run, 'path'> {
   readonly console: Console;
 }
+
+/** The command names no deployment, and no run watches a folder here. */
+export class NoDeploymentError extends UsageError {}
 
 /** What a command does. */
 export interface Body {
@@ -56,7 +59,7 @@ export interface Body {
   /** Runs instead, without a connection. Undefined if the options do not ask for that. */
   offline?(offline: Offline): Promise<number> | undefined;
   /** Answers if there is no connection. Default: the error ends the command. */
-  unconnected?(error: unknown, console: Console): number;
+  unconnected?(error: unknown, offline: Offline): number | Promise<number>;
 }
 
 /** Connects, runs a command, and returns its exit code. */
@@ -64,8 +67,10 @@ export async function runCommand(options: CommonOptions, surroundings: Surroundi
   const { signal, streams } = surroundings;
   const console = new Console(streams, options);
   const { directory, env } = surroundings;
-  const offline = body.offline?.({ console, directory, env, signal });
-  if (offline !== undefined) return offline;
+  const path = (name: string): string => resolve(surroundings.userDirectory, name);
+  const offline: Offline = { console, directory, env, signal, path };
+  const answered = body.offline?.(offline);
+  if (answered !== undefined) return answered;
   let deployment: Deployment;
   try {
     deployment = await console.during(
@@ -73,11 +78,10 @@ export async function runCommand(options: CommonOptions, surroundings: Surroundi
       () => connect(options, surroundings),
     );
   } catch (error) {
-    if (body.unconnected === undefined || error instanceof UsageError || signal.aborted) throw error;
-    return body.unconnected(error, console);
+    if (body.unconnected === undefined || signal.aborted) throw error;
+    return body.unconnected(error, offline);
   }
   try {
-    const path = (name: string): string => resolve(surroundings.userDirectory, name);
     return await body.run({ deployment, console, signal, path });
   } finally {
     deployment.close();
@@ -100,7 +104,7 @@ async function connect(options: CommonOptions, { env, directory, signal }: Surro
   } catch (error) {
     if (!(error instanceof NoLocalRunError)) throw error;
     if (local === true) throw error;
-    throw new UsageError(
+    throw new NoDeploymentError(
       'Name the deployment with --stack NAME, or start a local run here with npm start. FLOWDROP_STACK names it for all commands',
       { cause: error },
     );
@@ -116,7 +120,7 @@ export function failed(error: unknown, { streams, signal }: Pick<Surroundings, '
   }
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
   if (error instanceof UsageError) {
-    console.note(`${error.message}. (flowdrop --help shows the commands)`);
+    console.note(`${error.message}.`);
     return EXIT_USAGE;
   }
   const text = sentenceOf(error);

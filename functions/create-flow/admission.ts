@@ -27,7 +27,7 @@ export function routed(settings: Settings, object: OpenedUpload, given?: GivenOv
 
 /** Why a file cannot be sent under the present settings. Undefined if it can. */
 export function inputFailure(
-  { inputBytesMax, textBytesMax }: Settings,
+  { inputBytesMax, textBytesMax }: Pick<Settings, 'inputBytesMax' | 'textBytesMax'>,
   { upload, isArchived }: OpenedUpload,
   input: 'file' | 'text',
 ): KnownFailure | undefined {

@@ -150,8 +150,8 @@ export class UploadDetailView extends LightElement {
           ? nothing
           : html`<div class="words" data-state=${row.state}>
               <p class="words-title">
-                ${STATE_ICONS[row.state]} ${row.state === 'held' ? 'It is held and waits for you' : 'It waits'}:
-                <code>${wait.reason}</code>, since ${this.#time(wait.since)}
+                ${STATE_ICONS[row.state]} ${row.state === 'held' ? 'It waits for your decision' : 'It waits'} since
+                ${this.#time(wait.since)}
               </p>
               <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}

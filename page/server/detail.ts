@@ -35,7 +35,7 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
     ...{ row: rowOf(view), upload: view, isCurrent, receipt },
-    sooner: soonerBy(view, deployment),
+    sooner: soonerBy(view, deployment, (name) => `${name.charAt(0).toUpperCase()}${name.slice(1)}…`),
     input: stored({ key, bytes, mediaType }, `${base}/input`),
     assets: assets.map((asset, index) => ({
       ...stored(asset, `${base}/assets/${index}`),
@@ -104,7 +104,7 @@ function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
 function presentStep({ state, wait, claimedUntil, isInDoubt }: UploadView, failures: string): readonly Step[] {
   const doubt = isInDoubt ? ' A flow of it may exist that is not known yet.' : '';
   if (wait !== undefined) {
-    const text = `It waits (${wait.reason}): ${wait.message}${failures}${doubt}`;
+    const text = `It waits: ${wait.message}${failures}${doubt}`;
     return [{ kind: state === 'claimed' ? 'claimed' : 'waiting', text, until: wait.until }];
   }
   if (state !== 'claimed') return [];

@@ -248,3 +248,33 @@ describe('the check of the templates', () => {
     expect(ran.code).toBe(0);
   });
 });
+
+describe('flowdrop explain without a pipeline', () => {
+  const clone = () =>
+    cloneWith(
+      {},
+      {
+        'flowdrop.json': { baseUrl: 'https://flows.example.com', routes: [ROUTE] },
+        'robot.png': 'a picture',
+      },
+    );
+
+  it('takes the routes from the configuration of the folder', async () => {
+    const { code, output } = await runFlowdrop(['explain', 'robot.png'], { directory: clone() });
+    expect(output).toMatch(/^robot\.png: \d+ B, image\/png .*\n {2}route pictures: takes it/);
+    expect(output).toContain('"template": "model_generate_fromimage"');
+    expect(code).toBe(0);
+  });
+
+  it('needs a pipeline for a key, and a configuration that can be used', async () => {
+    expect(await runFlowdrop(['explain', 'absent.png'], { directory: clone() })).toMatchObject({
+      code: 2,
+      errors: expect.stringMatching(/^There is no file absent\.png\. Name the deployment with --stack NAME/),
+    });
+    const wrong = cloneWith({ baseUrl: 'https://flows.example.com' }, { 'robot.png': 'a picture' });
+    expect(await runFlowdrop(['explain', 'robot.png'], { directory: wrong })).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('routes: expected a list of 1 to 200 routes'),
+    });
+  });
+});
