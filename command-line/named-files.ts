@@ -11,8 +11,14 @@ export interface NamedFile {
 
 export interface NamedFiles {
   readonly files: readonly NamedFile[];
-  /** What could not be read, each with the reason. */
-  readonly unreadable: readonly string[];
+  /** The folders that could not be read. */
+  readonly unreadable: readonly Refused[];
+}
+
+/** A file or folder that is not sent, and why. */
+export interface Refused {
+  readonly name: string;
+  readonly why: string;
 }
 
 /**
@@ -23,7 +29,7 @@ export interface NamedFiles {
 export function namedFiles(paths: readonly string[]): NamedFiles {
   const taken = new Set<string>();
   const files: NamedFile[] = [];
-  const unreadable: string[] = [];
+  const unreadable: Refused[] = [];
   const take = (path: string, name: string): void => {
     let key = name;
     for (let n = 2; taken.has(key); n += 1) key = `${n}/${name}`;
@@ -46,11 +52,12 @@ export function namedFiles(paths: readonly string[]): NamedFiles {
 }
 
 /** In the order of their names, so that every run gives the same keys. */
-function entriesOf(dir: string, unreadable: string[]) {
+function entriesOf(dir: string, unreadable: Refused[]) {
   try {
     return readdirSync(dir, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
   } catch (error) {
-    unreadable.push(`${dir}  skipped: the folder cannot be read (${(error as NodeJS.ErrnoException).code})`);
+    const why = `the folder cannot be read (${(error as NodeJS.ErrnoException).code})`;
+    unreadable.push({ name: dir, why });
     return [];
   }
 }

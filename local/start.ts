@@ -288,7 +288,7 @@ async function processFiles(
     signal,
   }: { files: readonly NamedFile[]; args: Arguments; screen: Screen; signal: AbortSignal },
 ): Promise<number> {
-  for (const each of unreadable) screen.line(each);
+  for (const { name, why } of unreadable) screen.line(`${name}  skipped: ${why}`);
   const files = await Promise.all(named.map(({ path, key }) => namedFile(path, key)));
   const interruption = new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)));
   const succeeded = await Promise.race([session.process(files), interruption]);

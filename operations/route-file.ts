@@ -2,8 +2,10 @@ import { inputFailure } from '../functions/create-flow/admission.ts';
 import { KEY_BYTES_MAX } from '../functions/s3/limits.ts';
 import type { OpenedUpload } from '../functions/uploads/inbox.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
+import type { UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
+import { nearestRoute } from './explain.ts';
 import { withPrefix } from './find.ts';
 
 /** A file that is to be put. */
@@ -14,14 +16,20 @@ export interface FileFacts {
   readonly mediaType?: string | undefined;
 }
 
-/** The route that would take a file. Undefined if none would. */
-export function routeOfFile(
-  { key: given, mediaType }: Omit<FileFacts, 'bytes'>,
-  deployment: Deployment,
-): Route | undefined {
+type NamedFacts = Omit<FileFacts, 'bytes'>;
+
+function uploadFacts({ key: given, mediaType }: NamedFacts, deployment: Deployment): UploadFacts {
   const key = withPrefix(given, deployment);
-  return routeFor(deployment.settings.routes, { key, mediaType: mediaTypeOf(mediaType, key) });
+  return { key, mediaType: mediaTypeOf(mediaType, key) };
 }
+
+/** The route that would take a file. Undefined if none would. */
+export const routeOfFile = (file: NamedFacts, deployment: Deployment): Route | undefined =>
+  routeFor(deployment.settings.routes, uploadFacts(file, deployment));
+
+/** Says of a file that no route takes which one comes nearest. */
+export const nearestRouteOfFile = (file: NamedFacts, deployment: Deployment): string =>
+  nearestRoute(deployment.settings.routes, uploadFacts(file, deployment));
 
 export interface RoutedFile {
   /** With the prefix of the inbox. */
@@ -35,16 +43,15 @@ export interface RoutedFile {
 /** Tells which route would take a file, and whether the pipeline would then refuse it. */
 export function routeFile(file: FileFacts, deployment: Deployment): RoutedFile {
   const { settings, areRoutesKnown } = deployment;
-  const { bytes, mediaType } = file;
-  const key = withPrefix(file.key, deployment);
+  const { key } = uploadFacts(file, deployment);
   const route = routeOfFile(file, deployment);
   if (route !== undefined) {
     // Only these facts of an upload are checked.
-    const opened = { upload: { bytes }, isArchived: false } as OpenedUpload;
+    const opened = { upload: { bytes: file.bytes }, isArchived: false } as OpenedUpload;
     return { key, route, issue: inputFailure(settings, opened, route.input)?.message };
   }
   const issue = areRoutesKnown
-    ? `No route takes a file like this (${mediaTypeOf(mediaType, key)}), so no flow would be made of it.`
+    ? `No route takes this file, so no flow would be made of it. ${nearestRouteOfFile(file, deployment)}`
     : undefined;
   return { key, route, issue };
 }

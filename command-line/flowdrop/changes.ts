@@ -7,9 +7,9 @@ import { type Fetched, get } from '../../operations/get.ts';
 import { intakeOf } from '../../operations/intake.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
 import type { Put } from '../../operations/put-body.ts';
-import { routeOfFile } from '../../operations/route-file.ts';
+import { nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
 import { type SweepPass, sweep } from '../../operations/sweep.ts';
-import { namedFiles } from '../named-files.ts';
+import { namedFiles, type Refused } from '../named-files.ts';
 import { UsageError } from '../options.ts';
 import { ResultsFolder } from '../results-folder.ts';
 import { size } from '../texts.ts';
@@ -205,9 +205,14 @@ function addPut(add: Add): void {
   add<PutOptions>(command, async (run, paths, options) => {
     const { console, deployment, signal } = run;
     const { files, unreadable } = filesAt(paths.map(run.path));
-    for (const each of unreadable) console.note(each);
     const { template, parameters } = options;
-    const wanted = files.filter((file) => isWanted(file, run, template !== undefined || parameters !== undefined));
+    const refused: Refused[] = [...unreadable];
+    const wanted = files.filter((file) => {
+      const why = refusalOf(file, run, template !== undefined || parameters !== undefined);
+      if (why !== undefined) refused.push({ name: file.key, why });
+      return why === undefined;
+    });
+    for (const { name, why } of refused) console.note(`${name}: not uploaded, because ${why}`);
     if (wanted.length === 0) throw new UsageError('There is no file that a route takes');
     const question = `${counted(wanted.length, 'file')} would be uploaded, and paid for. Go on?`;
     if (!(await isAllowed(run, question, options))) return EXIT_FAILED;
@@ -227,23 +232,22 @@ function addPut(add: Add): void {
     await notePause(run);
     const ids = done.map(({ uploadId }) => uploadId);
     const ends = options.wait === true ? await followed(run, ids) : undefined;
-    console.answer({ files: done, ...(ends && { ends }) }, () => showPut(done, ends));
-    const isBad = wanted.length < files.length || unreadable.length > 0 || hasFailed(ends);
-    return isBad ? EXIT_FAILED : EXIT_OK;
+    console.answer({ files: done, refused, ...(ends && { ends }) }, () => showPut(done, ends));
+    return refused.length > 0 || hasFailed(ends) ? EXIT_FAILED : EXIT_OK;
   });
 }
 
-/** Says so if a file is not uploaded. @throws {UsageError} its route allows no overrides. */
-function isWanted(file: FileToPut, { console, deployment }: Run, hasOverrides: boolean): boolean {
-  if (!deployment.areRoutesKnown) return true;
+/** Why a file is not uploaded. Undefined if it is. @throws {UsageError} its route allows no overrides. */
+function refusalOf(file: FileToPut, { deployment }: Run, hasOverrides: boolean): string | undefined {
+  if (!deployment.areRoutesKnown) return undefined;
   const route = routeOfFile(file, deployment);
-  if (route === undefined) console.note(`${file.key}: not uploaded, because no route takes it`);
-  else if (hasOverrides && route.overrides !== true) {
+  if (route === undefined) return `no route takes it. ${nearestRouteOfFile(file, deployment)}`;
+  if (hasOverrides && route.overrides !== true) {
     throw new UsageError(
       `The route ${route.name}, which takes ${file.key}, does not allow --template and --parameters`,
     );
   }
-  return route !== undefined;
+  return undefined;
 }
 
 function filesAt(paths: readonly string[]): ReturnType<typeof namedFiles> {

@@ -140,8 +140,9 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
       const entry = isMisaddressed(error)
         ? misaddressed(claim.entry)
         : { ...claim.entry, misaddressedSince: undefined };
-      // The flow may be listed already. Then the upload need not wait.
-      const settled = await settleDoubt(delivery, { ...claim, entry: { ...entry, doubt, attempts } }, message);
+      // The flow may be listed already. Then the upload need not wait. The operator did not know of this doubt.
+      const inDoubt = { ...claim, isAsked: false, entry: { ...entry, doubt, attempts } };
+      const settled = await settleDoubt(delivery, inDoubt, message);
       if ('outcome' in settled) return settled.outcome;
       // Only a process that was frozen for minutes gets here. The upload may be sent again, but its claim may be over.
       const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;

@@ -1,6 +1,6 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
-import { type NamedFile, namedFiles } from '../../command-line/named-files.ts';
+import { type NamedFile, namedFiles, type Refused } from '../../command-line/named-files.ts';
 import { parseOptions, UsageError } from '../../command-line/options.ts';
 import { issueOfBaseUrl } from '../../functions/settings/service-address.ts';
 import { issueOfToken } from '../../operations/service-check.ts';
@@ -38,8 +38,8 @@ export interface Arguments {
   readonly resultsDir: string;
   /** The files to process. Undefined: watch the inbox folder. */
   readonly files: readonly NamedFile[] | undefined;
-  /** What in the given folders cannot be read, each with the reason. */
-  readonly unreadable: readonly string[];
+  /** What in the given folders cannot be read. */
+  readonly unreadable: readonly Refused[];
   readonly service: { readonly url: string; readonly token: string } | undefined;
   /** Print how a client reaches the S3 of this run. */
   readonly showsCredentials: boolean;

@@ -211,6 +211,18 @@ describe('a retried wait', () => {
     expect(world.count('DoubtsRetried')).toBe(1);
   });
 
+  it.each(['retry', 'hold'] as const)('leaves a doubt of its own to the setting: %s', async (inDoubt) => {
+    await start({ settings: { inDoubt }, routes: [{ ...ECHO, template: 'typo' }] });
+    await rejected();
+    world.redeploy({ inDoubt, routes: [ECHO] });
+    world.fault('createFlow', { status: 500 }, 2); // Its first creation was the refused one.
+    await expectResubmitted();
+    await world.deliver();
+    await waits('in-doubt');
+    expect(world.count('DoubtsRetried')).toBe(0);
+    expect(world.service.counts.createFlow).toBe(2);
+  });
+
   it('has the flow of that request, if it is listed by now', async () => {
     await start();
     world.service.intercept = (_, { operation }) =>

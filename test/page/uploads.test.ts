@@ -95,7 +95,7 @@ describe('a file', () => {
     const { json } = await visitor.post('/api/route', { files });
     expect(json).toEqual([
       { key: 'robot.png', route: 'pictures', template: 'bytes_echo' },
-      { key: 'song.mp3', reason: expect.stringMatching(/^No route takes .*audio\/mpeg/) },
+      { key: 'song.mp3', reason: expect.stringMatching(/^No route takes this file, .* comes nearest: /) },
       { key: 'empty.png', route: 'pictures', template: 'bytes_echo', reason: 'The file is empty.' },
       { key: 'long.txt', route: 'texts', template: 'text', reason: expect.stringContaining('bytes') },
       { key: 'a/../b.png', reason: 'No part of a name may be "." or "..".' },

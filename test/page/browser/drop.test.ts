@@ -8,7 +8,7 @@ describeInBrowser('dropping files on the page', (shown) => {
     await visit.drop([ROBOT, { name: 'letter.docx', type: 'application/msword', body: Buffer.from('Dear') }]);
     const items = page.locator('.tray-item');
     await items.filter({ hasText: 'Route pictures, template model_generate_fromimage' }).waitFor();
-    await items.filter({ hasText: 'letter.docx' }).getByText('No route takes a file like this').waitFor();
+    await items.filter({ hasText: 'letter.docx' }).getByText('No route takes this file').waitFor();
     await page.getByRole('heading', { name: '1 file ready to send, 1 refused' }).waitFor();
     expect(await visit.row('robot.png').count()).toBe(0);
     await page.getByRole('button', { name: 'Discard' }).click();
