@@ -52,7 +52,7 @@ export async function commitFlow(
   const { closing } = delivery.invocation;
   delivery.identify({ flowId });
   const flow = { id: flowId, createdAt: clock.now() };
-  const written = await ledger.replace(claim.stored, running(claim.entry, flow), closing);
+  const written = await replaceClaim(delivery, claim, running(claim.entry, flow), closing);
   if (written.won) {
     await ledger.putRunningMarker(runningMarkerOf(claim.entry.upload, flow), closing);
     delivery.log.info(`Flow ${outcome}`, { template: claim.entry.route.template });
@@ -75,10 +75,6 @@ async function yieldFlow(
   if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
     return commitFlow(delivery, { stored: current, entry: theirs }, own);
   }
-  // It is our own claim: the answer to our last write of it was lost.
-  if (current !== undefined && theirs?.state === 'claimed' && isSameClaim(theirs, mine)) {
-    return commitFlow(delivery, { stored: current, entry: mine }, own);
-  }
   // They are at work on the upload, and will find the flow by its tag. They would lose it if we aborted it.
   if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
   if (theirs?.state === 'running' && theirs.flow.id === flowId) {
@@ -92,19 +88,36 @@ async function yieldFlow(
   return 'orphaned';
 }
 
-const isSameClaim = (one: ClaimedEntry, other: ClaimedEntry | WaitingEntry): boolean =>
-  other.state === 'claimed' && one.claimedAt === other.claimedAt && one.deadline === other.deadline;
+/**
+ * Replaces a claim. The ledger may hold a later writing of it, because the answer to that was lost. Then that one is
+ * replaced.
+ */
+async function replaceClaim<E extends Entry>(
+  { ports: { ledger } }: Delivery,
+  { stored, entry }: Claim<ClaimedEntry | WaitingEntry>,
+  next: E,
+  signal: AbortSignal,
+): ReturnType<typeof ledger.replace<E>> {
+  const written = await ledger.replace(stored, next, signal);
+  if (written.won || written.current === undefined) return written;
+  return isSameClaim(written.current.entry, entry) ? ledger.replace(written.current, next, signal) : written;
+}
+
+const isSameClaim = (one: Entry, other: Entry): boolean =>
+  one.state === 'claimed' &&
+  other.state === 'claimed' &&
+  one.claimedAt === other.claimedAt &&
+  one.deadline === other.deadline;
 
 /**
  * Writes into the claim why the upload waits in place, so that whoever looks at the ledger can tell. Returns the claim
  * as it stands then. It is only to be looked at, so an error keeps nothing from going on.
  */
 export async function tellWaiting(delivery: Delivery, claim: Claim, why: string): Promise<Claim> {
-  const { ledger, clock } = delivery.ports;
   delivery.log.info('The upload waits in place', { why });
-  const entry = answered(claim.entry, why, clock.now());
+  const entry = answered(claim.entry, why, delivery.ports.clock.now());
   try {
-    const written = await ledger.replace(claim.stored, entry, delivery.invocation.work);
+    const written = await replaceClaim(delivery, claim, entry, delivery.invocation.work);
     return written.won ? { ...claim, stored: written.stored, entry } : claim;
   } catch (error) {
     delivery.log.warn('The claim could not say why the upload waits', { error: error as Error });
@@ -114,9 +127,8 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, why: string)
 
 /** Ends the upload as failed, and publishes that. */
 export async function failUpload(delivery: Delivery, claim: Claim, failure: KnownFailure): Promise<Outcome> {
-  const { ledger, clock } = delivery.ports;
-  const terminal = ended(claim.entry, { failure }, clock.now());
-  const written = await ledger.replace(claim.stored, terminal, delivery.invocation.closing);
+  const terminal = ended(claim.entry, { failure }, delivery.ports.clock.now());
+  const written = await replaceClaim(delivery, claim, terminal, delivery.invocation.closing);
   if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
   return publishFailure(delivery, terminal);
 }
@@ -129,8 +141,7 @@ export async function publishFailure(delivery: Delivery, entry: TerminalEntry): 
 
 /** Gives the claim up. The upload is resubmitted when the wait is over. */
 export async function keepWaiting(delivery: Delivery, claim: Claim, wait: Wait): Promise<Outcome> {
-  const { ledger } = delivery.ports;
-  const written = await ledger.replace(claim.stored, waiting(claim.entry, wait), delivery.invocation.closing);
+  const written = await replaceClaim(delivery, claim, waiting(claim.entry, wait), delivery.invocation.closing);
   if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
   await putWaitingMarker(delivery, written.stored.entry);
   delivery.count('UploadsWaiting');

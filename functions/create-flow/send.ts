@@ -42,7 +42,8 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   for (let waitedMs = 0; ; ) {
     let told = Promise.resolve(claim);
     const onWaiting = (why: string): void => {
-      told = tellWaiting(delivery, claim, why);
+      // It may wait again, after a new token was read.
+      told = told.then((current) => tellWaiting(delivery, current, why));
     };
     try {
       const { flowId } = await flows.create({ ...request, onWaiting }, work).finally(async () => {

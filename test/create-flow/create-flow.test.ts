@@ -268,10 +268,8 @@ describe('an upload that the service does not take now', () => {
     expect(await world.entries()).toSatisfy((entries: Entry[]) => entries.every(({ state }) => state === 'running'));
   });
 
-  it('becomes one flow although the answer to that was lost', async () => {
-    await start();
-    world.remainingMs = 2 * MINUTE;
-    seenWhileRefused(refused);
+  /** From now on S3 writes what a claim tells, and its answer is lost. */
+  const loseTellings = (): void => {
     world.s3.middlewareStack.add(
       (next, { commandName }) =>
         async (args) => {
@@ -284,9 +282,32 @@ describe('an upload that the service does not take now', () => {
         },
       { step: 'initialize' },
     );
+  };
+
+  it('becomes one flow although the answer to that was lost', async () => {
+    await start();
+    world.remainingMs = 2 * MINUTE;
+    seenWhileRefused(refused);
+    loseTellings();
     await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'running' });
     expect(world.service.flows).toHaveLength(1);
+  });
+
+  it.each<[string, Fault, object]>([
+    ['waits', refused, { state: 'waiting', reason: 'throttled' }],
+    ['fails', { status: 422, body: '{"detail":"No"}' }, { state: 'failed' }],
+  ])('%s although the answer to that was lost', async (_, then, entry) => {
+    await start();
+    world.remainingMs = 2 * MINUTE;
+    loseTellings();
+    let calls = 0;
+    world.fault('createFlow', () => {
+      calls += 1;
+      return calls === 1 ? refused : then;
+    });
+    await world.send('a');
+    expect(await world.entry()).toMatchObject(entry);
   });
 
   it('keeps the answers of the service, the newest first, while it waits', async () => {
