@@ -3,8 +3,7 @@ import { App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
 import { ownEnvironment } from '../command-line/own-environment.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { readConfiguration } from './configuration.ts';
-import { parseStackContext } from './deployment.ts';
+import { readStackContext } from './deployment.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';
 
 ownEnvironment(); // The bundler needs no token.
@@ -15,23 +14,20 @@ if (swallowed) {
   process.stderr.write(`npm took -c for an option of its own. Put -- before it: npm run deploy -- -c ${swallowed}\n`);
   process.exit(1);
 }
-let source = 'cdk.json';
 try {
-  const configuration = readConfiguration({
+  const { value, context } = readStackContext({
     dir: fileURLToPath(new URL('..', import.meta.url)),
     stage: app.node.tryGetContext('stage'),
     context: app.node.tryGetContext('flowdrop'),
   });
-  source = configuration.source;
-  const context = configuration.value;
-  new FlowdropStack(app, parseStackContext(context).context.pipeline, {
-    context,
+  new FlowdropStack(app, context.pipeline, {
+    context: value,
     description: 'Creates a flow for each file that is put into a bucket, and stores its outputs in another bucket',
   });
 } catch (error) {
   if (!(error instanceof ConfigurationError)) throw error;
   // The author of the configuration needs the message, not the stack trace.
-  process.stderr.write(`${source}: ${error.message}\n`);
+  process.stderr.write(`${error.message}\n`);
   process.exit(1);
 }
 if (process.env.CDK_DEFAULT_ACCOUNT === undefined) {

@@ -20,7 +20,7 @@ export interface TrackedContext {
  */
 export function readTrackedContext(dir: string): TrackedContext {
   const tracked = readJson(join(dir, 'cdk.json'), 'cdk.json');
-  if (tracked === undefined) throw new ConfigurationError([`cdk.json: expected this file in ${dir}`]);
+  if (tracked === undefined) throw new ConfigurationError([`expected this file in ${dir}`], { source: 'cdk.json' });
   const { context } = isObject(tracked.value) ? tracked.value : {};
   const { flowdrop, stage } = isObject(context) ? context : {};
   return { flowdrop, stage: stage === undefined ? undefined : String(stage) };
@@ -31,6 +31,8 @@ export interface Configuration {
   readonly value: unknown;
   /** The files that it was read from, for messages. */
   readonly source: string;
+  /** The path of the configuration in its file. Empty if it is all of the file. */
+  readonly where: string;
 }
 
 export interface ConfigurationPlace {
@@ -51,8 +53,8 @@ export interface ConfigurationPlace {
 export function readConfiguration({ dir, stage, context }: ConfigurationPlace): Configuration {
   const own = readJson(join(dir, OWN_FILE), OWN_FILE);
   const base = own === undefined ? context : own.value;
-  const source = own === undefined ? 'cdk.json' : OWN_FILE;
-  if (stage === undefined) return { value: base, source };
+  const [source, where] = own === undefined ? ['cdk.json', 'context.flowdrop'] : [OWN_FILE, ''];
+  if (stage === undefined) return { value: base, source, where };
   if (!STAGE.test(stage)) {
     throw new ConfigurationError([`stage: expected at most 32 letters, digits and hyphens, got ${stage}`]);
   }
@@ -66,6 +68,7 @@ export function readConfiguration({ dir, stage, context }: ConfigurationPlace): 
   return {
     value: merged(merged(base, { pipeline }), changes.value),
     source: `${source}, ${name}`,
+    where,
   };
 }
 
@@ -81,7 +84,7 @@ function readJson(path: string, name: string): { readonly value: unknown } | und
   try {
     return { value: JSON.parse(text) };
   } catch (cause) {
-    throw new ConfigurationError([`${name}: ${(cause as Error).message}`], { cause });
+    throw new ConfigurationError([(cause as Error).message], { source: name, cause });
   }
 }
 

@@ -1,8 +1,10 @@
 import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import * as z from 'zod/mini';
-import { ConfigurationError, check, strictObject, together } from '../functions/base/validation.ts';
+import { ConfigurationError, check, compareMembers, strictObject } from '../functions/base/validation.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
-import { type Context, parseContext } from '../functions/settings/context.ts';
+import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
+import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
+import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
 import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
 
 function matching(expected: string, pattern: RegExp) {
@@ -129,6 +131,7 @@ const deploymentSchema = strictObject({
   logRetentionDays: z.optional(
     z.custom<RetentionDays>((days) => RETENTION_DAYS.includes(days as number), {
       error: `expected one of ${RETENTION_DAYS.join(', ')}`,
+      abort: false, // The checks between members run all the same.
     }),
   ),
   account: z.optional(account),
@@ -147,37 +150,43 @@ const deploymentSchema = strictObject({
   runbookUrl: z.optional(matching('a URL', /^https?:\/\/\S+$/)),
   tags: z.optional(tagsSchema),
 }).check(
-  z.superRefine((deployment, context) => {
-    if (deployment.alarmEmail !== undefined && deployment.alarmTopicArn !== undefined) {
+  compareMembers((deployment, isSound, context) => {
+    if (isSound('alarmEmail') && deployment.alarmEmail !== undefined && deployment.alarmTopicArn !== undefined) {
       const message = 'expected no alarmTopicArn as well; subscribe the address to that topic instead';
       context.addIssue({ code: 'custom', path: ['alarmEmail'], message, input: deployment.alarmEmail });
     }
-    const { versionRetentionDays, ledgerBucket, inboxBucket, resultsBucket, inboxAccount, resultsAccount } = deployment;
-    if (versionRetentionDays !== undefined && ledgerBucket !== undefined && resultsBucket !== undefined) {
+    const { account, versionRetentionDays, ledgerBucket, inboxBucket, resultsBucket } = deployment;
+    const { inboxAccount, resultsAccount } = deployment;
+    const hasOwnVersions = ledgerBucket !== undefined && resultsBucket !== undefined;
+    if (isSound('versionRetentionDays') && versionRetentionDays !== undefined && hasOwnVersions) {
       const message =
         'expected only with a new ledger or new results; the versions of buckets of your own are yours to set';
       context.addIssue({ code: 'custom', path: ['versionRetentionDays'], message, input: versionRetentionDays });
     }
     for (const [fact, resource, reason] of FACTS_OF_RESOURCES) {
-      if (deployment[fact] === undefined || deployment[resource] !== undefined) continue;
+      if (!isSound(fact) || deployment[fact] === undefined || deployment[resource] !== undefined) continue;
       const message = `expected ${resource} as well, because ${reason}`;
       context.addIssue({ code: 'custom', path: [fact], message, input: deployment[fact] });
     }
     for (const member of ROLES) {
       const arns = deployment[member];
-      if (arns !== undefined && deployment.account === undefined) {
+      if (arns === undefined || !isSound(member)) continue;
+      if (account === undefined) {
         // CDK attaches a policy by the name of a role. It could meet another role of that name.
         const message = 'expected account as well, because the roles must belong to the account of the stack';
         context.addIssue({ code: 'custom', path: [member], message, input: arns });
         continue;
       }
-      for (const [index, arn] of (arns ?? []).entries()) {
-        if (arn.split(':')[4] === deployment.account) continue;
-        const message = `expected a role of the account ${deployment.account}, because the policy of another one cannot be changed here`;
+      if (!isSound('account')) continue;
+      for (const [index, arn] of arns.entries()) {
+        if (arn.split(':')[4] === account) continue;
+        const message = `expected a role of the account ${account}, because the policy of another one cannot be changed here`;
         context.addIssue({ code: 'custom', path: [member, index], message, input: arn });
       }
     }
-    if (inboxBucket !== undefined && inboxBucket === resultsBucket && inboxAccount !== resultsAccount) {
+    const areAccountsSound = isSound('inboxAccount') && isSound('resultsAccount');
+    const isOneBucket = isSound('inboxBucket') && inboxBucket !== undefined && inboxBucket === resultsBucket;
+    if (areAccountsSound && isOneBucket && inboxAccount !== resultsAccount) {
       const message = 'expected the inboxAccount, because both are one bucket';
       context.addIssue({ code: 'custom', path: ['resultsAccount'], message, input: resultsAccount });
     }
@@ -186,30 +195,65 @@ const deploymentSchema = strictObject({
 
 export type Deployment = z.infer<typeof deploymentSchema>;
 
+const stackSchema = contextSchema(z._default(deploymentSchema, {})).check(
+  compareMembers(({ pipeline, settings, deployment }, isSound, context) => {
+    const add = (message: string) =>
+      context.addIssue({ code: 'custom', path: ['deployment'], message, input: deployment, params: { quoted: true } });
+    const areBucketsSound = (['inboxBucket', 'resultsBucket', 'ledgerBucket'] as const).every((name) =>
+      isSound('deployment', name),
+    );
+    if (areBucketsSound && isSound('settings', 'inboxPrefix') && isSound('settings', 'resultsPrefix')) {
+      // No existing bucket can have the name of a new one here.
+      const { inboxBucket = 'a new inbox', resultsBucket = 'a new bucket', ledgerBucket = 'a new ledger' } = deployment;
+      const { inboxPrefix, resultsPrefix } = settings;
+      for (const issue of issuesOfBuckets({ inboxBucket, resultsBucket, ledgerBucket, inboxPrefix, resultsPrefix })) {
+        add(issue);
+      }
+    }
+    const hasParameters = isSound('deployment', 'outputParameters') && deployment.outputParameters === true;
+    if (hasParameters && isSound('pipeline') && PARAMETER_RESERVED.test(pipeline)) {
+      add(
+        `outputParameters with the pipeline ${pipeline}: Systems Manager refuses names of parameters that begin with aws or ssm`,
+      );
+    }
+  }),
+);
+
+/** A configuration that was checked. */
+export interface StackContext {
+  readonly context: Context;
+  readonly deployment: Deployment;
+}
+
 /**
  * Parses the whole context `flowdrop`: the part of the functions and the part `deployment`. It needs no CDK.
  * @throws {ConfigurationError} naming every issue with its path (`flowdrop.deployment.vpc.id`) and value.
  */
-export function parseStackContext(value: unknown): { readonly context: Context; readonly deployment: Deployment } {
-  const [context, deployment] = together(
-    () => parseContext(value),
-    () => parseDeployment(typeof value === 'object' && value !== null && 'deployment' in value ? value.deployment : {}),
-  );
-  // No existing bucket can have the name of a new one here.
-  const { inboxBucket = 'a new inbox', resultsBucket = 'a new bucket', ledgerBucket = 'a new ledger' } = deployment;
-  const { inboxPrefix, resultsPrefix } = context.settings;
-  const issues = [...issuesOfBuckets({ inboxBucket, resultsBucket, ledgerBucket, inboxPrefix, resultsPrefix })];
-  if (deployment.outputParameters && PARAMETER_RESERVED.test(context.pipeline)) {
-    issues.push(
-      `outputParameters with the pipeline ${context.pipeline}: Systems Manager refuses names of parameters that begin with aws or ssm`,
-    );
-  }
-  if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `flowdrop.deployment: ${issue}`));
-  return { context, deployment };
+export function parseStackContext(value: unknown, where = 'flowdrop'): StackContext {
+  const { issues, data } = check(stackSchema, value, where);
+  if (data === undefined) throw new ConfigurationError(issues);
+  return { context: frozenContext(data), deployment: data.deployment };
 }
 
-function parseDeployment(value: unknown): Deployment {
-  const { issues, data } = check(deploymentSchema, value, 'flowdrop.deployment');
-  if (data === undefined) throw new ConfigurationError(issues);
-  return data;
+export interface ReadStackContext extends StackContext, Configuration {
+  /** What is most likely a mistake in routes that can match, each with its file and path. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Reads and checks the configuration of a folder. Synth, `flowdrop doctor` and `npm start` do it here, so that they say
+ * the same.
+ * @throws {ConfigurationError} its source is the files, and each issue has its path in them.
+ */
+export function readStackContext(place: ConfigurationPlace): ReadStackContext {
+  const configuration = readConfiguration(place);
+  const { value, where, source } = configuration;
+  try {
+    const parsed = parseStackContext(value, where);
+    const warnings = warningsOfRoutes(parsed.context.routes, where === '' ? 'routes' : `${where}.routes`);
+    return { ...parsed, ...configuration, warnings: warnings.map((warning) => `${source}: ${warning}`) };
+  } catch (error) {
+    if (!(error instanceof ConfigurationError)) throw error;
+    throw new ConfigurationError(error.issues, { source, cause: error });
+  }
 }

@@ -18,12 +18,11 @@ import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../command-
 import { shownPath } from '../command-line/texts.ts';
 import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { parseContext } from '../functions/settings/context.ts';
-import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
-import { readConfiguration, readTrackedContext } from '../infra/configuration.ts';
+import { readTrackedContext } from '../infra/configuration.ts';
+import { readStackContext } from '../infra/deployment.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
@@ -87,7 +86,7 @@ async function main(): Promise<number> {
     return 0;
   }
   const signal = interruption();
-  const { routes, settings } = readContext();
+  const { routes, settings, warnings } = readContext();
   const screen = new Screen(process.stdout);
   if (args.service !== undefined && !args.skipCheck) {
     screen.status([], `Asking the flow service at ${args.service.url}`);
@@ -140,6 +139,7 @@ async function main(): Promise<number> {
       logs,
       cwd,
     });
+    for (const warning of warnings) screen.line(`! ${warning}`);
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
@@ -215,7 +215,8 @@ function interruption(): AbortSignal {
 /** @throws {ConfigurationError} */
 function readContext() {
   const dir = here('..');
-  return parseContext(readConfiguration({ dir, context: readTrackedContext(dir).flowdrop }).value);
+  const { context, warnings } = readStackContext({ dir, context: readTrackedContext(dir).flowdrop });
+  return { ...context, warnings };
 }
 
 interface Watched {
@@ -241,7 +242,6 @@ async function watch(session: Session, watched: Watched): Promise<number> {
       `  ${name} (${[...prefixes, ...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`,
     );
   }
-  for (const warning of warningsOfRoutes(routes, 'flowdrop.routes')) screen.line(`! ${warning}`);
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(STATE_DIR, args.inboxDir, args.service?.url));
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');

@@ -77,7 +77,7 @@ function examineConfiguration({ plan: { source, configuration } }: Subject): Out
 /** The configuration itself refuses a route that can never match. These are mistakes in routes that can. */
 function examineRoutes({ plan: { source, configuration } }: Subject): Outcome {
   if (configuration instanceof ConfigurationError) return { notChecked: 'the configuration cannot be used' };
-  const warnings = warningsOfRoutes(configuration.routes, 'flowdrop.routes');
+  const warnings = warningsOfRoutes(configuration.routes, 'routes');
   if (warnings.length === 0) return 'good';
   return { severity: 'warning', what: warnings.join('\n'), todo: `Correct ${source}, if this is not meant.` };
 }

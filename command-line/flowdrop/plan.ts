@@ -1,7 +1,6 @@
 import { ConfigurationError } from '../../functions/base/validation.ts';
-import type { Context } from '../../functions/settings/context.ts';
-import { readConfiguration, readTrackedContext } from '../../infra/configuration.ts';
-import { parseStackContext } from '../../infra/deployment.ts';
+import { readTrackedContext } from '../../infra/configuration.ts';
+import { readStackContext } from '../../infra/deployment.ts';
 import { type PlannedDeployment, reasonNotToAsk } from '../../operations/before-deployment.ts';
 import type { Offline } from './run.ts';
 
@@ -25,17 +24,12 @@ export function configurationIn(
   dir: string,
   wanted: string | undefined,
 ): Pick<PlannedDeployment, 'source' | 'configuration'> {
-  let source = 'cdk.json';
-  const attempt = (): Context => {
-    const { flowdrop: context, stage } = readTrackedContext(dir);
-    const read = readConfiguration({ dir, context, stage: wanted ?? stage });
-    source = read.source;
-    return parseStackContext(read.value).context;
-  };
   try {
-    return { configuration: attempt(), source };
+    const { flowdrop, stage } = readTrackedContext(dir);
+    const { context, source } = readStackContext({ dir, context: flowdrop, stage: wanted ?? stage });
+    return { configuration: context, source };
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error;
-    return { configuration: error, source };
+    return { configuration: error, source: error.source ?? 'cdk.json' };
   }
 }

@@ -187,8 +187,8 @@ function addExplain(add: Add): void {
     {
       async unconnected(error, { console, directory, path, signal }, [what = '']) {
         if (!(error instanceof NoDeploymentError)) throw error;
-        const { configuration, source } = configurationIn(directory, undefined);
-        if (configuration instanceof ConfigurationError) throw new UsageError(`${source}: ${configuration.message}`);
+        const { configuration } = configurationIn(directory, undefined);
+        if (configuration instanceof ConfigurationError) throw new UsageError(configuration.message);
         const { pipeline, routes, settings } = configuration;
         const known = { ...settings, pipeline, routes, inboxBucket: 'the inbox' };
         const explanation = await explainFile(path(what), known, signal);

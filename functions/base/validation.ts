@@ -5,14 +5,16 @@ import { didYouMean } from './did-you-mean.ts';
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
   readonly issues: readonly string[];
-  constructor(issues: readonly string[], options?: ErrorOptions) {
-    super(
+  /** The files in which the issues are. Undefined if they are in none. */
+  readonly source: string | undefined;
+  constructor(issues: readonly string[], { source, ...options }: ErrorOptions & { readonly source?: string } = {}) {
+    const all =
       issues.length === 1
         ? `${issues[0]}`
-        : `${issues.length} issues:\n${issues.map((issue) => `- ${issue}`).join('\n')}`,
-      options,
-    );
+        : `${issues.length} issues:\n${issues.map((issue) => `- ${issue}`).join('\n')}`;
+    super(source === undefined ? all : `${source}: ${all}`, options);
     this.issues = issues;
+    this.source = source;
   }
 }
 
@@ -85,6 +87,28 @@ export function together<A, B>(first: () => A, second: () => B): readonly [A, B]
   return values as readonly [A, B];
 }
 
+/** Tells whether a member, by its path, has no issue, so that it can be compared with others. */
+export type IsSound = (...path: readonly PropertyKey[]) => boolean;
+
+/**
+ * A check that compares members. Unlike Zod's own, it runs although members have issues, so that all issues are told at
+ * once. It must ask for each member that it reads whether it is sound.
+ * @internal
+ */
+export const compareMembers = <T extends object>(
+  compare: (value: T, isSound: IsSound, context: z.core.$RefinementCtx<T>) => void,
+): z.core.$ZodCheck<T> =>
+  z.superRefine<T>(
+    (value, context) => {
+      // An unknown member says nothing of the others.
+      const faulty = context.issues.filter(({ code }) => code !== 'unrecognized_keys').map(({ path = [] }) => path);
+      const isSound: IsSound = (...path) =>
+        !faulty.some((issue) => path.slice(0, issue.length).every((step, index) => step === issue[index]));
+      compare(value, isSound, context);
+    },
+    { when: ({ value }) => typeof value === 'object' && value !== null },
+  );
+
 type Checked<T> =
   | { readonly issues: readonly []; readonly data: T }
   | { readonly issues: readonly string[]; readonly data: undefined };
@@ -101,7 +125,8 @@ export function check<T extends z.core.$ZodType>(schema: T, value: unknown, wher
 }
 
 function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
-  const path = pathOf(issue.path, where);
+  const at = pathOf(issue.path, where);
+  const path = at === '' ? '' : `${at}: `;
   if (issue.code === 'unrecognized_keys') {
     const known = knownNames.get(issue.keys) ?? [];
     return issue.keys.map((key) => {
@@ -111,9 +136,9 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
     });
   }
   // The schema has quoted as much of the value as may be shown.
-  if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}: ${issue.message}`];
-  if (issue.input === undefined) return [`${path}: ${issue.message}, but it is missing`];
-  return [`${path}: ${issue.message}, got ${shorten(JSON.stringify(issue.input))}`];
+  if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}${issue.message}`];
+  if (issue.input === undefined) return [`${path}${issue.message}, but it is missing`];
+  return [`${path}${issue.message}, got ${shorten(JSON.stringify(issue.input))}`];
 }
 
 function pathOf(path: readonly PropertyKey[], where: string): string {

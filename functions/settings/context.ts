@@ -1,8 +1,8 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
-import { ConfigurationError, check, strictObject } from '../base/validation.ts';
+import { ConfigurationError, check, compareMembers, strictObject } from '../base/validation.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
-import { issuesOfRoutes } from './route-checks.ts';
+import { deadRoutes } from './route-checks.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, pipelineNameSchema, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
 
@@ -19,27 +19,54 @@ export interface Context {
   readonly deployment: unknown;
 }
 
-const contextSchema = strictObject(
-  {
-    pipeline: z._default(pipelineNameSchema, PIPELINE_DEFAULT),
-    baseUrl: baseUrlSchema,
-    routes: routesSchema,
-    settings: z._default(settingsSchema, SETTINGS_DEFAULT),
-    deployment: z.optional(z.unknown()),
-  },
-  'an object with baseUrl and routes, such as ' +
-    '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',
-);
+/**
+ * The schema of a configuration.
+ * @param deployment that of the part which only infrastructure needs.
+ * @internal
+ */
+export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
+  strictObject(
+    {
+      pipeline: z._default(pipelineNameSchema, PIPELINE_DEFAULT),
+      baseUrl: baseUrlSchema,
+      routes: routesSchema,
+      settings: z._default(settingsSchema, SETTINGS_DEFAULT),
+      deployment,
+    },
+    'an object with baseUrl and routes, such as ' +
+      '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',
+  ).check(
+    compareMembers(({ routes, settings }, isSound, context) => {
+      if (!Array.isArray(routes) || !isSound('settings', 'inboxPrefix')) return;
+      const sound = routes.map((route, index) => (isSound('routes', index) ? route : undefined));
+      for (const { index, message } of deadRoutes(sound, settings.inboxPrefix)) {
+        const params = { quoted: true };
+        context.addIssue({ code: 'custom', path: ['routes', index], message, input: routes[index]?.name, params });
+      }
+    }),
+  );
+
+const anyDeployment = contextSchema(z.optional(z.unknown()));
 
 /**
  * Parses a configuration with the schemas that the functions use.
  * @throws {ConfigurationError} It names every issue with its path (`flowdrop.routes[1].suffixes[0]`) and value.
  */
 export function parseContext(value: unknown, where = 'flowdrop'): Context {
-  const { issues, data } = check(contextSchema, value, where);
+  const { issues, data } = check(anyDeployment, value, where);
   if (data === undefined) throw new ConfigurationError(issues);
-  const { pipeline, baseUrl, routes, settings, deployment } = data;
-  const deadRoutes = issuesOfRoutes(routes, settings.inboxPrefix, `${where}.routes`);
-  if (deadRoutes.length > 0) throw new ConfigurationError(deadRoutes);
-  return { pipeline, baseUrl, routes: deepFreeze(routes), settings: Object.freeze(settings), deployment };
+  return frozenContext(data);
 }
+
+/** @internal */
+export const frozenContext = ({
+  pipeline,
+  baseUrl,
+  routes,
+  settings,
+  deployment,
+}: Omit<Context, 'deployment'> & Partial<Context>): Context => ({
+  ...{ pipeline, baseUrl, deployment },
+  routes: deepFreeze(routes),
+  settings: Object.freeze(settings),
+});

@@ -14,25 +14,31 @@ import type { Route } from '../uploads/routes.ts';
  */
 const COMBINATIONS_MAX = 5_000;
 
+/** A route that can never match, by its index. */
+export interface DeadRoute {
+  readonly index: number;
+  readonly message: string;
+}
+
 /**
  * Names the routes that can never match, because earlier ones take every upload that they could, or because they want
  * keys outside of the inbox. A route that can match is never named.
+ * @param routes undefined stands for a route that cannot be read.
  */
-export function issuesOfRoutes(routes: readonly Route[], inboxPrefix: string, where: string): string[] {
+export function deadRoutes(routes: readonly (Route | undefined)[], inboxPrefix: string): DeadRoute[] {
+  const conditions = routes.map((route) => route && withinPrefix(route, inboxPrefix));
   return routes.flatMap((route, index) => {
-    const path = `${where}[${index}]`;
-    const wanted = withinPrefix(route, inboxPrefix);
+    if (route === undefined) return [];
+    const wanted = conditions[index];
     if (wanted === undefined) {
-      return [`${path}: can never match: expected a prefix inside of inboxPrefix, ${shorten(inboxPrefix)}`];
+      return [{ index, message: `can never match: expected a prefix inside of inboxPrefix, ${shorten(inboxPrefix)}` }];
     }
-    const earlier = routes.slice(0, index).map((each) => withinPrefix(each, inboxPrefix));
-    const takers = takersOf(wanted, earlier);
+    const takers = takersOf(wanted, conditions.slice(0, index));
     if (takers === undefined) return [];
-    const names = takers.map((at) => `${where}[${at}] (${shorten(routes[at]?.name)})`).join(' and ');
+    const names = takers.map((at) => `routes[${at}] (${shorten(routes[at]?.name)})`).join(' and ');
     const [them, verb] = takers.length === 1 ? ['it', 'takes'] : ['them', 'take'];
-    return [
-      `${path}: can never match: ${names} before it ${verb} all that it could. Put ${shorten(route.name)} before ${them}, or remove it.`,
-    ];
+    const todo = `Put ${shorten(route.name)} before ${them}, or remove it.`;
+    return [{ index, message: `can never match: ${names} before it ${verb} all that it could. ${todo}` }];
   });
 }
 

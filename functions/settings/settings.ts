@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { strictObject, text } from '../base/validation.ts';
+import { compareMembers, strictObject, text } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { templateSchema } from '../uploads/routes.ts';
 import { issueOfResultsKey } from './results-key-pattern.ts';
@@ -74,13 +74,13 @@ export const SETTINGS = {
    * `additional` of users.
    */
   answerDepthMax: whole('levels', { min: 50, max: 1_000, default: 100 }),
-  /** After this many failures that the file may have caused, the upload fails. */
+  /** After this many failures that the file may have caused, the upload fails. An asset has as many attempts. */
   attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
   /** What to do if it cannot be known whether a flow exists: `retry` may pay twice, `hold` waits for the operator. */
   inDoubt: oneOf(['retry', 'hold'], 'retry'),
   /**
-   * Seconds between two polls of a flow that is younger than ten minutes. A flow younger than two intervals is polled
-   * three times as often.
+   * Seconds between two polls of a flow that is younger than ten minutes, or than ten intervals. A flow younger than two
+   * intervals is polled three times as often.
    */
   pollIntervalSeconds: whole('seconds', { min: 1, max: SECONDS_PER_HOUR, default: 15 }),
   /** Maximum number of flows that are polled at the same time. */
@@ -155,12 +155,14 @@ export const settingsSchema: z.ZodMiniType<PipelineSettings> = (
     ),
   ) as unknown as z.ZodMiniType<PipelineSettings>
 ).check(
-  z.superRefine(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, context) => {
-    if (typeof ledgerRetentionDays === 'number' && ledgerRetentionDays * SECONDS_PER_DAY < 2 * flowAgeMaxSeconds) {
+  compareMembers(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, isSound, context) => {
+    if (!isSound('flowAgeMaxSeconds')) return;
+    const isKeptInDays = isSound('ledgerRetentionDays') && typeof ledgerRetentionDays === 'number';
+    if (isKeptInDays && ledgerRetentionDays * SECONDS_PER_DAY < 2 * flowAgeMaxSeconds) {
       const message = `expected at least twice flowAgeMaxSeconds (${flowAgeMaxSeconds}), or entries of running flows could expire`;
       context.addIssue({ code: 'custom', path: ['ledgerRetentionDays'], message, input: ledgerRetentionDays });
     }
-    if (flowAgeMaxSeconds < 2 * pollIntervalSeconds) {
+    if (isSound('pollIntervalSeconds') && flowAgeMaxSeconds < 2 * pollIntervalSeconds) {
       const message = `expected at least twice pollIntervalSeconds (${pollIntervalSeconds}), or flows would fail before they are polled`;
       context.addIssue({ code: 'custom', path: ['flowAgeMaxSeconds'], message, input: flowAgeMaxSeconds });
     }

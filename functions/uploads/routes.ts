@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { boundedText, strictObject } from '../base/validation.ts';
+import { boundedText, compareMembers, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import {
   CONDITION_SCHEMAS,
@@ -39,6 +39,7 @@ export const templateSchema = boundedText('the id or name of a template', TEMPLA
  */
 export const jsonSchema = z.custom<Json>((value) => value !== undefined && isNestedWithin(JSON_DEPTH_MAX, value), {
   error: `expected something that JSON can say, nested at most ${JSON_DEPTH_MAX} deep`,
+  abort: false, // The checks between routes run all the same.
 });
 
 const isNestedWithin = (depth: number, value: unknown): boolean =>
@@ -74,10 +75,11 @@ const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;
 export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
   z.minLength(1, { error: ROUTES_ERROR }),
   z.maxLength(ROUTES_MAX, { error: ROUTES_ERROR }),
-  z.superRefine((routes, context) => {
-    for (const [index, { name }] of routes.entries()) {
-      const first = routes.findIndex((route) => route.name === name);
-      if (first === index) continue;
+  compareMembers((routes: readonly Route[], isSound, context) => {
+    for (const [index, route] of routes.entries()) {
+      const { name } = route;
+      const first = routes.findIndex((each, at) => isSound(at, 'name') && each.name === name);
+      if (first === index || !isSound(index, 'name')) continue;
       const message = `expected a name that routes[${first}] does not have already`;
       context.addIssue({ code: 'custom', path: [index, 'name'], message, input: name });
     }

@@ -2,7 +2,7 @@ import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { describe, expect, it } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { readConfiguration } from '../../infra/configuration.ts';
-import { RETENTION_DAYS } from '../../infra/deployment.ts';
+import { RETENTION_DAYS, readStackContext } from '../../infra/deployment.ts';
 import { folderWith } from '../support/folder.ts';
 
 const TRACKED = { baseUrl: 'https://flows.example.com', routes: [{ name: 'all', template: 'tracked' }] };
@@ -17,13 +17,14 @@ it('knows the retention of logs that CDK knows, without CDK', () => {
 
 describe('the configuration', () => {
   it('is the context of cdk.json as long as there is no file of your own', () => {
-    expect(read({})).toEqual({ value: TRACKED, source: 'cdk.json' });
+    expect(read({})).toEqual({ value: TRACKED, source: 'cdk.json', where: 'context.flowdrop' });
   });
 
   it('is the file of your own, and then nothing of cdk.json', () => {
     expect(read({ 'flowdrop.json': { baseUrl: 'https://own.example.com' } })).toEqual({
       value: { baseUrl: 'https://own.example.com' },
       source: 'flowdrop.json',
+      where: '',
     });
   });
 
@@ -43,6 +44,25 @@ describe('the configuration', () => {
   it('of a stage has the name of the pipeline that its file gives', () => {
     expect(read({ 'flowdrop.dev.json': { pipeline: 'sandbox' } }, 'dev').value).toMatchObject({ pipeline: 'sandbox' });
     expect(read({ 'flowdrop.dev.json': {} }, 'dev').value).toMatchObject({ pipeline: 'flowdrop-dev' });
+  });
+
+  it('is checked with the paths in its file, which is named once, and so are its warnings', () => {
+    const routes = [{ name: 'all', template: 't', suffixes: ['png', 5] }];
+    const issuesOf = (files: Readonly<Record<string, object | string>>) => {
+      try {
+        return readStackContext({ dir: folderWith(files), context: { ...TRACKED, routes } }).warnings;
+      } catch (error) {
+        return (error as Error).message.split(' expected ')[0];
+      }
+    };
+    expect(issuesOf({})).toBe('cdk.json: context.flowdrop.routes[0].suffixes[1]:');
+    expect(issuesOf({ 'flowdrop.json': { ...OWN, routes } })).toBe('flowdrop.json: routes[0].suffixes[1]:');
+    expect(issuesOf({ 'flowdrop.json': '{' })).toMatch(/^flowdrop\.json: (?!cdk|flowdrop)/);
+    expect(issuesOf({ 'flowdrop.json': [] })).toBe('flowdrop.json:');
+    const likely = [{ name: 'all', template: 't', suffixes: ['png'] }];
+    expect(issuesOf({ 'flowdrop.json': { ...TRACKED, routes: likely } })).toEqual([
+      'flowdrop.json: routes[0].suffixes[0]: png also fits the end of a name such as mypng. Say .png.',
+    ]);
   });
 
   it.each<[string, Readonly<Record<string, string>>, string, string]>([

@@ -12,6 +12,8 @@ const account = '123456789012';
 const keyArn = `arn:aws:kms:eu-central-1:${account}:key/theirs`;
 const roleOf = (name: string, owner = account) => `arn:aws:iam::${owner}:role/${name}`;
 
+const ROUTE = { name: 'pictures', suffixes: ['.png'], template: 't' };
+
 const DEPLOYMENTS: readonly object[] = [
   { vpc: { id: 'my-vpc', subnetIds: ['subnet-0'] } },
   { vpc: { id: 'vpc-0', subnetIds: [] } },
@@ -55,6 +57,15 @@ const CONTEXTS: readonly unknown[] = [
     baseUrl: 'http://service.example.com',
     settings: { attemptsMax: 0 },
     deployment: { maxConcurrency: 1, collectors: 65, batchWindowSeconds: 301, removalPolicy: 'keep', vpc: 'mine' },
+  },
+  // The same of issues between members, as far as the members have none themselves.
+  {
+    ...{ ...PROPS, pipeline: 'aws-models', routes: [ROUTE, { ...ROUTE, name: 'never' }, { ...ROUTE, template: '' }] },
+    settings: { attemptsMax: 0, pollIntervalSeconds: 60, flowAgeMaxSeconds: 90 },
+    deployment: {
+      ...{ inboxBucket: 'both', resultsBucket: 'both', ledgerKeyArn: keyArn, logRetentionDays: 2 },
+      outputParameters: true,
+    },
   },
 ];
 

@@ -77,9 +77,9 @@ describe('flowdrop doctor --before-deployment', () => {
     expect(code).toBe(1);
     expect(output).toBe(`the configuration in cdk.json:
   configuration: fault
-    2 issues:
-    - flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.org
-    - flowdrop.deployment.removalPolicy: expected "retain" or "destroy", got "keep"
+    cdk.json: 2 issues:
+    - context.flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.org
+    - context.flowdrop.deployment.removalPolicy: expected "retain" or "destroy", got "keep"
     Correct cdk.json.
   routes: not checked, because the configuration cannot be used
   the flow service: not checked, because the configuration cannot be used
@@ -131,7 +131,7 @@ it('the check of the routes warns of what is most likely a mistake', async () =>
     check: 'routes',
     result: 'warning',
     what:
-      'flowdrop.routes[0].mediaTypes[1]: no extension of a file name stands for image/jpg, so only an upload with ' +
+      'routes[0].mediaTypes[1]: no extension of a file name stands for image/jpg, so only an upload with ' +
       'this Content-Type fits. Did you mean image/jpeg?',
     todo: 'Correct cdk.json, if this is not meant.',
   });

@@ -31,6 +31,35 @@ describe('parseContext', () => {
     ]);
   });
 
+  it('names issues between members at once with all others, as far as the members have none themselves', () => {
+    const broken = {
+      baseUrl: 'ftp://flows.example.com',
+      routes: [
+        { ...route, name: 'any' },
+        { ...route, name: 'any', suffixes: ['.png'] },
+        { ...route, name: 5 },
+        { ...route, name: 'out', prefixes: ['out/'] },
+      ],
+      settings: {
+        inboxPrefix: 'in/',
+        attemptsMax: 0,
+        pollIntervalSeconds: 60,
+        flowAgeMaxSeconds: 90,
+        ledgerRetentionDays: 5,
+      },
+      route: [],
+    };
+    const issues = messagesOf(() => parseContext(broken, ''));
+    expect(issues.map((issue) => issue.split(':')[0]).sort()).toEqual([
+      ...['baseUrl', 'route', 'routes[1].name', 'routes[2].name', 'routes[3]'],
+      ...['settings.attemptsMax', 'settings.flowAgeMaxSeconds', 'settings.ledgerRetentionDays'],
+    ]);
+    expect(issues).toContain(
+      'settings.flowAgeMaxSeconds: expected at least twice pollIntervalSeconds (60), or flows would fail before they ' +
+        'are polled, got 90',
+    );
+  });
+
   it('says what is expected if there is no context', () => {
     expect(messagesOf(() => parseContext(undefined))).toEqual([
       'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://flows.example.com", ' +
