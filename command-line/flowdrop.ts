@@ -20,10 +20,11 @@ const surroundings = {
   userDirectory: env.INIT_CWD ?? process.cwd(),
   signal: interrupted.signal,
 };
-const { command, exitCode } = flowdropProgram(surroundings);
+const words = process.argv.slice(2);
+const { command, exitCode } = flowdropProgram(surroundings, words);
 try {
   await command.parseAsync();
   process.exitCode = exitCode();
 } catch (error) {
-  process.exitCode = failed(error, surroundings);
+  process.exitCode = failed(error, surroundings, words);
 }

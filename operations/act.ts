@@ -66,8 +66,8 @@ const resultsSchema = z.array(
 
 /** What became of one upload. */
 export interface Acted {
+  readonly id: string;
   readonly key: string;
-  readonly upload: string;
   /** In the words of the collecting function: `resubmitted`, `cancelled`, `begun`, or why nothing was done. */
   readonly result: string;
   /** True if something was done. */
@@ -209,7 +209,7 @@ export async function act(
     );
     for (const { key, id } of some) {
       const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};
-      acted.push({ key, upload: id, result, isDone: DONE.includes(result), isAborted, isInDoubt });
+      acted.push({ id, key, result, isDone: DONE.includes(result), isAborted, isInDoubt });
     }
     onProgress(acted.length);
   }

@@ -29,13 +29,13 @@ export function canaryOf(path: string, deployment: Deployment): CanaryFile | und
 /** Puts the file and follows it to its receipt. Its flow is paid for. */
 export async function examineCanary(file: CanaryFile, deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
   const { withinMs = CANARY_MAX_MS } = file;
-  const { key, uploadId } = await put(file, {}, deployment, { signal });
+  const { id, key } = await put(file, {}, deployment, { signal });
   const limit = AbortSignal.timeout(withinMs);
   const until = AbortSignal.any([signal, limit]);
-  const todo = `See ${uploadCommand('status', { id: uploadId, key }, deployment)}, and the other findings.`;
+  const todo = `See ${uploadCommand('status', { id, key }, deployment)}, and the other findings.`;
   let view: UploadView | undefined;
   try {
-    await follow([uploadId], deployment, until, ([seen]) => {
+    await follow([id], deployment, until, ([seen]) => {
       view = seen;
     });
   } catch (error) {

@@ -21,7 +21,7 @@ export class UnknownUploadError extends Error {
 
 /** Everything that is kept of one upload. */
 export interface Traces {
-  readonly uploadId: string;
+  readonly id: string;
   readonly key: string;
   /** The version of the object in the inbox. Undefined if it is gone, or belongs to another upload by now. */
   readonly object: { readonly versionId?: string | undefined } | undefined;
@@ -42,15 +42,15 @@ export async function tracesOf(what: string, deployment: Deployment, signal: Abo
   if (found === undefined || (found.entry === undefined && found.current === undefined)) {
     throw new UnknownUploadError(`There is no upload ${what}.`);
   }
-  const { id: uploadId, key, entry } = found;
+  const { id, key, entry } = found;
   const end = entry && (await atRest(entry, deployment, signal));
   return {
-    ...{ uploadId, key },
+    ...{ id, key },
     object: await objectOf(found, deployment, signal),
     results: await resultsOf(found, deployment, signal),
     ledger: [
       ...(end?.state === 'failed' ? [failedKey(failedMarkerOf(end))] : []),
-      ...(end === undefined ? [] : [entryKey(uploadId)]),
+      ...(end === undefined ? [] : [entryKey(id)]),
     ],
     flowId: end?.flow?.id,
   };
@@ -119,7 +119,7 @@ const assetsOf = (entry: Entry | undefined): readonly string[] =>
 export async function forget(traces: Traces, deployment: Deployment, signal: AbortSignal): Promise<void> {
   const { settings } = deployment;
   // Its flow may have been collected again since the traces were found.
-  const { entry } = await readEntry(traces.uploadId, deployment, signal);
+  const { entry } = await readEntry(traces.id, deployment, signal);
   if (entry !== undefined) await atRest(entry, deployment, signal);
   if (traces.object !== undefined) await removeUpload(traces, deployment, signal);
   for (const each of traces.results) await removeVersions(settings.resultsBucket, each, deployment, signal);
@@ -128,12 +128,12 @@ export async function forget(traces: Traces, deployment: Deployment, signal: Abo
 
 /** Deletes one version. Without versions, another file may have come to the key since: that one stays. */
 async function removeUpload(
-  { uploadId, key, object }: Traces,
+  { id, key, object }: Traces,
   { s3, inbox, settings: { inboxBucket } }: Deployment,
   abortSignal: AbortSignal,
 ): Promise<void> {
   const isPinned = object?.versionId !== undefined;
-  if (!isPinned && (await inbox.current(inboxBucket, key, abortSignal))?.id !== uploadId) return;
+  if (!isPinned && (await inbox.current(inboxBucket, key, abortSignal))?.id !== id) return;
   // An object from before versioning, or in a bucket without it, is the version `null`.
   const VersionId = object?.versionId ?? 'null';
   await s3.send(new DeleteObjectCommand({ Bucket: inboxBucket, Key: key, VersionId }), { abortSignal });

@@ -15,8 +15,8 @@ export interface Overrides {
 
 /** A file that is in the inbox. */
 export interface Put {
+  readonly id: string;
   readonly key: string;
-  readonly uploadId: string;
   readonly bytes: number;
 }
 
@@ -86,7 +86,7 @@ export async function putBody(
   }
   const current = await inbox.current(settings.inboxBucket, key, signal);
   if (current === undefined) throw new Error(`${key} was uploaded, and is gone again`);
-  return { key, uploadId: current.id, bytes };
+  return { id: current.id, key, bytes };
 }
 
 /** Metadata is sent as ASCII. In JSON, every other character can be escaped. */

@@ -72,8 +72,8 @@ export interface UploadStatus {
   readonly key: string;
   /** `unknown` if the ledger has no entry of it, and `unreadable` if the entry is damaged. */
   readonly state: UploadView['state'] | 'unknown' | 'unreadable';
-  readonly view?: UploadView | undefined;
-  /** Why there is no view. */
+  readonly upload?: UploadView | undefined;
+  /** Why the upload is not shown. */
   readonly issue?: string | undefined;
   /** False if another version of the file is current at its key, or none is. */
   readonly isCurrent: boolean;
@@ -105,7 +105,7 @@ export async function status(
 export function statusOf(upload: FoundUpload, deployment: Deployment, intake?: Intake): UploadStatus {
   const { id, key, entry, issue, current } = upload;
   const facts = { kind: 'upload', id, key, isCurrent: current !== undefined } as const;
-  if (entry !== undefined) return { ...facts, state: entry.state, view: viewOf(entry, deployment.settings) };
+  if (entry !== undefined) return { ...facts, state: entry.state, upload: viewOf(entry, deployment.settings) };
   if (issue?.kind === 'unreadable') return { ...facts, state: 'unreadable', issue: issue.message };
   return { ...facts, state: 'unknown', issue: whyUnknown(upload, deployment, intake) };
 }

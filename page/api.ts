@@ -7,7 +7,7 @@ import type { Intake } from '../operations/intake.ts';
 import type { ListedState } from '../operations/list.ts';
 import type { PipelineStatus } from '../operations/status.ts';
 import type { OfferedTemplate } from '../operations/templates.ts';
-import type { UploadView } from '../operations/upload-view.ts';
+import type { UploadView, Wait } from '../operations/upload-view.ts';
 
 /**
  * What the page's server (`page/server/`) and its app (`page/app/`) say to each other. Types only: both halves import
@@ -94,25 +94,16 @@ export type Status = PipelineStatus;
 /** `held`: it waits for the operator to decide, because a flow of it may exist. */
 export type RowState = UploadView['state'] | 'held';
 
-/** One upload of the list, and the data of the event `upload`. */
-export interface UploadRow {
-  readonly id: string;
-  readonly key: string;
-  readonly bytes: number;
-  readonly mediaType: string;
-  readonly route: string;
-  readonly state: RowState;
-  /** When it came to the pipeline, or was last retried. The list is sorted by it, newest first. */
-  readonly arrivedAt: string;
-  readonly endedAt?: string | undefined;
-  /** Code of the failure, or the reason of the wait: `flow-failed`, `throttled`. */
-  readonly code?: string | undefined;
-  /** Says the same in a sentence, often in the words of the service. */
-  readonly reason?: string | undefined;
-  /** When the next attempt is due, if it waits and is not held. */
-  readonly until?: string | undefined;
+/**
+ * One upload of the list, and the data of the event `upload`: some members of an upload, as `docs/json.schema.json` has
+ * it. The list is sorted by `arrivedAt`, newest first.
+ */
+export interface UploadRow
+  extends Pick<UploadView, 'id' | 'key' | 'bytes' | 'mediaType' | 'route' | 'state' | 'arrivedAt' | 'endedAt'> {
+  readonly wait?: Pick<Wait, 'reason' | 'message' | 'until'> | undefined;
+  readonly failure?: Pick<NonNullable<UploadView['failure']>, 'code' | 'message'> | undefined;
   /** Number of assets that are stored. */
-  readonly assets: number;
+  readonly assetCount: number;
 }
 
 /** `GET /api/uploads?state=&name=&before=&limit=`. `name` is a part of the key, in any case. */

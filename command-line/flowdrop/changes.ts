@@ -142,10 +142,11 @@ async function actOn(
       }),
   );
   const isPaused = action === 'retry' && (await notePause(run));
-  const ids = results.map(({ upload }) => upload);
+  const ids = results.map(({ id }) => id);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
   const now = action === 'retry' && !isPaused && ends === undefined ? await triedOnce(run, ids) : undefined;
-  console.answer({ action, results, left, skipped: chosen.skipped, ...(ends && { ends }), ...(now && { now }) }, () =>
+  const seen = results.map((each, index) => ({ ...each, upload: (ends ?? now)?.[index] }));
+  console.answer({ action, results: seen, left, skipped: chosen.skipped }, () =>
     showActed(results, { ends, now }, deployment),
   );
   const isBad = left.length > 0 || results.some(({ isDone }) => !isDone) || hasFailed(ends);
@@ -230,9 +231,10 @@ function addPut(add: Add): void {
       },
     );
     await notePause(run);
-    const ids = done.map(({ uploadId }) => uploadId);
+    const ids = done.map(({ id }) => id);
     const ends = options.wait === true ? await followed(run, ids) : undefined;
-    console.answer({ files: done, refused, ...(ends && { ends }) }, () => showPut(done, ends));
+    const seen = done.map((each, index) => ({ ...each, upload: ends?.[index] }));
+    console.answer({ files: seen, refused }, () => showPut(done, ends));
     return refused.length > 0 || hasFailed(ends) ? EXIT_FAILED : EXIT_OK;
   });
 }

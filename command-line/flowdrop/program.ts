@@ -19,6 +19,7 @@ import {
   type CommonOptions,
   EXIT_FAILED,
   EXIT_OK,
+  isJson,
   NoDeploymentError,
   type Run,
   runCommand,
@@ -41,8 +42,11 @@ export interface Program {
   readonly exitCode: () => number;
 }
 
-/** All commands. Nothing is printed or read except through `surroundings`. */
-export function flowdropProgram(surroundings: Surroundings): Program {
+/**
+ * All commands. Nothing is printed or read except through `surroundings`.
+ * @param words of the command line.
+ */
+export function flowdropProgram(surroundings: Surroundings, words: readonly string[]): Program {
   let exitCode = EXIT_OK;
   const { output, errors } = surroundings.streams;
   const program = new Command('flowdrop')
@@ -56,7 +60,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
     .configureOutput({
       writeOut: (text) => output.write(text),
       // It repeats the words of the command line, which may be pasted.
-      writeErr: (text) => errors.write(printableLines(text)),
+      writeErr: (text) => void (isJson(words) || errors.write(printableLines(text))),
       getOutHelpWidth: () => output.columns ?? HELP_COLUMNS,
       getErrHelpWidth: () => errors.columns ?? HELP_COLUMNS,
     })

@@ -111,21 +111,45 @@ async function connect(options: CommonOptions, { env, directory, signal }: Surro
   }
 }
 
-/** The exit code of an error, after one sentence about it. */
-export function failed(error: unknown, { streams, signal }: Pick<Surroundings, 'streams' | 'signal'>): number {
-  const console = new Console(streams);
+/**
+ * The exit code of an error, after a sentence about it. With `--json` the error is the answer, so that a program finds
+ * one JSON text in the output whatever happens.
+ * @param words of the command line. It may be the mistake, so they are not parsed.
+ */
+export function failed(
+  error: unknown,
+  { streams, signal }: Pick<Surroundings, 'streams' | 'signal'>,
+  words: readonly string[],
+): number {
+  const { code, exitCode, message } = failureOf(error, signal);
+  if (exitCode === EXIT_OK) return exitCode;
+  const console = new Console(streams, { json: isJson(words) });
+  // Commander has printed its own sentence.
+  const isPrinted = error instanceof CommanderError;
+  if (console.isJson) console.answer({ error: { code, message } }, () => []);
+  else if (!isPrinted) for (const line of message.split('\n')) console.note(line);
+  return exitCode;
+}
+
+/** True if the answer is to be JSON. */
+export const isJson = (words: readonly string[]): boolean => words.includes('--json');
+
+interface CommandFailure {
+  readonly code: 'usage' | 'interrupted' | 'failed';
+  readonly exitCode: number;
+  readonly message: string;
+}
+
+function failureOf(error: unknown, signal: AbortSignal): CommandFailure {
   if (signal.aborted || error instanceof InterruptedError) {
-    console.note('Interrupted.');
-    return EXIT_INTERRUPTED;
+    return { code: 'interrupted', exitCode: EXIT_INTERRUPTED, message: 'Interrupted.' };
   }
-  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
-  if (error instanceof UsageError) {
-    console.note(`${error.message}.`);
-    return EXIT_USAGE;
+  if (error instanceof CommanderError) {
+    const message = error.message.replace(/^error: /, '');
+    return { code: 'usage', exitCode: error.exitCode === 0 ? EXIT_OK : EXIT_USAGE, message };
   }
-  const text = sentenceOf(error);
-  for (const line of text.split('\n')) console.note(line);
-  return EXIT_FAILED;
+  if (error instanceof UsageError) return { code: 'usage', exitCode: EXIT_USAGE, message: `${error.message}.` };
+  return { code: 'failed', exitCode: EXIT_FAILED, message: sentenceOf(error) };
 }
 
 /** An error in words for the operator. */

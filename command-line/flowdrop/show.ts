@@ -93,13 +93,15 @@ export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, dep
   const shown = uploads.slice(0, PREFIX_SHOWN_MAX);
   return [
     `${counted(total, 'upload')} below "${prefix}"${isCut ? ' (there are more, which were not looked at)' : ''}: ${states.join(', ')}`,
-    ...indented(table(shown.map(({ key, state, view, issue }) => [key, state, view ? reasonOf(view) : (issue ?? '')]))),
+    ...indented(
+      table(shown.map(({ key, state, upload, issue }) => [key, state, upload ? reasonOf(upload) : (issue ?? '')])),
+    ),
     ...(total > shown.length ? [`  and ${total - shown.length} more`] : []),
   ];
 }
 
 export function showUpload(
-  { id, key, state, view, issue, isCurrent }: UploadStatus,
+  { id, key, state, upload: view, issue, isCurrent }: UploadStatus,
   deployment: Named,
 ): readonly string[] {
   if (view === undefined) {

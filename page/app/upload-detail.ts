@@ -1,6 +1,7 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable, printableJson } from '../../functions/base/printable.ts';
 import type { About, PutFile, RowState, Step, StepKind, UploadDetail, UploadRow } from '../api.ts';
+import { shownState } from '../row-state.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
@@ -115,10 +116,11 @@ export class UploadDetailView extends LightElement {
     </section>`;
   }
 
-  #summary({ state, arrivedAt, endedAt, bytes, route }: UploadRow): TemplateResult {
+  #summary(row: UploadRow): TemplateResult {
+    const { arrivedAt, endedAt, bytes, route } = row;
     const took = endedAt === undefined ? undefined : Date.parse(endedAt) - Date.parse(arrivedAt);
     return html`<p class="summary">
-      ${badge(state)}
+      ${badge(shownState(row))}
       <span class="muted">
         ${size(bytes)} · route ${route}
         ${took === undefined ? nothing : html`· took ${duration(took)}`}
@@ -135,6 +137,7 @@ export class UploadDetailView extends LightElement {
   /** Why it failed or waits, with the service's own words. */
   #words({ row, upload, isCurrent, sooner }: UploadDetail): TemplateResult {
     const { failure, wait, failedOutputs } = upload;
+    const shown = shownState(row);
     return html`
       ${
         failure === undefined
@@ -148,14 +151,14 @@ export class UploadDetailView extends LightElement {
       ${
         wait === undefined
           ? nothing
-          : html`<div class="words" data-state=${row.state}>
+          : html`<div class="words" data-state=${shown}>
               <p class="words-title">
-                ${STATE_ICONS[row.state]} ${row.state === 'held' ? 'It waits for your decision' : 'It waits'} since
+                ${STATE_ICONS[shown]} ${shown === 'held' ? 'It waits for your decision' : 'It waits'} since
                 ${this.#time(wait.since)}
               </p>
               <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
-              ${row.state === 'held' ? nothing : html`<p>Next try: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
+              ${shown === 'held' ? nothing : html`<p>Next try: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
               ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
             </div>`
       }

@@ -2,6 +2,7 @@ import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import { isSuccess, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
 import type { RowState, UploadRow } from '../api.ts';
+import { shownState } from '../row-state.ts';
 import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
@@ -109,10 +110,10 @@ export class UploadList extends LightElement {
     const listed = name === '' ? this.rows : this.rows.filter(({ key }) => key.toLowerCase().includes(name));
     const named = listed.length > 0 || name === '' ? listed : this.found;
     const { state, code } = this.filter;
-    const inState = state === undefined ? named : named.filter((row) => row.state === state);
-    this.#counts = countBy(named, (row) => row.state);
-    this.#codes = countBy(inState, (row) => row.code ?? '');
-    this.#shown = code === undefined ? inState : inState.filter((row) => row.code === code);
+    const inState = state === undefined ? named : named.filter((row) => shownState(row) === state);
+    this.#counts = countBy(named, shownState);
+    this.#codes = countBy(inState, (row) => codeOf(row) ?? '');
+    this.#shown = code === undefined ? inState : inState.filter((row) => codeOf(row) === code);
     if (changed.has('rows') && !changed.has('filter')) this.#keepPlace(before);
   }
 
@@ -245,7 +246,8 @@ export class UploadList extends LightElement {
       isReachable,
     }: { readonly index: number; readonly size: number; readonly isReachable: boolean },
   ): TemplateResult {
-    const { id, key, bytes, state, arrivedAt, endedAt } = row;
+    const { id, key, bytes, arrivedAt, endedAt } = row;
+    const state = shownState(row);
     const { folder, name } = splitKey(key);
     const isSelected = id === this.selected;
     const time = endedAt ?? arrivedAt;
@@ -376,12 +378,17 @@ export class UploadList extends LightElement {
 }
 
 /** What a row says beside its state. */
-function whatElse({ state, route, reason, code, until, assets }: UploadRow, now: number): string {
-  if (isSuccess(state)) return `${plural(assets, 'asset')} · ${route}`;
-  const why = reason ?? code;
+function whatElse(row: UploadRow, now: number): string {
+  const { state, route, wait, failure, assetCount } = row;
+  if (isSuccess(state)) return `${plural(assetCount, 'asset')} · ${route}`;
+  const why = failure?.message ?? wait?.message;
   if (why === undefined) return route;
-  return until === undefined ? why : waitLine(why, until, now);
+  const isTriedAgain = wait?.until !== undefined && shownState(row) !== 'held';
+  return isTriedAgain ? waitLine(why, wait.until, now) : why;
 }
+
+/** The code of its failure, or the reason of its wait. */
+const codeOf = ({ failure, wait }: UploadRow): string | undefined => failure?.code ?? wait?.reason;
 
 function countBy(rows: readonly UploadRow[], of: (row: UploadRow) => string): Readonly<Record<string, number>> {
   const counts: Record<string, number> = Object.create(null);

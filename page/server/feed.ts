@@ -4,7 +4,8 @@ import { LedgerWindow, type WindowLimits } from '../../operations/ledger-window.
 import { readEntries } from '../../operations/listing.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { viewOf } from '../../operations/upload-view.ts';
-import type { Status, UploadRow, UploadsPage } from '../api.ts';
+import type { RowState, Status, UploadRow, UploadsPage } from '../api.ts';
+import { shownState } from '../row-state.ts';
 import { EventLog, type LoggedEvent } from './event-log.ts';
 import { byArrival, countsOf, isAfter, placeOf, rowOf } from './rows.ts';
 
@@ -36,7 +37,7 @@ export const paceOf = ({ isLocal }: Deployment): FeedPace =>
 
 /** Which rows a visitor wants. */
 export interface RowQuery {
-  readonly state?: UploadRow['state'] | undefined;
+  readonly state?: RowState | undefined;
   /** A part of the key, in any case. */
   readonly name?: string | undefined;
   /** `next` of the page before. */
@@ -88,7 +89,7 @@ export class Feed {
     this.#sorted ??= [...this.#rows.values()].sort(byArrival);
     const part = name.toLowerCase();
     const named = part === '' ? this.#sorted : this.#sorted.filter(({ key }) => key.toLowerCase().includes(part));
-    const wanted = state === undefined ? named : named.filter((row) => row.state === state);
+    const wanted = state === undefined ? named : named.filter((row) => shownState(row) === state);
     const rest = before === undefined ? wanted : wanted.filter((row) => isAfter(row, before));
     const uploads = rest.slice(0, limit);
     const last = uploads.at(-1);

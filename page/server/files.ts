@@ -61,7 +61,7 @@ export async function putFile({ request, params, signal }: Call, deployment: Dep
     signal,
     partsAtOnce: PARTS_AT_ONCE,
   });
-  return { id: put.uploadId, key: put.key };
+  return { id: put.id, key: put.key };
 }
 
 /** `POST /api/again`: puts the content of an upload again, with other parameters. */
@@ -85,7 +85,7 @@ export async function putAgain({ request, signal }: Call, deployment: Deployment
     signal,
     partsAtOnce: PARTS_AT_ONCE,
   });
-  return { id: put.uploadId, key: put.key };
+  return { id: put.id, key: put.key };
 }
 
 /** @throws {PageError} */

@@ -115,13 +115,13 @@ export class Plans {
   ): Promise<ActAnswer['results']> {
     try {
       const acted = await act(some, this.#deployment, signal);
-      return acted.map(({ upload, key, result, isDone, isAborted, isInDoubt }) => {
+      return acted.map(({ id, key, result, isDone, isAborted, isInDoubt }) => {
         const notes = [
           ...(isDone ? [] : [`Nothing was done: ${result}.`]),
           ...(isAborted === false ? ['The service did not stop its flow, which runs to its end there.'] : []),
           ...(isInDoubt === true ? ['A flow of it may exist that is not known.'] : []),
         ];
-        return { id: upload, key, isDone, message: notes.length === 0 ? undefined : notes.join(' ') };
+        return { id, key, isDone, message: notes.length === 0 ? undefined : notes.join(' ') };
       });
     } catch (error) {
       const message = `It is not known whether this was done: ${(error as Error).message}`;

@@ -1,19 +1,17 @@
 import { TERMINAL_STATE_NAMES, type UploadView } from '../../operations/upload-view.ts';
 import type { RowState, UploadRow } from '../api.ts';
+import { shownState } from '../row-state.ts';
 
 export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'running', ...TERMINAL_STATE_NAMES];
 
 /** What the list shows of an upload. */
 export function rowOf(view: UploadView): UploadRow {
-  const { id, key, bytes, mediaType, route, arrivedAt, endedAt, wait, failure, assets } = view;
-  const isHeld = wait?.reason === 'held';
+  const { id, key, bytes, mediaType, route, state, arrivedAt, endedAt, wait, failure, assets } = view;
   return {
-    ...{ id, key, bytes, mediaType, route, arrivedAt, endedAt },
-    state: isHeld ? 'held' : view.state,
-    code: failure?.code ?? wait?.reason,
-    reason: failure?.message ?? wait?.message,
-    until: isHeld ? undefined : wait?.until,
-    assets: assets.length,
+    ...{ id, key, bytes, mediaType, route, state, arrivedAt, endedAt },
+    wait: wait && { reason: wait.reason, message: wait.message, until: wait.until },
+    failure: failure && { code: failure.code, message: failure.message },
+    assetCount: assets.length,
   };
 }
 
@@ -34,6 +32,6 @@ export const isAfter = (row: UploadRow, place: string): boolean => placeOf(row) 
 /** How many rows are in each state. */
 export function countsOf(rows: readonly UploadRow[]): Readonly<Record<RowState, number>> {
   const counts = Object.fromEntries(ROW_STATES.map((state) => [state, 0])) as Record<RowState, number>;
-  for (const { state } of rows) counts[state] += 1;
+  for (const row of rows) counts[shownState(row)] += 1;
   return counts;
 }

@@ -168,11 +168,11 @@ it('a running file is not forgotten, and cancel ends it and stops its flow', asy
   });
   const { code, output } = await operated.run('cancel', 'long.png', '--yes');
   expect({ code, output }).toEqual({ code: 0, output: 'long.png  cancelled, the service stops its flow\n' });
-  expect(await operated.becomes('long.png', 'failed')).toMatchObject({ view: { failure: { code: 'cancelled' } } });
+  expect(await operated.becomes('long.png', 'failed')).toMatchObject({ upload: { failure: { code: 'cancelled' } } });
 });
 
 it('collect fetches a deleted result again, without a new flow', async () => {
-  const { view } = await operated.put('again.png', 'succeeded');
+  const { upload: view } = await operated.put('again.png', 'succeeded');
   const paid = flows();
   const Key = view?.assets[0]?.key ?? '';
   await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
@@ -209,7 +209,7 @@ describe('put and get', () => {
   });
 
   it('keep no result that is not the one of the receipt', async () => {
-    const { view } = await operated.put('forged.png', 'succeeded');
+    const { upload: view } = await operated.put('forged.png', 'succeeded');
     const Key = view?.assets[0]?.key ?? '';
     const Body = Buffer.from('other bytes');
     await operated.pipeline.s3.send(new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body }));

@@ -70,7 +70,7 @@ describe('status', () => {
 
     const { id } = await operated.becomes('bad/first.png', 'failed');
     const byId = JSON.parse((await operated.run('status', id, '--json')).output);
-    expect(byId).toMatchObject({ key: 'bad/first.png', state: 'failed', view: { failure: { code: 'rejected' } } });
+    expect(byId).toMatchObject({ key: 'bad/first.png', state: 'failed', upload: { failure: { code: 'rejected' } } });
   });
 
   it('tells why a file waits, and until when', async () => {

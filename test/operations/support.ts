@@ -191,11 +191,11 @@ export function startFlowdrop(
   if (answer !== undefined) input.write(`${answer}\n`);
   const streams = { input, output: stream('output'), errors: stream('errors') };
   const surroundings = { streams, env, directory, userDirectory: directory, signal: stop };
-  const { command, exitCode } = flowdropProgram(surroundings);
+  const { command, exitCode } = flowdropProgram(surroundings, words);
   const ended = command
     .parseAsync([...words], { from: 'user' })
     .then(exitCode)
-    .catch((error: unknown) => failed(error, surroundings));
+    .catch((error: unknown) => failed(error, surroundings, words));
   return { printed, ended, modes };
 }
 

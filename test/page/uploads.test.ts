@@ -49,7 +49,7 @@ describe('a file', () => {
     const put = await visitor.put('photos/robot.png', 'a picture', { 'content-type': 'image/png' });
     expect(put).toMatchObject({ status: 200, json: { key: 'photos/robot.png' } });
     const row = await becomes('photos/robot.png', 'succeeded');
-    expect(row).toMatchObject({ id: put.json.id, bytes: 9, mediaType: 'image/png', route: 'pictures', assets: 1 });
+    expect(row).toMatchObject({ id: put.json.id, bytes: 9, mediaType: 'image/png', route: 'pictures', assetCount: 1 });
 
     const shown = await vi.waitFor(async () => {
       const found = await detail(row.id);
