@@ -25,6 +25,10 @@ function isOwnerUnknown(world: World, key: string, entries: readonly TerminalEnt
   return observed.damaged?.key === key || lost.some((id) => orderChecker.uploads.get(id)?.key === key);
 }
 
+/** True if an upload that has not ended now had ended before. */
+const isUnderWayAgain = ({ orderChecker }: World, id: string, ended: readonly TerminalEntry[]): boolean =>
+  !ended.some(({ upload }) => upload.id === id) && orderChecker.receipted.has(`${id}-1`);
+
 async function checkReceiptAt(world: World, key: string, entries: readonly TerminalEntry[]): Promise<void> {
   const { inspector, scenario, observed } = world;
   const all = entries.filter(({ upload }) => upload.key === key);
@@ -42,6 +46,8 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
       .filter(isBetween)
       .some((put) => all.some((one) => isOf(put, one) && one.upload.id === receipt.upload.id));
   if (isExcepted && receipt.upload.id !== expected.upload.id) return;
+  // A later upload of the key had ended as well. The operator retried it, and now it is held.
+  if (receipt.upload.id !== expected.upload.id && isUnderWayAgain(world, receipt.upload.id, all)) return;
   demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
     receipt: receipt.upload,
     expected: expected.upload,
