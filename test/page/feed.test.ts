@@ -220,7 +220,11 @@ describe('the events', () => {
     const id = await world.put(world.claimed('robot.png'));
     await hears(listener, { id, state: 'claimed' });
     await world.put(delayed('robot.png', 'held'));
-    await hears(listener, { id, state: 'waiting', wait: expect.objectContaining({ reason: 'held', message: 'In doubt.' }) });
+    await hears(listener, {
+      id,
+      state: 'waiting',
+      wait: expect.objectContaining({ reason: 'held', message: 'In doubt.' }),
+    });
     await world.remove(entryKey(id));
     await hears(listener, { id }, 'removed');
     await hears(listener, { kind: 'pipeline' }, 'status');

@@ -7,6 +7,7 @@ import { INBOX_BUCKET } from '../../local/pipeline.ts';
 import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
 import { servePage } from '../../page/server/serve-page.ts';
 import { Operated, ROUTES } from '../operations/support.ts';
+import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { APP, messageOf, QUICK, Visitor } from './support.ts';
 import { visitWorld } from './world.ts';
@@ -66,6 +67,10 @@ describe('a file', () => {
       'receipt',
     ]);
     expect(shown.timeline.filter(({ isNow }) => isNow)).toHaveLength(1);
+    expect(issuesOf('upload', shown.upload)).toBe('');
+    const { assetCount, ...ofUpload } = shown.row;
+    expect(assetCount).toBe(shown.upload.assets.length);
+    expect(shown.upload).toMatchObject(ofUpload);
     expect(shown.command.get).toBe('npm run -s flowdrop -- get photos/robot.png');
     const [asset] = shown.assets;
     expect((await visitor.ask(shown.input.url)).text).toBe('a picture');
