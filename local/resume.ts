@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { DeleteObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { systemClock } from '../functions/base/clock.ts';
-import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
+import { type Entry, isTerminal, isUntold } from '../functions/ledger/entry.ts';
 import {
   collectorKey,
   entryKey,
@@ -33,8 +33,9 @@ export interface Left {
 
 /**
  * Continues the work of an earlier run. Only this process uses the buckets, so a lease in the ledger is stale. The
- * messages of the queue are gone, so each object of the inbox that has not ended is notified again. If the flows are
- * gone, what the ledger says of unfinished uploads is removed before, so that they are begun again.
+ * messages of the queue are gone, so each object of the inbox that has not ended, or whose end may not have been told, is
+ * notified again. If the flows are gone, what the ledger says of unfinished uploads is removed before, so that they are
+ * begun again.
  * @returns the entries of the uploads that had not ended.
  */
 export async function resume(left: Left): Promise<readonly Entry[]> {
@@ -55,7 +56,7 @@ export async function resume(left: Left): Promise<readonly Entry[]> {
     );
     await pMap([...Array.from(gone, entryKey), ...markers], remove, { concurrency: CONCURRENCY });
   }
-  const ended = new Set(entries.filter(isTerminal).map(({ upload }) => upload.id));
+  const ended = new Set(entries.filter((each) => isTerminal(each) && !isUntold(each)).map(({ upload }) => upload.id));
   for await (const { uploads } of new Inbox(s3, systemClock).pages(inboxBucket, '', undefined, signal)) {
     for (const upload of uploads) {
       if (upload.isCurrent && !ended.has(upload.id)) queue.send(messageFor(upload));

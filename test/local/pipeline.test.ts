@@ -2,7 +2,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HeadObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type ClaimedEntry, ended, type FailedEntry, firstClaim, told } from '../../functions/ledger/entry.ts';
+import { entryKey } from '../../functions/ledger/keys.ts';
 import { parseEnv } from '../../functions/settings/environment.ts';
+import { uploadId } from '../../functions/uploads/upload.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import {
   INBOX_BUCKET,
@@ -118,6 +121,37 @@ describe('the pipeline', () => {
       versionId: head?.VersionId,
       eTag: head?.ETag?.replaceAll('"', ''),
     });
+  });
+
+  it('on resume, notifies of no object that has ended, unless its end may not have been told', async () => {
+    const stateDir = join(dir, 'state');
+    const first = await start({ stateDir });
+    const claimOf = async (key: string): Promise<ClaimedEntry> => {
+      await put(INBOX_BUCKET, key);
+      const head = await first.s3.send(new HeadObjectCommand({ Bucket: INBOX_BUCKET, Key: key }));
+      const { VersionId: versionId, ETag: etag = '', LastModified: lastModified = new Date() } = head;
+      const facts = { bucket: INBOX_BUCKET, key, versionId, etag, lastModified: lastModified.getTime() };
+      const upload = { ...facts, id: uploadId(facts), bytes: 7, mediaType: 'text/plain' };
+      const terms = { claimedAt: Date.now(), deadline: Date.now(), pipeline: 'local' };
+      return firstClaim(upload, { name: 'all', input: 'file', template: 'bytes_echo' }, terms);
+    };
+    const failed = { failure: { code: 'input-empty', message: 'It is empty.' } } as const;
+    const entries = [
+      told(ended(await claimOf('told.txt'), failed, Date.now()) as FailedEntry),
+      ended(await claimOf('untold.txt'), failed, Date.now()),
+      await claimOf('claimed.txt'),
+    ];
+    for (const entry of entries) {
+      const where = { Bucket: LEDGER_BUCKET, Key: entryKey(entry.upload.id) };
+      await first.s3.send(new PutObjectCommand({ ...where, Body: JSON.stringify(entry) }));
+    }
+    await first.close();
+    printed = [];
+
+    const again = await start({ stateDir });
+    expect((await again.resume()).map(({ upload }) => upload.key)).toEqual(['claimed.txt']);
+    const keys = () => objects().map(({ object }: { object: { key: string } }) => object.key);
+    await vi.waitFor(() => expect(keys().sort()).toEqual(['claimed.txt', 'untold.txt']), PATIENCE);
   });
 
   it('reports failed invocations, but not those that its own close ends', async () => {
