@@ -67,7 +67,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('the marker before the entry', 20, {
     file: CLAIM,
     in: 'commitFlow',
-    replace: 'const written = await ledger.replace(…);',
+    replace: 'const written = await replaceClaim(…);',
     with: 'await ledger.putRunningMarker(runningMarkerOf(claim.entry.upload, flow), closing); $&',
   }),
   mistake('the receipt before the terminal entry', 20, {
