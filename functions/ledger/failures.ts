@@ -15,7 +15,7 @@ export interface Advice {
  */
 export const FAILURES = {
   rejected: {
-    meaning: 'The service refused the request for good, by a status that a retry would get again.',
+    meaning: 'The service refused the request, and would refuse the same request again.',
     retry: 'after-change',
     action:
       "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry.",
@@ -24,7 +24,7 @@ export const FAILURES = {
     meaning: 'Something other than the flow service answered at its address for three days.',
     retry: 'after-change',
     action:
-      'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service is there and lists no flows, check the template of the route. Then retry.',
+      'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service itself answers, and does not serve `GET /flows`, check the template of the route. Then retry.',
   },
   'attempts-exhausted': {
     meaning: 'The upload failed `attemptsMax` times. The message has the last failure, if it is known.',
@@ -160,7 +160,7 @@ export const OUTPUT_FAILURES = {
   },
   'out-of-time': {
     meaning:
-      'The asset was not complete within the time of several invocations, or when its flow was twice as old as `flowAgeMaxSeconds`.',
+      'Several invocations had too little time for the asset, or its flow became twice as old as `flowAgeMaxSeconds`.',
     retry: 'can-help',
     action: 'Ask the operator of the service why it sends so slowly.',
   },

@@ -74,7 +74,10 @@ export const SETTINGS = {
    * `additional` of users.
    */
   answerDepthMax: whole('levels', { min: 50, max: 1_000, default: 100 }),
-  /** After this many failures that the file may have caused, the upload fails. An asset has as many attempts. */
+  /**
+   * After this many failures that the file may have caused, the upload fails. The assets of a flow have as many attempts
+   * together.
+   */
   attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
   /** What to do if it cannot be known whether a flow exists: `retry` may pay twice, `hold` waits for the operator. */
   inDoubt: oneOf(['retry', 'hold'], 'retry'),
@@ -96,9 +99,8 @@ export const SETTINGS = {
    */
   requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which a flow that has not ended counts as failed, in seconds. It is doubled while the service answers for no
-   * flow. A flow that the service reports as completed is still collected after this age, until twice this age. If the
-   * results are collected again, the age counts from then.
+   * Age at which an unfinished flow counts as failed, in seconds. It is doubled during an outage of the service. A
+   * finished flow has until twice this age to be stored. If the results are collected again, the age counts from then.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
@@ -109,9 +111,8 @@ export const SETTINGS = {
   /** Path of the outputs listing: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
   outputsPath: oneOf(['auto', 'flows', 'root'], 'auto'),
   /**
-   * The order of the service's listing of flows, which is searched for a flow whose creation got no answer:
-   * `newest-first`, `any-order`, or `none` if it is not served or does not show each flow with its `additional`.
-   * `flowdrop doctor` says which one fits.
+   * The order of the service's listing of flows: `newest-first`, `any-order`, or `none` if it is not served or does not
+   * show each flow with its `additional`. It is searched if a creation got no answer. `flowdrop doctor` says what fits.
    */
   flowListing: oneOf(['newest-first', 'any-order', 'none'], 'any-order'),
   /**
@@ -122,8 +123,8 @@ export const SETTINGS = {
   /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
   /**
-   * Ids or names of the templates that make HTML pages, as the routes spell them. From any other template, a page that
-   * comes as the bytes of an asset is not stored: it is a login or the error of a proxy.
+   * Ids or names of the templates that make HTML pages, as the routes spell them. If another template seems to make one,
+   * it is not stored: it is a login or the error of a proxy.
    */
   htmlTemplates: listOf(templateSchema, TEMPLATES_MAX),
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
