@@ -216,7 +216,7 @@ describe('reading', () => {
     expect(await refusal(read(given, VersionId))).toBe('404 NoSuchVersion');
   });
 
-  test('GET of a version that was deleted answers 403 or 404 to whoever may not list the bucket', async ({ skip }) => {
+  test('GET of a version that was deleted answers 403 or 404 to a caller without s3:ListBucket', async ({ skip }) => {
     const bucket = target.bucket('Enabled');
     const client = target.clientWithoutListBucket;
     if ('missing' in bucket) return skip(bucket.missing);
@@ -229,7 +229,7 @@ describe('reading', () => {
     expect(['403 AccessDenied', '404 NoSuchVersion']).toContain(answer);
   });
 
-  test('an absent object answers 403 to whoever may not list the bucket', async ({ skip }) => {
+  test('an absent object answers 403 to a caller without s3:ListBucket', async ({ skip }) => {
     const bucket = target.bucket('any');
     const client = target.clientWithoutListBucket;
     if (client === undefined || 'missing' in bucket) return skip('it needs credentials without s3:ListBucket');
