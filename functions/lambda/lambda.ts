@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setFlagsFromString } from 'node:v8';
 import { injectLambdaContext } from '@aws-lambda-powertools/logger/middleware';
 import { logMetrics } from '@aws-lambda-powertools/metrics/middleware';
 import { EventBridgeClient, PutEventsCommand } from '@aws-sdk/client-eventbridge';
@@ -47,6 +48,15 @@ export const AWS_CLIENT = {
 } as const;
 
 /**
+ * A flag of V8 that keeps the young generation of its heap at the size that it has when the function is loaded.
+ *
+ * A stream leaves behind small objects in the young generation, and large buffers outside of it. V8 frees both when the
+ * small objects fill the young generation, and doubles that generation from time to time, up to 16 MiB. So a longer
+ * stream would keep more dead buffers. Node refuses this flag in `NODE_OPTIONS`.
+ */
+const V8_FLAG = '--semi-space-growth-factor=1';
+
+/**
  * Makes a Lambda function of `body`. Settings, clients, token and ports are made once per process. Logger context,
  * metrics and the logging of errors are middleware.
  * @throws {ConfigurationError} at import. It names everything that is wrong with the environment.
@@ -55,6 +65,7 @@ export function lambda<P, T>(
   portsOf: (wiring: Wiring) => P,
   body: (event: unknown, ports: P, invocation: Invocation) => Promise<T>,
 ) {
+  setFlagsFromString(V8_FLAG);
   const settings = parseEnv(process.env);
   const clock = systemClock;
   const { logger, metrics, telemetry } = powertools(settings.pipeline);

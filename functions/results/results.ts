@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/telemetry.ts';
 import { isArchived } from '../s3/errors.ts';
 import { type AssetSlot, AssetSlots, type SlotOwner } from './asset-slots.ts';
-import { AssetWriter, Garbage, PART_BYTES, PartBuffers } from './asset-writer.ts';
+import { AssetWriter, PART_BYTES, PartBuffers } from './asset-writer.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
 
 /** Memory reserved for a large asset, in bytes: one part, and a second one for every other large asset. */
@@ -79,7 +79,6 @@ export class Results {
   readonly #bucket: string;
   readonly #log: Log;
   readonly #buffers = new PartBuffers(PART_BUFFERS_MAX);
-  readonly #garbage = new Garbage();
   readonly #slots: AssetSlots;
 
   constructor({ s3, bucket, log, clock, largeAssetsMax }: ResultsOptions) {
@@ -134,7 +133,6 @@ export class Results {
       target,
       bytesMax,
       buffers: this.#buffers,
-      garbage: this.#garbage,
       signal,
     });
     const hash = createHash('sha256');

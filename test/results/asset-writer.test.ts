@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { AssetWriter, Garbage, PART_BYTES, PartBuffers } from '../../functions/results/asset-writer.ts';
+import { AssetWriter, PART_BYTES, PartBuffers } from '../../functions/results/asset-writer.ts';
 import { RESULTS, start, world } from '../support/world.ts';
 
 const signal = new AbortController().signal;
@@ -9,12 +9,11 @@ const BUFFERS = 2;
 it('writes more large assets at the same time than there are buffers, each whole', async () => {
   await start();
   const buffers = new PartBuffers(BUFFERS);
-  const garbage = new Garbage();
   const assets = Array.from({ length: 2 * BUFFERS }, (_, index) => Buffer.alloc(PART_BYTES + index + 1, index + 1));
   await Promise.all(
     assets.map(async (bytes, index) => {
       const target = { Bucket: RESULTS, Key: `${index}`, ContentType: 'application/x-test', Metadata: {} };
-      const writer = new AssetWriter({ s3: world.s3, target, bytesMax: undefined, buffers, garbage, signal });
+      const writer = new AssetWriter({ s3: world.s3, target, bytesMax: undefined, buffers, signal });
       await writer.write(bytes.subarray(0, 1_000_000));
       await writer.write(bytes.subarray(1_000_000));
       expect(await writer.finish()).toBe('stored');
