@@ -96,6 +96,11 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   const since = Math.min(...sought.map((each) => each.since)) - CLOCK_SKEW_MAX_MS;
   const horizon = isNewestFirst ? since : Number.NEGATIVE_INFINITY;
   const ids: string[] = [];
+  /**
+   * Flows that stand above one from an earlier page. They came into the listing after that page was read. The page
+   * numbers of most services begin with 1, so their first page is read twice, and shows what was made in between.
+   */
+  const added: string[] = [];
   let [entries, usable, oldest] = [0, 0, Number.POSITIVE_INFINITY];
   let [isFalling, showsTags, showsEnded, isPast] = [true, false, false, false];
   const listing = list();
@@ -103,14 +108,19 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
     entries += page.entries;
     usable += page.flows.length;
     showsTags ||= page.showsAdditional;
-    for (const flow of page.flows) {
+    isFalling &&= isNewestOnTop(page);
+    const lastRepeated = page.flows.findLastIndex(({ flowId }) => !fresh.has(flowId));
+    for (const [index, flow] of page.flows.entries()) {
       if (!fresh.has(flow.flowId)) continue;
       const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
       note(flow, sought, found);
       showsEnded ||= state !== 'running';
+      const isAdded = isNewestFirst && index < lastRepeated;
+      if (createdAt >= horizon) (isAdded ? added : ids).push(flowId);
+      // Only flows that stood there from the beginning show how the listing is sorted, and how far back it was read.
+      if (isAdded) continue;
       isFalling &&= createdAt <= oldest + ORDER_MARGIN_MS;
       oldest = Math.min(oldest, createdAt);
-      if (createdAt >= horizon) ids.push(flowId);
     }
     isPast = isFalling && oldest < horizon && showsTags && showsEnded;
     if (isPast || areAllFound(search, found)) break;
@@ -120,7 +130,23 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   if (usable < entries) doubt ??= 'the listing has flows whose ids are unusable';
   if (!showsTags && entries > 0) doubt ??= 'the listing shows no additional data of flows, so the tag cannot be seen';
   if (!showsEnded && entries > 0) doubt ??= 'the listing shows no ended flow, and this one may have ended';
-  return { isEmpty: entries === 0, pages: listing.pagesRead, ids, doubt, mayPass: listing.isCutOff };
+  return {
+    isEmpty: entries === 0,
+    pages: listing.pagesRead,
+    ids: [...added, ...ids],
+    doubt,
+    mayPass: listing.isCutOff,
+  };
+}
+
+/** Tells whether no flow of a page is newer than one above it. */
+function isNewestOnTop({ flows }: FlowPage): boolean {
+  let oldest = Number.POSITIVE_INFINITY;
+  return flows.every(({ createdAt = Number.POSITIVE_INFINITY }) => {
+    const isInOrder = createdAt <= oldest + ORDER_MARGIN_MS;
+    oldest = Math.min(oldest, createdAt);
+    return isInOrder;
+  });
 }
 
 /** Keeps a flow that carries a tag. One that has not failed is the best, and then the newest of those that have. */

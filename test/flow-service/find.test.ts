@@ -146,6 +146,23 @@ const newestFirst = (from: number, to: number): readonly object[] =>
     flow(`m${from - index}`, from - index, { state: index % 3 === 1 ? 'failed' : 'completed' }),
   );
 
+/** Numbers its pages of five from 1. After each request for the first one, a flow may come into the listing. */
+function newAccount(flows: readonly object[], timeOf: (reading: number) => number | undefined) {
+  const createdAt = (each: object): number => Date.parse((each as { readonly created_at: string }).created_at);
+  let listed = flows;
+  let readings = 0;
+  const pageAt: PageAt = (path) => {
+    const start = 5 * (Number(/page=(\d+)/.exec(path)?.[1] ?? 1) - 1);
+    const page = listed.slice(start, start + 5);
+    const time = path === '/flows' ? timeOf(readings++) : undefined;
+    if (time !== undefined) {
+      listed = [...listed, flow(`new${readings}`, time)].toSorted((a, b) => createdAt(b) - createdAt(a));
+    }
+    return page;
+  };
+  return { pageAt };
+}
+
 describe('absence is proven', () => {
   it.each([
     ['next is null', { flows: [flow('a')], next: null }],
@@ -209,6 +226,17 @@ describe('absence is proven', () => {
       return { flows: [...newestFirst(0, -2), ...old.splice(0, 1)], next: 'y' };
     }, NEWEST_FIRST);
     expect({ result: found.result, requests: asked.length }).toEqual({ result: 'absent', requests: 4 });
+  });
+
+  it.each([
+    ['made between the first two requests of every reading', (made: number) => 3 + made],
+    ['listed late, below newer ones, in the first reading', (made: number) => (made === 0 ? 1.5 : undefined)],
+  ])('if pages are numbered from 1, the listing is newest first, and a flow is %s', async (_, timeOf) => {
+    const account = newAccount(newestFirst(3, -15), timeOf);
+    const { found, asked } = await find(account.pageAt, NEWEST_FIRST);
+    expect(found).toEqual({ result: 'absent' });
+    // Each reading ends with the third page: the first one is read twice.
+    expect(asked.length).toBeLessThanOrEqual(3 * 4);
   });
 
   it('if the last page that a search reads goes back past the request', async () => {
@@ -276,6 +304,31 @@ describe('absence is not proven', () => {
     expect(
       await resultOf((_, index) => ({ flows: index === 0 ? flows : [], next: index === 0 ? 'x' : null }), NEWEST_FIRST),
     ).toBe('unknown');
+  });
+
+  it.each([
+    ['a flow moves up above a newer one', [0, 3, 2]],
+    ['a newer flow stands on a page without any that was read', [4, 0, -1]],
+    ['a newer flow stands below one that was read', [1, 2.5, 0]],
+  ])('if %s, although the listing is declared as newest first', async (_, second) => {
+    const pages = [[3, 2, 1], second, [-9, -10]];
+    const { found } = await find((path) => {
+      const times = pages[Number(/page=(\d+)/.exec(path)?.[1] ?? 0)] ?? [];
+      return times.map((minutes) => flow(`m${minutes}`, minutes));
+    }, NEWEST_FIRST);
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('not newest first') });
+  });
+
+  it('if a flow comes into a listing and leaves it during every reading', async () => {
+    const all = newestFirst(3, -15);
+    let made = 0;
+    const { found } = await find((path) => {
+      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 0);
+      if (number === 0) made += 1;
+      const listed = number === 1 ? [flow(`new${made}`, 3 + made), ...all] : all;
+      return listed.slice(5 * Math.max(0, number - 1)).slice(0, 5);
+    }, NEWEST_FIRST);
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('while it is read') });
   });
 
   it.each([
