@@ -13,9 +13,23 @@ import { failureCodeOf, isOf } from './facts.ts';
  * put in between may rank above it.
  */
 export async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
-  for (const key of new Set(entries.map(({ upload }) => upload.key))) {
-    if (!isOwnerUnknown(world, key, entries)) await checkReceiptAt(world, key, entries);
+  const ends = [...entries, ...formerEnds(world, entries)];
+  for (const key of new Set(ends.map(({ upload }) => upload.key))) {
+    if (!isOwnerUnknown(world, key, entries)) await checkReceiptAt(world, key, ends);
   }
+}
+
+/**
+ * The last ends that receipts told of, of the uploads that have not ended now. Such an upload was retried, and its doubt
+ * is held. Its receipt stays until it ends again.
+ */
+function formerEnds({ orderChecker }: World, entries: readonly TerminalEntry[]): readonly TerminalEntry[] {
+  const { endings, receipted } = orderChecker;
+  const isOver = new Set(entries.map(({ upload }) => upload.id));
+  const former = [...endings.values()].filter(
+    ({ upload, generation }) => !isOver.has(upload.id) && receipted.has(`${upload.id}-${generation}`),
+  );
+  return [...new Map(former.map((end) => [end.upload.id, end])).values()];
 }
 
 /** True if an upload at a key has no readable entry any more. Then it is unknown whose receipt must be there. */
@@ -25,13 +39,9 @@ function isOwnerUnknown(world: World, key: string, entries: readonly TerminalEnt
   return observed.damaged?.key === key || lost.some((id) => orderChecker.uploads.get(id)?.key === key);
 }
 
-/** True if an upload that has not ended now had ended before. */
-const isUnderWayAgain = ({ orderChecker }: World, id: string, ended: readonly TerminalEntry[]): boolean =>
-  !ended.some(({ upload }) => upload.id === id) && orderChecker.receipted.has(`${id}-1`);
-
-async function checkReceiptAt(world: World, key: string, entries: readonly TerminalEntry[]): Promise<void> {
+async function checkReceiptAt(world: World, key: string, ends: readonly TerminalEntry[]): Promise<void> {
   const { inspector, scenario, observed } = world;
-  const all = entries.filter(({ upload }) => upload.key === key);
+  const all = ends.filter(({ upload }) => upload.key === key);
   const last = observed.puts.findLast((put) => all.some((entry) => isOf(put, entry)));
   const expected = all.find((entry) => last !== undefined && isOf(last, entry));
   const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
@@ -46,8 +56,6 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
       .filter(isBetween)
       .some((put) => all.some((one) => isOf(put, one) && one.upload.id === receipt.upload.id));
   if (isExcepted && receipt.upload.id !== expected.upload.id) return;
-  // A later upload of the key had ended as well. The operator retried it, and now it is held.
-  if (receipt.upload.id !== expected.upload.id && isUnderWayAgain(world, receipt.upload.id, all)) return;
   demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
     receipt: receipt.upload,
     expected: expected.upload,
