@@ -97,6 +97,8 @@ type Row = Record<string, unknown>;
 export class Catalog {
   readonly #database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
+  /** The buckets by their names. Every request asks for one, and they seldom change. */
+  readonly #buckets = new Map<string, Bucket>();
 
   /** @param path of the database file, or `:memory:`. Throws if another process has the file open. */
   constructor(path: string) {
@@ -113,13 +115,13 @@ export class Catalog {
 
   /** Runs `change` in a transaction, which is rolled back if `change` throws. */
   transaction<T>(change: () => T): T {
-    this.#database.exec('BEGIN IMMEDIATE');
+    this.#run('BEGIN IMMEDIATE');
     try {
       const result = change();
-      this.#database.exec('COMMIT');
+      this.#run('COMMIT');
       return result;
     } catch (error) {
-      this.#database.exec('ROLLBACK');
+      this.#run('ROLLBACK');
       throw error;
     }
   }
@@ -144,9 +146,13 @@ export class Catalog {
 
   /** Throws NoSuchBucket. */
   bucket(name: string): Bucket {
+    const known = this.#buckets.get(name);
+    if (known !== undefined) return known;
     const row = this.#one('SELECT * FROM buckets WHERE name = ?', name);
     if (row === undefined) throw new S3Error('NoSuchBucket', { details: { BucketName: name } });
-    return toBucket(row);
+    const bucket = toBucket(row);
+    this.#buckets.set(name, bucket);
+    return bucket;
   }
 
   buckets(): Bucket[] {
@@ -155,6 +161,7 @@ export class Catalog {
 
   setVersioning(name: string, versioning: Versioning): void {
     this.#run('UPDATE buckets SET versioning = ? WHERE name = ?', versioning, name);
+    this.#buckets.delete(name);
   }
 
   /** The newest version. It may be a delete marker. */
