@@ -1,6 +1,12 @@
 import { Worker } from 'node:worker_threads';
 import { type Outcome, simulate } from './simulation.ts';
 
+/**
+ * Memory of a thread for young objects. Nearly all objects die within an event. With Node's default of 48 MiB or less,
+ * many would outlive a collection and be copied.
+ */
+const YOUNG_GENERATION_MIB = 192;
+
 interface Run {
   /** The first seed. */
   readonly from: number;
@@ -24,7 +30,9 @@ export async function runSeeds({ from, count, threads, onOutcome, onTrace }: Run
 }
 
 function runInWorker(takeNext: () => number | undefined, onOutcome: (outcome: Outcome) => void): Promise<void> {
-  const worker = new Worker(new URL('./worker.ts', import.meta.url));
+  const worker = new Worker(new URL('./worker.ts', import.meta.url), {
+    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MIB },
+  });
   return new Promise((resolve, reject) => {
     const give = (): void => {
       const seed = takeNext();
