@@ -118,7 +118,8 @@ describe('the body of a file', () => {
 
   it('starts again from the beginning when it is asked for again', async () => {
     const body = await flowBody(requestOf(sourceOf(Buffer.from('once more'))), never);
-    expect(await collect(body.chunks(never))).toEqual(await collect(body.chunks(never)));
+    const [once, again] = [await collect(body.chunks(never)), await collect(body.chunks(never))];
+    expect(again.equals(once)).toBe(true);
   });
 
   it('never ends if the file is not as long as announced', async () => {
@@ -192,7 +193,8 @@ describe('the body of a text', () => {
   it('starts again from the beginning when it is asked for again, long or short', async () => {
     for (const text of ['once more', 'once more '.repeat(200_000)]) {
       const body = await flowBody(requestOf(sourceOf(Buffer.from(text)), { as: 'text' }), never);
-      expect(await collect(body.chunks(never))).toEqual(await collect(body.chunks(never)));
+      const [once, again] = [await collect(body.chunks(never)), await collect(body.chunks(never))];
+      expect(again.equals(once)).toBe(true);
     }
   });
 
@@ -212,8 +214,9 @@ describe('the body of a text', () => {
   });
 
   it('fails before anything is sent if it is not UTF-8', async () => {
-    // The second one ends within a character.
-    for (const bytes of [Buffer.from([0x61, 0xff]), Buffer.from('ä').subarray(0, 1), Buffer.alloc(2_000_000, 0xff)]) {
+    const surrogate = Buffer.from([0xed, 0xa0, 0x80]);
+    const cut = Buffer.from('ä').subarray(0, 1);
+    for (const bytes of [Buffer.from([0x61, 0xff]), cut, surrogate, Buffer.alloc(2_000_000, 0xff)]) {
       const error = await failureOf(flowBody(requestOf(sourceOf(bytes), { as: 'text' }), never));
       expect(error).toBeInstanceOf(InvalidTextError);
       expect(error).toMatchObject({ message: 'The text is not valid UTF-8', cause: expect.any(TypeError) });
