@@ -15,7 +15,6 @@ process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('node_modules/.cache/co
  * The files of a worker share one otherwise, because each would load CDK, the SDK and the functions anew.
  */
 const ALONE = [
-  'test/hostile/redirects.test.ts',
   'test/{contracts,end-to-end,page,simulation}/**/*.test.ts',
   'test/local/{start/**/,}*.test.ts',
   'test/operations/{changes,doctor,grants,intake,just-ended}.test.ts',

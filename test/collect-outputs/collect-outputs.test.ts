@@ -4,6 +4,7 @@ import type { CollectorState } from '../../functions/collect-outputs/collector.t
 import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
@@ -18,6 +19,12 @@ async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): P
   if (entry.state !== 'running') throw new Error(`The upload is ${entry.state}`);
   return entry;
 }
+
+const json = (body: unknown): Fault => ({
+  status: 200,
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(body),
+});
 
 describe('a flow that ended', () => {
   it('has every output stored unchanged, has a receipt, and has no marker any more', async () => {
@@ -117,6 +124,29 @@ describe('a flow that ended', () => {
     },
   );
 
+  it('in failure with a reason has it in its receipt', async () => {
+    await start();
+    await running();
+    world.fault('getFlow', json({ flow_id: 'any', state: 'failed', error: { message: 'No memory' } }));
+    const failure = { code: 'flow-failed', message: 'The flow failed: No memory' };
+    expect(await world.settled('a.bin')).toMatchObject({ status: 'failed', failure });
+  });
+
+  it('with ten thousand outputs has as many stored as the settings allow, and a receipt that counts the others', async () => {
+    await start({ settings: { outputsMax: 20 } });
+    await running();
+    const outputs = Array.from({ length: 10_000 }, (_, index) => ({ id: `${index}` }));
+    world.service.intercept = (_, { operation }) =>
+      operation === 'listOutputs' ? json({ outputs }) : operation === 'getAsset' ? json({}) : undefined;
+    const receipt = await world.settled('a.bin');
+    expect(receipt.assets).toHaveLength(20);
+    expect(receipt.failedOutputs).toEqual([
+      { id: '', code: 'too-many-outputs', message: '9980 outputs beyond the limit of 20 were not stored.' },
+    ]);
+    expect(world.service.counts.getAsset).toBe(20);
+    expect(world.events).toHaveLength(1);
+  });
+
   it('completed without any output is a failure, once a second poll confirms it', async () => {
     await start();
     await running();
@@ -199,17 +229,81 @@ describe('a flow that runs for ever', () => {
   });
 });
 
+describe('ids of the service', () => {
+  /** Ids that are special in paths, URLs, headers and keys. */
+  const IDS = [
+    ...['../x', '...', '/', 'a\\b', 'a?b=c#d', 'a%2Fb', '%', 'a+b c', 'a\r\nX-Evil: b', 'a\0b', 'naïve ☃', "'();!*"],
+    ...['__proto__', 'receipt.json', 'null', '/'.repeat(256), '🪑'.repeat(64)],
+  ];
+
+  it('are those of flows and assets like any other, whatever they are', async () => {
+    // Each is the id of a flow and of its asset. They go over the wire.
+    const ids = IDS.flatMap((id) => [id, id]);
+    await start({ isVirtual: false, service: { newId: () => ids.shift() ?? 'another' } });
+    for (const id of IDS) await world.send(`${IDS.indexOf(id)}`, id);
+    await world.settle();
+    for (const [index, id] of IDS.entries()) {
+      const { status, flow, assets } = await world.receipt(`${index}`);
+      expect({ status, flow, assets }).toMatchObject({ status: 'succeeded', flow: { id }, assets: [{ id }] });
+      const [{ key } = { key: '' }] = assets;
+      expect(key).toMatch(/^\d+\/[ -~]+\/[ -~]+$/);
+      expect(key.split('/')).toHaveLength(3);
+      expect(key.split('/')).not.toContain('..');
+      expect((await world.object(RESULTS, key)).bytes.toString()).toBe(id);
+    }
+  });
+
+  it('fit into the metadata of an asset if they are long, beside a long template', async () => {
+    const id = '/'.repeat(256);
+    await start({
+      isVirtual: false,
+      service: { newId: () => id },
+      routes: [{ ...ECHO, template: 'é'.repeat(80) }],
+    });
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'createFlow') return json({ flow_id: id });
+      if (operation === 'getFlow') return json({ flow_id: id, state: 'completed' });
+      return operation === 'listOutputs' ? json([{ id }]) : operation === 'getAsset' ? json({}) : undefined;
+    };
+    await running();
+    expect(await world.settled('a.bin')).toMatchObject({ status: 'succeeded', assets: [{ id, bytes: 2 }] });
+  });
+});
+
 describe('an asset that comes damaged', () => {
-  it('at every attempt is named in the receipt', async () => {
-    await start({ service: { variation: { assetForm: 'json' } }, settings: { attemptsMax: 3 } });
+  const page: Fault = { status: 200, body: '<html>', headers: { 'content-type': 'text/html' } };
+  it.each<[string, Fault, string, tries: number]>([
+    ['with a wrong byte', { garble: true }, 'damaged-asset', 2],
+    ['as a part', { status: 206, body: 'x' }, 'unintelligible-answer', 2],
+    ['as a refusal', { status: 400, body: 'x' }, 'rejected', 2],
+    ['as something that is not there', { status: 404 }, 'not-found', 2],
+    ['as something not ready', { status: 409 }, 'not-ready', 2],
+    ['as something forbidden', { status: 403 }, 'forbidden', 2],
+    ['as a page', page, 'not-an-asset', 2],
+    ['too large', { status: 200, body: 'x'.repeat(10_001) }, 'asset-too-large', 1],
+  ])('%s at every attempt is not stored, and the receipt says why', async (_, fault, code, tries) => {
+    await start({
+      service: { variation: { assetForm: 'json' } },
+      settings: { attemptsMax: 2, assetBytesMax: 10_000 },
+    });
     await running('a.bin', Buffer.alloc(1_000));
-    world.fault('getAsset', { garble: true });
+    world.fault('getAsset', fault);
     expect(await world.settled('a.bin')).toMatchObject({
       status: 'failed',
       failure: { code: 'outputs-failed' },
-      failedOutputs: [{ code: 'damaged-asset' }],
+      failedOutputs: [{ code, message: expect.stringMatching(/./) }],
     });
-    expect(world.service.counts.getAsset).toBe(3);
+    expect(await world.keys(RESULTS)).toEqual(['a.bin/receipt.json']);
+    expect(world.service.counts.getAsset).toBe(tries);
+  });
+
+  it('as a page is none if its template makes pages', async () => {
+    await start({ settings: { htmlTemplates: ['other', 'bytes_echo'] } });
+    await running();
+    world.fault('getAsset', page);
+    const { status, assets } = await world.settled('a.bin');
+    expect({ status, assets }).toMatchObject({ status: 'succeeded', assets: [{ mediaType: 'text/html' }] });
+    expect((await world.object(RESULTS, assets[0]?.key ?? '')).bytes.toString()).toBe('<html>');
   });
 
   it('is never stored and is fetched again, alone', async () => {
@@ -222,6 +316,34 @@ describe('an asset that comes damaged', () => {
     expect(await world.keys(RESULTS)).toHaveLength(2);
     expect((await world.settled('a.bin')).assets).toMatchObject(Array(3).fill({ sha256: sha256(bytes) }));
     expect(world.service.counts.getAsset).toBe(4);
+  });
+});
+
+describe('an object at the key of an asset that another writer put there', () => {
+  async function withTakenKey(): Promise<string> {
+    await start({ settings: { attemptsMax: 2 } });
+    const { flow } = await running('a');
+    world.service.intercept = (_, { operation }) =>
+      operation === 'listOutputs' ? json([{ id: 'a1' }]) : operation === 'getAsset' ? json({}) : undefined;
+    const key = `a/${flow.id}/a1.json`;
+    await world.put(RESULTS, key, 'not ours', { owner: 'me' });
+    await expect(world.tickAfter(2 * MINUTE)).rejects.toThrow('1 uploads could not be processed');
+    return key;
+  }
+
+  it('stays as it is, and the receipt names it', async () => {
+    const key = await withTakenKey();
+    await world.tickAfter(30 * MINUTE);
+    const failedOutputs = [{ code: 'key-taken', message: expect.stringContaining(key) }];
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', assets: [], failedOutputs });
+    expect((await world.object(RESULTS, key)).bytes.toString()).toBe('not ours');
+  });
+
+  it('costs nothing if it is moved away before the last attempt', async () => {
+    const key = await withTakenKey();
+    await world.remove(key, RESULTS);
+    expect(await world.settled('a')).toMatchObject({ status: 'succeeded', assets: [{ key }] });
+    expect(world.service.flows).toHaveLength(1);
   });
 });
 
@@ -251,6 +373,12 @@ describe('a tick', () => {
     expect(writes.length).toBeGreaterThan(5);
     for (const [n, { at }] of writes.slice(1).entries()) expect(writes[n]?.heldUntil).toBeGreaterThan(at + 15_000);
     expect(writes.at(-1)?.heldUntil).toBeLessThanOrEqual(world.clock.now());
+  });
+
+  it('takes over a lease that cannot be read', async () => {
+    await start();
+    await world.put(LEDGER, 'state/collector-0.json', '{');
+    expect(await world.tick()).toMatchObject({ result: 'completed' });
   });
 
   it('ends at once if its lease is taken, and takes over one that ran out', async () => {
@@ -305,17 +433,18 @@ describe('a tick', () => {
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
 
-  it('drops a marker without an entry', async () => {
+  it('drops a marker without an entry, and is not held up by keys that are none', async () => {
     await start();
     const { upload } = await running();
-    const stale = [
-      `running/2026-01-01T00:00:00.000Z/${'0'.repeat(40)}/nothing`,
-      `running/2026-01-01T00:00:00.000Z/${upload.id}/another-flow`,
-    ];
-    for (const Key of stale) await world.put(LEDGER, Key, '');
-    await world.settle();
-    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    const at = '2026-01-01T00:00:00.000Z';
+    const stale = [`running/${at}/${'0'.repeat(40)}/nothing`, `running/${at}/${upload.id}/another-flow`];
+    const foreign = ['running/x', `running/${at}/${upload.id}/..`, 'waiting/~'];
+    for (const key of [...stale, `waiting/${at}/${'0'.repeat(40)}`, ...foreign]) await world.put(LEDGER, key, 'any');
+    for (let i = 0; i < 3; i += 1) expect(await world.tickAfter(5 * MINUTE)).toMatchObject({ result: 'completed' });
+    expect(await world.keys(LEDGER, 'running/')).toEqual(foreign.slice(0, 2).toSorted());
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual(foreign.slice(2));
     expect((await world.receipt('a.bin')).status).toBe('succeeded');
+    expect(world.service.counts.getFlow).toBeLessThanOrEqual(1 + stale.length);
   });
 
   it('publishes the receipt, and drops the marker, of an ended entry that a killed tick left', async () => {

@@ -60,7 +60,7 @@ describe('the state of a collector', () => {
     expect(parsed({ ...STATE, [member]: value })).toEqual(others);
   });
 
-  it.each(['', '{', 'null', '[]', '"text"'])('is empty if it cannot be read: %s', (text) => {
+  it.each(['', '{', 'null', '[]', '"text"', '['.repeat(50_000)])('is empty if it cannot be read: %s', (text) => {
     expect(parsedState(text, NOW)).toEqual({});
   });
 });

@@ -100,20 +100,18 @@ describe('flows for which the service answers with an error for ever', () => {
   /** One fault of each kind of trouble: throttled, unauthorised, unavailable. */
   const KINDS = FAULTS.filter(([what]) => ['429', '401', '502'].includes(what));
 
-  for (const count of [1, 8]) {
-    it.each(FAULTS)(`delay no other flow: ${count} with %s`, async (_, fault) => {
-      await begin();
-      const poisoned = await flowsOf(named(count, 'bad'));
-      await flowsOf(named(12, 'good'));
-      poison(poisoned, fault);
-      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'completed', succeeded: 12, failed: 0 });
-      expect(world.count('TicksCutShort')).toBe(0);
-      expect(await world.keys(LEDGER, 'running/')).toHaveLength(count);
-      // They are collected as soon as the service answers for them.
-      world.service.intercept = undefined;
-      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: count });
-    });
-  }
+  it.each(FAULTS)('delay no other flow: eight with %s', async (_, fault) => {
+    await begin();
+    const poisoned = await flowsOf(named(8, 'bad'));
+    await flowsOf(named(12, 'good'));
+    poison(poisoned, fault);
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'completed', succeeded: 12, failed: 0 });
+    expect(world.count('TicksCutShort')).toBe(0);
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(8);
+    // They are collected as soon as the service answers for them.
+    world.service.intercept = undefined;
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 8 });
+  });
 
   it.each(KINDS)('end past their maximum age, if another flow was answered: %s', async (_, fault) => {
     await begin({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
@@ -128,6 +126,20 @@ describe('flows for which the service answers with an error for ever', () => {
     expect(await world.receipt('bad')).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
     expect(world.service.flows[0]?.aborted).toBe(true);
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
+  });
+
+  it.each<[Operation, Fault]>([
+    ['getFlow', { status: 422 }],
+    ['getFlow', { status: 302, headers: { location: 'http://169.254.169.254/' } }],
+    ['listOutputs', { status: 403 }],
+    ['listOutputs', { status: 200 }],
+  ])('end past their maximum age, with a receipt that quotes the answer: %s, %j', async (operation, fault) => {
+    await begin({ settings: { flowAgeMaxSeconds: 1_800 } });
+    await flowsOf(['bad']);
+    world.fault(operation, fault);
+    const message = expect.stringMatching(/1800 seconds.*: \S/);
+    expect(await world.settled('bad')).toMatchObject({ status: 'failed', failure: { code: 'timed-out', message } });
+    expect(await receiptKeys()).toEqual(await world.keys(RESULTS));
   });
 
   it.each(KINDS)('end at twice their maximum age if the service answers for no flow: %s', async (_, fault) => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { TransportError } from '../../functions/flow-service/transport.ts';
 import type { WaitingEntry } from '../../functions/ledger/entry.ts';
-import { LEDGER, start, type WorldOptions, world } from '../support/world.ts';
+import { INBOX, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
@@ -144,5 +144,77 @@ describe('uploads that the ledger refuses', () => {
     expect(lines.map(({ fields }) => fields.key).sort()).toEqual(['a', 'b']);
     for (const { fields } of lines) expect(String(fields.error)).toContain('AccessDenied');
     expect(world.service.flows).toHaveLength(0);
+  });
+});
+
+describe('a message', () => {
+  const put = (object: object, bucket = INBOX, more: object = {}) =>
+    JSON.stringify({
+      Records: [{ eventName: 'ObjectCreated:Put', s3: { bucket: { name: bucket }, object }, ...more }],
+    });
+
+  /** A world with the file `there`, whose message is lost, and with another message. */
+  async function startWith(body: string): Promise<void> {
+    await start();
+    await world.upload('there', 'x');
+    world.takeMessages();
+    world.queue.send(body);
+  }
+
+  // `test/uploads/upload-event.test.ts` has the other messages that cannot be parsed.
+  it.each([
+    ['that is not JSON', 'not JSON'],
+    ['of lists in lists', '['.repeat(100_000) + ']'.repeat(100_000)],
+    ['of a long object', JSON.stringify({ a: 'x'.repeat(200_000) })],
+    ['of a version that S3 refuses', put({ key: 'there', versionId: 'a\r\nX-Evil: b' })],
+  ])('%s becomes a dead letter, and harms no other message', async (_, body) => {
+    await startWith(body);
+    expect((await world.send('another'))?.batchItemFailures).toHaveLength(1);
+    expect(world.sentKeys).toEqual(['another']);
+    const errors = world.logged.filter(({ level }) => level === 'error').map(({ fields }) => fields.error as Error);
+    expect(errors.length).toBeGreaterThan(0);
+    for (const { message } of errors) expect(message.length).toBeLessThan(2_000);
+    for (let i = 0; i < 6; i += 1) {
+      world.clock.advance(3 * MINUTE);
+      await world.deliver();
+    }
+    expect(world.deadLetters.counts().visible).toBe(1);
+    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
+  });
+
+  it.each([
+    ['an object that is not there', put({ key: '__proto__' })],
+    ['a version that is not there', put({ key: 'there', versionId: 'f'.repeat(32) })],
+    ['the ETag of another object', put({ key: 'there', eTag: '0'.repeat(32) })],
+    ['an object of the results bucket', put({ key: 'there' }, RESULTS)],
+    ['a bucket called ..', put({ key: 'there' }, '..')],
+  ])('of %s succeeds at once, without a flow', async (_, body) => {
+    await startWith(body);
+    await world.put(RESULTS, 'there', 'x');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    expect(world.service.counts.createFlow).toBe(0);
+    expect(await world.keys(LEDGER, 'uploads/')).toEqual([]);
+  });
+
+  it('of an unknown upload id and a negative size is taken as an upload', async () => {
+    await startWith(put({ key: 'there', size: -1 }, INBOX, { flowdrop: { uploadId: '0'.repeat(40) } }));
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    expect((await world.settled('there')).status).toBe('succeeded');
+  });
+
+  it('of many records is worked on until the time is over, and comes again for the rest', async () => {
+    const [record] = JSON.parse(put({ key: 'there' })).Records;
+    await startWith(JSON.stringify({ Records: Array(500).fill(record) }));
+    world.s3.middlewareStack.add(
+      (next) => async (args) => {
+        await world.clock.sleep(50);
+        return next(args);
+      },
+      { step: 'initialize' },
+    );
+    world.remainingMs = 4_000;
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
+    expect(world.count('UploadsReceived')).toBeLessThan(500);
+    expect(world.service.flows).toHaveLength(1);
   });
 });

@@ -165,9 +165,11 @@ describe('an S3 event without a queue', () => {
     const body = await uploaded('a');
     await world.invoke((invocation) => createFlows(JSON.parse(body), world.ports, invocation));
     expect(world.service.flows).toHaveLength(1);
-    await expect(
-      world.invoke((invocation) => createFlows({ Records: [{}] }, world.ports, invocation)),
-    ).rejects.toBeInstanceOf(AggregateError);
+    for (const event of [undefined, null, 'text', [], { Records: [{}] }, { Records: [{ messageId: '1', body: {} }] }]) {
+      await expect(world.invoke((invocation) => createFlows(event, world.ports, invocation))).rejects.toBeInstanceOf(
+        AggregateError,
+      );
+    }
   });
 });
 
@@ -395,11 +397,20 @@ describe('an upload that the service does not take now', () => {
 
 describe('an upload in doubt', () => {
   const lost = { reset: 'after-effect' } as const;
+  /** A refusal in the form of the service. */
+  const refusal = (status: number): Fault => ({
+    status,
+    headers: { 'content-type': 'application/json' },
+    body: '{"detail":"Not yours"}',
+  });
 
   it.each<[string, object]>([
     ['the connection broke', lost],
     ['500 came', { status: 500, at: 'after-effect' }],
-    ['503 came', { status: 503, at: 'after-effect' }],
+    ['something else answered', { status: 302, at: 'after-effect' }],
+    ['something forbade it', { status: 403, at: 'after-effect' }],
+    ['something refused it', { status: 409, at: 'after-effect' }],
+    ['the service refused it', { ...refusal(409), at: 'after-effect' }],
     ['it named no flow', { status: 200, body: '{}', at: 'after-effect' }],
     ['it was cut', { truncate: 5 }],
   ])('adopts the flow that the listing shows with its tag: %s', async (_, fault) => {
@@ -411,6 +422,29 @@ describe('an upload in doubt', () => {
     expect((await world.receipt('a')).flow?.id).toBe(world.service.flows[0]?.id);
     expect(world.count('FlowsAdopted')).toBe(1);
   });
+
+  it.each([
+    [403, { state: 'waiting', reason: 'forbidden', attempts: 1 }],
+    [409, { state: 'failed', failure: { code: 'rejected' } }],
+  ])('is none after %i in the form of the service, if no flow is listed, even by no listing', async (status, entry) => {
+    await start({ service: { variation: { listFlows: 404 } }, settings: { inDoubt: 'hold' } });
+    world.fault('createFlow', refusal(status));
+    await world.send('a');
+    expect(await world.entry()).toMatchObject(entry);
+  });
+
+  it.each([404, 409])(
+    'fails, if something refused it (%i), once the listing shows that it has no flow',
+    async (status) => {
+      await start();
+      world.fault('createFlow', { status });
+      await world.send('a');
+      expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt', attempts: 1 });
+      expect(await world.settled('a')).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+      expect(world.service.counts.createFlow).toBe(1);
+      expect(world.count('ServiceMisaddressed')).toBe(0);
+    },
+  );
 
   it('is looked for until its flow is listed, and by its old tag if the pipeline was renamed', async () => {
     await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
@@ -7,7 +8,6 @@ import * as errors from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
-import { nested, UNUSABLE_IDS } from '../hostile/bad-answers.ts';
 import { collect, streamed } from './chunks.ts';
 import {
   bodyOf,
@@ -15,6 +15,7 @@ import {
   HastyClock,
   json,
   largeSource,
+  nested,
   never,
   type Page,
   PUBLIC_ORIGIN,
@@ -27,6 +28,7 @@ import {
   scriptedToken,
   sourceOf,
   TOKEN,
+  UNUSABLE_IDS,
   until,
 } from './scripted.ts';
 
@@ -207,13 +209,26 @@ describe('an error response', () => {
     expect(asked).toHaveLength(1);
   });
 
-  it.each([
-    ['a reply of the service', 'application/json', '{"detail":"no such template"}', 'RejectedError'],
-    ['plain text', 'text/plain', 'no such template', 'MisaddressedError'],
-    ['a page', 'text/html', '{"detail":"no such template"}', 'MisaddressedError'],
-  ])('404 refuses a template only in %s, if no listing is served either', async (_, type, body, name) => {
-    const { transport } = canned({ status: 404, headers: { 'content-type': type }, body });
-    expect(await failureOf(operations.create(clientOf(PUBLIC, { transport })))).toMatchObject({ cause: { name } });
+  const unknown = '{"detail":"no such template"}';
+  it.each<[status: number, type: string, body: string, nameElsewhere: string, name: string]>([
+    [404, 'application/json', unknown, 'RejectedError', 'RejectedError'],
+    [404, 'text/plain', 'no such template', 'MisaddressedError', 'RejectedError'],
+    [404, 'text/html', unknown, 'MisaddressedError', 'RejectedError'],
+    [403, 'text/html', '<html>', 'MisaddressedError', 'ForbiddenError'],
+    [400, 'text/html', '<html>', 'MisaddressedError', 'RejectedError'],
+    [413, 'text/html', '<html>', 'RejectedError', 'RejectedError'],
+    [422, 'text/html', '<html>', 'RejectedError', 'RejectedError'],
+  ])('%i as %s: %s refuses a creation: %s if no listing is served either, otherwise %s', async (...row) => {
+    const [status, type, body, nameElsewhere, name] = row;
+    const refusal = { status, headers: { 'content-type': type }, body };
+    for (const [listing, expected] of [
+      [refusal, nameElsewhere],
+      [{ status: 200, body: '[]' }, name],
+    ] as const) {
+      const { transport } = canned(refusal, listing);
+      const error = (await failureOf(operations.create(clientOf(PUBLIC, { transport })))) as Error;
+      expect(error.name === 'InDoubtError' ? error.cause : error).toMatchObject({ name: expected });
+    }
   });
 
   it.each([
@@ -260,6 +275,7 @@ describe('an error response', () => {
     ['bytes that are not text', '\xff\xfe', 'create: 422: '],
     ['lists in lists', nested(30_000), 'create: 422: [[['],
     ['a detail of lists in lists', `{"detail":${nested(30_000)}}`, 'create: 422: {"detail":[[['],
+    ['half a character', '{"detail":"\\ud800"}', '\ufffd'],
     ['a place that is not text', '{"detail":[{"loc":[{"toString":1},true],"msg":"Wrong"}]}', 'create: 422: Wrong'],
     ['a message that is not text', '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}', '{"toString":1,"valueOf":1}'],
     ['details that are null', '{"detail":[null]}', 'create: 422'],
@@ -503,6 +519,8 @@ describe('a flow that may have been created', () => {
       ['{"flow_id":"f1","id":"other"}', 'f1'],
       ['{"id":"f1"}', 'f1'],
       ['{"flow_id":7}', '7'],
+      ['{"flow_id":-1}', '-1'],
+      ['{"flow_id":9007199254740991}', '9007199254740991'],
       ['{"flow_id":0,"id":"other"}', '0'],
       ['{"flow_id":"a/../b?c#d"}', 'a/../b?c#d'],
     ]) {
@@ -641,6 +659,11 @@ describe('a flow', () => {
       { id: 'f1', state: 'error', error: { code: 7 } },
       { state: 'failed', error: '{"code":7}' },
     ],
+    [{ id: 'f1', state: 'failed', error: { message: 'no memory' } }, { error: 'no memory' }],
+    [{ id: 'f1', state: 'failed', error: { message: { message: {} } } }, { error: '{"message":{"message":{}}}' }],
+    [{ id: 'f1', state: 'failed', error: ['no', 'memory'] }, { error: '["no","memory"]' }],
+    [{ id: 'f1', state: 'failed', error: 'x'.repeat(100_000) }, { error: `${'x'.repeat(300)}…` }],
+    [{ id: 'f1', state: 'failed', error: null }, { error: undefined }],
     [{ id: 'f1', state: 'canceled' }, { state: 'aborted' }],
     [{ id: 'f1', state: 'aborting' }, { state: 'running' }],
     [{ id: 'f1', state: 'created' }, { state: 'running' }],
@@ -654,11 +677,16 @@ describe('a flow', () => {
     [{ id: 'f1', created_at: 1_767_323_045_000 }, { createdAt: 1_767_323_045_000 }],
     [{ id: 'f1', created_at: 'yesterday' }, { createdAt: undefined }],
     [
+      { id: 'f1', created_at: 1e300 },
+      { state: 'running', createdAt: 1e300 },
+    ],
+    [
       { id: 'f1', additional: { flowdrop: { pipeline: 'p', upload: 'u', generation: 3 }, more: [] } },
       { tag: { pipeline: 'p', upload: 'u', generation: 3 } },
     ],
     [{ id: 'f1', additional: { flowdrop: { pipeline: 'p' } } }, { tag: undefined }],
     [{ id: 'f1', additional: 'text' }, { tag: undefined }],
+    [{ id: 'f1', additional: [[[]]] }, { tag: undefined }],
   ])('is read from %j', async (body, record) => {
     const { transport } = canned({ status: 200, body: JSON.stringify(body) });
     expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1', ...record });
@@ -918,16 +946,6 @@ describe('a JSON response', () => {
     await until(() => server.open.size <= 1);
   });
 
-  it.each([
-    ['nested too deeply', '['.repeat(1_000_000)],
-    ['nested too deeply somewhere', `{"id":"f1","additional":${'['.repeat(101)}${']'.repeat(101)}}`],
-    ['not UTF-8', Buffer.from('{"id":"\xff"}', 'latin1')],
-    ['two values', '{"id":"f1"}{}'],
-  ])('that is %s is unintelligible', async (_, body) => {
-    await using server = await scripted((_, response) => response.end(body));
-    await expect(clientOf(server.url).get('f1', never)).rejects.toThrow(errors.UnintelligibleAnswerError);
-  });
-
   it('may be nested as deep as the setting allows, and no deeper', async () => {
     const body = (levels: number) => `{"id":"f1","additional":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
     await using server = await scripted(({ url }, response) => response.end(body(url?.endsWith('deeper') ? 61 : 60)));
@@ -1014,10 +1032,19 @@ describe('an asset', () => {
     await until(() => server.open.size === 0);
   });
 
-  it('that is aborted rejects with the reason, and its connection is closed', async () => {
-    await using server = await scripted((_, response) => {
-      response.write('x'.repeat(100_000));
-    });
+  const escapes = (response: ServerResponse): void => {
+    const more = () => {
+      while (!response.destroyed && response.write('\\n'.repeat(32_768)));
+      if (!response.destroyed) response.once('drain', more);
+    };
+    response.write('{"data":"data:;base64,');
+    more();
+  };
+  it.each<[string, (response: ServerResponse) => void]>([
+    ['stalls', (response) => void response.write('x'.repeat(100_000))],
+    ['has escapes without end', escapes],
+  ])('that %s and is aborted rejects with the reason, and its connection is closed', async (_, answer) => {
+    await using server = await scripted((_request, response) => answer(response));
     const controller = new AbortController();
     const reason = new Error('out of time');
     const { chunks } = await clientOf(server.url).asset('f1', 'a1', controller.signal);
@@ -1078,13 +1105,15 @@ describe('an asset', () => {
     await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.UnintelligibleAnswerError);
   });
 
-  it('whose signed address has expired is unavailable, not forbidden', async () => {
-    const { transport } = canned(
-      { status: 302, headers: { location: 'https://storage.example.com/x' } },
-      { status: 403 },
-    );
-    await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.UnavailableError);
-  });
+  it.each([401, 403])(
+    'is unavailable if its signed address has expired (%i), and the token is not suspected',
+    async (status) => {
+      const { transport } = canned({ status: 302, headers: { location: 'https://storage.example.com/x' } }, { status });
+      const token = scriptedToken();
+      await expect(read(clientOf(PUBLIC, { transport, token }))).rejects.toThrow(errors.UnavailableError);
+      expect(token.renewals).toBe(0);
+    },
+  );
 });
 
 describe('aborting a flow', () => {

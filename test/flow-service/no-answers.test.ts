@@ -1,10 +1,48 @@
+import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { NO_ANSWERS, UNUSABLE_IDS } from '../hostile/bad-answers.ts';
-import { saying } from '../hostile/support.ts';
 import { serveStandIn } from '../support/servers.ts';
-import { clientOf, never, requestOf, sourceOf, TOKEN } from './scripted.ts';
+import { clientOf, nested, never, requestOf, sourceOf, TOKEN, UNUSABLE_IDS } from './scripted.ts';
+
+const MIB = 1024 * 1024;
+/** 64 KiB of gzip that become 64 MiB. */
+const BOMB = gzipSync(Buffer.alloc(64 * MIB));
+const PAGE = '<!doctype html><html><body><h1>Bad Gateway</h1></body></html>';
+
+const saying = (body: NonNullable<Fault['body']>, headers: Record<string, string> = {}): Fault => ({
+  status: 200,
+  body,
+  headers: { 'content-type': 'application/json', ...headers },
+});
+
+async function* endless(): AsyncGenerator<Uint8Array> {
+  const bytes = Buffer.alloc(64 * 1024, ' ');
+  for (;;) yield bytes;
+}
+
+/** Bodies that are no valid response to any request. */
+const NO_ANSWERS: readonly (readonly [what: string, fault: Fault])[] = [
+  ['nothing', saying('')],
+  ['nothing, with 204', { status: 204 }],
+  ['white space', saying(' \n ')],
+  ['null', saying('null')],
+  ['true', saying('true')],
+  ['a number', saying('5')],
+  ['text', saying('"65f0"')],
+  ['a page', saying(PAGE, { 'content-type': 'text/html' })],
+  ['a page that calls itself JSON', saying(PAGE)],
+  ['cut JSON', saying('{"flow_id":"65f0')],
+  ['JSON with another value behind it', saying('{"flow_id":"65f0"} {}')],
+  ['JSON that is not UTF-8', saying(Buffer.from('{"flow_id":"\xff"}', 'latin1'))],
+  ['UTF-16', saying(Buffer.from('{"flow_id":"65f0"}', 'utf16le'))],
+  ['lists in lists, 100,000 deep', saying(nested(100_000))],
+  ['objects in objects, 100,000 deep', saying(`${'{"flow_id":'.repeat(100_000)}1${'}'.repeat(100_000)}`)],
+  ['compressed', saying(gzipSync('{"flow_id":"65f0"}'), { 'content-encoding': 'gzip' })],
+  ['64 megabytes in 64 kilobytes of gzip', saying(BOMB, { 'content-encoding': 'gzip' })],
+  ['17 MiB', saying(`{"flow_id":"${'x'.repeat(17 * MIB)}"}`)],
+  ['without end', { status: 200, body: { [Symbol.asyncIterator]: endless } }],
+];
 
 /** The flow service, whose stand-in answers everything with a fault. */
 async function answeredWith(fault: Fault): Promise<FlowService> {
@@ -19,7 +57,7 @@ const errorOf = (what: string): string =>
 
 describe('an answer that is', () => {
   it.each(NO_ANSWERS)('%s tells nothing of a flow or its outputs, and says why', async (what, fault) => {
-    const flows = await answeredWith(fault());
+    const flows = await answeredWith(fault);
     for (const reading of [flows.get('f1', never), flows.outputs('f1', never)]) {
       const error = await reading.catch((caught: unknown) => caught);
       expect(error).toMatchObject({ name: errorOf(what) });
@@ -29,13 +67,13 @@ describe('an answer that is', () => {
 
   it.each([
     ...NO_ANSWERS,
-    ['an empty list', () => saying('[]')] as const,
-    ...UNUSABLE_IDS.map(
-      (id) =>
-        [`an id such as ${JSON.stringify(id)?.slice(0, 40)}`, () => saying(JSON.stringify({ flow_id: id }))] as const,
-    ),
+    ['an empty list', saying('[]')] as const,
+    ...UNUSABLE_IDS.map((id) => {
+      const body = JSON.stringify({ flow_id: id });
+      return [`an id such as ${body.slice(11, 51)}`, saying(body)] as const;
+    }),
   ])('%s leaves it in doubt whether a flow was created', async (what, fault) => {
-    const flows = await answeredWith(fault());
+    const flows = await answeredWith(fault);
     const error = await flows.create(requestOf(sourceOf('x')), never).catch((caught: unknown) => caught);
     expect(error).toMatchObject({ name: 'InDoubtError', cause: { name: errorOf(what) } });
     expect((error as Error).message).toContain(what.startsWith('a page') ? 'Check baseUrl' : 'does not name it');

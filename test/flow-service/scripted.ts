@@ -9,6 +9,15 @@ import { streamed } from './chunks.ts';
 
 export const never = new AbortController().signal;
 
+/** JSON of lists in lists. */
+export const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
+
+/** Ids that no flow and no output can have. */
+export const UNUSABLE_IDS: readonly unknown[] = [
+  ...[undefined, null, '', '.', '..', 'x'.repeat(257), 'x'.repeat(10_000), 'ä'.repeat(129), '\ud800', 'a\udfffb'],
+  ...[{}, { toString: 1 }, [], ['65f0'], true, 1.5, 1e300],
+];
+
 /** A token that is easy to recognise if it leaks. */
 export const TOKEN = 'obviously-fake/token-1';
 export const RENEWED = 'obviously-fake/token-2';

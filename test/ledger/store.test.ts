@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { retryUploads } from '../../functions/operator/operator.ts';
+import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { LEDGER, openWorld } from '../support/world.ts';
 import { claim, upload } from './support.ts';
 
@@ -79,5 +81,28 @@ describe('the ledger', () => {
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);
     await uploadEmpty(1);
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
+  });
+});
+
+describe('an entry that cannot be read', () => {
+  it('is named in an error, harms no other upload, and keeps its message', async () => {
+    const world = await openWorld({ isVirtual: true });
+    await world.send('a');
+    const { upload } = await world.entry();
+    const key = `uploads/${upload.id}.json`;
+    await world.put(LEDGER, key, '{"schema":99}');
+
+    // The message comes again until it is a dead letter, which the operator can inspect.
+    world.queue.send(messageFor(upload));
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
+    const errors = world.logged.map(({ fields }) => String(fields.error));
+    expect(errors).toContainEqual(expect.stringMatching(`^UnreadableEntryError: .*${key}`));
+
+    await world.send('b');
+    await expect(world.tickAfter(2 * MINUTE)).rejects.toThrow('1 uploads could not be processed');
+    expect((await world.receipt('b')).status).toBe('succeeded');
+    await expect(retryUploads([upload.id], world.ports, signal)).rejects.toThrow();
+    expect((await world.object(LEDGER, key)).bytes.toString()).toBe('{"schema":99}');
+    expect(world.service.flows).toHaveLength(2);
   });
 });

@@ -53,6 +53,13 @@ describe('the key of an asset', () => {
     );
   });
 
+  it('differs for ids that differ only in how they are written', () => {
+    const ids = ['a', 'A', 'a ', ' a', 'a/', 'a%2F', 'a.txt', 'a\u0301', '\u00e1', 'receipt.json', 'receipt', '../a'];
+    const keys = ids.map((assetId) => assetKey(settings, { ...asset, assetId, mediaType: 'text/plain' }));
+    expect(new Set(keys).size).toBe(ids.length);
+    for (const key of keys) expect(key).toMatch(/^in\/a\.png\/f1\/[^/]+$/);
+  });
+
   it('differs from the key of a receipt at the top of the bucket', () => {
     const top = { resultsPrefix: '', resultsKey: '{assetId}{ext}' };
     expect(assetKey(top, { ...asset, assetId: 'receipt', mediaType: 'application/json' })).toBe('%72eceipt.json');

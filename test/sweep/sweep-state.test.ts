@@ -47,7 +47,7 @@ describe('the state of the sweep', () => {
     expect(parsed({ ...state, ...change })).toMatchObject({ state: read, damaged });
   });
 
-  it.each(['', '{', 'null', '[]', '{}'])('that is %j begins in this second', (text) => {
+  it.each(['', '{', 'null', '[]', '{}', '['.repeat(50_000)])('that is %j begins in this second', (text) => {
     const second = Math.floor(NOW / 1000) * 1000;
     const begun = { state: { firstDay: second, watermark: second }, damaged: ['firstDay', 'watermark'] };
     expect(parsedState(text, NOW + 678)).toMatchObject(begun);

@@ -62,6 +62,7 @@ describe('snapshot', () => {
     ['flow-additional', '[1]', 'expected an object'],
     ['flow-additional', '"a"', 'expected an object'],
     ['flow-additional', '{"flowdrop":{"upload":"forged"}}', 'our own tag'],
+    ['flow-additional', '{"\\u0066lowdrop":1}', 'our own tag'],
     ['flow-template', '', 'template'],
     ['flow-template', ' ', 'template'],
     ['flow-template', '=?UTF-8?B?YQpi?=', 'control character'],
@@ -98,6 +99,8 @@ describe('snapshot', () => {
   it('accepts JSON at the maximum depth', () => {
     expect(snapshot(open, { 'flow-parameters': JSON.stringify(nested(32)) }).parameters).toEqual(nested(32));
     expect(snapshot(open, { 'flow-additional': '{"a":null,"b":"text"}' }).additional).toEqual({ a: null, b: 'text' });
+    const odd = '{"__proto__":{"flowdrop":1},"a":1,"a":2}';
+    expect(snapshot(open, { 'flow-additional': odd }).additional).toEqual({ a: 2 });
   });
 
   it.each([
