@@ -6,7 +6,7 @@ import { InvalidCollectEventError, parseCollectEvent } from '../../functions/ope
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
-import { ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
+import { answer, ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -19,12 +19,6 @@ async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): P
   if (entry.state !== 'running') throw new Error(`The upload is ${entry.state}`);
   return entry;
 }
-
-const json = (body: unknown): Fault => ({
-  status: 200,
-  headers: { 'content-type': 'application/json' },
-  body: JSON.stringify(body),
-});
 
 describe('a flow that ended', () => {
   it('has every output stored unchanged, has a receipt, and has no marker any more', async () => {
@@ -127,7 +121,7 @@ describe('a flow that ended', () => {
   it('in failure with a reason has it in its receipt', async () => {
     await start();
     await running();
-    world.fault('getFlow', json({ flow_id: 'any', state: 'failed', error: { message: 'No memory' } }));
+    world.fault('getFlow', answer({ flow_id: 'any', state: 'failed', error: { message: 'No memory' } }));
     const failure = { code: 'flow-failed', message: 'The flow failed: No memory' };
     expect(await world.settled('a.bin')).toMatchObject({ status: 'failed', failure });
   });
@@ -137,7 +131,7 @@ describe('a flow that ended', () => {
     await running();
     const outputs = Array.from({ length: 10_000 }, (_, index) => ({ id: `${index}` }));
     world.service.intercept = (_, { operation }) =>
-      operation === 'listOutputs' ? json({ outputs }) : operation === 'getAsset' ? json({}) : undefined;
+      operation === 'listOutputs' ? answer({ outputs }) : operation === 'getAsset' ? answer({}) : undefined;
     const receipt = await world.settled('a.bin');
     expect(receipt.assets).toHaveLength(20);
     expect(receipt.failedOutputs).toEqual([
@@ -261,9 +255,9 @@ describe('ids of the service', () => {
       routes: [{ ...ECHO, template: 'é'.repeat(80) }],
     });
     world.service.intercept = (_, { operation }) => {
-      if (operation === 'createFlow') return json({ flow_id: id });
-      if (operation === 'getFlow') return json({ flow_id: id, state: 'completed' });
-      return operation === 'listOutputs' ? json([{ id }]) : operation === 'getAsset' ? json({}) : undefined;
+      if (operation === 'createFlow') return answer({ flow_id: id });
+      if (operation === 'getFlow') return answer({ flow_id: id, state: 'completed' });
+      return operation === 'listOutputs' ? answer([{ id }]) : operation === 'getAsset' ? answer({}) : undefined;
     };
     await running();
     expect(await world.settled('a.bin')).toMatchObject({ status: 'succeeded', assets: [{ id, bytes: 2 }] });
@@ -324,7 +318,7 @@ describe('an object at the key of an asset that another writer put there', () =>
     await start({ settings: { attemptsMax: 2 } });
     const { flow } = await running('a');
     world.service.intercept = (_, { operation }) =>
-      operation === 'listOutputs' ? json([{ id: 'a1' }]) : operation === 'getAsset' ? json({}) : undefined;
+      operation === 'listOutputs' ? answer([{ id: 'a1' }]) : operation === 'getAsset' ? answer({}) : undefined;
     const key = `a/${flow.id}/a1.json`;
     await world.put(RESULTS, key, 'not ours', { owner: 'me' });
     await expect(world.tickAfter(2 * MINUTE)).rejects.toThrow('1 uploads could not be processed');

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { ECHO, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
+import { answer, ECHO, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -35,12 +35,6 @@ function poison(flowIds: readonly string[], fault: Fault, operations?: readonly 
   world.service.intercept = ({ url }, { operation }) =>
     flowIds.some((flowId) => url.includes(flowId)) && (operations?.includes(operation) ?? true) ? fault : undefined;
 }
-
-const answer = (body: unknown): Fault => ({
-  status: 200,
-  headers: { 'content-type': 'application/json' },
-  body: JSON.stringify(body),
-});
 
 /** Records the flow of each poll that is answered. */
 function recording(polls: string[]): NonNullable<WorldOptions['transport']> {

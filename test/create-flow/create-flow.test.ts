@@ -6,9 +6,22 @@ import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/e
 import type { Route } from '../../functions/uploads/routes.ts';
 import { eventBridgeEvent, type S3EventRecord } from '../../local/aws/s3/events.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { ECHO, INBOX, LEDGER, RESULTS, start, TOKEN, type World, type WorldOptions, world } from '../support/world.ts';
+import {
+  answer,
+  ECHO,
+  INBOX,
+  LEDGER,
+  RESULTS,
+  start,
+  TOKEN,
+  type World,
+  type WorldOptions,
+  world,
+} from '../support/world.ts';
 
 const MINUTE = 60_000;
+/** A refusal in the form of the service. */
+const NOT_YOURS = { detail: 'Not yours' };
 
 /** Uploads a file, and takes its message out of the queue. */
 async function uploaded(...upload: Parameters<World['upload']>): Promise<string> {
@@ -205,12 +218,7 @@ describe('an upload that the service does not take now', () => {
     ['throttled', { status: 429 }, 0, 0],
     ['throttled', { status: 402 }, 0, 0],
     ['throttled', { status: 429, headers: { 'retry-after': '600' } }, 0, 600_000],
-    [
-      'forbidden',
-      { status: 403, headers: { 'content-type': 'application/json' }, body: '{"detail":"Not yours"}' },
-      1,
-      30_000,
-    ],
+    ['forbidden', answer(NOT_YOURS, 403), 1, 30_000],
     ['unavailable', { reset: 'before-body' }, 0, 2_500],
   ])('waits in the ledger and is sent again: %s after %j', async (reason, fault, attempts, waitMs) => {
     await start();
@@ -397,12 +405,6 @@ describe('an upload that the service does not take now', () => {
 
 describe('an upload in doubt', () => {
   const lost = { reset: 'after-effect' } as const;
-  /** A refusal in the form of the service. */
-  const refusal = (status: number): Fault => ({
-    status,
-    headers: { 'content-type': 'application/json' },
-    body: '{"detail":"Not yours"}',
-  });
 
   it.each<[string, object]>([
     ['the connection broke', lost],
@@ -410,7 +412,7 @@ describe('an upload in doubt', () => {
     ['something else answered', { status: 302, at: 'after-effect' }],
     ['something forbade it', { status: 403, at: 'after-effect' }],
     ['something refused it', { status: 409, at: 'after-effect' }],
-    ['the service refused it', { ...refusal(409), at: 'after-effect' }],
+    ['the service refused it', { ...answer(NOT_YOURS, 409), at: 'after-effect' }],
     ['it named no flow', { status: 200, body: '{}', at: 'after-effect' }],
     ['it was cut', { truncate: 5 }],
   ])('adopts the flow that the listing shows with its tag: %s', async (_, fault) => {
@@ -426,9 +428,9 @@ describe('an upload in doubt', () => {
   it.each([
     [403, { state: 'waiting', reason: 'forbidden', attempts: 1 }],
     [409, { state: 'failed', failure: { code: 'rejected' } }],
-  ])('is none after %i in the form of the service, if no flow is listed, even by no listing', async (status, entry) => {
+  ])('has no flow after %i in the form of the service, although no listing proves it', async (status, entry) => {
     await start({ service: { variation: { listFlows: 404 } }, settings: { inDoubt: 'hold' } });
-    world.fault('createFlow', refusal(status));
+    world.fault('createFlow', answer(NOT_YOURS, status));
     await world.send('a');
     expect(await world.entry()).toMatchObject(entry);
   });

@@ -772,13 +772,6 @@ describe('the outputs of a flow', () => {
     expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
   });
 
-  it.each(['<html>', ' <!DOCTYPE html><title>Log in</title>'])('is not the service’s if it is %j', async (body) => {
-    const { transport } = canned({ status: 200, body });
-    const error = await failureOf(clientOf(PUBLIC, { transport }).outputs('f1', never));
-    expect(error).toMatchObject({ name: 'MisaddressedError', message: expect.stringContaining(body.trim()) });
-    expect((error as Error).message).toContain(PUBLIC.origin);
-  });
-
   /** Reads a listing whose pages come from `pageAt`. Returns the outcome and the requested paths. */
   const pagedOutputs = async (pageAt: (pathAndQuery: string) => Page) => {
     const { asked, transport } = paged(pageAt);

@@ -31,7 +31,7 @@ const NO_ANSWERS: readonly (readonly [what: string, fault: Fault])[] = [
   ['a number', saying('5')],
   ['text', saying('"65f0"')],
   ['a page', saying(PAGE, { 'content-type': 'text/html' })],
-  ['a page that calls itself JSON', saying(PAGE)],
+  ['a page that calls itself JSON', saying(` ${PAGE}`)],
   ['cut JSON', saying('{"flow_id":"65f0')],
   ['JSON with another value behind it', saying('{"flow_id":"65f0"} {}')],
   ['JSON that is not UTF-8', saying(Buffer.from('{"flow_id":"\xff"}', 'latin1'))],

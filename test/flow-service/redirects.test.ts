@@ -106,7 +106,9 @@ describe('an asset of a public service that is redirected', () => {
 });
 
 it.each([
-  ...['127.0.0.1', '[::1]', '0', '169.254.169.254', '[fd00:ec2::254]'].map((host) => [NETWORK, host] as const),
+  ...['127.0.0.1', '[::1]', 'localhost', '0', '169.254.169.254', '[fd00:ec2::254]'].map(
+    (host) => [NETWORK, host] as const,
+  ),
   ...['loopback.example', 'unspecified.example', 'zone.example'].map((host) => [NETWORK, host] as const),
   ...['private.example', '169.254.169.254', '8.8.8.8'].map((host) => [MACHINE, host] as const),
 ])('an asset of the service $0.address that is redirected to $1 is not followed', async (service, host) => {

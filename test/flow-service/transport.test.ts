@@ -1,7 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
-import type { Reach } from '../../functions/flow-service/addresses.ts';
-import { ForbiddenAddressError } from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { TRANSPORT_LIMITS, TransportError, type TransportRequest } from '../../functions/flow-service/transport.ts';
 import { collect, streamed } from './chunks.ts';
@@ -389,30 +387,11 @@ describe('a time limit', () => {
   });
 });
 
-describe('a request', () => {
-  it.each<[Reach, string]>([
-    ['public', '127.0.0.1'],
-    ['public', '[::1]'],
-    ['public', 'localhost'],
-    ['network', '127.0.0.1'],
-    ['network', '[::ffff:127.0.0.1]'],
-    ['network', 'localhost'],
-    ['machine', '0.0.0.0'],
-    ['machine', '[::]'],
-  ])('within the reach "%s" does not connect to %s', async (reach, host) => {
-    await using server = await scripted((_, response) => response.end('inside'));
-    const url = new URL(server.url);
-    url.hostname = host;
-    const sending = transport({ ...get(url), reach }, never);
-    await expect(sending).rejects.toThrow(ForbiddenAddressError);
-    expect(server.connections).toBe(0);
-  });
-
-  it.each(['127.0.0.1', 'localhost'])('within this machine connects to %s', async (host) => {
-    await using server = await scripted((_, response) => response.end('inside'));
-    const url = new URL(server.url);
-    url.hostname = host;
-    const { body } = await transport({ ...get(url), reach: 'machine' }, never);
-    expect(await text(body)).toBe('inside');
-  });
+// `redirects.test.ts` has the addresses that a request does not connect to.
+it.each(['127.0.0.1', 'localhost'])('a request within this machine connects to %s', async (host) => {
+  await using server = await scripted((_, response) => response.end('inside'));
+  const url = new URL(server.url);
+  url.hostname = host;
+  const { body } = await transport({ ...get(url), reach: 'machine' }, never);
+  expect(await text(body)).toBe('inside');
 });

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { tokenSpellings } from '../support/token-spellings.ts';
-import { LEDGER, RESULTS, start, TOKEN, world } from '../support/world.ts';
+import { answer, LEDGER, RESULTS, start, TOKEN, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
@@ -22,20 +22,16 @@ async function everythingKept(): Promise<string> {
   return said.join('\n').toLowerCase();
 }
 
-const json = (body: object): Pick<Fault, 'body' | 'headers'> => ({
-  headers: { 'content-type': 'application/json' },
-  body: JSON.stringify(body),
-});
 const basic = Buffer.from(`Bearer ${TOKEN}`).toString('base64');
 
 it.each<[Operation, Fault]>([
-  ['createFlow', { status: 422, ...json({ detail: `Who is ${TOKEN}?` }) }],
+  ['createFlow', answer({ detail: `Who is ${TOKEN}?` }, 422)],
   ['createFlow', { status: 403, headers: { 'content-type': 'text/html' }, body: `<html>Bearer ${TOKEN}</html>` }],
   ['createFlow', { status: 302, headers: { location: `https://login.example/?by=${TOKEN}` } }],
-  ['getFlow', { status: 200, ...json({ id: 'any', state: 'failed', error: `Bearer ${TOKEN}` }) }],
-  ['listOutputs', { status: 200, ...json([{ id: TOKEN }, { id: 'a', status: 'failed', error: basic }]) }],
+  ['getFlow', answer({ id: 'any', state: 'failed', error: `Bearer ${TOKEN}` })],
+  ['listOutputs', answer([{ id: TOKEN }, { id: 'a', status: 'failed', error: basic }])],
   ['getAsset', { status: 200, headers: { 'content-type': `application/x-${TOKEN}` }, body: 'x' }],
-  ['getAsset', { status: 200, ...json({ data: `data:application/x-${basic.replaceAll('=', '')};base64,eA==` }) }],
+  ['getAsset', answer({ data: `data:application/x-${basic.replaceAll('=', '')};base64,eA==` })],
 ])('the token that the service shows in its answer to %s is kept nowhere: %j', async (operation, fault) => {
   await start({ settings: { attemptsMax: 1 } });
   world.fault(operation, fault);

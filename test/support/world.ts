@@ -24,6 +24,7 @@ import type { FlowService } from '../../functions/flow-service/types.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
+import { parseWaitingKey } from '../../functions/ledger/keys.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
@@ -56,6 +57,13 @@ const MINUTE = 60_000;
 
 /** A route that takes any file. Its flows return the bytes of the file. */
 export const ECHO: Route = { name: 'echo', input: 'file', template: 'bytes_echo' };
+
+/** An answer of the service in JSON. */
+export const answer = (body: unknown, status = 200): Fault => ({
+  status,
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(body),
+});
 
 export interface WorldOptions {
   readonly routes?: readonly Route[];
@@ -442,9 +450,12 @@ export class World {
       await this.deliverAll();
       await this.tick();
       const queued = Object.values(this.queue.counts()).some((count) => count > 0);
-      const markers = [...(await this.keys(LEDGER, 'running/')), ...(await this.keys(LEDGER, 'waiting/'))];
-      if (!queued && markers.length === 0) return;
-      this.clock.advance(5 * MINUTE);
+      const running = await this.keys(LEDGER, 'running/');
+      const waiting = (await this.keys(LEDGER, 'waiting/')).map((key) => parseWaitingKey(key)?.notBefore ?? 0);
+      if (!queued && running.length + waiting.length === 0) return;
+      // If uploads only wait, nothing happens before the first of them is due.
+      const dueInMs = queued || running.length > 0 ? 0 : Math.min(...waiting) - this.clock.now();
+      this.clock.advance(Math.max(5 * MINUTE, dueInMs));
     }
     throw new Error(`Not settled after ${stepsMax} steps: ${(await this.keys(LEDGER)).join(', ')}`);
   }
