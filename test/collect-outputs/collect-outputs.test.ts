@@ -352,16 +352,10 @@ describe('a tick', () => {
     await running();
     /** When the lease was written, and until when it is held then. */
     const writes: { readonly at: number; readonly heldUntil: number }[] = [];
-    world.s3.middlewareStack.add(
-      (next) => async (args) => {
-        const { Key, Body } = args.input as { Key?: string; Body?: string };
-        if (Key === 'state/collector-0.json' && Body !== undefined) {
-          writes.push({ at: world.clock.now(), heldUntil: JSON.parse(Body).heldUntil });
-        }
-        return next(args);
-      },
-      { step: 'initialize' },
-    );
+    world.beforeS3((_, { Key, Body }) => {
+      if (Key !== 'state/collector-0.json' || Body === undefined) return;
+      writes.push({ at: world.clock.now(), heldUntil: JSON.parse(Body).heldUntil });
+    });
     world.remainingMs = 2 * MINUTE;
     await world.tick();
     expect(writes.length).toBeGreaterThan(5);

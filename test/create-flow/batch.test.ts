@@ -13,13 +13,7 @@ describe('a file that kills its invocation', () => {
     const demandLife = () => {
       if (life.isOver) throw new Error('killed');
     };
-    world.s3.middlewareStack.add(
-      (next) => async (args) => {
-        demandLife();
-        return next(args);
-      },
-      { step: 'initialize' },
-    );
+    world.beforeS3(demandLife);
     const { flows } = world.ports;
     const { create } = flows;
     flows.create = async (request, signal) => {
@@ -183,6 +177,7 @@ describe('a message', () => {
   });
 
   it.each([
+    ['no records', '{"Records":[]}'],
     ['an object that is not there', put({ key: '__proto__' })],
     ['a version that is not there', put({ key: 'there', versionId: 'f'.repeat(32) })],
     ['the ETag of another object', put({ key: 'there', eTag: '0'.repeat(32) })],
@@ -205,13 +200,7 @@ describe('a message', () => {
   it('of many records is worked on until the time is over, and comes again for the rest', async () => {
     const [record] = JSON.parse(put({ key: 'there' })).Records;
     await startWith(JSON.stringify({ Records: Array(500).fill(record) }));
-    world.s3.middlewareStack.add(
-      (next) => async (args) => {
-        await world.clock.sleep(50);
-        return next(args);
-      },
-      { step: 'initialize' },
-    );
+    world.beforeS3(() => world.clock.sleep(50));
     world.remainingMs = 4_000;
     expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
     expect(world.count('UploadsReceived')).toBeLessThan(500);

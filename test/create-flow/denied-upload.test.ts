@@ -33,17 +33,12 @@ const [[, BY_POLICY]] = DENIALS as readonly [(typeof DENIALS)[number]];
 async function startDenied(denial: Denial, options?: WorldOptions): Promise<void> {
   await start(options);
   isMended = false;
-  world.s3.middlewareStack.add(
-    (next, { commandName }) =>
-      async (args) => {
-        const { Bucket, Key = '' } = args.input as { Bucket?: string; Key?: string };
-        const isRead = commandName === 'GetObjectCommand' || (commandName === 'HeadObjectCommand' && !denial.isShown);
-        if (isMended || !isRead || Bucket !== INBOX || !Key.startsWith('secret')) return next(args);
-        const { name, status } = denial;
-        throw Object.assign(new Error('Refused'), { name, $metadata: { httpStatusCode: status } });
-      },
-    { step: 'initialize' },
-  );
+  const { name, status, isShown = false } = denial;
+  world.beforeS3((call, { Bucket, Key = '' }) => {
+    const isRead = call === 'GetObject' || (call === 'HeadObject' && !isShown);
+    if (isMended || !isRead || Bucket !== INBOX || !Key.startsWith('secret')) return;
+    throw Object.assign(new Error('Refused'), { name, $metadata: { httpStatusCode: status } });
+  });
 }
 
 describe('an upload that S3 refuses to hand out', () => {

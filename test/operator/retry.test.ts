@@ -31,15 +31,10 @@ async function startRejected(...upload: Parameters<typeof rejected>): Promise<vo
 
 /** The embedded S3 has no archive. From now on its answers are those of S3 for an archived object. */
 function archive(): void {
-  world.s3.middlewareStack.add(
-    (next, { commandName }) =>
-      async (args) => {
-        if (commandName !== 'GetObjectCommand') return next(args);
-        if ((args.input as { Bucket?: string }).Bucket !== INBOX) return next(args);
-        throw Object.assign(new Error('archived'), { name: 'InvalidObjectState', $metadata: { httpStatusCode: 403 } });
-      },
-    { step: 'initialize' },
-  );
+  world.beforeS3((call, { Bucket }) => {
+    if (call !== 'GetObject' || Bucket !== INBOX) return;
+    throw Object.assign(new Error('archived'), { name: 'InvalidObjectState', $metadata: { httpStatusCode: 403 } });
+  });
 }
 
 const corrected = { routes: [{ ...ECHO, name: 'corrected', parameters: { copies: 2 } }] };

@@ -361,6 +361,18 @@ export class World {
     };
   }
 
+  /** Acts before each call of S3, such as `GetObject`. If it throws, the call fails with that error. */
+  beforeS3(act: (call: string, input: { Bucket?: string; Key?: string; Body?: string }) => unknown): void {
+    this.s3.middlewareStack.add(
+      (next, { commandName = '' }) =>
+        async (args) => {
+          await act(commandName.replace('Command', ''), args.input as { Bucket?: string; Key?: string; Body?: string });
+          return next(args);
+        },
+      { step: 'initialize' },
+    );
+  }
+
   /** Gives create-flow one batch of messages, as its event source does. Returns undefined if no message is visible. */
   async deliver(): Promise<BatchResponse | undefined> {
     const messages = this.queue.receive({ max: 10 });

@@ -171,6 +171,8 @@ describe('facts of an upload in a message', () => {
   it('are ignored if they have the wrong type', () => {
     const [upload] = uploadsOf(notification({ key: 'a', size: '5', eTag: 5, versionId: {} }));
     expect(upload).toEqual({ bucket: 'inbox', key: 'a' });
+    const [record] = notification({ key: 'a' }).Records;
+    expect(uploadsOf({ Records: [{ ...record, flowdrop: 'text' }] })[0]?.uploadId).toBeUndefined();
   });
 
   it('of another kind of event have no upload', () => {
