@@ -86,7 +86,8 @@ const PAGE_PARTS = 250_000;
 const shapes = (parts: number): string =>
   Array.from({ length: Math.floor(parts / 4) - 20 }, (_, n) => `{"${n.toString(36)}":0}`).join(',');
 
-const ids = (count: number): string => Array.from({ length: count }, (_, n) => `{"id":"${n}"}`).join(',');
+const ids = (parts: number): string =>
+  Array.from({ length: Math.floor(parts / 4) - 20 }, (_, n) => `{"id":"${n}"}`).join(',');
 
 /** `before` and `behind`, with as much text between them as makes it `bytes` long. */
 const filled = (bytes: number, before: string, behind: string): string =>
@@ -96,13 +97,16 @@ const record = (more: string): string => `{"flow_id":"f1","state":"running",${mo
 
 const taken: readonly (readonly [operation: MemoryOperation, what: string, body: () => string])[] = [
   ['create', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
+  ['create', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
   ['get', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
   ['get', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
   ['outputs', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
-  ['outputs', 'ten thousand ids', () => `[${ids(9_980)}]`],
+  ['outputs', 'ten thousand ids', () => `[${ids(40_000)}]`],
   ['list', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
+  ['list', 'many ids', () => `[${ids(PAGE_PARTS)}]`],
   ['list', 'many objects', () => `[${shapes(PAGE_PARTS)}]`],
-  ['find', 'many ids', () => `[${ids(62_000)}]`],
+  ['find', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
+  ['find', 'many ids', () => `[${ids(PAGE_PARTS)}]`],
   ['abort', 'any text', () => 'x'.repeat(PAGE_BYTES)],
   [
     'asset',
@@ -113,9 +117,12 @@ const taken: readonly (readonly [operation: MemoryOperation, what: string, body:
 
 const refused: readonly (readonly [operation: MemoryOperation, what: string, answer: Answer, message: string])[] = [
   ['create', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 262144 are read'],
+  ['get', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 262144 are read'],
   ['get', '80,000 empty objects', saying(`{"id":"f","a":[${'{},'.repeat(80_000)}{}]}`), 'at most 10000 are parsed'],
+  ['outputs', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 8388608 are read'],
   ['outputs', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
   ['outputs', '250,000 numbers', saying(`[${'1,'.repeat(249_990)}1]`), 'fits no known shape'],
+  ['list', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
   ['get', 'chunks of one byte', byByte, 'at most 262144 are read'],
 ];
 
