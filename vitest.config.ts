@@ -10,6 +10,10 @@ const jsonFile = process.env.VITEST_JSON_FILE;
 // start one.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('node_modules/.cache/compiled', import.meta.url));
 
+// CDK checks every template against the rules of CloudFormation. Their engine takes four seconds of processor time to
+// load, in each process. Only test/infra/templates.test.ts turns it on, and it checks all configurations.
+process.env.CDK_VALIDATION ??= 'false';
+
 /**
  * Tests that need a process of their own: they replace a module, or change the process and what all others see of it.
  * The files of a worker share one otherwise, because each would load CDK, the SDK and the functions anew.

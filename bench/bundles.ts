@@ -1,42 +1,34 @@
-import { mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { buildSync, type Metafile } from 'esbuild';
+import { buildSync } from 'esbuild';
 import { bundle, FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
 
-/** A bundle on disk. */
-export interface Bundle {
-  readonly path: string;
-  readonly metafile: Metafile;
-}
-
+/** Paths of the bundles on disk. */
 export interface Bundles {
   /** As deployed. */
-  readonly ours: Readonly<Record<FunctionName, Bundle>>;
-  readonly naive: Readonly<Record<FunctionName, Bundle>>;
+  readonly ours: Readonly<Record<FunctionName, string>>;
+  readonly naive: Readonly<Record<FunctionName, string>>;
   /** The process under test, as JavaScript, so that stripping types is not measured. */
-  readonly subject: Bundle;
+  readonly subject: string;
 }
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
 export function makeBundles(directory: string): Bundles {
-  const ours = bundle(`${directory}/ours`);
-  const each = (make: (name: FunctionName) => Bundle) =>
-    Object.fromEntries(FUNCTION_NAMES.map((name) => [name, make(name)])) as Record<FunctionName, Bundle>;
+  bundle(`${directory}/ours`);
+  const each = (make: (name: FunctionName) => string) =>
+    Object.fromEntries(FUNCTION_NAMES.map((name) => [name, make(name)])) as Record<FunctionName, string>;
   return {
-    ours: each((name) => ({ path: `${directory}/ours/${name}/index.mjs`, metafile: ours[name] })),
-    naive: each((name) => plain(here(`naive/${name}.ts`), `${directory}/naive/${name}`)),
-    subject: plain(here('./subject.ts'), `${directory}/subject`),
+    ours: each((name) => `${directory}/ours/${name}/index.mjs`),
+    naive: each((name) => plain(here(`naive/${name}.ts`), `${directory}/naive/${name}.mjs`)),
+    subject: plain(here('./subject.ts'), `${directory}/subject.mjs`),
   };
 }
 
 /** esbuild's usual options for an ES module on Node.js. Without `mainFields` the bundle fails at import. */
-function plain(entry: string, directory: string): Bundle {
-  mkdirSync(directory, { recursive: true });
-  const path = `${directory}/index.mjs`;
-  const { metafile } = buildSync({
+function plain(entry: string, outfile: string): string {
+  buildSync({
     entryPoints: [entry],
-    outfile: path,
+    outfile,
     bundle: true,
     format: 'esm',
     platform: 'node',
@@ -44,8 +36,7 @@ function plain(entry: string, directory: string): Bundle {
     minify: true,
     legalComments: 'none',
     mainFields: ['module', 'main'],
-    metafile: true,
     logLevel: 'warning',
   });
-  return { path, metafile };
+  return outfile;
 }

@@ -99,7 +99,7 @@ async function measure(stage: Stage, name: FunctionName, { bytes, streams }: Mem
   const fn = new LocalFunction(
     {
       name,
-      bundleDir: dirname(stage.bundles.ours[name].path),
+      bundleDir: dirname(stage.bundles.ours[name]),
       environment: stage.environment('tls', settings),
       timeoutSeconds: TIMEOUT_SECONDS,
       memoryMiB: MEMORY_MIB,

@@ -32,11 +32,11 @@ interface TransferOptions {
   readonly rounds: number;
 }
 
-/** What files of one size took: one cost for each round, or the reason of a failure. */
+/** What files of one size took: one cost for each round. The naive function has none if it failed. */
 interface Figures {
   readonly name: string;
   readonly bytes: number;
-  readonly costs: Readonly<Record<Contestant, (Cost | string)[]>>;
+  readonly costs: Readonly<Record<Contestant, Cost[]>>;
 }
 
 /**
@@ -58,12 +58,11 @@ export async function transfer(stage: Stage, options: TransferOptions): Promise<
   };
 }
 
-const isCost = (cost: Cost | string): cost is Cost => typeof cost !== 'string';
 const WALL = ({ wallMs }: Cost): number => wallMs;
 const CPU = ({ cpuMs }: Cost): number => cpuMs;
 
 const of = ({ costs }: Figures, contestant: Contestant, value: (cost: Cost) => number): readonly number[] =>
-  costs[contestant].filter(isCost).map(value);
+  costs[contestant].map(value);
 const medianOf = (...args: Parameters<typeof of>): number => spread(of(...args)).median;
 const toRelay = (figures: Figures, value: (cost: Cost) => number): Spread =>
   ratio(of(figures, 'ours', value), of(figures, 'relay', value));
@@ -104,7 +103,7 @@ interface Trial {
   readonly contestant: Contestant;
 }
 
-/** Measures all sizes in one new process, in the order given. If the naive function fails, its error is the result. */
+/** Measures all sizes in one new process, in the order given. The naive function may fail. */
 async function measure(stage: Stage, trial: Trial, all: readonly Figures[]): Promise<void> {
   // A flow that the last contestant failed to collect would make this one fail too.
   await stage.aws.call('clear');
@@ -119,7 +118,6 @@ async function measure(stage: Stage, trial: Trial, all: readonly Figures[]): Pro
       costs[contestant].push(await once(stage, subject, trial, bytes));
     } catch (error) {
       if (contestant !== 'naive' || !(error instanceof ChildError)) throw error;
-      costs.naive.push(error.message.split('\n')[0] ?? '');
     }
   }
 }

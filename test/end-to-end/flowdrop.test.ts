@@ -19,12 +19,13 @@ it('a new user finds a failed file, learns why, mends it and sees its result', {
 
   const name = "it's no picture.png";
   writeFileSync(join(home.path, 'inbox', name), 'This is not a picture.');
+  // Its marker comes after its receipt.
+  const { failure, upload } = await vi.waitFor(() => receiptOf(name), PATIENCE);
   await vi.waitFor(async () => expect((await flowdrop('list', '--failed')).output).toContain(name), PATIENCE);
   const why = await flowdrop('status', name);
   expect(why).toMatchObject({ code: 1, output: expect.stringMatching(/failed: .+\n/) });
 
   // The command of a local receipt, as the script of package.json runs it.
-  const { failure, upload } = await vi.waitFor(() => receiptOf(name), PATIENCE);
   expect(failure?.retry).toBe(`npm run -s flowdrop -- retry ${upload.id} --local`);
   const retried = await flowdrop('retry', upload.id, '--local', '--yes');
   expect(retried.output).toContain(name);

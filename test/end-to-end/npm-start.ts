@@ -1,6 +1,7 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
@@ -65,4 +66,16 @@ export class Home {
       await once(child, 'exit');
     }
   }
+}
+
+/** The paths below a folder that other users could open, with their modes. */
+export async function openToOthers(path: string): Promise<readonly string[]> {
+  const inside = await readdir(path, { recursive: true });
+  const modes = await Promise.all(
+    ['.', ...inside].map(async (each) => {
+      const info = await stat(join(path, each)).catch(() => undefined); // Removed since.
+      return { each, mode: (info?.mode ?? 0) & 0o777 };
+    }),
+  );
+  return modes.filter(({ mode }) => (mode & 0o077) !== 0).map(({ each, mode }) => `${each} ${mode.toString(8)}`);
 }

@@ -1,11 +1,9 @@
-import { chmod, chown, copyFile, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { chown, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { PATIENCE } from '../support/patience.ts';
-import { Home } from './npm-start.ts';
+import { Home, openToOthers } from './npm-start.ts';
 
-const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 /** A user id without an entry in /etc/passwd. */
 const NOBODY = 54_321;
 const TOKEN = 'an-obviously-fake-token';
@@ -17,41 +15,8 @@ beforeEach(async () => {
   home = folder.path;
 });
 
-/** The paths below a folder that other users could open, with their modes. */
-async function openToOthers(path: string): Promise<readonly string[]> {
-  const inside = await readdir(path, { recursive: true });
-  const modes = await Promise.all(
-    ['.', ...inside].map(async (each) => {
-      const info = await stat(join(path, each)).catch(() => undefined); // Removed since.
-      return { each, mode: (info?.mode ?? 0) & 0o777 };
-    }),
-  );
-  return modes.filter(({ mode }) => (mode & 0o077) !== 0).map(({ each, mode }) => `${each} ${mode.toString(8)}`);
-}
-
 describe('npm start', () => {
-  it('makes files and folders that no other user can open, and leaves the mode of a folder that was there', async () => {
-    const umask = process.umask(0);
-    const { child, output, ended } = folder.run('start', []);
-    process.umask(umask);
-    await vi.waitFor(() => expect(output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
-    for (const each of ['inbox', 'results', '.flowdrop']) {
-      expect((await readdir(join(home, each))).length).toBeGreaterThan(0);
-      expect(await openToOthers(join(home, each))).toEqual([]);
-    }
-    expect(await readdir(join(home, '.flowdrop', 'stand-in', 's3'))).toContain('catalog.sqlite');
-    child.kill('SIGINT');
-    await ended;
-
-    const shared = join(home, 'shared');
-    await mkdir(shared);
-    await chmod(shared, 0o755);
-    const text = join(EXAMPLES, 'fox.txt');
-    expect(await folder.run('start', [text, '--results', shared]).ended).toMatchObject({ code: 0 });
-    expect(await openToOthers(shared)).toEqual(['. 755']);
-  });
-
-  it('hands its token to none of the programs that it starts', async () => {
+  it('opens its files and folders to no other user, and hands its token to no program that it starts', async () => {
     const seen = join(home, 'seen');
     const bin = join(home, 'bin');
     await mkdir(bin);
@@ -67,8 +32,16 @@ describe('npm start', () => {
       NODE_OPTIONS: `--require ${recorder}`,
       PATH: `${bin}:${process.env.PATH}`,
     };
+    const umask = process.umask(0);
     const { output, child } = folder.run('start', ['--open'], { env });
+    process.umask(umask);
     await vi.waitFor(() => expect(output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
+    for (const each of ['inbox', 'results', '.flowdrop']) {
+      expect((await readdir(join(home, each))).length).toBeGreaterThan(0);
+      expect(await openToOthers(join(home, each))).toEqual([]);
+    }
+    expect(await readdir(join(home, '.flowdrop', 'stand-in', 's3'))).toContain('catalog.sqlite');
+
     await vi.waitFor(async () => expect(await readFile(join(seen, 'browser'), 'utf8')).toContain('PATH='), PATIENCE);
     const names = (await readdir(seen)).filter((name) => name !== String(child.pid));
     const told = await Promise.all(names.map((name) => readFile(join(seen, name), 'utf8')));
@@ -79,18 +52,32 @@ describe('npm start', () => {
     for (const each of ofFunctions) expect(each).not.toContain(TOKEN);
   });
 
-  it.skipIf(process.getuid?.() !== 0)('works for a user id without a name and without a home folder', async () => {
-    await chown(home, NOBODY, NOBODY);
-    const own = { uid: NOBODY, gid: NOBODY, env: { HOME: undefined } };
-    const run = folder.run('start', [], own);
-    await vi.waitFor(() => expect(run.output()).toContain('Press Ctrl-C'), PATIENCE);
-    await vi.waitFor(() => expect(run.output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
-    const path = join(home, 'own.txt');
-    await copyFile(join(EXAMPLES, 'fox.txt'), path);
-    await chown(path, NOBODY, NOBODY);
-    const put = await folder.run('flowdrop', ['put', path, '--yes', '--wait'], own).ended;
-    expect(put, put.output).toMatchObject({ code: 0 });
-  });
+  it.skipIf(process.getuid?.() !== 0)(
+    'works for a user id without a name and without a home folder, and tells a folder that it cannot read',
+    async () => {
+      await mkdir(join(home, 'inbox', 'secret'), { recursive: true, mode: 0o700 }); // Of root.
+      await writeFile(join(home, 'inbox', 'secret', 'a.txt'), 'a fox');
+      const path = join(home, 'inbox', 'b.txt');
+      await writeFile(path, 'a fox');
+      for (const each of [home, join(home, 'inbox'), path]) await chown(each, NOBODY, NOBODY);
+      const own = { uid: NOBODY, gid: NOBODY, env: { HOME: undefined } };
+      const run = folder.run('start', [], own);
+      await vi.waitFor(() => expect(run.output()).toContain('b.txt  done'), PATIENCE);
+      await vi.waitFor(() => expect(run.output()).toContain('Press Ctrl-C'), PATIENCE);
+      const put = await folder.run('flowdrop', ['put', path, '--yes', '--wait'], own).ended;
+      expect(put, put.output).toMatchObject({ code: 0 });
+      run.child.kill('SIGINT');
+      const { code, output } = await run.ended;
+      expect(output.match(/The folder \.\/inbox\/secret cannot be read \(EACCES\)/g)).toHaveLength(1);
+      expect(output).not.toContain('a.txt');
+      expect(code).toBe(0);
+
+      const once = await folder.run('start', ['inbox'], own).ended;
+      expect(once.output).toMatch(/inbox\/secret {2}skipped: the folder cannot be read \(EACCES\)/);
+      expect(once.output).toContain('b.txt  done');
+      expect(once.code).toBe(1);
+    },
+  );
 });
 
 /** The environments of the processes that a process has started. */

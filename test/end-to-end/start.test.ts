@@ -1,11 +1,11 @@
-import { copyFile, mkdir, readdir, readFile, readlink, truncate, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readdir, readFile, readlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { PATIENCE } from '../support/patience.ts';
 import { serveStandIn } from '../support/servers.ts';
-import { Home } from './npm-start.ts';
+import { Home, openToOthers } from './npm-start.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 const example = (name: string) => join(EXAMPLES, name);
@@ -28,6 +28,8 @@ describe('npm start', () => {
     const files = ['robot.png', 'prompts/deep/fox.txt', 'gem.glb'];
     await mkdir(join(home, 'prompts', 'deep'), { recursive: true });
     await copyFile(example('fox.txt'), join(home, 'prompts', 'deep', 'fox.txt'));
+    await mkdir(join(home, 'results'));
+    await chmod(join(home, 'results'), 0o755);
     const { code, output } = await start([example('robot.png'), 'prompts', example('gem.glb')]).ended;
     const lines = output.trim().split('\n');
     expect(lines.pop()).toBe('All done. Results are in ./results.');
@@ -52,6 +54,8 @@ describe('npm start', () => {
       (await readFile(example('fox.txt'), 'utf8')).slice(0, 40),
     );
     expect(await readdir(join(home, '.flowdrop'))).toEqual(['log']);
+    // The folder was there. What is new in it is closed to other users.
+    expect(await openToOthers(join(home, 'results'))).toEqual(['. 755']);
   });
 
   it('exits with 1 if one file fails, prints the reason, and still processes the others', async () => {
@@ -70,7 +74,7 @@ describe('npm start', () => {
     expect(code).toBe(1);
   });
 
-  it('watches the inbox until it is interrupted, starts with the samples, and processes no file twice', async () => {
+  it('watches the inbox until it is interrupted, processes no file twice, and lets S3 clients in on request', async () => {
     const first = start([]);
     await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
     const second = await start([]).ended;
@@ -86,51 +90,31 @@ describe('npm start', () => {
     expect(await first.ended).toMatchObject({ code: 0 });
     expect(await processesIn(home)).toEqual([]);
 
-    const again = start([]);
+    const again = start(['--credentials']);
     await vi.waitFor(() => expect(again.output()).toContain('skipped until they change'), PATIENCE);
+    await vi.waitFor(() => expect(again.output()).toContain('AWS_SECRET_ACCESS_KEY='), PATIENCE);
     await writeFile(join(home, 'inbox', 'new.txt'), 'a new fox');
     await vi.waitFor(() => expect(again.output()).toContain('new.txt  done'), PATIENCE);
     // What the run before did is known, although its flows ended with it.
     const { output: listed } = await folder.run('flowdrop', ['status', 'sub/a 100% fox+.txt'], { env: {} }).ended;
     expect(listed).toContain('succeeded');
-    again.child.kill('SIGTERM');
-    const { code, output } = await again.ended;
-    expect(code).toBe(0);
-    expect(output.match(/ {2}done in /g)).toHaveLength(1);
-    // A tab that is open goes on.
-    const [pageOfFirst, pageOfAgain] = [first.output(), output].map((text) => /open this page +(\S+)/.exec(text)?.[1]);
-    expect(pageOfFirst).toMatch(/^http:/);
-    expect(pageOfAgain).toBe(pageOfFirst);
-  });
-
-  it('prints credentials on request, with which an S3 client reaches the inbox', async () => {
-    const { child, ended, output } = start(['--credentials']);
-    await vi.waitFor(() => expect(output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
-    const printed = Object.fromEntries(
-      output()
-        .matchAll(/^ {2}export (\w+)=(\S+)$/gm)
-        .map(([, ...pair]) => pair),
-    );
-    const s3 = new S3Client({
-      endpoint: printed.AWS_ENDPOINT_URL_S3,
-      region: printed.AWS_REGION,
-      credentials: { accessKeyId: printed.AWS_ACCESS_KEY_ID, secretAccessKey: printed.AWS_SECRET_ACCESS_KEY },
-    });
-    const Body = 'a fox from an S3 client';
-    await s3.send(new PutObjectCommand({ Bucket: 'inbox', Key: 'by-client.txt', Body }));
+    const secret = await putByClient(again.output());
     await vi.waitFor(
       async () => expect(await receiptOf('by-client.txt')).toMatchObject({ status: 'succeeded' }),
       PATIENCE,
     );
-    s3.destroy();
-    child.kill('SIGINT');
-    await ended;
-
+    again.child.kill('SIGTERM');
+    const { code, output } = await again.ended;
+    expect(code).toBe(0);
+    expect(output.match(/^(?!by-client).* {2}done in /gm)).toHaveLength(1);
     for (const entry of await readdir(join(home, '.flowdrop'), { recursive: true, withFileTypes: true })) {
       if (!entry.isFile()) continue;
-      const content = await readFile(join(entry.parentPath, entry.name), 'latin1');
-      expect(content).not.toContain(printed.AWS_SECRET_ACCESS_KEY);
+      expect(await readFile(join(entry.parentPath, entry.name), 'latin1')).not.toContain(secret);
     }
+    // A tab that is open goes on.
+    const [pageOfFirst, pageOfAgain] = [first.output(), output].map((text) => /open this page +(\S+)/.exec(text)?.[1]);
+    expect(pageOfFirst).toMatch(/^http:/);
+    expect(pageOfAgain).toBe(pageOfFirst);
   });
 
   it('leaves no process behind when it is killed, then collects its flow and pays for no second one', async () => {
@@ -202,6 +186,20 @@ describe('npm start', () => {
     expect(service.flows).toHaveLength(1);
   });
 });
+
+/** Puts a file into the inbox with the credentials that a run has printed. Returns their secret. */
+async function putByClient(output: string): Promise<string> {
+  const printed = Object.fromEntries(output.matchAll(/^ {2}export (\w+)=(\S+)$/gm).map(([, ...pair]) => pair));
+  const { AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } = printed;
+  const s3 = new S3Client({
+    endpoint: printed.AWS_ENDPOINT_URL_S3,
+    region: printed.AWS_REGION,
+    credentials: { accessKeyId: AWS_ACCESS_KEY_ID, secretAccessKey: AWS_SECRET_ACCESS_KEY },
+  });
+  await s3.send(new PutObjectCommand({ Bucket: 'inbox', Key: 'by-client.txt', Body: 'a fox from an S3 client' }));
+  s3.destroy();
+  return AWS_SECRET_ACCESS_KEY;
+}
 
 /** Ids of the processes whose working directory is in the folder, such as the functions'. Empty except on Linux. */
 async function processesIn(folder: string): Promise<string[]> {

@@ -155,11 +155,12 @@ export const CONFIGURATIONS = {
 export type ConfigurationName = keyof typeof CONFIGURATIONS;
 export const CONFIGURATION_NAMES = Object.keys(CONFIGURATIONS) as ConfigurationName[];
 
-const made = new Map<ConfigurationName, Synthesis>();
+const made = new Map<string, Synthesis>();
 
-/** A configuration as it is synthesised, once in each process. */
-export function configured(name: ConfigurationName): Synthesis {
-  const known = made.get(name) ?? synthesise(CONFIGURATIONS[name].build);
-  made.set(name, known);
+/** A configuration as it is synthesised, once in each process, and once more if it is validated too. */
+export function configured(name: ConfigurationName, isValidated = false): Synthesis {
+  const key = `${name} ${isValidated}`;
+  const known = made.get(key) ?? synthesise(CONFIGURATIONS[name].build, isValidated);
+  made.set(key, known);
   return known;
 }

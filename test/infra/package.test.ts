@@ -5,6 +5,7 @@ import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { App, Stack } from 'aws-cdk-lib';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { FUNCTION_NAMES } from '../../infra/bundle/bundle.ts';
 import { Operated } from '../operations/support.ts';
@@ -151,21 +152,18 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
     expect(types).toContain('AWS::Events::Rule');
   });
 
-  it('puts routes that are too long for the environment into a file beside each bundle', () => {
-    writeFileSync(
-      join(app, 'long.js'),
-      `import { App, Stack } from 'aws-cdk-lib';
-         import { FlowPipeline } from 'flowdrop';
-         const routes = Array.from({ length: 100 }, (_, i) => ({ name: 'route ' + i, suffixes: ['.' + i], template: 't' }));
-         new FlowPipeline(new Stack(new App(), 'Long'), 'Pipeline', { baseUrl: 'https://service.example.com', routes });`,
-    );
+  it('puts routes that are too long for the environment into a file beside each bundle', async () => {
+    const installed: typeof import('../../infra/index.ts') = await import(join(app, 'node_modules/flowdrop/index.js'));
     const outdir = join(app, 'long.out');
-    run(process.execPath, ['long.js'], app, { CDK_OUTDIR: outdir });
+    const routes = Array.from({ length: 100 }, (_, i) => ({ name: `route ${i}`, suffixes: [`.${i}`], template: 't' }));
+    const props = { baseUrl: 'https://service.example.com', routes };
+    // In this process, because another one would load CDK anew. CDK makes the bundles before the synth.
+    new installed.FlowPipeline(new Stack(new App({ outdir }), 'Long'), 'Pipeline', props);
     const assets = readdirSync(outdir).filter((name) => name.startsWith('asset.'));
     expect(assets).toHaveLength(2);
     for (const asset of assets) {
-      const routes = JSON.parse(readFileSync(join(outdir, asset, 'routes.json'), 'utf8'));
-      expect(routes[99]).toEqual({ name: 'route 99', suffixes: ['.99'], input: 'file', template: 't' });
+      const packed = JSON.parse(readFileSync(join(outdir, asset, 'routes.json'), 'utf8'));
+      expect(packed[99]).toEqual({ name: 'route 99', suffixes: ['.99'], input: 'file', template: 't' });
     }
   });
 

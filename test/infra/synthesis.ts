@@ -45,8 +45,12 @@ interface Report {
   }[];
 }
 
-/** Synthesises an app with all checks of a real synth, but without bundling the functions. */
-export function synthesise(build: (app: App) => Stack): Synthesis {
+/**
+ * Synthesises an app without bundling the functions.
+ * @param isValidated true for all checks of a real synth, with the rules of CloudFormation. See vitest.config.ts.
+ */
+export function synthesise(build: (app: App) => Stack, isValidated = false): Synthesis {
+  if (isValidated) vi.stubEnv('CDK_VALIDATION', 'true');
   const outdir = mkdtempSync(join(tmpdir(), 'flowdrop-synth-'));
   // CDK prints the warnings, which are in the report as well.
   const printing = vi.spyOn(console, 'error').mockImplementation(() => {});
@@ -76,6 +80,7 @@ export function synthesise(build: (app: App) => Stack): Synthesis {
     };
   } finally {
     printing.mockRestore();
+    vi.unstubAllEnvs();
     rmSync(outdir, { recursive: true });
   }
 }

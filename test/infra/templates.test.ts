@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { parseEnv } from '../../functions/settings/environment.ts';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
-import { CONFIGURATION_NAMES, CONFIGURATIONS, configured } from './configurations.ts';
+import { CONFIGURATION_NAMES, CONFIGURATIONS, type ConfigurationName, configured } from './configurations.ts';
 import { differences, readable, yaml } from './readable.ts';
 import type { Synthesis } from './synthesis.ts';
 import { environmentOf, only, resources } from './template.ts';
@@ -24,6 +24,8 @@ const UNTAGGABLE = [
 /** The resources of the pipeline itself, without those of the app around it. */
 const own = ({ template }: Synthesis, ...types: readonly string[]) =>
   types.flatMap((type) => resources(template, type)).filter(({ id }) => id.startsWith('Pipeline'));
+
+const validated = (name: ConfigurationName): Synthesis => configured(name, true);
 
 /** What holds for all templates. */
 const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly<Record<string, unknown>>) => void>> = {
@@ -133,16 +135,16 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
 
 describe.each(CONFIGURATION_NAMES)('the template of the configuration %s', (name) => {
   it.each(Object.entries(RULES))('%s', (_, rule) => {
-    rule(configured(name), CONFIGURATIONS[name].deployment);
+    rule(validated(name), CONFIGURATIONS[name].deployment);
   });
 
   // What a change means for what is deployed. After a review: vitest run test/infra/templates.test.ts --update
   it('is as it was reviewed', async () => {
-    const defaults = readable(configured('defaults'));
+    const defaults = readable(validated('defaults'));
     const [file, text] =
       name === 'defaults'
         ? [`${name}.yaml`, yaml(defaults)]
-        : [`${name}.diff`, differences(defaults, readable(configured(name)))];
+        : [`${name}.diff`, differences(defaults, readable(validated(name)))];
     await expect(text).toMatchFileSnapshot(`templates/${file}`);
   });
 });

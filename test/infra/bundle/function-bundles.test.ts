@@ -4,9 +4,17 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import type { Metafile } from 'esbuild';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { BUNDLE_BYTES_MAX } from '../../../bench/rows/start.ts';
 import { bundle, FUNCTION_NAMES, type FunctionName } from '../../../infra/bundle/bundle.ts';
 import { sharedFolder } from '../../support/folder.ts';
+
+/**
+ * Maximum size of the bundles, in bytes. A cold start loads all of it. Raise it only on purpose: a careless import has
+ * doubled it before. The notices beside it do not count: no function reads them.
+ */
+const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
+  'create-flow': { raw: 492_000, gzipped: 165_000 },
+  'collect-outputs': { raw: 550_000, gzipped: 182_000 },
+};
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const PACKAGE_FOLDER = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
@@ -43,6 +51,7 @@ describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
       /(^|\/)(infra|operations|local|test|bench)\/(?!bundle\/aliases\/)/,
     ],
     ['CDK', /node_modules\/(aws-cdk-lib|constructs)\//],
+    ["AWS's runtime interface client", /node_modules\/aws-lambda-ric\//],
   ])('contains nothing of %s', (_, unwanted) => {
     expect(included().filter((path) => unwanted.test(path))).toEqual([]);
   });
