@@ -43,7 +43,7 @@ export class DeployedPipeline {
   static async start(stage: Stage, { routes, standIn, firstTickAfterMs }: DeployedOptions): Promise<DeployedPipeline> {
     const receiptsAt = new Map<string, number>();
     const pipeline = await startPipeline({
-      bundleDir: dirname(dirname(stage.bundles.ours['create-flow'].path)),
+      bundleDir: dirname(dirname(stage.bundles.ours['create-flow'])),
       routes,
       standIn,
       // All defaults. Those of the local run are shorter.

@@ -121,7 +121,7 @@ export class Stage {
   /** A new process that has loaded a function and not called it. */
   async subject(maker: Maker, name: FunctionName, environment: Record<string, string>): Promise<Subject> {
     const subject = this.#process(maker, environment);
-    await subject.call('load', { path: this.bundles[maker][name].path });
+    await subject.call('load', { path: this.bundles[maker][name] });
     return subject;
   }
 
@@ -132,7 +132,7 @@ export class Stage {
 
   #process(maker: Maker, env: Record<string, string>): Subject {
     const memoryMiB = MEMORY_MIB[maker];
-    return new Child<SubjectCalls>(this.bundles.subject.path, {
+    return new Child<SubjectCalls>(this.bundles.subject, {
       // The flags that Lambda's bootstrap gives Node.js.
       flags: [
         `--max-semi-space-size=${Math.floor(memoryMiB * 0.05)}`,
