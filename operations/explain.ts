@@ -121,7 +121,7 @@ function admission(
   try {
     const { bytes, isArchived } = subject;
     // Only these facts of an upload are checked.
-    const opened = { upload: { bytes }, isArchived } as OpenedUpload;
+    const opened = { upload: {}, inputs: [{ bytes }], isArchived } as unknown as OpenedUpload;
     return { snapshot: snapshot(route, subject.metadata), issue: inputFailure(settings, opened, route.input)?.message };
   } catch (error) {
     if (!(error instanceof InvalidOverrideError)) throw error;
@@ -194,7 +194,8 @@ async function objectSubject(text: string, deployment: Deployment, signal: Abort
     async head() {
       const again = await inbox.open(upload, signal);
       try {
-        for await (const chunk of await again.source.open(signal)) return chunk.subarray(0, SHOWN_BYTES);
+        const [own] = again.inputs;
+        for await (const chunk of (await own?.source.open(signal)) ?? []) return chunk.subarray(0, SHOWN_BYTES);
         return new Uint8Array();
       } finally {
         again.discard();
@@ -224,10 +225,12 @@ async function requestOf(
     {
       ...{ template, parameters, additional },
       tag: { pipeline: settings.pipeline, upload: id, generation: 1 },
-      input: {
-        ...{ as: input, mediaType, source },
-        additional: { bucket: settings.inboxBucket, key, ...(versionId === undefined ? {} : { versionId }) },
-      },
+      inputs: [
+        {
+          ...{ as: input, mediaType, source },
+          additional: { bucket: settings.inboxBucket, key, ...(versionId === undefined ? {} : { versionId }) },
+        },
+      ],
     },
     signal,
   );

@@ -47,7 +47,7 @@ export function routeFile(file: FileFacts, deployment: Deployment): RoutedFile {
   const route = routeOfFile(file, deployment);
   if (route !== undefined) {
     // Only these facts of an upload are checked.
-    const opened = { upload: { bytes: file.bytes }, isArchived: false } as OpenedUpload;
+    const opened = { upload: {}, inputs: [{ bytes: file.bytes }], isArchived: false } as unknown as OpenedUpload;
     return { key, route, issue: inputFailure(settings, opened, route.input)?.message };
   }
   const issue = areRoutesKnown

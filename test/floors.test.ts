@@ -14,6 +14,7 @@ const FLOORS = [
   'settings',
   'results',
   'ledger',
+  'chains',
   'publish',
   'resubmit',
   'sweep',

@@ -44,6 +44,7 @@ export type MetricName =
   | 'FlowsCreated'
   | 'FlowsSucceeded'
   | 'UploadsFailed'
+  | 'UploadsSuperseded'
   | 'FlowsAdopted'
   | 'FlowsOrphaned'
   | 'FlowsShared'

@@ -1,4 +1,5 @@
 import { secondsBetween } from '../base/telemetry.ts';
+import { nextStages } from '../chains/chain.ts';
 import type { FlowServiceError } from '../flow-service/errors.ts';
 import {
   type Ending,
@@ -218,7 +219,9 @@ export class FlowCollector {
     const { ledger, clock, telemetry } = this.#ports;
     const { closing } = this.#tick.invocation;
     const earlierSuccess = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
-    const terminal = ended(stored.entry, earlierSuccess ?? ending, earlierSuccess?.endedAt ?? clock.now());
+    const decided = earlierSuccess ?? ending;
+    const next = nextStages(stored.entry, decided.assets ?? [], this.#ports.settings.routes);
+    const terminal = ended(stored.entry, { ...decided, next }, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {
       // Another collector was faster. If it has ended this flow, it may have died before publishing.

@@ -220,10 +220,10 @@ export class FlowAssets {
       isLate: this.#tick.late.has(uploadId),
       onLate: () => this.#tick.late.note(uploadId, clock.now()),
     };
-    const { key, bytes, mediaType, sha256 } = await results.store(open, owner, work);
+    const { key, bytes, mediaType, ...facts } = await results.store(open, owner, work);
     telemetry.metrics.add('AssetsStored');
     telemetry.metrics.add('AssetBytes', bytes);
-    return { id: assetId, key, bytes, mediaType, sha256 };
+    return { id: assetId, key, bytes, mediaType, ...facts };
   }
 
   async #open(entry: RunningEntry, assetId: string, signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> {

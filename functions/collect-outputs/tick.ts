@@ -1,8 +1,8 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { Invocation } from '../base/invocation.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
-import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
+import type { UploadQueue } from '../uploads/upload-event.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import { type CollectorShare, type CollectorState, isIn, Lease } from './collector.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';

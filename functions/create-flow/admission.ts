@@ -15,7 +15,11 @@ export interface Routed {
  * @param given what an operator gave for this retry.
  */
 export function routed(settings: Settings, object: OpenedUpload, given?: GivenOverrides): Routed | undefined {
-  const route = routeFor(settings.routes, object.upload);
+  const { stage } = object.upload;
+  const route =
+    stage === undefined
+      ? routeFor(settings.routes, object.upload)
+      : settings.routes.find(({ name, after }) => name === stage.route && after !== undefined);
   if (route === undefined) return undefined;
   try {
     return { route: snapshot(route, object.metadata, given), failure: inputFailure(settings, object, route.input) };
@@ -28,17 +32,20 @@ export function routed(settings: Settings, object: OpenedUpload, given?: GivenOv
 /** Why a file cannot be sent under the present settings. Undefined if it can. */
 export function inputFailure(
   { inputBytesMax, textBytesMax }: Pick<Settings, 'inputBytesMax' | 'textBytesMax'>,
-  { upload, isArchived }: OpenedUpload,
-  input: 'file' | 'text',
+  { upload, inputs, isArchived }: OpenedUpload,
+  as: 'file' | 'text',
 ): KnownFailure | undefined {
   if (isArchived) {
     return { code: 'input-archived', message: 'The file is in an archive storage class: have it restored first.' };
   }
-  const bytesMax = input === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
-  if (upload.bytes === 0) return { code: 'input-empty', message: 'The file is empty.' };
-  if (upload.bytes <= bytesMax) return undefined;
-  return {
-    code: 'input-too-large',
-    message: `The file has ${upload.bytes} bytes, and at most ${bytesMax} are sent as ${input}.`,
-  };
+  const bytesMax = as === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
+  const unfit = inputs.find(({ bytes }) => bytes === 0 || bytes > bytesMax);
+  if (unfit === undefined) return undefined;
+  const what = upload.stage === undefined ? 'The file' : `The asset ${unfit.key}`;
+  return unfit.bytes === 0
+    ? { code: 'input-empty', message: `${what} is empty.` }
+    : {
+        code: 'input-too-large',
+        message: `${what} has ${unfit.bytes} bytes, and at most ${bytesMax} are sent as ${as}.`,
+      };
 }

@@ -134,7 +134,9 @@ export async function failUpload(delivery: Delivery, claim: Claim, failure: Know
 }
 
 export async function publishFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
-  delivery.count('UploadsFailed');
+  // Nothing is wrong with a stage whose file was replaced, and nobody needs an alarm.
+  const isSuperseded = entry.state === 'failed' && entry.failure.code === 'superseded';
+  delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
   await publish(entry, delivery.ports, delivery.invocation.closing);
   return 'failed';
 }

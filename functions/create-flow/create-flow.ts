@@ -17,6 +17,7 @@ import { publish } from '../publish/publish.ts';
 import { isInside, type OpenedUpload, UploadDeniedError, UploadGoneError } from '../uploads/inbox.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
+import type { Upload } from '../uploads/upload.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { inputFailure, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
@@ -204,6 +205,13 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
     return failUpload(delivery, claim, { code: 'outside-inbox', message });
   }
+  if (await isSuperseded(delivery, upload)) {
+    const message = `A newer file was put at ${upload.stage?.first.key} before this stage was sent.`;
+    return failUpload(delivery, claim, { code: 'superseded', message });
+  }
+  if (claim.entry.inputs !== undefined) {
+    return sendIfFit(delivery, claim, inbox.openAssets(upload, claim.entry.inputs));
+  }
   if (object !== undefined) return sendIfFit(delivery, claim, object);
   let opened: OpenedUpload;
   try {
@@ -216,6 +224,13 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   } finally {
     opened.discard();
   }
+}
+
+/** True if a newer file is at the key of the chain's first file. A file that was deleted has no successor. */
+async function isSuperseded({ ports, invocation }: Delivery, { bucket, stage }: Upload): Promise<boolean> {
+  if (stage === undefined) return false;
+  const current = await ports.inbox.current(bucket, stage.first.key, invocation.work);
+  return current !== undefined && current.id !== stage.first.id;
 }
 
 /** Sends an upload again, if it passes the present checks. A retried failure takes the present route first. */

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import type { Log, MetricName } from '../base/telemetry.ts';
+import type { ChainStore } from '../chains/chain-store.ts';
 import type { SharedSearch } from '../flow-service/flow-search.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
@@ -49,6 +50,7 @@ export interface Batch {
 }
 
 export interface CreatePorts extends PublishPorts {
+  readonly chains: ChainStore;
   readonly inbox: Inbox;
   readonly ledger: Ledger;
   readonly flows: FlowService;

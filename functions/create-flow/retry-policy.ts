@@ -13,7 +13,7 @@ import {
 import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
 import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
-import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
+import { UploadArchivedError, UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
 import { spreadOf } from '../uploads/upload.ts';
 
 /** Minimum time for an attempt, in milliseconds. With less time left, no wait in place is begun. */
@@ -82,7 +82,11 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     return { kind: 'fail', failure: { code: error.code, message: error.message } };
   }
   if (error instanceof UploadGoneError) {
-    return { kind: 'fail', failure: { code: 'upload-gone', message: `${error.message}.` } };
+    const code = entry.upload.stage === undefined ? 'upload-gone' : 'asset-gone';
+    return { kind: 'fail', failure: { code, message: `${error.message}.` } };
+  }
+  if (error instanceof UploadArchivedError) {
+    return { kind: 'fail', failure: { code: 'input-archived', message: `${error.message}: have it restored first.` } };
   }
   if (error instanceof UnauthorisedError) {
     return { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: operatorMs };

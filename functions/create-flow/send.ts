@@ -75,8 +75,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
 }
 
 function requestOf({ ports, invocation }: Delivery, { entry, isAsked }: Claim, object: OpenedUpload): CreateRequest {
-  const { template, parameters, additional, input } = entry.route;
-  const { bucket, key, versionId, mediaType } = entry.upload;
+  const { template, parameters, additional, input: as } = entry.route;
   return {
     template,
     parameters,
@@ -84,12 +83,12 @@ function requestOf({ ports, invocation }: Delivery, { entry, isAsked }: Claim, o
     tag: flowTagOf(entry, ports.settings.pipeline),
     startBy: Math.min(invocation.workEndsAt - ATTEMPT_TIME_MIN_MS, ports.clock.now() + SENDING_WAIT_MAX_MS),
     isAsked,
-    input: {
-      as: input,
+    inputs: object.inputs.map(({ bucket, key, versionId, mediaType, source }) => ({
+      as,
       mediaType,
-      source: object.source,
+      source,
       additional: { bucket, key, ...(versionId === undefined ? {} : { versionId }) },
-    },
+    })),
   };
 }
 

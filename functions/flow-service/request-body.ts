@@ -11,7 +11,7 @@ const SLICE_BYTES_MAX = 48 * 1024;
 /** Size of the blocks that are written. Over TLS, one write for each record of 16 KiB would halve the speed. */
 const BLOCK_BYTES = 256 * 1024;
 
-/** A text of at most so many bytes is kept in memory until it is sent. A longer one is read twice. */
+/** Texts of together at most so many bytes are kept in memory until they are sent. Longer ones are read twice. */
 const KEPT_TEXT_BYTES_MAX = 1024 * 1024;
 
 /** The body of `POST /flows` for one request, which may be sent more than once. */
@@ -21,59 +21,64 @@ export interface FlowBody {
   chunks(signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
+/** A part of the JSON: bytes that are known, or an input that is read while it is sent. */
+type Part = Uint8Array | { readonly as: 'file' | 'text'; readonly source: InputSource };
+
 /**
  * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read
- * first, because its length as a JSON string is known only then. A long one is read again while it is sent.
- * @throws {InvalidTextError} the text is not UTF-8.
- * @throws {UnavailableError} the source is not as long as it says. Thrown here for a text, in `chunks` for a file.
- * @throws any error of the source, likewise.
+ * first, because its length as a JSON string is known only then. A long one is read again while it is sent. Inputs are
+ * read one after the other.
+ * @throws {InvalidTextError} a text is not UTF-8.
+ * @throws {UnavailableError} a source is not as long as it says. Thrown here for a text, in `chunks` for a file.
+ * @throws any error of a source, likewise.
  */
 export async function flowBody(request: CreateRequest, signal: AbortSignal): Promise<FlowBody> {
-  const { input } = request;
-  const { source } = input;
-  const start = input.as === 'text' ? '' : `data:${canonicalMediaType(input.mediaType)};base64,`;
-  // The data comes last, so exactly these four characters follow it in the JSON.
-  const json = JSON.stringify(bodyOf(request, start));
-  const tail = Buffer.from('"}]}');
-  const head = Buffer.from(json.slice(0, -tail.byteLength));
-  if (input.as === 'text') return textBody(head, source, tail, signal);
-  return {
-    bytes: head.byteLength + 4 * Math.ceil(source.bytes / 3) + tail.byteLength,
-    chunks: async function* (signal) {
-      yield* encode(head, exactly(source.bytes, await source.open(signal)), tail);
-    },
+  const { template, parameters, additional, tag, inputs } = request;
+  const head = { template, ...(parameters === undefined ? {} : { parameters }) };
+  const json = JSON.stringify({ ...head, additional: { ...additional, [FLOW_TAG_NAME]: tag } });
+  const parts: Part[] = [Buffer.from(`${json.slice(0, -1)},"inputs":[`)];
+  let bytes = (parts[0] as Uint8Array).byteLength;
+  let keptMax = KEPT_TEXT_BYTES_MAX;
+  const add = (part: Part, length: number): void => {
+    parts.push(part);
+    bytes += length;
   };
-}
-
-function bodyOf({ template, parameters, additional, tag, input }: CreateRequest, data: string): object {
-  return {
-    template,
-    ...(parameters === undefined ? {} : { parameters }),
-    additional: { ...additional, [FLOW_TAG_NAME]: tag },
-    inputs: [{ additional: input.additional, data }],
+  const addText = (text: string): void => {
+    const part = Buffer.from(text);
+    add(part, part.byteLength);
   };
-}
-
-async function textBody(
-  head: Uint8Array,
-  source: InputSource,
-  tail: Uint8Array,
-  signal: AbortSignal,
-): Promise<FlowBody> {
-  const kept: Uint8Array[] | undefined = source.bytes <= KEPT_TEXT_BYTES_MAX ? [] : undefined;
-  let bytes = head.byteLength + tail.byteLength;
-  for await (const part of escaped(source, signal)) {
-    bytes += part.byteLength;
-    kept?.push(part);
+  for (const [index, { as, mediaType, source, additional }] of inputs.entries()) {
+    const start = as === 'text' ? '' : `data:${canonicalMediaType(mediaType)};base64,`;
+    // The data comes last, so exactly two characters follow it.
+    const opening = JSON.stringify({ additional, data: start }).slice(0, -2);
+    addText(index === 0 ? opening : `,${opening}`);
+    if (as === 'file') add({ as, source }, 4 * Math.ceil(source.bytes / 3));
+    else {
+      const kept: Uint8Array[] = [];
+      const isKept = source.bytes <= keptMax;
+      let length = 0;
+      for await (const part of escaped(source, signal)) {
+        length += part.byteLength;
+        if (isKept) kept.push(part);
+      }
+      if (isKept) keptMax -= source.bytes;
+      add(isKept ? Buffer.concat(kept) : { as, source }, length);
+    }
+    addText('"}');
   }
-  const whole = kept && Buffer.concat([head, ...kept, tail]);
-  return {
-    bytes,
-    chunks: async function* (signal) {
-      if (whole !== undefined) yield whole;
-      else yield* inBlocks(head, escaped(source, signal), tail);
-    },
-  };
+  addText(']}');
+  return { bytes, chunks: (signal) => inBlocks(parts, signal) };
+}
+
+/** Yields the parts in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the socket has one, the other is filled. */
+async function* inBlocks(parts: readonly Part[], signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  const blocks = new Blocks();
+  for (const part of parts) {
+    if (part instanceof Uint8Array) yield* blocks.bytes(part);
+    else if (part.as === 'file') yield* encode(exactly(part.source.bytes, await part.source.open(signal)), blocks);
+    else for await (const text of escaped(part.source, signal)) yield* blocks.bytes(text);
+  }
+  yield* blocks.rest();
 }
 
 /** The text as the inside of a JSON string, in UTF-8. */
@@ -92,19 +97,6 @@ async function* escaped(source: InputSource, signal: AbortSignal): AsyncGenerato
   yield decode();
 }
 
-/** Yields `head`, `parts` and `tail` in blocks of {@link BLOCK_BYTES}. */
-async function* inBlocks(
-  head: Uint8Array,
-  parts: AsyncIterable<Uint8Array>,
-  tail: Uint8Array,
-): AsyncGenerator<Uint8Array> {
-  const blocks = new Blocks();
-  yield* blocks.bytes(head);
-  for await (const part of parts) yield* blocks.bytes(part);
-  yield* blocks.bytes(tail);
-  yield* blocks.rest();
-}
-
 /** Passes the chunks on. Throws unless they add up to exactly `bytes`. */
 async function* exactly(bytes: number, chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let left = bytes;
@@ -121,19 +113,10 @@ async function* exactly(bytes: number, chunks: AsyncIterable<Uint8Array>): Async
  */
 const lengthError = (message: string): UnavailableError => new UnavailableError(message, { bodyStarted: true });
 
-/**
- * Yields `head`, the base64 of `chunks`, and `tail`, in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the
- * socket has one while the other is filled.
- */
-async function* encode(
-  head: Uint8Array,
-  chunks: AsyncIterable<Uint8Array>,
-  tail: Uint8Array,
-): AsyncGenerator<Uint8Array> {
-  const blocks = new Blocks();
+/** Adds the base64 of `chunks` to the blocks, and yields those that are full. */
+async function* encode(chunks: AsyncIterable<Uint8Array>, blocks: Blocks): AsyncGenerator<Uint8Array> {
   /** Up to two bytes that wait for the rest of their group of three. */
   let carry = Buffer.alloc(0);
-  yield* blocks.bytes(head);
   for await (const chunk of chunks) {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     let from = 0;
@@ -148,8 +131,6 @@ async function* encode(
     carry = Buffer.from(bytes.subarray(to)); // Copied, because the producer may reuse the chunk.
   }
   yield* blocks.base64(carry, 0, carry.byteLength);
-  yield* blocks.bytes(tail);
-  yield* blocks.rest();
 }
 
 /** Collects output into blocks. */
@@ -168,7 +149,7 @@ class Blocks {
     }
   }
 
-  /** Every call but the last must get a multiple of three bytes. */
+  /** Every call but the last of an input must get a multiple of three bytes. */
   *base64(bytes: Buffer, from: number, to: number): Generator<Uint8Array> {
     while (from < to) {
       const groups = Math.floor((BLOCK_BYTES - this.#used) / 4);

@@ -12,7 +12,7 @@ export interface FlowTag {
   readonly generation: number;
 }
 
-/** The input of a flow. `open` may be called again for a second attempt; each call streams from the start. */
+/** The bytes of an input. `open` may be called again for a second attempt; each call streams from the start. */
 export interface InputSource {
   /** Exact number of bytes that `open` yields. A stream that yields more or fewer fails the request. */
   readonly bytes: number;
@@ -35,13 +35,15 @@ export interface CreateRequest {
    * @param why in the words of the service, if it has refused a creation.
    */
   readonly onWaiting?: ((why: string) => void) | undefined;
-  readonly input: {
-    /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
-    readonly as: 'file' | 'text';
-    readonly mediaType: string;
-    readonly source: InputSource;
-    readonly additional: JsonObject;
-  };
+  readonly inputs: readonly FlowInput[];
+}
+
+export interface FlowInput {
+  /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
+  readonly as: 'file' | 'text';
+  readonly mediaType: string;
+  readonly source: InputSource;
+  readonly additional: JsonObject;
 }
 
 /** The states that we tell apart. `schemas.ts` maps the service's own words to them. */

@@ -1,18 +1,20 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
+import { ChainStore } from '../chains/chain-store.ts';
 import type { CollectPorts } from '../collect-outputs/collect-outputs.ts';
 import type { CreatePorts } from '../create-flow/delivery.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import { Ledger } from '../ledger/store.ts';
+import { ChainNotes } from '../publish/chain-notes.ts';
 import type { EventBus } from '../publish/publish.ts';
 import { Receipts } from '../publish/receipts.ts';
-import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { Results } from '../results/results.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { Inbox } from '../uploads/inbox.ts';
+import type { UploadQueue } from '../uploads/upload-event.ts';
 
 /** What the ports of the functions are made of: settings, clients, and the sources of time and chance. */
 export interface Wiring {
@@ -29,14 +31,19 @@ export interface Wiring {
 }
 
 /** The ports of create-flow. The collecting function needs them too. */
-export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring) {
+export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { readonly queue?: UploadQueue }) {
   const inbox = new Inbox(s3, wiring.clock);
+  const ledger = new Ledger(s3, settings.ledgerBucket, nonce);
+  const receipts = new Receipts(s3, settings);
+  const chains = new ChainStore(s3, settings.ledgerBucket);
   return {
     ...wiring,
     settings,
     inbox,
-    ledger: new Ledger(s3, settings.ledgerBucket, nonce),
-    receipts: new Receipts(s3, settings),
+    ledger,
+    receipts,
+    chains,
+    chainNotes: new ChainNotes({ ...wiring, settings, ledger, receipts, chains }),
   } satisfies CreatePorts;
 }
 

@@ -1,15 +1,18 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
-import { UPLOAD_ID, type Upload } from '../uploads/upload.ts';
+import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
 /**
- * Version of the entry's form. An entry of another version cannot be read.
+ * Versions of the entry's form. An entry of any other version cannot be read.
  *
  * A schema drops the members that it does not name. A function of an older deployment would therefore lose a new member
- * when it writes the entry again. Raise this number with every new member that must not be lost.
+ * when it writes the entry again. Add a number with every new member that must not be lost. Entries without such a
+ * member keep the older number, so that an older version can read them.
+ *
+ * 2: `upload.stage`, `inputs` and `next`, in the entries of chains.
  */
-export const ENTRY_SCHEMA = 1;
+export const ENTRY_SCHEMAS: readonly number[] = [1, 2];
 
 /** Why an upload waits. */
 export const WAIT_REASONS = [
@@ -22,6 +25,7 @@ export const WAIT_REASONS = [
   'in-doubt',
   'held',
   'retried',
+  'stage',
 ] as const;
 
 /** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
@@ -31,7 +35,16 @@ const TIME_MAX = Date.parse('9999-12-31T23:59:59.999Z');
 export const time = z.number().check(z.gte(0), z.lte(TIME_MAX));
 const count = z.int().check(z.gte(0));
 
-const upload: z.ZodMiniType<Upload> = z.object({
+const first = z.object({ id: z.string().check(z.regex(UPLOAD_ID)), key: z.string() });
+
+const stage: z.ZodMiniType<Stage> = z.object({
+  first,
+  route: z.string(),
+  parent: z.extend(first, { generation: count, asset: z.optional(z.string()) }),
+});
+
+/** @internal */
+export const uploadSchema: z.ZodMiniType<Upload> = z.object({
   id: z.string().check(z.regex(UPLOAD_ID)),
   bucket: z.string(),
   key: z.string(),
@@ -42,13 +55,15 @@ const upload: z.ZodMiniType<Upload> = z.object({
   mediaType: z.string(),
   currentAt: z.optional(time),
   sequencer: z.optional(z.string()),
+  stage: z.optional(stage),
 });
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const parameters = z.custom<Json>((value) => value !== undefined);
 
-const route: z.ZodMiniType<RouteSnapshot> = z.object({
+/** @internal */
+export const routeSchema: z.ZodMiniType<RouteSnapshot> = z.object({
   name: z.string(),
   input: z.enum(['file', 'text']),
   template: z.string(),
@@ -56,7 +71,8 @@ const route: z.ZodMiniType<RouteSnapshot> = z.object({
   additional: z.optional(z.custom<JsonObject>(isObject)),
 });
 
-const readonlyObject = <T extends z.core.$ZodShape>(shape: T) => z.readonly(z.object(shape));
+/** @internal */
+export const readonlyObject = <T extends z.core.$ZodShape>(shape: T) => z.readonly(z.object(shape));
 
 const flow = readonlyObject({
   id: z.string().check(z.minLength(1)),
@@ -73,6 +89,10 @@ const asset = readonlyObject({
   mediaType: z.string(),
   /** Hexadecimal SHA-256 of the stored bytes. */
   sha256: z.string(),
+  /** Without quotes. Absent if an older version stored it. */
+  etag: z.optional(z.string()),
+  /** Absent if the bucket is not versioned. */
+  versionId: z.optional(z.string()),
 });
 
 /** @internal */
@@ -83,11 +103,32 @@ export const failedOutputs = z.readonly(
   z.array(readonlyObject({ id: z.string(), code: z.string(), message: z.string() })),
 );
 
-const failure = readonlyObject({
+/** @internal */
+export const failure = readonlyObject({
   /** Stable and machine-readable. */
   code: z.string(),
   /** A sentence for a person. */
   message: z.string(),
+});
+
+/**
+ * An object that is sent, in exactly this version.
+ * @internal
+ */
+export const input = readonlyObject({
+  bucket: z.string(),
+  key: z.string(),
+  versionId: z.optional(z.string()),
+  etag: z.optional(z.string()),
+  bytes: count,
+  mediaType: z.string(),
+});
+
+/** Later stages that begin with assets of an upload that succeeded. */
+const nextStage = readonlyObject({
+  route: routeSchema,
+  /** The ids of the assets that the route wants. Each of them starts an upload. */
+  assets: z.readonly(z.array(z.string())),
 });
 
 const doubt = readonlyObject({
@@ -113,9 +154,11 @@ export const ANSWERS_MAX = 3;
 
 /** What an entry says in every state. */
 const facts = {
-  schema: z.literal(ENTRY_SCHEMA),
-  upload,
-  route,
+  schema: z.union([z.literal(1), z.literal(2)]),
+  upload: uploadSchema,
+  route: routeSchema,
+  /** What is sent, if that is not the upload's own object: the assets of the stage before. */
+  inputs: z.optional(z.readonly(z.array(input))),
   /**
    * Present from a retry until a route of the current configuration is written down. No POST is sent in between. Also
    * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown. An object
@@ -168,6 +211,8 @@ const ending = {
   endedAt: time,
   assets,
   failedOutputs,
+  /** What begins with this end. It is written here before anything of it begins. */
+  next: z.optional(z.readonly(z.array(nextStage))),
 };
 
 /** The form of an entry. The types in `entry.ts` are made from it. */

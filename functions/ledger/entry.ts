@@ -2,7 +2,7 @@ import type * as z from 'zod/mini';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
-import { ANSWERS_MAX, ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
+import { ANSWERS_MAX, type entrySchema } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import type { FailedMarker, RunningMarker, WaitingMarker } from './keys.ts';
 import { isTerminalState, type TerminalState } from './terminal-states.ts';
@@ -31,6 +31,10 @@ export type FailedEntry = Extract<Entry, { state: 'failed' }>;
 export type TerminalEntry = Extract<Entry, { state: TerminalState }>;
 
 export type Doubt = NonNullable<Entry['doubt']>;
+/** An object that is sent, in exactly this version. */
+export type Input = NonNullable<Entry['inputs']>[number];
+/** A later stage that begins with assets of an upload. */
+export type NextStage = NonNullable<TerminalEntry['next']>[number];
 /** Why an upload waits. */
 export type WaitReason = WaitingEntry['reason'];
 type FlowFacts = RunningEntry['flow'];
@@ -122,7 +126,7 @@ export interface ClaimTerms {
 export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms): ClaimedEntry {
   const { claimedAt, deadline, pipeline, arrivedAt = claimedAt } = terms;
   return {
-    schema: ENTRY_SCHEMA,
+    schema: 1,
     state: 'claimed',
     upload,
     route,
@@ -133,6 +137,27 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTer
     waits: 0,
     claimedAt,
     deadline,
+  };
+}
+
+/**
+ * The first entry of an upload of a later stage. It waits for its turn like any other upload, and begins at once.
+ * @param now when the stage before has ended.
+ */
+export function begun(upload: Upload, route: RouteSnapshot, inputs: readonly Input[], now: number): WaitingEntry {
+  return {
+    schema: 2,
+    upload,
+    route,
+    inputs,
+    arrivedAt: now,
+    generation: 1,
+    attempts: 0,
+    waits: 0,
+    state: 'waiting',
+    reason: 'stage',
+    message: 'The stage before has ended.',
+    notBefore: now,
   };
 }
 
@@ -262,6 +287,8 @@ export interface Ending {
   readonly failedOutputs?: readonly FailedOutput[];
   /** Present if the upload failed. */
   readonly failure?: KnownFailure | undefined;
+  /** The later stages that begin with the assets. */
+  readonly next?: readonly NextStage[] | undefined;
 }
 
 export function ended(
@@ -271,10 +298,13 @@ export function ended(
 ): FailedEntry;
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry;
 export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
-  const { assets = [], failedOutputs = [], failure } = ending;
+  const { assets = [], failedOutputs = [], failure, next } = ending;
   const { flow, isShared } = entry.state === 'running' ? entry : {};
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt: now, assets, failedOutputs };
-  return failure === undefined ? { ...facts, state: 'succeeded' } : { ...facts, state: 'failed', failure };
+  if (failure !== undefined) return { ...facts, state: 'failed', failure };
+  return next === undefined || next.length === 0
+    ? { ...facts, state: 'succeeded' }
+    : { ...facts, schema: 2, state: 'succeeded', next };
 }
 
 /**
@@ -351,8 +381,9 @@ const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: unde
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
-  const { schema, upload, route, reroute, pipeline, arrivedAt, generation, attempts } = entry;
+  const { schema, upload, route, inputs, reroute, pipeline, arrivedAt, generation, attempts } = entry;
   const { claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
-  return { schema, upload, route, reroute, pipeline, arrivedAt, generation, attempts, claimDied, ...waited, doubt };
+  const sent = { upload, route, inputs, reroute, pipeline };
+  return { schema, ...sent, arrivedAt, generation, attempts, claimDied, ...waited, doubt };
 }

@@ -72,6 +72,17 @@ export const FAILURES = {
     retry: 'cannot-help',
     action: 'Put the file into the inbox again, unless a newer version has a receipt of its own.',
   },
+  'asset-gone': {
+    meaning: 'An asset of the stage before was replaced or deleted in the results bucket before it could be sent.',
+    retry: 'after-change',
+    action:
+      'Restore the asset, if the bucket keeps versions, and then retry. Or have the stage before made anew with `flowdrop retry --from`, which is paid for again.',
+  },
+  superseded: {
+    meaning: "A newer file came to the key of the chain's first file before this stage was sent.",
+    retry: 'cannot-help',
+    action: 'Nothing: the newer file has a chain of its own.',
+  },
   'outside-inbox': {
     meaning: 'The file is in an inbox that a deployment has replaced.',
     retry: 'cannot-help',

@@ -11,6 +11,7 @@ import { decodedId, encodedId } from '../base/key-segment.ts';
  *                                                  upload that has waited longest leaves first.
  *   failed/<ended>/<upload id>                     marker of a failed upload. No function works from it: it answers
  *                                                  which uploads failed since a time.
+ *   chains/<upload id of the first file>.json      how the uploads of a chain stand
  *   state/collector-<index>.json                   a collector's lease, and its state between ticks
  *   state/sweep.json                               the state of the sweep between its runs
  *
@@ -52,6 +53,9 @@ export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${upload
 
 /** The key of a collector's state, by its index: from 0 to one less than the number of collectors. */
 export const collectorKey = (index: number): string => `${STATE_PREFIX}collector-${index}.json`;
+
+/** The key of a chain, by the upload id of its first file. */
+export const chainKey = (firstId: string): string => `chains/${firstId}.json`;
 
 export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 

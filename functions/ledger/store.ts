@@ -10,7 +10,7 @@ import * as z from 'zod/mini';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
-import { ENTRY_SCHEMA, entrySchema } from './entry-schema.ts';
+import { ENTRY_SCHEMAS, entrySchema } from './entry-schema.ts';
 import {
   entryKey,
   type FailedMarker,
@@ -308,8 +308,8 @@ function parsedEntry(key: string, text: string): { readonly entry: Entry; readon
     throw new UnreadableEntryError(`${key} is not JSON: ${text.slice(0, 100)}`, { cause });
   }
   const { schema, nonce } = ENVELOPE.safeParse(value).data ?? {};
-  if (typeof schema === 'number' && schema !== ENTRY_SCHEMA) {
-    const remedy = `this version reads ${ENTRY_SCHEMA}: deploy the version that wrote it`;
+  if (typeof schema === 'number' && !ENTRY_SCHEMAS.includes(schema)) {
+    const remedy = `this version reads ${ENTRY_SCHEMAS.join(' and ')}: deploy the version that wrote it`;
     throw new UnreadableEntryError(`${key} has schema ${schema}, and ${remedy}`);
   }
   const { data: entry, error } = entrySchema.safeParse(value);

@@ -20,12 +20,12 @@ import {
 } from '../ledger/entry.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
-import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
 import type { GivenOverrides } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
+import type { UploadQueue } from '../uploads/upload-event.ts';
 import { messageFor } from '../uploads/upload-event.ts';
 
 /*

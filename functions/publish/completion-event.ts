@@ -8,12 +8,12 @@ export const EVENT_SOURCE = 'flowdrop';
  * Maximum size of an event's detail, in bytes. EventBridge limits the detail and the fields around it to 256 KB.
  * (Amazon EventBridge User Guide, "Calculating PutEvents event entry size".)
  */
-const DETAIL_BYTES_MAX = 240 * 1024;
+export const DETAIL_BYTES_MAX = 240 * 1024;
 
-/** The event of an upload that ended. */
+/** The event of an upload, or of a chain, that ended. */
 export interface CompletionEvent {
-  readonly detailType: (typeof TERMINAL_STATES)[TerminalState]['detailType'];
-  /** JSON of {@link CompletionDetail}. */
+  readonly detailType: (typeof TERMINAL_STATES)[TerminalState]['detailType'] | 'Chain Succeeded' | 'Chain Failed';
+  /** JSON of {@link CompletionDetail}, or of the chain. */
   readonly detail: string;
 }
 
@@ -31,11 +31,14 @@ export type CompletionDetail = Receipt & {
     readonly assetCount: number;
     readonly failedOutputCount: number;
     /**
-     * True if the lists were too long for an event. Then `assets` and `failedOutputs` are empty; the receipt has all.
+     * True if the lists were too long for an event. Then `assets`, `failedOutputs`, `inputs` and `children` are empty;
+     * the receipt has all.
      */
     readonly isCut: boolean;
   };
 };
+
+const NO_LISTS = { assets: [], failedOutputs: [], inputs: [], children: [] } as const;
 
 /** @param where the bucket and key of the receipt. */
 export function completionEvent(
@@ -62,6 +65,6 @@ export function completionEvent(
     detail:
       Buffer.byteLength(json) <= DETAIL_BYTES_MAX
         ? json
-        : JSON.stringify({ ...detail, assets: [], failedOutputs: [], results: { ...detail.results, isCut: true } }),
+        : JSON.stringify({ ...detail, ...NO_LISTS, results: { ...detail.results, isCut: true } }),
   };
 }

@@ -1,4 +1,5 @@
 import type { Telemetry } from '../base/telemetry.ts';
+import { isInChain } from '../chains/chain.ts';
 import {
   type FailedEntry,
   failedMarkerOf,
@@ -10,9 +11,9 @@ import {
 } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
+import type { ChainNotes } from './chain-notes.ts';
 import { type CompletionEvent, completionEvent } from './completion-event.ts';
-import { type Receipts, receiptOf } from './receipts.ts';
-import type { RetrySettings } from './retry-command.ts';
+import { type ReceiptSettings, type Receipts, receiptOf } from './receipts.ts';
 
 /** The event bus, as a sender sees it. */
 export interface EventBus {
@@ -23,20 +24,22 @@ export interface PublishPorts {
   readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker' | 'putFailedMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
-  readonly settings: Pick<Settings, 'pipeline' | 'resultsBucket'> & RetrySettings;
+  readonly chainNotes: Pick<ChainNotes, 'note'>;
+  readonly settings: Pick<Settings, 'pipeline' | 'routes'> & ReceiptSettings;
   readonly telemetry: Telemetry;
 }
 
 /**
- * Publishes how an upload ended: puts the receipt, sends the event, puts the marker of a failure, and at last deletes
- * the running marker.
+ * Publishes how an upload ended: begins the later stages of its chain, puts the receipt, sends the event, puts the
+ * marker of a failure, and at last deletes the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
  * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt,
  * event and marker are out. If a retry comes earlier, it publishes the failure again before anything else.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
-  const { pipeline, resultsBucket } = ports.settings;
+  const { pipeline, resultsBucket, routes } = ports.settings;
+  if (isInChain(entry, routes)) await ports.chainNotes.note(entry, signal);
   const receipt = receiptOf(entry, ports.settings);
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);

@@ -1,15 +1,17 @@
 import type { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
+import { childrenOf } from '../chains/chain.ts';
 import type { FailedOutput, Failure, RunningEntry, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
 import type { TerminalState } from '../ledger/terminal-states.ts';
-import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
+import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { SEQUENCER_DIGITS_MAX, secondDigits, type Upload } from '../uploads/upload.ts';
+import type { ChainReport } from './chain-report.ts';
 import { type RetrySettings, retryCommand } from './retry-command.ts';
 
 /** How an upload ended, for people and programs. This is the content of the receipt. */
@@ -36,6 +38,23 @@ export interface Receipt {
   readonly template: string;
   /** 1, plus 1 for each retry of an upload that had ended. */
   readonly generation: number;
+  /**
+   * The upload that it continues, in a later stage of a chain. `asset` is the asset of that upload. If it takes all
+   * assets of a stage, the parent is the chain's first file, and there is no `asset`.
+   */
+  readonly parent?:
+    | {
+        readonly upload: string;
+        readonly generation: number;
+        readonly asset?: string | undefined;
+        /** Key of its receipt, in the results bucket. */
+        readonly receipt: string;
+      }
+    | undefined;
+  /** The objects that were sent, if they were assets of the stage before. */
+  readonly inputs?: RunningEntry['inputs'];
+  /** The uploads that begin with single assets of this one. */
+  readonly children?: readonly ReceiptChild[] | undefined;
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
   readonly endedAt: string;
   readonly assets: readonly StoredAsset[];
@@ -43,6 +62,14 @@ export interface Receipt {
   readonly failedOutputs: readonly FailedOutput[];
   /** Absent if the upload succeeded. */
   readonly failure?: AdvisedFailure | undefined;
+}
+
+interface ReceiptChild {
+  readonly upload: string;
+  readonly route: string;
+  readonly asset: string;
+  /** Where its receipt will be, in the results bucket. */
+  readonly receipt: string;
 }
 
 type AdvisedFailure = Failure & {
@@ -90,7 +117,9 @@ const LAST_MODIFIED = 'flowdrop-last-modified';
 const CURRENT_AT = 'flowdrop-current-at';
 const SEQUENCER = 'flowdrop-sequencer';
 
-export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receipt {
+export type ReceiptSettings = RetrySettings & Pick<Settings, 'resultsBucket' | 'resultsPrefix'>;
+
+export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings): Receipt {
   const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified, currentAt, sequencer } = entry.upload;
   const rank = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
   return {
@@ -100,11 +129,38 @@ export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receip
     route: entry.route.name,
     template: entry.route.template,
     generation: entry.generation,
+    ...chainFactsOf(entry, settings),
     flow: entry.flow && { id: entry.flow.id, createdAt: iso(entry.flow.createdAt) },
     endedAt: iso(entry.endedAt),
     assets: entry.assets,
     failedOutputs: entry.failedOutputs,
     ...('failure' in entry && { failure: advised(entry.failure, entry.upload, settings) }),
+  };
+}
+
+/** What the receipt of an upload in a chain says of its place there. */
+function chainFactsOf(
+  entry: TerminalEntry,
+  { resultsBucket, resultsPrefix }: ReceiptSettings,
+): Pick<Receipt, 'parent' | 'inputs' | 'children'> {
+  const { parent } = entry.upload.stage ?? {};
+  const children = childrenOf(entry, resultsBucket).map(({ upload }) => ({
+    upload: upload.id,
+    route: upload.stage?.route ?? '',
+    asset: upload.stage?.parent.asset ?? '',
+    receipt: receiptKey(resultsPrefix, upload.key),
+  }));
+  return {
+    ...(parent && {
+      parent: {
+        upload: parent.id,
+        generation: parent.generation,
+        asset: parent.asset,
+        receipt: receiptKey(resultsPrefix, parent.key),
+      },
+    }),
+    ...(entry.inputs && { inputs: entry.inputs }),
+    ...(children.length > 0 && { children }),
   };
 }
 
@@ -135,9 +191,17 @@ export class Receipts {
   }
 
   /** Puts the receipt at its address, unless the receipt that is there outranks it. Returns the address. */
-  async put(receipt: Receipt, signal: AbortSignal): Promise<string> {
-    const key = this.#keyOf(receipt);
-    const metadata = metadataOf(receipt);
+  put(receipt: Receipt, signal: AbortSignal): Promise<string> {
+    return this.#putRanked(this.#keyOf(receipt), receipt, signal);
+  }
+
+  /** Puts how a chain ended beside the receipt of its first file, by the same rule. Returns the address. */
+  putChain(report: ChainReport, signal: AbortSignal): Promise<string> {
+    return this.#putRanked(chainReportKey(this.#settings.resultsPrefix, report.upload.key), report, signal);
+  }
+
+  async #putRanked(key: string, document: Receipt | ChainReport, signal: AbortSignal): Promise<string> {
+    const metadata = metadataOf(document);
     const mine = rankOf(metadata);
     let condition: { IfNoneMatch: '*' } | { IfMatch: string } = { IfNoneMatch: '*' };
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
@@ -146,7 +210,7 @@ export class Receipts {
           new PutObjectCommand({
             Bucket: this.#settings.resultsBucket,
             Key: key,
-            Body: `${JSON.stringify(receipt, undefined, 2)}\n`,
+            Body: `${JSON.stringify(document, undefined, 2)}\n`,
             ContentType: 'application/json',
             Metadata: metadata,
             ...condition,
@@ -235,7 +299,7 @@ interface Rank {
 /** A receipt as a HEAD describes it. */
 type StoredReceipt = Rank & { readonly etag: string };
 
-function metadataOf({ upload, generation, endedAt }: Receipt): Record<string, string> {
+function metadataOf({ upload, generation, endedAt }: Receipt | ChainReport): Record<string, string> {
   const { id, lastModified, currentAt, sequencer } = upload;
   return {
     [UPLOAD_METADATA]: id,

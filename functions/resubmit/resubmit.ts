@@ -5,12 +5,7 @@ import { type Entry, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledge
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
-import { messageFor } from '../uploads/upload-event.ts';
-
-/** The queue of uploads, as a sender sees it. */
-export interface UploadQueue {
-  send(message: string, signal: AbortSignal): Promise<void>;
-}
+import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
 
 /** The queue of uploads in SQS. */
 export function uploadQueue(sqs: SQSClient, QueueUrl: string): UploadQueue {

@@ -1,7 +1,7 @@
 import { PutObjectCommand, type PutObjectCommandInput, type S3Client } from '@aws-sdk/client-s3';
 import { isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { PART_BYTES_MIN } from '../s3/limits.ts';
-import { MultipartUpload, type UploadTarget } from './multipart-upload.ts';
+import { MultipartUpload, type ObjectVersion, type UploadTarget } from './multipart-upload.ts';
 
 /**
  * Size of a part, in bytes. An upload holds one part while it fills and one while it is sent, so this bounds memory.
@@ -57,18 +57,14 @@ export class AssetWriter {
     }
   }
 
-  /** Makes the object appear under its key, unless the key is taken. */
-  async finish(): Promise<'stored' | 'exists'> {
+  /** Makes the object appear under its key. Returns undefined if the key is taken. */
+  async finish(): Promise<ObjectVersion | undefined> {
     try {
-      if (this.#multipart.isOpen) {
-        await this.#sendPart();
-        await this.#multipart.complete();
-      } else {
-        await this.#put();
-      }
-      return 'stored';
+      if (!this.#multipart.isOpen) return await this.#put();
+      await this.#sendPart();
+      return await this.#multipart.complete();
     } catch (error) {
-      if (isPreconditionFailed(error)) return 'exists';
+      if (isPreconditionFailed(error)) return undefined;
       throw error;
     }
   }
@@ -83,11 +79,12 @@ export class AssetWriter {
     if (this.#filling.byteLength === PART_BYTES) this.#buffers.release(this.#isBeingPut ? undefined : this.#filling);
   }
 
-  async #put(): Promise<void> {
+  async #put(): Promise<ObjectVersion> {
     const Body = this.#filling.subarray(0, this.#filled);
     this.#isBeingPut = true;
-    await putIfAbsent(this.#s3, { ...this.#target, Body }, this.#signal);
+    const version = await putIfAbsent(this.#s3, { ...this.#target, Body }, this.#signal);
     this.#isBeingPut = false;
+    return version;
   }
 
   /** Sends the buffer while the next one fills. Waits for the part before it, so that at most two buffers exist. */
@@ -118,12 +115,11 @@ const CONFLICT_ATTEMPTS_MAX = 10;
  * Puts an object if its key is free. Retries while S3 answers 409 because of another conditional write of the same key.
  * @throws 412 if the key is taken: see `isPreconditionFailed`.
  */
-async function putIfAbsent(s3: S3Client, input: PutObjectCommandInput, signal: AbortSignal): Promise<void> {
+async function putIfAbsent(s3: S3Client, input: PutObjectCommandInput, signal: AbortSignal): Promise<ObjectVersion> {
   const command = new PutObjectCommand({ ...input, IfNoneMatch: '*' });
   for (let attempt = 1; ; attempt += 1) {
     try {
-      await s3.send(command, { abortSignal: signal });
-      return;
+      return await s3.send(command, { abortSignal: signal });
     } catch (error) {
       if (!isConflict(error) || attempt === CONFLICT_ATTEMPTS_MAX) throw error;
     }

@@ -16,6 +16,12 @@ export interface UploadTarget {
   readonly Metadata: Record<string, string>;
 }
 
+/** What tells one version of an object from others, in S3's words. */
+export interface ObjectVersion {
+  readonly ETag?: string | undefined;
+  readonly VersionId?: string | undefined;
+}
+
 /** One multipart upload. It begins with its first part, sends one part at a time, and ends completed or aborted. */
 export class MultipartUpload {
   readonly #s3: S3Client;
@@ -70,9 +76,9 @@ export class MultipartUpload {
   }
 
   /** Makes the object appear under its key. @throws 412 if the key is taken: see `isPreconditionFailed`. */
-  async complete(): Promise<void> {
+  async complete(): Promise<ObjectVersion> {
     await this.#sending;
-    await this.#s3.send(
+    const { ETag, VersionId } = await this.#s3.send(
       new CompleteMultipartUploadCommand({
         ...this.#key(),
         UploadId: this.#uploadId,
@@ -82,6 +88,7 @@ export class MultipartUpload {
       { abortSignal: this.#signal },
     );
     this.#uploadId = undefined;
+    return { ETag, VersionId };
   }
 
   /** Removes the parts of an upload that is still open. Ignores the signal, which may be the reason for the abort. */

@@ -3,6 +3,7 @@ import mime from 'mime';
 import { encodedId } from '../base/key-segment.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { isPlaceholder, type Placeholder } from '../settings/results-key-pattern.ts';
+import { CHAIN_FOLDER } from '../uploads/upload.ts';
 
 /** Length of the hash that replaces the cut part of a key, in hexadecimal digits: 80 bits. */
 const HASH_DIGITS = 20;
@@ -12,6 +13,12 @@ const LAST_NAME_BYTES_MAX = KEY_BYTES_MAX / 4;
 
 /** The last part of a receipt's key. */
 export const RECEIPT_NAME = 'receipt.json';
+
+/** The last part of the key at which a chain tells how it ended. */
+const CHAIN_NAME = 'chain.json';
+
+/** Names below the key of an upload that no flow and no asset may have. */
+const RESERVED: readonly string[] = [RECEIPT_NAME, CHAIN_NAME, CHAIN_FOLDER];
 
 /** Name of the metadata in which every asset and receipt carries the id of its upload. */
 export const UPLOAD_METADATA = 'flowdrop-upload';
@@ -31,16 +38,23 @@ export function assetKey(
   const extension = mime.getExtension(asset.mediaType);
   const parts: Readonly<Record<Placeholder, string>> = {
     '{key}': asset.key,
-    '{flowId}': encodedId(asset.flowId),
+    '{flowId}': unreserved(encodedId(asset.flowId)),
     // Encode its dots too: otherwise `a` with the extension .glb and `a.glb` without one would get the same key.
     '{assetId}': encodedId(asset.assetId).replaceAll('.', '%2E'),
     '{ext}': extension ? `.${extension}` : '',
   };
   const filled = settings.resultsKey.replace(/\{\w+\}/g, (name) => (isPlaceholder(name) ? parts[name] : name));
   const key = settings.resultsPrefix + filled;
-  // This name is reserved: an upload whose key equals the asset's folder stores its receipt here.
-  return shortened(key.replace(/(^|\/)r(?=eceipt\.json$)/, '$1%72'));
+  // An upload whose key equals the asset's folder stores its receipt and its chain there.
+  return shortened(key.replace(/[^/]+$/, unreserved));
 }
+
+/** Encodes the first letter of a reserved name. So nothing is at once a file and a folder. */
+const unreserved = (segment: string): string =>
+  RESERVED.includes(segment) ? `%${segment.charCodeAt(0).toString(16)}${segment.slice(1)}` : segment;
+
+/** The key at which the chain of the upload that is current at `key` tells how it ended. */
+export const chainReportKey = (prefix: string, key: string): string => shortened(`${prefix}${key}/${CHAIN_NAME}`);
 
 /** The key of the receipt of the upload that is current at `key`. */
 export const receiptKey = (prefix: string, key: string): string => shortened(`${prefix}${key}/${RECEIPT_NAME}`);

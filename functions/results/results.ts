@@ -4,8 +4,10 @@ import { GetObjectCommand, type GetObjectCommandOutput, type S3Client } from '@a
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/telemetry.ts';
 import { isArchived } from '../s3/errors.ts';
+import { pinnedVersion, unquoted } from '../uploads/upload.ts';
 import { type AssetSlot, AssetSlots, type SlotOwner } from './asset-slots.ts';
 import { AssetWriter, PART_BYTES, PartBuffers } from './asset-writer.ts';
+import type { ObjectVersion } from './multipart-upload.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
 
 /** Memory reserved for a large asset, in bytes: one part, and a second one for every other large asset. */
@@ -32,6 +34,10 @@ export class KeyTakenError extends Error {
 interface AssetFacts {
   readonly bytes: number;
   readonly sha256: string;
+  /** Without quotes. */
+  readonly etag: string;
+  /** Undefined if the bucket is not versioned. */
+  readonly versionId?: string | undefined;
 }
 
 export interface AssetOwner extends SlotOwner {
@@ -144,7 +150,8 @@ export class Results {
         slot.received(bytes);
         await writer.write(chunk);
       }
-      if ((await writer.finish()) === 'stored') return { bytes, sha256: hash.digest('hex') };
+      const version = await writer.finish();
+      if (version !== undefined) return { bytes, sha256: hash.digest('hex'), ...versionOf(version) };
     } catch (error) {
       await this.#abort(writer);
       throw error;
@@ -157,7 +164,7 @@ export class Results {
 
   /** The facts of the object that is there already, if it is this asset. @throws {KeyTakenError} */
   async #existing({ key, metadata }: AssetDestination, signal: AbortSignal): Promise<AssetFacts> {
-    const { Body, Metadata = {} } = await this.#get(key, signal);
+    const { Body, Metadata = {}, ETag, VersionId } = await this.#get(key, signal);
     const differing = OWNER_METADATA.filter((name) => Metadata[name] !== metadata[name]);
     if (differing.length > 0) {
       (Body as Readable).destroy();
@@ -173,7 +180,7 @@ export class Results {
       hash.update(chunk);
       bytes += chunk.byteLength;
     }
-    return { bytes, sha256: hash.digest('hex') };
+    return { bytes, sha256: hash.digest('hex'), ...versionOf({ ETag, VersionId }) };
   }
 
   async #get(key: string, signal: AbortSignal): Promise<GetObjectCommandOutput> {
@@ -197,6 +204,11 @@ export class Results {
     }
   }
 }
+
+const versionOf = ({ ETag = '', VersionId }: ObjectVersion) => {
+  const versionId = pinnedVersion(VersionId);
+  return { etag: unquoted(ETag), ...(versionId === undefined ? {} : { versionId }) };
+};
 
 const keyTaken = (key: string, why: string): KeyTakenError =>
   new KeyTakenError(

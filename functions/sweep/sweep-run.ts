@@ -7,11 +7,11 @@ import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
-import type { UploadQueue } from '../resubmit/resubmit.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
 import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
 import { secondDigits } from '../uploads/upload.ts';
+import type { UploadQueue } from '../uploads/upload-event.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
 import {
   NOTHING_DONE,

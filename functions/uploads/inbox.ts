@@ -25,6 +25,11 @@ export class UploadGoneError extends Error {
   override readonly name = 'UploadGoneError';
 }
 
+/** The object is in an archive storage class, from which it must be restored first. */
+export class UploadArchivedError extends Error {
+  override readonly name = 'UploadArchivedError';
+}
+
 /** The object exists, but its bytes could not be read: S3 failed, or the stream broke. A retry may succeed. */
 export class UploadUnreadableError extends Error {
   override readonly name = 'UploadUnreadableError';
@@ -48,14 +53,24 @@ export class UploadDeniedError extends Error {
 export type UploadReference = Pick<Upload, 'bucket' | 'key'> &
   Partial<Pick<Upload, 'versionId' | 'etag' | 'id' | 'currentAt' | 'sequencer'>>;
 
-/** An opened upload: its facts, and its bytes, which are not read yet. */
+/** An object, in exactly this version. */
+export type PinnedObject = Pick<Upload, 'bucket' | 'key' | 'versionId' | 'bytes' | 'mediaType'> & {
+  /** Undefined if it is not known. Then the object is taken as it is. */
+  readonly etag?: string | undefined;
+};
+
+/** An object that is sent as an input of a flow. Its bytes are not read yet. */
+export type OpenedInput = PinnedObject & { readonly source: InputSource };
+
+/** An opened upload: its facts, and its inputs. */
 export interface OpenedUpload {
   readonly upload: Upload;
   /** True if the object is in an archive storage class: its facts are known, but its bytes cannot be read. */
   readonly isArchived: boolean;
   /** User metadata by names in lower case. */
   readonly metadata: Readonly<Record<string, string>>;
-  readonly source: InputSource;
+  /** The object itself. In a later stage of a chain: the assets that the upload takes. */
+  readonly inputs: readonly OpenedInput[];
   /** Closes every stream that was not read to its end. */
   discard(): void;
 }
@@ -85,7 +100,10 @@ export interface InboxPlace {
   readonly inboxPrefix: string;
 }
 
-/** Tells whether an upload is in that inbox. A deployment may have replaced the inbox that the upload was put into. */
+/**
+ * Tells whether an upload is in that inbox. A deployment may have replaced the inbox that the upload was put into. An
+ * upload of a later stage is where its first file is.
+ */
 export const isInside = (
   { inboxBucket, inboxPrefix }: InboxPlace,
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
@@ -132,7 +150,25 @@ export class Inbox {
       for (const body of opened) body.destroy();
     };
     const { metadata, isArchived } = first;
-    return { upload, isArchived, metadata, source: { bytes: upload.bytes, open: openBody }, discard };
+    const source = { bytes: upload.bytes, open: openBody };
+    return { upload, isArchived, metadata, inputs: [{ ...upload, source }], discard };
+  }
+
+  /** The upload of a later stage, with its assets. Each of them is opened when it is sent, one after the other. */
+  openAssets(upload: Upload, assets: readonly PinnedObject[]): OpenedUpload {
+    const inputs = assets.map((asset) => ({
+      ...asset,
+      source: { bytes: asset.bytes, open: (signal: AbortSignal) => this.#openAsset(asset, signal) },
+    }));
+    return { upload, isArchived: false, metadata: {}, inputs, discard: () => {} };
+  }
+
+  async #openAsset(asset: PinnedObject, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    const { body, upload, isArchived } = await this.#get(asset, signal);
+    const name = `${asset.bucket}/${asset.key}`;
+    if (!isArchived && upload.bytes === asset.bytes) return whileAlive(body, signal);
+    body.destroy();
+    throw isArchived ? new UploadArchivedError(`${name} is archived`) : new UploadGoneError(`${name} was replaced`);
   }
 
   /** The upload that is current at a key. Undefined if there is none. */

@@ -2,6 +2,7 @@ import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
 import { boundedText, compareMembers, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
+import { issuesOfChains } from './chain-routes.ts';
 import {
   CONDITION_SCHEMAS,
   type Conditions,
@@ -21,6 +22,15 @@ export interface Route extends Conditions {
   readonly additional?: JsonObject | undefined;
   /** True if an object's own metadata may replace template, parameters and additional. Default false. */
   readonly overrides?: boolean | undefined;
+  /**
+   * Name of the route before: this one is a later stage of a chain, and works on the assets of that one. Without it, the
+   * route takes uploads of the inbox.
+   */
+  readonly after?: string | undefined;
+  /** In a later stage: `each` asset starts a flow of its own, or `all` assets of the stage before start one. Default `each`. */
+  readonly inputs?: 'each' | 'all' | undefined;
+  /** With `inputs: "all"`: `partial` starts the flow although outputs of the stage before failed. */
+  readonly allow?: 'partial' | undefined;
 }
 
 const NAME_LENGTH_MAX = 64;
@@ -64,6 +74,9 @@ const routeSchema: z.ZodMiniType<Route> = strictObject({
   parameters: z.optional(jsonSchema),
   additional: z.optional(additionalSchema),
   overrides: z.optional(z.boolean({ error: 'expected true or false' })),
+  after: z.optional(boundedText('the name of a route', NAME_LENGTH_MAX)),
+  inputs: z.optional(z.enum(['each', 'all'], { error: 'expected "each" or "all"' })),
+  allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
 });
 
 const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;
@@ -83,12 +96,20 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
       const message = `expected a name that routes[${first}] does not have already`;
       context.addIssue({ code: 'custom', path: [index, 'name'], message, input: name });
     }
+    // A route that cannot be read may be the one that another one comes after.
+    if (!routes.every((_, index) => isSound(index))) return;
+    for (const { index, member, message } of issuesOfChains(routes)) {
+      context.addIssue({ code: 'custom', path: [index, member], message, input: routes[index]?.[member] });
+    }
   }),
 );
 
+/** The routes that take uploads of the inbox, in their order. */
+const inboxRoutes = (routes: readonly Route[]): readonly Route[] => routes.filter(({ after }) => after === undefined);
+
 /** The first route, in their order, that may match an upload with this key. */
 export function routeByKey(routes: readonly Route[], key: string): Route | undefined {
-  return routes.find((route) => matchesKey(route, key));
+  return inboxRoutes(routes).find((route) => matchesKey(route, key));
 }
 
 /** Tells whether a route may match this key. If none may, the object need not be opened. */
@@ -96,10 +117,10 @@ export const mayMatch = (routes: readonly Route[], key: string): boolean => rout
 
 /** Tells whether a route matches this key, whatever the object is. */
 export function isWantedByKey(routes: readonly Route[], key: string): boolean {
-  return routes.some((route) => !hasObjectCondition(route) && matchesKey(route, key));
+  return inboxRoutes(routes).some((route) => !hasObjectCondition(route) && matchesKey(route, key));
 }
 
-/** The first route, in their order, that matches this upload. */
+/** The first route of the inbox, in their order, that matches this upload. */
 export function routeFor(routes: readonly Route[], upload: UploadFacts): Route | undefined {
-  return routes.find((route) => matchesKey(route, upload.key) && matchesObject(route, upload));
+  return inboxRoutes(routes).find((route) => matchesKey(route, upload.key) && matchesObject(route, upload));
 }

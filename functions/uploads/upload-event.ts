@@ -1,6 +1,6 @@
 import { decodedKey } from '../s3/encoded-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { pinnedVersion, SEQUENCER_DIGITS_MAX, UPLOAD_ID, type Upload } from './upload.ts';
+import { firstOf, pinnedVersion, SEQUENCER_DIGITS_MAX, UPLOAD_ID, type Upload } from './upload.ts';
 
 /** The facts of an upload in a message. Only bucket and key are always known. */
 export interface UploadEvent {
@@ -18,6 +18,11 @@ export interface UploadEvent {
   readonly arrivedAt?: number | undefined;
   /** Only in messages of our own, for an upload that the ledger knows already. */
   readonly uploadId?: string | undefined;
+}
+
+/** The queue of uploads, as a sender sees it. */
+export interface UploadQueue {
+  send(message: string, signal: AbortSignal): Promise<void>;
 }
 
 /** A message of no known kind. It belongs in the dead-letter queue, for an operator to look at. */
@@ -55,7 +60,8 @@ export function uploadsOf(message: unknown): readonly UploadEvent[] {
 
 /**
  * The message that resubmits a waiting upload: an S3 notification as S3 itself would write it. It also has the upload
- * id, so that the upload's entry is found even after the object was deleted.
+ * id, so that the upload's entry is found even after the object was deleted. An upload of a later stage has no object:
+ * its message names the first file.
  */
 export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): string {
   const notification = {
@@ -66,7 +72,7 @@ export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): 
     s3: {
       bucket: { name: upload.bucket },
       object: {
-        key: encodeURIComponent(upload.key),
+        key: encodeURIComponent(firstOf(upload).key),
         size: upload.bytes,
         eTag: upload.etag,
         ...(upload.versionId === undefined ? {} : { versionId: upload.versionId }),

@@ -1,6 +1,10 @@
 import { createHash } from 'node:crypto';
+import { encodedId } from '../base/key-segment.ts';
 
-/** One version of one object, as the answer to a GET or a listing described it. */
+/**
+ * One version of one object, as the answer to a GET or a listing described it. Or, with a `stage`, what a later stage of
+ * a chain works on.
+ */
 export interface Upload {
   readonly id: string;
   readonly bucket: string;
@@ -20,6 +24,29 @@ export interface Upload {
   readonly currentAt?: number | undefined;
   /** Orders the puts of a key: a number in hexadecimal digits. Undefined if no event of S3 brought the upload. */
   readonly sequencer?: string | undefined;
+  /** Present if the upload belongs to a later stage of a chain. */
+  readonly stage?: Stage | undefined;
+}
+
+/**
+ * Where an upload of a later stage comes from. Its input is no object of the inbox, but assets of the stage before. Its
+ * key is an address below the key of the chain's first file, and its times are those of that file.
+ */
+export interface Stage {
+  /** The upload of the chain's first file. */
+  readonly first: { readonly id: string; readonly key: string };
+  /** Name of the route that wants the assets. */
+  readonly route: string;
+  /**
+   * The upload whose asset this is. If the route takes all assets of a stage together, `asset` is absent, the parent is
+   * the first file, and the generation is that of the chain.
+   */
+  readonly parent: {
+    readonly id: string;
+    readonly key: string;
+    readonly generation: number;
+    readonly asset?: string | undefined;
+  };
 }
 
 /** Digits of the second at the start of an upload id: 32 bits, which last until the year 2106. */
@@ -42,12 +69,45 @@ export const UPLOAD_ID = new RegExp(`^[0-9a-f]{${SECOND_DIGITS + HASH_DIGITS}}$`
  * from the next one at the same key. LastModified counts in whole seconds, because a GET is no more precise, although a
  * listing is.
  */
-export function uploadId(object: Pick<Upload, 'bucket' | 'key' | 'versionId' | 'etag' | 'lastModified'>): string {
+export function uploadId(
+  object: Pick<Upload, 'bucket' | 'key' | 'versionId' | 'etag' | 'lastModified' | 'stage'>,
+): string {
+  const { stage } = object;
+  if (stage !== undefined) {
+    const { first, route, parent } = stage;
+    return secondDigits(object.lastModified) + hashOf([first.id, route, parent.id, parent.generation, parent.asset]);
+  }
   const versionId = pinnedVersion(object.versionId);
   const pin = versionId === undefined ? ['etag', unquoted(object.etag)] : ['version', versionId];
-  const hash = createHash('sha256').update(JSON.stringify([object.bucket, object.key, ...pin]));
-  return secondDigits(object.lastModified) + hash.digest('hex').slice(0, HASH_DIGITS);
+  return secondDigits(object.lastModified) + hashOf([object.bucket, object.key, ...pin]);
 }
+
+const hashOf = (facts: readonly unknown[]): string =>
+  createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, HASH_DIGITS);
+
+/**
+ * The upload of a later stage. It keeps the times of the first file, so that receipts of a replaced file never rank
+ * above those of the file that replaced it.
+ * @param first the upload of the chain's first file, or any later upload of the chain.
+ * @param input the size of its inputs together, and the media type of the first one.
+ */
+export function stageUpload(
+  first: Upload,
+  stage: Stage,
+  { bytes, mediaType }: Pick<Upload, 'bytes' | 'mediaType'>,
+): Upload & { readonly stage: Stage } {
+  const { bucket, lastModified, currentAt, sequencer } = first;
+  const id = uploadId({ bucket, key: '', etag: '', lastModified, stage });
+  const key = `${stage.first.key}/${CHAIN_FOLDER}/${encodedId(stage.route)}/${id}`;
+  return { id, bucket, key, etag: '', bytes, lastModified, mediaType, currentAt, sequencer, stage };
+}
+
+/** The chain's first file, for any upload of the chain. */
+export const firstOf = ({ id, key, stage }: Pick<Upload, 'id' | 'key' | 'stage'>): Stage['first'] =>
+  stage?.first ?? { id, key };
+
+/** The folder below the key of a chain's first file that has the results of all later stages. */
+export const CHAIN_FOLDER = 'chain';
 
 /**
  * The digits of a time with which upload ids begin. The ids of earlier uploads sort before them, all others after.

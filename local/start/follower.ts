@@ -5,8 +5,7 @@ import { PRIVATE_FILE_MODE } from '../../command-line/private-folder.ts';
 import type { ResultsFolder } from '../../command-line/results-folder.ts';
 import { type Entry, isTerminal } from '../../functions/ledger/entry.ts';
 import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
-import { type Receipt, receiptOf } from '../../functions/publish/receipts.ts';
-import type { RetrySettings } from '../../functions/publish/retry-command.ts';
+import { type Receipt, type ReceiptSettings, receiptOf } from '../../functions/publish/receipts.ts';
 import { RECEIPT_NAME, receiptKey } from '../../functions/results/results-keys.ts';
 import { decodedKey } from '../../functions/s3/encoded-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
@@ -55,8 +54,7 @@ export class Follower {
   readonly #s3: S3Client;
   readonly #results: ResultsFolder;
   readonly #delivered: DeliveredReceipts;
-  readonly #retry: RetrySettings;
-  readonly #resultsPrefix: string;
+  readonly #receiptSettings: ReceiptSettings;
   readonly #onProgress: (progress: Progress) => void;
   readonly #states = new Map<string, string>();
   /** Receipts that are being copied, by key. At one key, the later receipt must be written last. */
@@ -70,16 +68,13 @@ export class Follower {
     readonly s3: S3Client;
     readonly results: ResultsFolder;
     readonly delivered: DeliveredReceipts;
-    /** What a receipt's retry command is made of. */
-    readonly retry: RetrySettings;
-    readonly resultsPrefix: string;
+    readonly receiptSettings: ReceiptSettings;
     readonly onProgress: (progress: Progress) => void;
   }) {
     this.#s3 = options.s3;
     this.#results = options.results;
     this.#delivered = options.delivered;
-    this.#retry = options.retry;
-    this.#resultsPrefix = options.resultsPrefix;
+    this.#receiptSettings = options.receiptSettings;
     this.#onProgress = options.onProgress;
   }
 
@@ -153,9 +148,9 @@ export class Follower {
   async #published(entry: Entry | undefined): Promise<void> {
     if (entry === undefined || !isTerminal(entry)) return;
     await Promise.allSettled(this.#receipts.values());
-    const receipt = receiptOf(entry, this.#retry);
+    const receipt = receiptOf(entry, this.#receiptSettings);
     if (this.#ended.has(endOf(receipt)) || this.#undelivered.has(endOf(receipt))) return;
-    const key = receiptKey(this.#resultsPrefix, receipt.upload.key);
+    const key = receiptKey(this.#receiptSettings.resultsPrefix, receipt.upload.key);
     // An earlier run may have put the receipt, and ended before it was published to its end.
     if (await this.#isReceiptOf(receipt, key)) return this.#copyReceipt(key);
     const assets = await this.#copyAll(receipt.assets);

@@ -20,6 +20,7 @@ import {
   type OperatorAccess,
   type Pipeline,
   type PipelineOptions,
+  RESULTS_BUCKET,
   startPipeline,
 } from '../pipeline.ts';
 import { endLines, Waits } from './file-lines.ts';
@@ -142,12 +143,13 @@ export class Session {
       s3: session.#pipeline.s3,
       results: new ResultsFolder(options.resultsDir),
       delivered: new DeliveredReceipts(stateDir === undefined ? undefined : join(stateDir, 'delivered-receipts')),
-      retry: {
+      receiptSettings: {
         collectFunction: COLLECT_FUNCTION,
         command: OWN_COMMAND,
         localInbox: options.pipeline.inboxDir ?? '',
+        resultsBucket: RESULTS_BUCKET,
+        resultsPrefix: options.pipeline.settings.resultsPrefix,
       },
-      resultsPrefix: options.pipeline.settings.resultsPrefix,
       onProgress: (progress) => session.#onProgress(progress),
     });
     await abortUnfinishedUploads(session.#pipeline.s3, INBOX_BUCKET);

@@ -18,8 +18,8 @@ describe('a file that kills its invocation', () => {
     const { create } = flows;
     flows.create = async (request, signal) => {
       // By then all files of a batch are claimed, and none has been sent.
-      await world.clock.sleep(request.input.additional.key === 'crasher' ? 100 : 200, signal);
-      if (request.input.additional.key === 'crasher') {
+      await world.clock.sleep(request.inputs[0]?.additional.key === 'crasher' ? 100 : 200, signal);
+      if (request.inputs[0]?.additional.key === 'crasher') {
         life.isOver = true;
         life.deaths += 1;
       }

@@ -33,12 +33,12 @@ const operations: Readonly<Record<MemoryOperation, (flows: FlowService, n: numbe
   create: (flows, n) => {
     const source = { bytes: 1, open: async () => one() };
     const input = { as: 'file', mediaType: 'text/plain', source, additional: {} } as const;
-    return flows.create({ template: 't', tag: { ...tag, upload: `u${n}` }, input }, signal);
+    return flows.create({ template: 't', tag: { ...tag, upload: `u${n}` }, inputs: [input] }, signal);
   },
   'create from a text': (flows, n) => {
     const source = { bytes: LONG_TEXT_BYTES, open: async () => longText() };
     const input = { as: 'text', mediaType: 'text/plain', source, additional: {} } as const;
-    return flows.create({ template: 't', tag: { ...tag, upload: `u${n}` }, input }, signal);
+    return flows.create({ template: 't', tag: { ...tag, upload: `u${n}` }, inputs: [input] }, signal);
   },
   get: (flows, n) => flows.get(`f${n}`, signal),
   outputs: (flows, n) => flows.outputs(`f${n}`, signal),

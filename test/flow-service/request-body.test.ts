@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { InvalidTextError, UnavailableError } from '../../functions/flow-service/errors.ts';
 import { flowBody } from '../../functions/flow-service/request-body.ts';
-import type { CreateRequest, InputSource } from '../../functions/flow-service/types.ts';
+import type { CreateRequest, FlowInput, InputSource } from '../../functions/flow-service/types.ts';
 import { collect, pieces, refilled } from './chunks.ts';
 
 const never = new AbortController().signal;
@@ -14,12 +14,12 @@ const sourceOf = (bytes: Uint8Array, cuts: readonly number[] = [], announced = b
   open: async () => refilled(pieces(bytes, cuts)),
 });
 
-const requestOf = (source: InputSource, more: Partial<CreateRequest['input']> = {}): CreateRequest => ({
+const requestOf = (source: InputSource, more: Partial<FlowInput> = {}): CreateRequest => ({
   template: 'model_generate_fromimage',
   parameters: { quality: 'high', seed: 7 },
   additional: { project: 'ü "quoted"' },
   tag,
-  input: { as: 'file', mediaType: 'image/png', source, additional: { bucket: 'inbox', key: 'a b.png' }, ...more },
+  inputs: [{ as: 'file', mediaType: 'image/png', source, additional: { bucket: 'inbox', key: 'a b.png' }, ...more }],
 });
 
 /** The body and the length announced for it. */
@@ -45,7 +45,7 @@ describe('the request body', () => {
     const request = (text: string, as: 'file' | 'text'): CreateRequest => ({
       template: 't',
       tag,
-      input: { as, mediaType: 'a/b', source: sourceOf(Buffer.from(text)), additional: {} },
+      inputs: [{ as, mediaType: 'a/b', source: sourceOf(Buffer.from(text)), additional: {} }],
     });
     const file = await encoded(request('abcd', 'file'));
     expect(file.body.toString()).toBe(`${start}"inputs":[{"additional":{},"data":"data:a/b;base64,YWJjZA=="}]}`);

@@ -220,7 +220,7 @@ export const TAG = { pipeline: 'test', upload: 'abc', generation: 1 };
 export const requestOf = (source: InputSource, as: 'file' | 'text' = 'file'): CreateRequest => ({
   template: 'echo',
   tag: TAG,
-  input: { as, mediaType: 'image/png', source, additional: {} },
+  inputs: [{ as, mediaType: 'image/png', source, additional: {} }],
 });
 
 /** A source of `bytes` bytes without delay. It tells how many were taken and whether it was closed. */

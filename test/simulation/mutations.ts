@@ -55,7 +55,7 @@ export const MUTATIONS: readonly Mutation[] = [
             parameters: route.parameters,
             additional: route.additional,
             tag: flowTagOf(claim, delivery.ports.settings.pipeline),
-            input: { as: route.input, mediaType: upload.mediaType, source: object.source, additional: { key: upload.key } },
+            inputs: object.inputs.map(({ source }) => ({ as: route.input, mediaType: upload.mediaType, source, additional: { key: upload.key } })),
           }, delivery.invocation.work);
           $&
           if (written.won && posted !== undefined) {

@@ -12,6 +12,8 @@ import {
   UploadGoneError,
   type UploadPage,
   UploadUnreadableError,
+  type OpenedInput,
+  type OpenedUpload,
 } from '../../functions/uploads/inbox.ts';
 import { unquoted } from '../../functions/uploads/upload.ts';
 import { INBOX, start, type WorldOptions, world } from '../support/world.ts';
@@ -34,8 +36,7 @@ function onAnswer(command: string, see: (output: object) => void): void {
 }
 
 const open = (reference: object = {}) => world.ports.inbox.open({ bucket: INBOX, key: 'a', ...reference }, signal);
-const read = async ({ source }: { source: { open(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> } }) =>
-  buffer(await source.open(signal));
+const read = async ({ inputs: [own] }: OpenedUpload) => buffer(await (own as OpenedInput).source.open(signal));
 
 describe('an opened upload', () => {
   it('has the time and the sequencer of its event, unless the event is of an earlier put of the same content', async () => {

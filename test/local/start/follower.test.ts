@@ -57,8 +57,10 @@ describe('the follower', () => {
       s3,
       results,
       delivered: new DeliveredReceipts(join(dir, 'delivered')),
-      retry: { collectFunction: 'collect-outputs', command: 'flowdrop', localInbox: '' },
-      resultsPrefix: '',
+      receiptSettings: {
+        ...{ collectFunction: 'collect-outputs', command: 'flowdrop', localInbox: '' },
+        ...{ resultsBucket: RESULTS_BUCKET, resultsPrefix: '' },
+      },
       onProgress: (each) => progress.push(each),
     });
   const put = (Key: string, Body: string) => s3.send(new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body }));

@@ -1,0 +1,140 @@
+import type { Clock } from '../base/clock.ts';
+import { type Chain, childrenOf, gatheredEntry, noted } from '../chains/chain.ts';
+import type { ChainStore } from '../chains/chain-store.ts';
+import { type Entry, isTerminal, type WaitingEntry } from '../ledger/entry.ts';
+import type { Ledger } from '../ledger/store.ts';
+import { DUE_AGAIN_MS } from '../ledger/waits.ts';
+import type { Settings } from '../settings/environment.ts';
+import { firstOf } from '../uploads/upload.ts';
+import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
+import { chainEvent, chainReport } from './chain-report.ts';
+import type { EventBus } from './publish.ts';
+import type { Receipts } from './receipts.ts';
+
+/**
+ * Time for which the first of several notes waits for others of its chain, in milliseconds. Fifty uploads that end
+ * together then cost one or two writes of their chain, and not fifty.
+ */
+const GATHER_MS = 500;
+
+export interface ChainPorts {
+  readonly chains: ChainStore;
+  readonly ledger: Pick<Ledger, 'create' | 'putWaitingMarker'>;
+  readonly receipts: Pick<Receipts, 'putChain'>;
+  readonly events: EventBus;
+  /** Undefined in create-flow, which only reads the queue. A tick then sends what it begins. */
+  readonly queue?: UploadQueue | undefined;
+  readonly clock: Clock;
+  readonly settings: Pick<Settings, 'pipeline' | 'resultsBucket' | 'resultsPrefix' | 'routes'>;
+}
+
+interface Notes {
+  readonly entries: Entry[];
+  readonly written: Promise<Chain | undefined>;
+}
+
+/**
+ * Writes into the chains how their uploads stand, and does what follows from it.
+ *
+ *   an upload ends      write that into its chain, with the uploads that begin with its assets; begin these
+ *   a stage completes   write into the chain what begins with all of its assets; begin that
+ *   the chain ends      put `chain.json`, and send the event
+ *
+ * Each of these is written before it is done. The running marker of the upload that ended is deleted after all of it. So
+ * if the invocation dies, the next one does it again, and finds in the chain what it has to do.
+ */
+export class ChainNotes {
+  readonly #ports: ChainPorts;
+  /** Notes that wait to be written together, by the first file of their chain. */
+  readonly #waiting = new Map<string, Notes>();
+  /** The last write of each chain that is under way. */
+  readonly #writing = new Map<string, Promise<unknown>>();
+
+  constructor(ports: ChainPorts) {
+    this.#ports = ports;
+  }
+
+  /** Notes an upload that has ended, or that is under way again. Resolves when all that follows has begun. */
+  async note(entry: Entry, signal: AbortSignal): Promise<void> {
+    const { id } = firstOf(entry.upload);
+    let notes = this.#waiting.get(id);
+    if (notes === undefined) {
+      const entries: Entry[] = [];
+      notes = { entries, written: this.#writeSoon(id, entries, signal) };
+      this.#waiting.set(id, notes);
+    }
+    notes.entries.push(entry);
+    const chain = await notes.written;
+    if (chain !== undefined && isTerminal(entry)) await this.#beginChildren(entry, chain, signal);
+  }
+
+  /** Waits for further notes, and for the write before this one. */
+  async #writeSoon(id: string, entries: readonly Entry[], signal: AbortSignal): Promise<Chain | undefined> {
+    const before = this.#writing.get(id);
+    try {
+      await this.#ports.clock.sleep(GATHER_MS, signal);
+      await before?.catch(() => {}); // Its own callers hear of its failure.
+    } finally {
+      this.#waiting.delete(id);
+    }
+    const writing = this.#write(id, entries, signal);
+    this.#writing.set(id, writing);
+    try {
+      return await writing;
+    } finally {
+      if (this.#writing.get(id) === writing) this.#writing.delete(id);
+    }
+  }
+
+  async #write(id: string, entries: readonly Entry[], signal: AbortSignal): Promise<Chain | undefined> {
+    const { chains, settings } = this.#ports;
+    const isOfLaterStage = entries.some(({ upload }) => upload.stage !== undefined);
+    let begunBefore = new Set<string>();
+    const change = (chain: Chain | undefined): Chain | undefined => {
+      begunBefore = new Set(chain?.gathered.map(({ upload }) => upload.id));
+      return noted(chain, entries, settings);
+    };
+    const { chain, isChanged } = await chains.update(id, change, signal, isOfLaterStage);
+    if (chain === undefined) return undefined;
+    // Without a change, an earlier invocation has written these notes, and may have died before it did the rest.
+    const begins = chain.gathered.filter(({ upload }) => !(isChanged && begunBefore.has(upload.id)));
+    for (const { upload } of begins) {
+      const entry = isUnderWay(chain, upload.id) ? gatheredEntry(chain, upload.id) : undefined;
+      if (entry !== undefined) await this.#begin(entry, signal);
+    }
+    if (chain.endedAt !== undefined) await this.#publishEnd(chain, signal);
+    return chain;
+  }
+
+  /** Begins the uploads that take an asset of this one each. */
+  async #beginChildren(entry: Entry & { state: 'succeeded' | 'failed' }, chain: Chain, signal: AbortSignal) {
+    for (const child of childrenOf(entry, this.#ports.settings.resultsBucket)) {
+      if (isUnderWay(chain, child.upload.id)) await this.#begin(child, signal);
+    }
+  }
+
+  /** Writes the first entry of an upload of a later stage, and sends its message. Does nothing if there is an entry. */
+  async #begin(entry: WaitingEntry, signal: AbortSignal): Promise<void> {
+    const { ledger, queue, clock } = this.#ports;
+    const uploadId = entry.upload.id;
+    const written = await ledger.create(entry, signal);
+    if (!written.won && !isUnsent(written.current?.entry)) return;
+    const notBefore = queue === undefined ? entry.notBefore : clock.now() + DUE_AGAIN_MS;
+    await ledger.putWaitingMarker({ uploadId, notBefore }, signal);
+    await queue?.send(messageFor(entry.upload), signal);
+  }
+
+  async #publishEnd(chain: Chain, signal: AbortSignal): Promise<void> {
+    const { receipts, events, settings } = this.#ports;
+    const { pipeline, resultsBucket: bucket, resultsPrefix } = settings;
+    const report = chainReport(chain, resultsPrefix);
+    const key = await receipts.putChain(report, signal);
+    await events.send(chainEvent(report, pipeline, { bucket, key }), signal);
+  }
+}
+
+/** True if it waits for its first message. */
+const isUnsent = (entry: Entry | undefined): boolean => entry?.state === 'waiting' && entry.reason === 'stage';
+
+const isUnderWay = ({ uploads }: Chain, id: string): boolean =>
+  uploads.some((upload) => upload.id === id && upload.state === 'under way');

@@ -1,0 +1,91 @@
+import { didYouMean } from '../base/did-you-mean.ts';
+import { matchesKey, matchesObject } from './route-conditions.ts';
+import type { Route } from './routes.ts';
+
+/** Maximum number of stages of a chain, the first one included. */
+export const STAGES_MAX = 8;
+
+/** Maximum number of assets that one flow gets as its inputs, if a route takes all assets of a stage together. */
+export const INPUTS_MAX = 1_000;
+
+/** The routes that come directly after a route. */
+export const routesAfter = (routes: readonly Route[], name: string): readonly Route[] =>
+  routes.filter(({ after }) => after === name);
+
+/** The routes of the chain that leads to a route, the first one first. */
+export function pathTo(routes: readonly Route[], route: Route): readonly Route[] {
+  const path: Route[] = [];
+  let each: Route | undefined = route;
+  while (each !== undefined && !path.includes(each)) {
+    path.unshift(each);
+    const after: string | undefined = each.after;
+    each = routes.find(({ name }) => name === after);
+  }
+  return path;
+}
+
+/**
+ * Tells whether an asset meets the conditions of a later stage. Its prefixes are compared with the key of the chain's
+ * first file, its suffixes with the key of the asset.
+ */
+export const matchesAsset = (
+  route: Route,
+  firstKey: string,
+  asset: { readonly key: string; readonly mediaType: string },
+): boolean =>
+  matchesKey({ prefixes: route.prefixes }, firstKey) &&
+  matchesKey({ suffixes: route.suffixes }, asset.key) &&
+  matchesObject(route, asset);
+
+/** What is wrong with a member of one route, because of its chain. */
+interface ChainIssue {
+  readonly index: number;
+  readonly member: 'after' | 'inputs' | 'allow' | 'overrides';
+  readonly message: string;
+}
+
+/** Names what is wrong with the chains that routes make. */
+export function issuesOfChains(routes: readonly Route[]): readonly ChainIssue[] {
+  return routes.flatMap((route, index) => [
+    ...issuesOfMembers(route).map((issue) => ({ index, ...issue })),
+    ...issuesOfAfter(route, routes).map((message) => ({ index, member: 'after' as const, message })),
+  ]);
+}
+
+function issuesOfMembers({ after, inputs, allow, overrides }: Route): readonly Omit<ChainIssue, 'index'>[] {
+  const issues: Omit<ChainIssue, 'index'>[] = [];
+  if (inputs !== undefined && after === undefined) {
+    issues.push({ member: 'inputs', message: 'expected it only beside "after", the name of the route before' });
+  }
+  if (allow !== undefined && inputs !== 'all') {
+    issues.push({ member: 'allow', message: 'expected it only beside "inputs": "all"' });
+  }
+  if (overrides === true && after !== undefined) {
+    issues.push({
+      member: 'overrides',
+      message: 'expected it only without "after": an asset has no metadata of yours',
+    });
+  }
+  return issues;
+}
+
+function issuesOfAfter(route: Route, routes: readonly Route[]): readonly string[] {
+  const { name, after } = route;
+  if (after === undefined) return [];
+  const names = routes.map((each) => each.name);
+  if (!names.includes(after)) {
+    const meant = didYouMean(after, names);
+    return [`expected the name of another route${meant === undefined ? '' : `. Did you mean ${meant}?`}`];
+  }
+  const path = pathTo(routes, route);
+  const first = path[0];
+  if (first?.after !== undefined) {
+    // Routes that only lead to a circle are not at fault.
+    const isInCircle = first.after === name;
+    const circle = [...path, first].map((each) => each.name).join(', then ');
+    return isInCircle ? [`expected a chain that begins with a route without "after". This is a circle: ${circle}`] : [];
+  }
+  if (path.length <= STAGES_MAX) return [];
+  const stages = path.map((each) => each.name).join(', then ');
+  return [`expected a chain of at most ${STAGES_MAX} stages. This one has ${path.length}: ${stages}`];
+}
