@@ -100,26 +100,35 @@ export function nextStages(
 }
 
 /** The first entries of the uploads that begin with single assets of an upload. */
-export const childrenOf = (entry: TerminalEntry, resultsBucket: string): readonly WaitingEntry[] =>
-  (entry.next ?? []).flatMap(({ route, assets: ids }) =>
-    entry.assets.filter(({ id }) => ids.includes(id)).map((asset) => childOf(entry, asset, route, resultsBucket)),
+export function childrenOf(entry: TerminalEntry, resultsBucket: string): readonly WaitingEntry[] {
+  const { upload, generation, endedAt, next = [], assets: stored } = entry;
+  const parent = { id: upload.id, key: upload.key, generation };
+  return next.flatMap(({ route, assets: ids }) =>
+    stored
+      .filter(({ id }) => ids.includes(id))
+      .map((asset) => childOf(upload, parent, asset, route, resultsBucket, endedAt)),
   );
+}
 
-/** The first entry of the upload that takes one asset. */
+/**
+ * The first entry of the upload that takes one asset.
+ * @param first the upload of the chain's first file, or any later upload of the chain.
+ */
 function childOf(
-  parent: TerminalEntry,
+  first: Upload,
+  parent: Pick<ChainUpload, 'id' | 'key' | 'generation'>,
   asset: StoredAsset,
   route: NextStage['route'],
   resultsBucket: string,
+  now: number,
 ): WaitingEntry {
-  const { upload, generation, endedAt } = parent;
-  const { id, key } = upload;
+  const { id, key, generation } = parent;
   const stage: Stage = {
-    first: firstOf(upload),
+    first: firstOf(first),
     route: route.name,
     parent: { id, key, generation, asset: asset.id },
   };
-  return begun(stageUpload(upload, stage, asset), route, [inputOf(asset, resultsBucket)], endedAt);
+  return begun(stageUpload(first, stage, asset), route, [inputOf(asset, resultsBucket)], now);
 }
 
 const inputOf = ({ key, versionId, etag, bytes, mediaType }: StoredAsset, bucket: string): Input => ({
@@ -336,5 +345,53 @@ function gather(chain: Chain, route: Route, isWhole: boolean, { resultsBucket }:
     ...chain,
     uploads: [...chain.uploads, underWay(entry)],
     gathered: [...chain.gathered, { upload, route: entry.route, inputs }],
+  };
+}
+
+/** A stage that the operator has made anew, and what that begins. */
+export interface Anew {
+  readonly chain: Chain;
+  /** The first entries of its uploads, as if none of them existed yet. */
+  readonly begins: readonly WaitingEntry[];
+  /** The uploads that are no part of the chain any more. Their entries and results stay. */
+  readonly dropped: readonly ChainUpload[];
+}
+
+/**
+ * The chain with a later stage that begins anew, by the present routes and from the stored assets of the stage before.
+ * What came after that stage is no part of the chain any more. Undefined if no present route of that name is a later
+ * stage of this chain.
+ */
+export function madeAnew(chain: Chain, name: string, settings: ChainSettings, now: number): Anew | undefined {
+  const { routes, resultsBucket } = settings;
+  const route = routes.find((each) => each.name === name);
+  if (route?.after === undefined || stagesTo(routes, name)[0] !== chain.uploads[0]?.route) return undefined;
+  const { after } = route;
+  const isAnew = (each: string): boolean => stagesTo(routes, each).includes(name);
+  const kept = chain.uploads.filter((upload) => !isAnew(upload.route));
+  const before: Chain = {
+    ...chain,
+    generation: chain.generation + 1,
+    uploads: kept,
+    closed: chain.closed.filter((each) => !isAnew(each) && !(route.inputs === 'all' && each === after)),
+    gathered: chain.gathered.filter((each) => !isAnew(each.route.name)),
+    withheld: chain.withheld.filter((each) => !isAnew(each.route)),
+  };
+  const children =
+    route.inputs === 'all'
+      ? []
+      : kept
+          .filter((upload) => upload.route === after && isSuccess(upload.state))
+          .flatMap((upload) =>
+            upload.assets
+              .filter((asset) => matchesAsset(route, chain.first.key, asset))
+              .map((asset) => childOf(chain.first, upload, asset, snapshot(route), resultsBucket, now)),
+          );
+  const next = concluded(settle({ ...before, uploads: [...kept, ...children.map(underWay)] }, settings));
+  const gathered = next.gathered.filter((each) => isAnew(each.route.name));
+  return {
+    chain: next,
+    begins: [...children, ...gathered.map((each) => begun(each.upload, each.route, each.inputs, now))],
+    dropped: chain.uploads.filter((upload) => isAnew(upload.route)),
   };
 }

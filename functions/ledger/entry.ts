@@ -348,12 +348,12 @@ export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
   one.generation === other.generation && one.endedAt === other.endedAt;
 
 /**
- * The entry of an upload that the operator retries. After a failure it begins a new generation. The failed flow is then
+ * The entry of an upload that the operator retries. After its end it begins a new generation. The failed flow is then
  * never taken for the next one, and the upload takes the present route and pipeline. A retried wait keeps its
  * generation, route and pipeline.
  * @param given what replaces parts of the route, for a failure.
  */
-export function retried(entry: FailedEntry | WaitingEntry, now: number, given?: GivenOverrides): WaitingEntry {
+export function retried(entry: TerminalEntry | WaitingEntry, now: number, given?: GivenOverrides): WaitingEntry {
   const anew = { generation: entry.generation + 1, reroute: given ?? true, pipeline: undefined } as const;
   return {
     ...factsOf(entry),

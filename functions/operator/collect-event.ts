@@ -40,6 +40,8 @@ const eventShape = z.strictObject({
   retry: z.optional(uploadIds),
   /** For this retry, instead of those of the route. */
   parameters: z.optional(parameters),
+  /** Have this stage of the chains of these files made anew, and those after it. */
+  from: z.optional(z.string()),
   cancel: z.optional(uploadIds),
   /** Collect the flows of these uploads again. */
   collect: z.optional(uploadIds),
@@ -68,6 +70,10 @@ const eventShape = z.strictObject({
 });
 
 const eventSchema = eventShape.check(
+  z.refine(({ retry, parameters: given, from }) => from === undefined || (retry !== undefined && given === undefined), {
+    error: 'expected from only with retry, and without parameters',
+    path: ['from'],
+  }),
   z.refine(({ retry, parameters: given }) => given === undefined || retry !== undefined, {
     error: 'expected parameters only with retry',
     path: ['parameters'],
@@ -81,8 +87,8 @@ export class InvalidCollectEventError extends Error {
 
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
- * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, and the same with `cancel` and
- * `collect`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, or `from` names the stage of a
+ * chain, and the same with `cancel` and `collect`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

@@ -1,6 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
+import { isInChain, madeAnew } from '../chains/chain.ts';
+import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
 import {
@@ -31,7 +34,7 @@ import { messageFor } from '../uploads/upload-event.ts';
 /*
  * What an operator asks for: to retry, cancel or collect uploads of any age, and what the service offers.
  *
- *   retry     failed, waiting ──▶ waiting, and into the queue
+ *   retry     failed, waiting ──▶ waiting, and into the queue. With a stage: all uploads of that stage of a chain
  *   cancel    waiting, running ──▶ failed
  *   collect   succeeded, failed ──▶ running, with the same flow
  *
@@ -40,6 +43,7 @@ import { messageFor } from '../uploads/upload-event.ts';
 
 export interface OperatorPorts extends PublishPorts {
   readonly ledger: Ledger;
+  readonly chains: ChainStore;
   readonly inbox: Pick<Inbox, 'current'>;
   readonly queue: UploadQueue;
   readonly flows: Pick<FlowService, 'abort' | 'sample' | 'templates'>;
@@ -63,12 +67,14 @@ export interface Changed {
   /**
    * The first three say that it was done, and the others why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
-   * never fetched.
+   * never fetched. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
+   * before failed, and the route does not allow that.
    */
   readonly result:
     | ('resubmitted' | 'cancelled' | 'begun')
     | ('unknown' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
-    | ('overrides not allowed' | 'without a flow' | 'shared');
+    | ('overrides not allowed' | 'without a flow' | 'shared')
+    | ('without a chain' | 'not in its chain' | 'withheld');
   /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
   readonly isAborted?: boolean;
   /** True if a request may have made a flow that is not known, and therefore not stopped. */
@@ -78,28 +84,93 @@ export interface Changed {
 /**
  * Retries failed uploads, and resubmits waiting ones at once.
  * @param given what replaces parts of the route for this retry, if the route allows it. Only a failure takes it.
+ * @param isSuccessRetried true if an upload that succeeded is made anew, too. Default false.
  */
 export function retryUploads(
   uploadIds: readonly string[],
   ports: OperatorPorts,
   signal: AbortSignal,
   given?: GivenOverrides,
+  isSuccessRetried = false,
 ): Promise<readonly Changed[]> {
   return each(uploadIds, async (upload) => {
     const stored = await readPublished(upload, ports, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
     const { entry } = stored;
-    if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
+    if (entry.state === 'succeeded' && !isSuccessRetried) return { upload, result: 'succeeded already' };
     if (entry.state === 'claimed' || entry.state === 'running') return { upload, result: 'under way' };
     // A flow of a waiting upload may exist already, with the parameters that it had.
     if (entry.state === 'waiting' && given !== undefined) return { upload, result: 'under way' };
     if (given !== undefined && routeFor(ports.settings.routes, entry.upload)?.overrides !== true) {
       return { upload, result: 'overrides not allowed' };
     }
-    const before = entry.state === 'failed' ? await ranked(entry, ports, signal) : entry;
+    const before = isTerminal(entry) ? await ranked(entry, ports, signal) : entry;
     const isBegun = await beginAgain(stored, retried(before, ports.clock.now(), given), ports, signal);
     return { upload, result: isBegun ? 'resubmitted' : 'under way' };
   });
+}
+
+/**
+ * Has a stage made anew, and those after it: by the present routes, from the stored assets of the stage before. All of
+ * it is paid for.
+ * @param firstIds the uploads of the chains' first files. The result has these, if nothing was begun, and otherwise the
+ * uploads of the stage.
+ */
+export async function makeAnew(
+  firstIds: readonly string[],
+  from: string,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Changed[]> {
+  const all = await pMap(firstIds, (id) => makeStageAnew(id, from, ports, signal), { concurrency: CONCURRENCY });
+  return all.flat();
+}
+
+async function makeStageAnew(
+  upload: string,
+  from: string,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Changed[]> {
+  const { chains, ledger, settings, clock } = ports;
+  const chain = await chains.read(upload, signal);
+  if (chain === undefined) return [{ upload, result: 'without a chain' }];
+  if (from === chain.uploads[0]?.route) return retryUploads([upload], ports, signal, undefined, true);
+  const anew = madeAnew(chain, from, settings, clock.now());
+  if (anew === undefined) return [{ upload, result: 'not in its chain' }];
+  const { begins, dropped } = anew;
+  if (begins.length === 0) return [{ upload, result: 'withheld' }];
+  const entries = await pMap([...dropped, ...begins.map((each) => each.upload)], ({ id }) => ledger.read(id, signal), {
+    concurrency: CONCURRENCY,
+  });
+  if (entries.some((stored) => stored !== undefined && !isTerminal(stored.entry))) {
+    return [{ upload, result: 'under way' }];
+  }
+  const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? anew.chain : now), signal);
+  if (!written.isChanged) return [{ upload, result: 'under way' }];
+  return each(
+    begins.map(({ upload: { id } }) => id),
+    async (id) => {
+      const fresh = begins.find((begin) => begin.upload.id === id) as WaitingEntry;
+      return { upload: id, result: (await beginStage(fresh, ports, signal)) ? 'resubmitted' : 'under way' };
+    },
+  );
+}
+
+/** Begins an upload of a stage that is made anew: for the first time, or in a new generation. */
+async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: AbortSignal): Promise<boolean> {
+  const { ledger, queue, clock } = ports;
+  const { upload } = fresh;
+  const stored = await readPublished(upload.id, ports, signal);
+  if (stored !== undefined) {
+    const again = { ...fresh, generation: stored.entry.generation + 1 };
+    return isTerminal(stored.entry) && (await beginAgain(stored, again, ports, signal));
+  }
+  await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
+  if (!(await ledger.create(fresh, signal)).won) return false;
+  await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: fresh.notBefore }, signal);
+  await queue.send(messageFor(upload), signal);
+  return true;
 }
 
 /** Ends uploads that wait or run as failed, with a receipt, and aborts their flows where the service can. */
@@ -239,7 +310,7 @@ async function readPublished(uploadId: string, ports: OperatorPorts, signal: Abo
 async function beginAgain(
   previous: Stored,
   entry: WaitingEntry | RunningEntry,
-  { ledger, queue, clock }: OperatorPorts,
+  { ledger, queue, clock, settings, chainNotes }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
   const { entry: before } = previous;
@@ -253,6 +324,8 @@ async function beginAgain(
     await queue.send(messageFor(upload), signal);
   }
   if (before.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(before), signal);
+  // Otherwise the chain could end while this upload is under way.
+  if (entry.state === 'waiting' && isInChain(before, settings.routes)) await chainNotes.note(entry, signal);
   return true;
 }
 
