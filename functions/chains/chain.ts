@@ -106,20 +106,23 @@ export function childrenOf(entry: TerminalEntry, resultsBucket: string): readonl
   return next.flatMap(({ route, assets: ids }) =>
     stored
       .filter(({ id }) => ids.includes(id))
-      .map((asset) => childOf(upload, parent, asset, route, resultsBucket, endedAt)),
+      .map((asset) => childOf({ first: upload, parent, asset, resultsBucket }, route, endedAt)),
   );
 }
 
-/**
- * The first entry of the upload that takes one asset.
- * @param first the upload of the chain's first file, or any later upload of the chain.
- */
+/** An asset that a later stage takes. */
+interface TakenAsset {
+  /** The upload of the chain's first file, or any later upload of the chain. */
+  readonly first: Upload;
+  readonly parent: Pick<ChainUpload, 'id' | 'key' | 'generation'>;
+  readonly asset: StoredAsset;
+  readonly resultsBucket: string;
+}
+
+/** The first entry of the upload that takes one asset. */
 function childOf(
-  first: Upload,
-  parent: Pick<ChainUpload, 'id' | 'key' | 'generation'>,
-  asset: StoredAsset,
+  { first, parent, asset, resultsBucket }: TakenAsset,
   route: NextStage['route'],
-  resultsBucket: string,
   now: number,
 ): WaitingEntry {
   const { id, key, generation } = parent;
@@ -191,7 +194,7 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   const now = isTerminal(entry) ? endOf(entry) : underWay(entry);
   if (known === undefined) return withChildren({ ...before, uploads: [now] }, entry, routes);
   if (!isNewer(now, known)) return chain;
-  const current = now.generation === known.generation ? before : withoutDescendants(before, upload.id);
+  const current = now.generation === known.generation ? before : withoutDescendants(before, upload);
   const uploads = current.uploads.map((each) => (each.id === upload.id ? now : each));
   const changed = { ...current, uploads };
   return withChildren(now.state === 'under way' ? reopened(changed, now.route, routes) : changed, entry, routes);
@@ -211,7 +214,11 @@ const isNewer = (one: ChainUpload, other: ChainUpload): boolean =>
   one.generation === other.generation ? (one.endedAt ?? 0) > (other.endedAt ?? 0) : one.generation > other.generation;
 
 /** What followed from an earlier generation of an upload is no part of the chain any more. */
-function withoutDescendants(chain: Chain, id: string): Chain {
+function withoutDescendants(chain: Chain, { id, stage }: Upload): Chain {
+  if (stage === undefined) {
+    const uploads = chain.uploads.filter((upload) => upload.id === id);
+    return { ...newChain(chain.first), generation: chain.generation + 1, uploads };
+  }
   const gone = new Set([id]);
   // A parent stands before its children.
   for (const { id: child, parent } of chain.uploads) if (parent !== undefined && gone.has(parent)) gone.add(child);
@@ -321,6 +328,8 @@ function closeStage(chain: Chain, name: string, settings: ChainSettings): Chain 
 function gather(chain: Chain, route: Route, isWhole: boolean, { resultsBucket }: ChainSettings): Chain {
   const { first, generation } = chain;
   const after = route.after as string;
+  // The chain did not come so far.
+  if (!chain.uploads.some((upload) => upload.route === after)) return chain;
   const withhold = (why: string): Chain => ({
     ...chain,
     withheld: [...chain.withheld, { route: route.name, after, why }],
@@ -385,7 +394,9 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
           .flatMap((upload) =>
             upload.assets
               .filter((asset) => matchesAsset(route, chain.first.key, asset))
-              .map((asset) => childOf(chain.first, upload, asset, snapshot(route), resultsBucket, now)),
+              .map((asset) =>
+                childOf({ first: chain.first, parent: upload, asset, resultsBucket }, snapshot(route), now),
+              ),
           );
   const next = concluded(settle({ ...before, uploads: [...kept, ...children.map(underWay)] }, settings));
   const gathered = next.gathered.filter((each) => isAnew(each.route.name));

@@ -29,12 +29,22 @@ export async function collect(
   ports: CollectPorts & OperatorPorts & SweepPorts,
   invocation: Invocation,
 ): Promise<TickSummary | SweepReport | readonly Changed[] | OfferedTemplates | ListingAnswer> {
-  const { collector, retry, parameters, from, cancel, collect: again, sweep, templates, listing } = parseCollectEvent(event);
+  const {
+    collector,
+    retry,
+    parameters,
+    from,
+    cancel,
+    collect: again,
+    sweep,
+    templates,
+    listing,
+  } = parseCollectEvent(event);
   const given = parameters === undefined ? undefined : { parameters };
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
   if (listing !== undefined) return listingAnswer(ports.flows, invocation.closing);
   if (retry !== undefined && from !== undefined) return makeAnew(retry, from, ports, invocation.closing);
-  if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, given);
+  if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given });
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (again !== undefined) return collectAgain(again, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);

@@ -81,17 +81,21 @@ export interface Changed {
   readonly isInDoubt?: true;
 }
 
+interface RetryOptions {
+  /** What replaces parts of the route for this retry, if the route allows it. Only a failure takes it. */
+  readonly given?: GivenOverrides | undefined;
+  /** True if an upload that succeeded is made anew, too. Default false. */
+  readonly isSuccessRetried?: boolean;
+}
+
 /**
  * Retries failed uploads, and resubmits waiting ones at once.
- * @param given what replaces parts of the route for this retry, if the route allows it. Only a failure takes it.
- * @param isSuccessRetried true if an upload that succeeded is made anew, too. Default false.
  */
 export function retryUploads(
   uploadIds: readonly string[],
   ports: OperatorPorts,
   signal: AbortSignal,
-  given?: GivenOverrides,
-  isSuccessRetried = false,
+  { given, isSuccessRetried = false }: RetryOptions = {},
 ): Promise<readonly Changed[]> {
   return each(uploadIds, async (upload) => {
     const stored = await readPublished(upload, ports, signal);
@@ -135,17 +139,17 @@ async function makeStageAnew(
   const { chains, ledger, settings, clock } = ports;
   const chain = await chains.read(upload, signal);
   if (chain === undefined) return [{ upload, result: 'without a chain' }];
-  if (from === chain.uploads[0]?.route) return retryUploads([upload], ports, signal, undefined, true);
-  const anew = madeAnew(chain, from, settings, clock.now());
-  if (anew === undefined) return [{ upload, result: 'not in its chain' }];
-  const { begins, dropped } = anew;
-  if (begins.length === 0) return [{ upload, result: 'withheld' }];
-  const entries = await pMap([...dropped, ...begins.map((each) => each.upload)], ({ id }) => ledger.read(id, signal), {
-    concurrency: CONCURRENCY,
-  });
+  const isFirst = from === chain.uploads[0]?.route;
+  const anew = isFirst ? undefined : madeAnew(chain, from, settings, clock.now());
+  if (!isFirst && anew === undefined) return [{ upload, result: 'not in its chain' }];
+  const { begins = [], dropped = chain.uploads } = anew ?? {};
+  if (!isFirst && begins.length === 0) return [{ upload, result: 'withheld' }];
+  const ids = new Set([...dropped.map(({ id }) => id), ...begins.map((each) => each.upload.id)]);
+  const entries = await pMap(ids, (id) => ledger.read(id, signal), { concurrency: CONCURRENCY });
   if (entries.some((stored) => stored !== undefined && !isTerminal(stored.entry))) {
     return [{ upload, result: 'under way' }];
   }
+  if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true });
   const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? anew.chain : now), signal);
   if (!written.isChanged) return [{ upload, result: 'under way' }];
   return each(

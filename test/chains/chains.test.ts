@@ -1,27 +1,380 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { Chain } from '../../functions/chains/chain.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { ChainReport } from '../../functions/publish/chain-report.ts';
+import type { Receipt } from '../../functions/publish/receipts.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
+import { dyingAt, ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
-/** A flow of the first route makes three assets of a text's lines. The next ones return what they get. */
-const FIRST: Route = { name: 'lines', input: 'text', template: 'lines' };
-const EACH: Route = { ...ECHO, name: 'each', after: 'lines' };
-const ALL: Route = { ...ECHO, name: 'all', after: 'each', inputs: 'all' };
+const copies = (count: number): Route['parameters'] => ({ copies: count });
 
-const report = () => world.json<ChainReport>(RESULTS, 'a.txt/chain.json');
-const chainEvents = () => world.events.filter(({ detailType }) => detailType.startsWith('Chain')).map(({ detailType }) => detailType);
+/** A file becomes three assets, each of them an asset of its own, and these become one flow. */
+const ROUTES: readonly Route[] = [
+  { ...ECHO, parameters: copies(3) },
+  { ...ECHO, name: 'each', after: 'echo' },
+  { ...ECHO, name: 'all', after: 'each', inputs: 'all' },
+];
+
 const entriesOf = async (route: string): Promise<readonly Entry[]> =>
   (await world.entries()).filter((entry) => entry.route.name === route);
+const statesOf = async (route: string) => (await entriesOf(route)).map(({ state }) => state);
+const failuresOf = async (route: string) =>
+  (await entriesOf(route)).map((entry) => ('failure' in entry ? entry.failure.code : entry.state));
+const report = () => world.json<ChainReport>(RESULTS, 'a.txt/chain.json');
+const chainEvents = () =>
+  world.events.filter(({ detailType }) => detailType.startsWith('Chain')).map(({ detailType }) => detailType);
+const firstId = async () => (await entriesOf('echo'))[0]?.upload.id as string;
+
+async function settled(): Promise<void> {
+  await world.send('a.txt', 'hello');
+  await world.settle();
+}
 
 describe('a chain', () => {
-  beforeEach(() => start({ routes: [ECHO, { ...ECHO, name: 'again', after: 'echo' }] }));
+  beforeEach(() => start({ routes: ROUTES }));
 
-  it('sends an asset on to the next stage, and tells of it once at the end', async () => {
+  it('starts a flow for each asset, and one for all assets of that stage', async () => {
+    await settled();
+    expect([await statesOf('echo'), await statesOf('each'), await statesOf('all')]).toEqual([
+      ['succeeded'],
+      ['succeeded', 'succeeded', 'succeeded'],
+      ['succeeded'],
+    ]);
+    expect(world.service.flows.map(({ inputs }) => inputs.length)).toEqual([1, 1, 1, 1, 3]);
+  });
+
+  it('sends exactly the assets, in the order of their addresses', async () => {
+    await settled();
+    const each = await entriesOf('each');
+    const stored = each.flatMap((entry) => ('assets' in entry ? (entry.assets ?? []) : [])).map(({ key }) => key);
+    const [all] = await entriesOf('all');
+    expect(all?.inputs?.map(({ key }) => key)).toEqual(stored.toSorted());
+    expect(world.service.flows.at(-1)?.inputs.map(({ additional }) => Object(additional).key)).toEqual(
+      stored.toSorted(),
+    );
+    const outputs = all !== undefined && 'assets' in all ? (all.assets ?? []) : [];
+    for (const { key } of outputs) expect((await world.object(RESULTS, key)).bytes.toString()).toBe('hello');
+  });
+
+  it('keeps all its results below the key of its first file, and no key is at once a file and a folder', async () => {
+    await settled();
+    const keys = await world.keys(RESULTS);
+    for (const key of keys) {
+      expect(key).toMatch(/^a\.txt\/([0-9a-f]{24}\/|receipt\.json$|chain\.json$|chain\/(each|all)\/[0-9a-f]{40}\/)/);
+      expect(keys.filter((other) => other.startsWith(`${key}/`))).toEqual([]);
+    }
+  });
+
+  it('names parent and children in its receipts, and where their receipts are', async () => {
+    await settled();
+    const first = await world.receipt('a.txt');
+    expect(first.parent).toBeUndefined();
+    expect(first.children).toHaveLength(3);
+    for (const { upload, route, asset, receipt } of first.children ?? []) {
+      const child = await world.json<Receipt>(RESULTS, receipt);
+      expect([child.upload.id, child.route, route]).toEqual([upload, 'each', 'each']);
+      expect(child.parent).toEqual({ upload: first.upload.id, generation: 1, asset, receipt: 'a.txt/receipt.json' });
+      expect(child.inputs?.map(({ key }) => key)).toEqual([first.assets.find(({ id }) => id === asset)?.key]);
+    }
+  });
+
+  it('says once how it ended, with all its stages', async () => {
+    await settled();
+    const { status, upload, stages } = await report();
+    expect([status, upload.key]).toEqual(['succeeded', 'a.txt']);
+    expect(stages.map(({ route, status, uploads }) => [route, status, uploads.length])).toEqual([
+      ['echo', 'succeeded', 1],
+      ['each', 'succeeded', 3],
+      ['all', 'succeeded', 1],
+    ]);
+    for (const { receipt, assets } of stages.flatMap(({ uploads }) => uploads)) {
+      expect((await world.json<Receipt>(RESULTS, receipt)).assets).toEqual(assets);
+    }
+    expect(chainEvents()).toEqual(['Chain Succeeded']);
+  });
+
+  it('makes no second flow of anything when every end is published again', async () => {
+    await settled();
+    for (const entry of await world.entries()) {
+      if (!('flow' in entry) || entry.flow === undefined) continue;
+      const time = new Date(entry.flow.createdAt).toISOString();
+      await world.put(LEDGER, `running/${time}/${entry.upload.id}/${entry.flow.id}`, '');
+    }
+    await world.settle();
+    expect(world.service.flows).toHaveLength(5);
+    expect((await report()).status).toBe('succeeded');
+  });
+
+  it('begins nothing again after a change of the routes', async () => {
+    await settled();
+    world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'new', after: 'echo' }] });
+    await world.upload('b.txt', 'b');
+    const { id } = (await entriesOf('echo'))[0]?.upload ?? {};
+    world.queue.send(JSON.stringify({ Records: [] }));
+    await world.collect({ retry: [id as string] });
+    await world.settle();
+    expect((await entriesOf('new')).filter(({ upload }) => upload.stage?.first.key === 'a.txt')).toEqual([]);
+  });
+});
+
+describe('an invocation that dies', () => {
+  /** Every call that a publication of a chain makes, and the number of the call at which the invocation dies. */
+  const DEATHS = (
+    ['create', 'putWaitingMarker', 'replace', 'deleteRunningMarker', 'putRunningMarker'] as const
+  ).flatMap((method) => [1, 2, 3, 4].map((at) => [method, at] as const));
+  it.each(DEATHS)('at %s, call %i, loses no stage and pays for none twice', async (method, at) => {
+    await start({ routes: ROUTES });
+    await world.upload('a.txt', 'hello');
+    const revive = dyingAt(world.ports.ledger, method, at);
+    for (let step = 0; step < 3; step += 1) {
+      await world.deliver().catch(() => {});
+      await world.tickAfter(10 * 60_000).catch(() => {});
+    }
+    revive();
+    world.clock.advance(60 * 60_000);
+    await world.settle();
+    expect([await statesOf('each'), await statesOf('all')]).toEqual([
+      ['succeeded', 'succeeded', 'succeeded'],
+      ['succeeded'],
+    ]);
+    expect(world.service.flows).toHaveLength(5);
+    expect((await report()).status).toBe('succeeded');
+    expect(new Set(chainEvents())).toEqual(new Set(['Chain Succeeded']));
+  });
+
+  it.each([
+    ['chains', 'update', 1],
+    ['chains', 'update', 2],
+    ['receipts', 'putChain', 1],
+    ['receipts', 'put', 2],
+  ] as const)('at %s.%s, call %i, forgets no chain', async (port, method, at) => {
+    await start({ routes: ROUTES });
+    await world.upload('a.txt', 'hello');
+    const revive = dyingAt(world.ports[port] as unknown as Record<typeof method, never>, method, at);
+    for (let step = 0; step < 4; step += 1) {
+      await world.deliver().catch(() => {});
+      await world.tickAfter(10 * 60_000).catch(() => {});
+    }
+    revive();
+    await world.settle();
+    expect(world.service.flows).toHaveLength(5);
+    expect(await report()).toMatchObject({ status: 'succeeded', stages: [{}, {}, {}] });
+  });
+});
+
+describe('a stage that fails', () => {
+  beforeEach(() => start({ routes: ROUTES }));
+
+  /** The service refuses the second flow of the stage `each`. */
+  async function failOne(): Promise<void> {
+    let calls = 0;
+    world.service.intercept = (_, { operation }) => {
+      if (operation !== 'createFlow') return undefined;
+      calls += 1;
+      return calls === 3 ? { status: 422 } : undefined;
+    };
+    await settled();
+    world.service.intercept = undefined;
+  }
+
+  it('fails alone, and what takes all of its assets does not start', async () => {
+    await failOne();
+    expect((await failuresOf('each')).toSorted()).toEqual(['rejected', 'succeeded', 'succeeded']);
+    expect(await statesOf('all')).toEqual([]);
+    const { status, stages } = await report();
+    expect([status, stages.map((stage) => stage.status)]).toEqual(['failed', ['succeeded', 'failed', 'withheld']]);
+    expect(stages[2]?.why).toBe('An upload or an output of the stages before failed.');
+    expect(chainEvents()).toEqual(['Chain Failed']);
+  });
+
+  it('goes on after a retry, and nothing that succeeded is paid for again', async () => {
+    await failOne();
+    const failed = (await entriesOf('each')).find(({ state }) => state === 'failed');
+    await world.collect({ retry: [failed?.upload.id as string] });
+    await world.settle();
+    expect([await statesOf('each'), await statesOf('all')]).toEqual([
+      ['succeeded', 'succeeded', 'succeeded'],
+      ['succeeded'],
+    ]);
+    expect(world.service.flows).toHaveLength(5);
+    expect((await report()).status).toBe('succeeded');
+    expect(chainEvents()).toEqual(['Chain Failed', 'Chain Succeeded']);
+  });
+
+  it('lets the collecting stage start with the rest if the route allows that', async () => {
+    world.redeploy({ routes: ROUTES.map((route) => (route.name === 'all' ? { ...route, allow: 'partial' } : route)) });
+    await failOne();
+    expect(world.service.flows.at(-1)?.inputs).toHaveLength(2);
+    expect((await report()).stages.map((stage) => stage.status)).toEqual(['succeeded', 'failed', 'succeeded']);
+  });
+
+  it('begins no stage if the first file fails, and the chain says so', async () => {
+    world.fault('createFlow', { status: 422 });
+    await settled();
+    expect((await report()).stages.map(({ route, status }) => [route, status])).toEqual([['echo', 'failed']]);
+    expect(chainEvents()).toEqual(['Chain Failed']);
+  });
+});
+
+describe('a stage that is made anew', () => {
+  beforeEach(() => start({ routes: ROUTES }));
+
+  it('begins with the stored assets and the routes of today, and so do those after it', async () => {
+    await settled();
+    const routes = ROUTES.map((route) => (route.name === 'each' ? { ...route, parameters: copies(2) } : route));
+    world.redeploy({ routes });
+    const answer = await world.collect({ retry: [await firstId()], from: 'each' });
+    expect(answer).toMatchObject([{ result: 'resubmitted' }, { result: 'resubmitted' }, { result: 'resubmitted' }]);
+    await world.settle();
+    // Five of before, three of the stage, and one for its six assets.
+    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([1, 1, 1, 6]);
+    expect((await entriesOf('each')).map(({ generation }) => generation)).toEqual([2, 2, 2]);
+    const { generation, stages } = await report();
+    expect(generation).toBe(2);
+    expect(stages.map(({ route, uploads }) => [route, uploads.length])).toEqual([
+      ['echo', 1],
+      ['each', 3],
+      ['all', 1],
+    ]);
+  });
+
+  it('is only the last one, if that is asked for', async () => {
+    await settled();
+    await world.collect({ retry: [await firstId()], from: 'all' });
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([3]);
+    expect((await report()).status).toBe('succeeded');
+  });
+
+  it('may have been added to the routes since', async () => {
+    await settled();
+    world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'new', after: 'each' }] });
+    await world.collect({ retry: [await firstId()], from: 'new' });
+    await world.settle();
+    expect(await statesOf('new')).toEqual(['succeeded', 'succeeded', 'succeeded']);
+    expect(world.service.flows).toHaveLength(8);
+  });
+
+  it('is refused while it is under way, for a file without a chain, and for a stage that is none of its chain', async () => {
     await world.send('a.txt', 'hello');
     await world.settle();
-    const [first, again] = [await entriesOf('echo'), await entriesOf('again')];
-    expect([first.map(({ state }) => state), again.map(({ state }) => state)]).toEqual([['succeeded'], ['succeeded']]);
-    expect(await world.keys(RESULTS)).toEqual([]);
+    const id = await firstId();
+    const unknown = '0'.repeat(40);
+    expect(await world.collect({ retry: [unknown], from: 'each' })).toEqual([
+      { upload: unknown, result: 'without a chain' },
+    ]);
+    expect(await world.collect({ retry: [id], from: 'other' })).toEqual([{ upload: id, result: 'not in its chain' }]);
+    await world.collect({ retry: [id], from: 'each' });
+    expect(await world.collect({ retry: [id], from: 'each' })).toEqual([{ upload: id, result: 'under way' }]);
+  });
+
+  it('may be the first one, whose chain begins again', async () => {
+    await settled();
+    await world.collect({ retry: [await firstId()], from: 'echo' });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(10);
+    const { stages } = await report();
+    expect(stages.map(({ route, uploads }) => [route, uploads.length])).toEqual([
+      ['echo', 1],
+      ['each', 3],
+      ['all', 1],
+    ]);
+  });
+});
+
+describe('the input of a stage', () => {
+  beforeEach(() => start({ routes: ROUTES }));
+
+  /** Ends the first file, and leaves the stage after it waiting. */
+  async function beforeEachStage(): Promise<readonly Entry[]> {
+    await world.send('a.txt', 'hello');
+    await world.tickAfter(10 * 60_000);
+    return entriesOf('each');
+  }
+
+  it('is not sent if a newer file has come, and what runs is collected', async () => {
+    await beforeEachStage();
+    await world.upload('a.txt', 'newer');
+    await world.settle();
+    const codes = await failuresOf('each');
+    expect(codes.filter((code) => code === 'superseded')).toHaveLength(3);
+    expect(codes.filter((code) => code === 'succeeded')).toHaveLength(3);
+    expect(world.count('UploadsFailed')).toBe(0);
+    expect(world.count('UploadsSuperseded')).toBe(3);
+    // The chain of the newer file has the address, in whatever order the two end.
+    expect((await report()).status).toBe('succeeded');
+  });
+
+  it('fails the stage if an asset was changed by hand', async () => {
+    const [entry] = await beforeEachStage();
+    const key = entry?.inputs?.[0]?.key as string;
+    await world.put(RESULTS, key, 'other');
+    await world.settle();
+    expect((await failuresOf('each')).toSorted()).toEqual(['asset-gone', 'succeeded', 'succeeded']);
+  });
+
+  it('fails the stage if an asset was deleted by hand', async () => {
+    const [entry] = await beforeEachStage();
+    await world.remove(entry?.inputs?.[0]?.key as string, RESULTS);
+    await world.settle();
+    expect((await failuresOf('each')).toSorted()).toEqual(['asset-gone', 'succeeded', 'succeeded']);
+  });
+});
+
+describe('the conditions of a later route', () => {
+  it('select assets by media type, by suffix, and by the key of the first file', async () => {
+    const after = (name: string, more: Partial<Route>): Route => ({ ...ECHO, name, after: 'echo', ...more });
+    await start({
+      routes: [
+        ECHO,
+        after('text', { mediaTypes: ['text/*'] }),
+        after('model', { mediaTypes: ['model/*'] }),
+        after('suffix', { suffixes: ['.txt'] }),
+        after('folder', { prefixes: ['a'] }),
+        after('other folder', { prefixes: ['b'] }),
+      ],
+    });
+    await settled();
+    const chain = await world.json<Chain>(LEDGER, `chains/${await firstId()}.json`);
+    expect(chain.uploads.map(({ route }) => route)).toEqual(['echo', 'text', 'suffix', 'folder']);
+  });
+});
+
+describe('the requests of a chain', () => {
+  it('are those of its uploads, and at most three more for each stage', async () => {
+    const FAN_OUT = 50;
+    await start({
+      routes: [{ ...ECHO, parameters: copies(FAN_OUT) }, ...ROUTES.slice(1)],
+      settings: { uploadConcurrency: 16 },
+    });
+    const chainCalls: string[] = [];
+    world.s3.middlewareStack.add(
+      (next, { commandName = '' }) =>
+        (args) => {
+          const { Key = '' } = args.input as { Key?: string };
+          if (/^chains\/|chain\.json$/.test(Key)) chainCalls.push(commandName);
+          return next(args);
+        },
+      { step: 'finalizeRequest', name: 'counted' },
+    );
+    await settled();
+    expect(await statesOf('each')).toHaveLength(FAN_OUT);
+    expect((await report()).status).toBe('succeeded');
+    expect(chainCalls.length, chainCalls.join(', ')).toBeLessThanOrEqual(3 * 3);
+  });
+
+  it('are none of a tick, once the chain has ended', async () => {
+    await start({ routes: ROUTES });
+    await settled();
+    const calls: string[] = [];
+    world.s3.middlewareStack.add(
+      (next) => (args) => {
+        calls.push(String((args.input as { Key?: string }).Key));
+        return next(args);
+      },
+      { step: 'finalizeRequest', name: 'counted' },
+    );
+    await world.tickAfter(60_000);
+    expect(calls.filter((key) => key.includes('chain'))).toEqual([]);
   });
 });

@@ -426,7 +426,7 @@ export class World {
   /** Retries the only upload of the ledger. Returns what became of the request. */
   async retry(given?: GivenOverrides): Promise<string | undefined> {
     const { id } = (await this.entry()).upload;
-    const [retried] = await retryUploads([id], this.ports, new AbortController().signal, given);
+    const [retried] = await retryUploads([id], this.ports, new AbortController().signal, { given });
     return retried?.result;
   }
 

@@ -8,12 +8,12 @@ import {
 } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import {
+  type OpenedInput,
+  type OpenedUpload,
   UploadDeniedError,
   UploadGoneError,
   type UploadPage,
   UploadUnreadableError,
-  type OpenedInput,
-  type OpenedUpload,
 } from '../../functions/uploads/inbox.ts';
 import { unquoted } from '../../functions/uploads/upload.ts';
 import { INBOX, start, type WorldOptions, world } from '../support/world.ts';
