@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { DeleteObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { systemClock } from '../functions/base/clock.ts';
-import { type Entry, isTerminal, isUntold } from '../functions/ledger/entry.ts';
+import { begun, type Entry, isTerminal, isUntold } from '../functions/ledger/entry.ts';
 import {
   collectorKey,
   entryKey,
@@ -34,8 +34,8 @@ export interface Left {
 /**
  * Continues the work of an earlier run. Only this process uses the buckets, so a lease in the ledger is stale. The
  * messages of the queue are gone, so each object of the inbox that has not ended, or whose end may not have been told, is
- * notified again. If the flows are gone, what the ledger says of unfinished uploads is removed before, so that they are
- * begun again.
+ * notified again, and so is each unfinished upload of a later stage. If the flows are gone, what the ledger says of
+ * unfinished uploads is removed before, so that they are begun again.
  * @returns the entries of the uploads that had not ended.
  */
 export async function resume(left: Left): Promise<readonly Entry[]> {
@@ -54,8 +54,11 @@ export async function resume(left: Left): Promise<readonly Entry[]> {
     const markers = [...(await keysBelow(RUNNING_PREFIX)), ...(await keysBelow(WAITING_PREFIX))].filter((key) =>
       gone.has((parseRunningKey(key) ?? parseWaitingKey(key))?.uploadId ?? ''),
     );
-    await pMap([...Array.from(gone, entryKey), ...markers], remove, { concurrency: CONCURRENCY });
+    const ofInbox = unfinished.filter(({ upload }) => upload.stage === undefined);
+    const keys = [...ofInbox.map(({ upload }) => entryKey(upload.id)), ...markers];
+    await pMap(keys, remove, { concurrency: CONCURRENCY });
   }
+  await pMap(unfinished, (entry) => resumeStage(entry, left), { concurrency: CONCURRENCY });
   const ended = new Set(entries.filter((each) => isTerminal(each) && !isUntold(each)).map(({ upload }) => upload.id));
   for await (const { uploads } of new Inbox(s3, systemClock).pages(inboxBucket, '', undefined, signal)) {
     for (const upload of uploads) {
@@ -63,4 +66,15 @@ export async function resume(left: Left): Promise<readonly Entry[]> {
     }
   }
   return unfinished;
+}
+
+/** An upload of a later stage has no object in the inbox. Only its entry leads to it. */
+async function resumeStage(entry: Entry, { s3, queue, ledgerBucket, areFlowsGone }: Left): Promise<void> {
+  const { upload, route, inputs, generation } = entry;
+  if (upload.stage === undefined || inputs === undefined) return;
+  if (areFlowsGone) {
+    const anew = { ...begun(upload, route, inputs, systemClock.now()), generation };
+    await s3.send(new PutObjectCommand({ Bucket: ledgerBucket, Key: entryKey(upload.id), Body: JSON.stringify(anew) }));
+  }
+  queue.send(messageFor(upload));
 }

@@ -30,7 +30,7 @@ export interface PublishPorts {
 }
 
 /**
- * Publishes how an upload ended: begins the later stages of its chain, puts the receipt, sends the event, puts the
+ * Publishes how an upload ended: puts the receipt, sends the event, begins the later stages of its chain, puts the
  * marker of a failure, and at last deletes the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
@@ -39,10 +39,11 @@ export interface PublishPorts {
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { pipeline, resultsBucket, routes } = ports.settings;
-  if (isInChain(entry, routes)) await ports.chainNotes.note(entry, signal);
   const receipt = receiptOf(entry, ports.settings);
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
+  // When a chain tells of its end, the receipts of all its uploads can be read.
+  if (isInChain(entry, routes)) await ports.chainNotes.note(entry, signal);
   if (isUntold(entry)) {
     await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);
     await writeTold(entry, ports.ledger, signal);

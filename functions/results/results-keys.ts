@@ -15,7 +15,7 @@ const LAST_NAME_BYTES_MAX = KEY_BYTES_MAX / 4;
 export const RECEIPT_NAME = 'receipt.json';
 
 /** The last part of the key at which a chain tells how it ended. */
-const CHAIN_NAME = 'chain.json';
+export const CHAIN_NAME = 'chain.json';
 
 /** Names below the key of an upload that no flow and no asset may have. */
 const RESERVED: readonly string[] = [RECEIPT_NAME, CHAIN_NAME, CHAIN_FOLDER];

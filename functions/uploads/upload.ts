@@ -106,6 +106,23 @@ export function stageUpload(
 export const firstOf = ({ id, key, stage }: Pick<Upload, 'id' | 'key' | 'stage'>): Stage['first'] =>
   stage?.first ?? { id, key };
 
+/**
+ * How a person names an upload: by its key, or in a later stage by the key of the first file and the route.
+ * @param route the name of its route.
+ */
+export function uploadName({ id, key }: Pick<Upload, 'id' | 'key'>, route: string): string {
+  const end = `/${CHAIN_FOLDER}/${encodedId(route)}/${id}`;
+  return key.endsWith(end) ? stageName(key.slice(0, -end.length), route) : key;
+}
+
+/** Stands between the key of the first file and the route. */
+const STAGE_SIGN = ' › ';
+
+const stageName = (firstKey: string, route: string): string => `${firstKey}${STAGE_SIGN}${route}`;
+
+/** The key of the first file, of an upload's name. */
+export const firstKeyOf = (name: string): string => name.split(STAGE_SIGN)[0] as string;
+
 /** The folder below the key of a chain's first file that has the results of all later stages. */
 export const CHAIN_FOLDER = 'chain';
 

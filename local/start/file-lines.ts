@@ -31,6 +31,17 @@ export function endLines(
   return [`${key}  done${took}: ${assetsIn(ended, cwd)}${missing}${givenWay}`];
 }
 
+/** The line about the end of a chain. */
+export function chainLine({ key, report, path }: Progress & { kind: 'chain' }, cwd: string): string {
+  const { status, stages } = report;
+  const counts = stages.map(({ route, status, why, uploads }) => {
+    const failed = uploads.filter((upload) => upload.status === 'failed').length;
+    if (status === 'withheld') return `${route} did not begin: ${why}`;
+    return failed === 0 ? `${route} ${uploads.length}` : `${route} ${uploads.length}, of them ${failed} failed`;
+  });
+  return `${key}  chain ${status === 'succeeded' ? 'done' : 'failed'}: ${counts.join('; ')}  ${shownPath(path, cwd)}`;
+}
+
 /** The number of assets, and where they are. */
 function assetsIn({ assets, receiptPath }: Ended, cwd: string): string {
   const [asset] = assets;
@@ -44,13 +55,14 @@ export class Waits {
   readonly #told = new Set<string>();
 
   /** What to show of a wait. There are no lines if another file's lines have told the same. */
-  show({ id, key, wait }: Progress & { kind: 'waiting' }): { state: string; lines: readonly string[] } {
+  show({ id, key, versionId, wait }: Progress & { kind: 'waiting' }): { state: string; lines: readonly string[] } {
     const { message, since, until } = wait;
     const next = until === undefined ? 'it is tried every few seconds' : `next try ${localTime(until)}`;
     const state = `waits, ${next}: ${message}`;
     if (this.#told.has(message)) return { state, lines: [] };
     this.#told.add(message);
-    const sooner = soonerBy({ id, key, wait }, THIS_RUN);
+    // The name of an upload of a later stage is no key.
+    const sooner = soonerBy({ id, key: versionId === id ? id : key, wait }, THIS_RUN);
     const first = `${key}  waits since ${localTime(since)}: ${message}`;
     return { state, lines: [first, `    ${capitalised(next)}.${sooner === undefined ? '' : ` ${sooner}`}`] };
   }

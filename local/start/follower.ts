@@ -5,10 +5,12 @@ import { PRIVATE_FILE_MODE } from '../../command-line/private-folder.ts';
 import type { ResultsFolder } from '../../command-line/results-folder.ts';
 import { type Entry, isTerminal } from '../../functions/ledger/entry.ts';
 import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
+import type { ChainReport } from '../../functions/publish/chain-report.ts';
 import { type Receipt, type ReceiptSettings, receiptOf } from '../../functions/publish/receipts.ts';
-import { RECEIPT_NAME, receiptKey } from '../../functions/results/results-keys.ts';
+import { CHAIN_NAME, RECEIPT_NAME, receiptKey } from '../../functions/results/results-keys.ts';
 import { decodedKey } from '../../functions/s3/encoded-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
+import { uploadName } from '../../functions/uploads/upload.ts';
 import { type Wait, waitInPlaceOf, waitOf } from '../../operations/upload-view.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
@@ -23,11 +25,16 @@ export type Progress = ProgressOfUpload &
         readonly wait: Wait;
       }
     | Ended
+    | { readonly kind: 'chain'; readonly report: ChainReport; readonly path: string }
   );
 
 interface ProgressOfUpload {
-  /** The key in the inbox bucket. Several versions of it may be under way at the same time. */
+  /**
+   * The key in the inbox bucket, or the name of an upload of a later stage. Several versions of it may be under way at
+   * the same time.
+   */
   readonly key: string;
+  /** An upload of a later stage has no version: its id stands for one. */
   readonly versionId: string | undefined;
 }
 
@@ -92,6 +99,7 @@ export class Follower {
       }
       case RESULTS_BUCKET:
         if (isCreated && key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(key);
+        else if (isCreated && key.endsWith(`/${CHAIN_NAME}`)) await this.#copyChain(key);
     }
   }
 
@@ -109,9 +117,9 @@ export class Follower {
         }),
       );
       for (const { Key = '', ETag = '' } of page.Contents ?? []) {
-        if (Key.endsWith(`/${RECEIPT_NAME}`) && !this.#delivered.has(Key, ETag)) {
-          await this.#copyReceipt(Key).catch(onError);
-        }
+        if (this.#delivered.has(Key, ETag)) continue;
+        if (Key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(Key).catch(onError);
+        else if (Key.endsWith(`/${CHAIN_NAME}`)) await this.#copyChain(Key).catch(onError);
       }
       token = page.NextContinuationToken;
     } while (token !== undefined);
@@ -127,7 +135,9 @@ export class Follower {
 
   /** Reports what an entry says of an upload that has not ended, unless that was reported before. */
   show(entry: Entry): void {
-    const { id, key, versionId } = entry.upload;
+    const { id, stage } = entry.upload;
+    const key = uploadName(entry.upload, entry.route.name);
+    const versionId = stage === undefined ? entry.upload.versionId : id;
     const wait =
       entry.state === 'waiting' ? waitOf(entry) : entry.state === 'claimed' ? waitInPlaceOf(entry) : undefined;
     const state = `${entry.state} ${wait?.until} ${wait?.message}`;
@@ -199,8 +209,18 @@ export class Follower {
     const end = endOf(ended.receipt);
     if (this.#ended.has(end)) return;
     this.#ended.add(end);
-    const { key, versionId } = ended.receipt.upload;
-    this.#onProgress({ key, versionId, ...ended });
+    const { upload, route, parent } = ended.receipt;
+    const versionId = parent === undefined ? upload.versionId : upload.id;
+    this.#onProgress({ key: uploadName(upload, route), versionId, ...ended });
+  }
+
+  async #copyChain(key: string): Promise<void> {
+    const { ETag = '', Body } = await this.#get(RESULTS_BUCKET, key);
+    const text = (await Body?.transformToString()) ?? '';
+    const report = JSON.parse(text) as ChainReport;
+    const path = await this.#results.write(key, [Buffer.from(text)]);
+    this.#onProgress({ kind: 'chain', key: report.upload.key, versionId: report.upload.versionId, report, path });
+    await this.#delivered.add(key, ETag);
   }
 
   #copyAll(assets: readonly { readonly key: string; readonly bytes: number }[]): Promise<Ended['assets']> {

@@ -8,8 +8,10 @@ import { systemClock } from '../../functions/base/clock.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
+import { routesAfter } from '../../functions/uploads/chain-routes.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
 import { routeFor } from '../../functions/uploads/routes.ts';
+import { firstKeyOf } from '../../functions/uploads/upload.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
 import { uploadCommand } from '../../operations/commands.ts';
 import { nearestRoute } from '../../operations/explain.ts';
@@ -23,7 +25,7 @@ import {
   RESULTS_BUCKET,
   startPipeline,
 } from '../pipeline.ts';
-import { endLines, Waits } from './file-lines.ts';
+import { chainLine, endLines, Waits } from './file-lines.ts';
 import { DeliveredReceipts, Follower, type Progress } from './follower.ts';
 import {
   abortUnfinishedUploads,
@@ -60,6 +62,8 @@ interface Tracked {
   readonly key: string;
   readonly since: number;
   state: string;
+  /** True if it belongs to a later stage of a chain. */
+  isStage?: boolean;
   /** True if it waits for the service, and cannot go on by itself. */
   waits?: boolean;
   /** The version of the object. Undefined until S3 has answered. */
@@ -75,6 +79,9 @@ const newlyTracked = (key: string, since = Date.now()): Tracked => ({
   state: 'uploading',
   end: Promise.withResolvers<End>(),
 });
+
+/** Longest time from the end of a stage until the next one begins or the chain ends, in milliseconds. */
+const BETWEEN_STAGES_MAX_MS = 30_000;
 
 /** Number of files that a line names. */
 const NAMED_MAX = 3;
@@ -119,6 +126,8 @@ export class Session {
   /** The changes of objects that are being followed. */
   readonly #following = new Set<Promise<void>>();
   readonly #ends = { done: 0, failed: 0 };
+  /** The first files of chains that go on after a stage that has ended. */
+  readonly #openChains = new Set<string>();
   /** The files of the inbox that are not complete yet. */
   #changing: readonly InboxFile[] = [];
   readonly #waits = new Waits();
@@ -225,8 +234,28 @@ export class Session {
       },
       { concurrency: UPLOADS_MAX },
     );
+    const all = [...ends, ...(await this.#laterStages())];
     this.#giveUp(); // What is left needs the user.
-    return ends.every(isSuccess);
+    return all.every(isSuccess);
+  }
+
+  /** Waits for the later stages of the files, until their chains have ended. */
+  async #laterStages(): Promise<readonly End[]> {
+    const ends: End[] = [];
+    let idleMs = 0;
+    while (!this.#isClosing && idleMs < BETWEEN_STAGES_MAX_MS) {
+      const [next] = [...this.#tracked].filter(({ isStage }) => isStage === true);
+      if (next !== undefined) {
+        ends.push(await next.end.promise);
+        this.#tracked.delete(next);
+        idleMs = 0;
+      } else if (this.#openChains.size === 0 || ends.includes('given-up')) return ends;
+      else {
+        await systemClock.sleep(CHECK_MS);
+        idleMs += CHECK_MS;
+      }
+    }
+    return ends;
   }
 
   #giveUp(): void {
@@ -356,7 +385,8 @@ export class Session {
   async #onProgress(progress: Progress): Promise<void> {
     if (this.#find(progress) === undefined) await this.#answers.get(progress.key);
     // The page, a command or an S3 client may have put it.
-    this.#show(progress, progress.kind === 'ended' ? this.#find(progress) : this.#track(progress, Date.now()));
+    const hasEnded = progress.kind === 'ended' || progress.kind === 'chain';
+    this.#show(progress, hasEnded ? this.#find(progress) : this.#track(progress, Date.now()));
   }
 
   #show(progress: Progress, tracked: Tracked | undefined): void {
@@ -365,7 +395,16 @@ export class Session {
         this.#waits.forget();
         if (tracked) Object.assign(tracked, { state: `flow ${progress.flowId} runs`, waits: false });
         break;
+      case 'chain':
+        this.#openChains.delete(progress.key);
+        this.#options.screen.line(chainLine(progress, this.#options.cwd));
+        break;
       case 'waiting': {
+        if (tracked) tracked.isStage ??= progress.versionId === progress.id;
+        if (progress.wait.reason === 'stage') {
+          if (tracked) tracked.state = 'begins';
+          break;
+        }
         const { state, lines } = this.#waits.show(progress);
         for (const line of lines) this.#options.screen.line(line);
         if (NEEDS_THE_USER.includes(progress.wait.reason)) tracked?.end.resolve('given-up');
@@ -374,6 +413,9 @@ export class Session {
       }
       case 'ended': {
         this.#waits.forget();
+        if (routesAfter(this.#options.pipeline.routes, progress.receipt.route).length > 0) {
+          this.#openChains.add(firstKeyOf(progress.key));
+        }
         const lines = endLines(progress, { since: tracked?.since, cwd: this.#options.cwd });
         this.#end(tracked, progress.receipt.status, ...lines);
       }
