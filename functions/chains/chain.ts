@@ -5,6 +5,7 @@ import {
   type Input,
   isTerminal,
   type NextStage,
+  type RunningEntry,
   type StoredAsset,
   type TerminalEntry,
   type WaitingEntry,
@@ -83,15 +84,18 @@ export const isInChain = (entry: Entry, routes: readonly Route[]): boolean =>
 export const hasSucceeded = ({ uploads, withheld }: Chain): boolean =>
   withheld.length === 0 && uploads.every(({ state }) => isSuccess(state));
 
-/** The later stages that begin with single assets of an upload, by the present routes. */
+/**
+ * The later stages that begin with single assets of an upload, by the present routes. If the upload had succeeded before
+ * it was collected again, only stages that began then.
+ */
 export function nextStages(
-  { upload, route }: Pick<Entry, 'upload' | 'route'>,
+  { upload, route, next: before }: Pick<RunningEntry, 'upload' | 'route' | 'next'>,
   stored: readonly StoredAsset[],
   routes: readonly Route[],
 ): readonly NextStage[] {
   const { key } = firstOf(upload);
   return routesAfter(routes, route.name)
-    .filter(({ inputs }) => inputs !== 'all')
+    .filter(({ name, inputs }) => inputs !== 'all' && (before?.some((each) => each.route.name === name) ?? true))
     .map((next) => ({
       route: snapshot(next),
       assets: stored.filter((asset) => matchesAsset(next, key, asset)).map(({ id }) => id),

@@ -240,6 +240,8 @@ export const entrySchema = z.discriminatedUnion('state', [
     assets: z.optional(assets),
     /** When an attempt to store its assets was last counted. */
     attemptedAt: z.optional(time),
+    /** What began with its end, if it had succeeded before it was collected again. No other stage begins then. */
+    next: z.optional(z.readonly(z.array(nextStage))),
     isShared,
   }),
   readonlyObject({ ...ending, state: z.literal('succeeded') }),

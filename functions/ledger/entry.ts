@@ -320,7 +320,8 @@ export function collectedAgain(
 ): RunningEntry {
   // Clocks of two processes differ. Equal times would make the same marker.
   const flow = { ...before, collectedAgainAt: Math.max(now, ageFrom(before) + 1) };
-  return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets };
+  const next = entry.state === 'succeeded' ? (entry.next ?? []) : undefined;
+  return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets, ...(next && { next }) };
 }
 
 /** True if it is unknown whose results those of the flow are: the service gave it to another upload too. */

@@ -342,8 +342,9 @@ async function ranked<T extends TerminalEntry>(
   { inbox, settings, clock }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<T> {
-  const { id, bucket, key } = entry.upload;
-  if (!isInside(settings, entry.upload)) return entry;
+  const { id, bucket, key, stage } = entry.upload;
+  // Nothing replaces an upload of a later stage at its address.
+  if (stage !== undefined || !isInside(settings, entry.upload)) return entry;
   const current = await inbox.current(bucket, key, signal);
   // Our clock may be fast. A later upload must not rank below this one.
   return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;

@@ -4,6 +4,8 @@ import type { Entry } from '../../functions/ledger/entry.ts';
 import type { ChainReport } from '../../functions/publish/chain-report.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
+import type { Upload } from '../../functions/uploads/upload.ts';
+import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { dyingAt, ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const copies = (count: number): Route['parameters'] => ({ copies: count });
@@ -105,15 +107,18 @@ describe('a chain', () => {
     expect((await report()).status).toBe('succeeded');
   });
 
-  it('begins nothing again after a change of the routes', async () => {
+  it('begins nothing again after a change of the routes, also if its results are collected again', async () => {
     await settled();
     world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'new', after: 'echo' }] });
-    await world.upload('b.txt', 'b');
-    const { id } = (await entriesOf('echo'))[0]?.upload ?? {};
-    world.queue.send(JSON.stringify({ Records: [] }));
-    await world.collect({ retry: [id as string] });
+    const id = await firstId();
+    world.queue.send(messageFor((await entriesOf('echo'))[0]?.upload as Upload));
+    await world.collect({ retry: [id] });
     await world.settle();
-    expect((await entriesOf('new')).filter(({ upload }) => upload.stage?.first.key === 'a.txt')).toEqual([]);
+    await world.remove((await world.receipt('a.txt')).assets[0]?.key as string, RESULTS);
+    expect(await world.collect({ collect: [id] })).toEqual([{ upload: id, result: 'begun' }]);
+    await world.settle();
+    expect(await statesOf('new')).toEqual([]);
+    expect(world.service.flows).toHaveLength(5);
   });
 });
 

@@ -223,3 +223,49 @@ describe('the body of a text', () => {
     }
   });
 });
+
+describe('the request body of several inputs', () => {
+  const LONG = 'ü'.repeat(400_000);
+  it('has them one after the other, each in its own form', async () => {
+    const input = (as: 'file' | 'text', text: string, name: string): FlowInput => ({
+      as,
+      mediaType: 'text/plain',
+      source: sourceOf(Buffer.from(text)),
+      additional: { name },
+    });
+    // The long texts exceed together what is kept in memory.
+    const inputs = [
+      input('file', 'abcd', 'a'),
+      input('text', LONG, 'b'),
+      input('file', 'x', 'c'),
+      input('text', LONG, 'd'),
+    ];
+    const { bytes, body } = await encoded({ template: 't', tag, inputs });
+    expect(body.byteLength).toBe(bytes);
+    expect(JSON.parse(body.toString()).inputs).toEqual([
+      { additional: { name: 'a' }, data: 'data:text/plain;base64,YWJjZA==' },
+      { additional: { name: 'b' }, data: LONG },
+      { additional: { name: 'c' }, data: 'data:text/plain;base64,eA==' },
+      { additional: { name: 'd' }, data: LONG },
+    ]);
+  });
+
+  it('opens one input after the other has ended', async () => {
+    const order: string[] = [];
+    const named = (name: string): FlowInput => ({
+      ...{ as: 'file', mediaType: 'a/b', additional: {} },
+      source: {
+        bytes: 3,
+        async open() {
+          order.push(`opens ${name}`);
+          return (async function* () {
+            yield Buffer.from('abc');
+            order.push(`ends ${name}`);
+          })();
+        },
+      },
+    });
+    await encoded({ template: 't', tag, inputs: [named('one'), named('two')] });
+    expect(order).toEqual(['opens one', 'ends one', 'opens two', 'ends two']);
+  });
+});

@@ -38,6 +38,12 @@ describe('the key of an asset', () => {
     expect(assetKey(settings, { ...asset, assetId: 'receipt.json', mediaType: '' })).toBe('in/a.png/f1/receipt%2Ejson');
   });
 
+  it.each(['receipt.json', 'chain.json', 'chain'])('gives no flow the folder %s, which is taken', (flowId) => {
+    const settings = { resultsPrefix: '', resultsKey: '{key}/{flowId}/{assetId}{ext}' };
+    const key = assetKey(settings, { key: 'a.png', flowId, assetId: 'x', mediaType: '' });
+    expect(key).toMatch(/^a\.png\/%(72eceipt\.json|63hain|63hain\.json)\/x$/);
+  });
+
   it('differs for any two assets, whatever their ids and media types', () => {
     fc.assert(
       fc.property(
