@@ -130,6 +130,9 @@ function admission(
 }
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
+  if (route.after !== undefined) {
+    return { takesIt: false, why: `takes assets of the route ${route.after}, instead of files` };
+  }
   if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
   const unmet = unmetConditions(route, subject);
   if (unmet.length > 0) return { takesIt: false, why: unmet.join(', and ') };
@@ -150,6 +153,7 @@ function unmetConditions({ prefixes, suffixes, mediaTypes }: Route, { key, media
 /** Says of an upload that no route takes which route comes nearest, and what is missing. */
 export function nearestRoute(routes: readonly Route[], facts: UploadFacts): string {
   const [nearest] = routes
+    .filter(({ after }) => after === undefined)
     .map((route) => ({ name: route.name, unmet: unmetConditions(route, facts) }))
     .sort((one, other) => one.unmet.length - other.unmet.length);
   return `The route ${nearest?.name} comes nearest: ${nearest?.unmet.join(', and ')}.`;

@@ -1,7 +1,7 @@
 import type { Entry } from '../functions/ledger/entry.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject } from '../functions/s3/objects.ts';
-import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
+import { CHAIN_FOLDER, UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type EntryIssue, readEntries, readEntry } from './listing.ts';
@@ -69,9 +69,23 @@ export async function findUpload(
     return { id, key, current: { bytes, lastModified, versionId, mediaType }, entry, issue };
   }
   const id = await idInReceipt(key, deployment, signal);
-  if (id === undefined) return undefined;
-  const { entry, issue } = await readEntry(id, deployment, signal);
-  return { id, key, entry, issue };
+  if (id !== undefined) {
+    const { entry, issue } = await readEntry(id, deployment, signal);
+    return { id, key, entry, issue };
+  }
+  return findLaterStage(key, deployment, signal);
+}
+
+/** The upload of a later stage with this address. It has no object in the inbox, and may have no receipt yet. */
+async function findLaterStage(
+  key: string,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<FoundUpload | undefined> {
+  const [id = '', , folder] = key.split('/').reverse();
+  if (folder !== CHAIN_FOLDER || !UPLOAD_ID.test(id)) return undefined;
+  const { entry } = await readEntry(id, deployment, signal);
+  return entry?.upload.key === key ? { id, key, entry } : undefined;
 }
 
 /** The upload whose receipt stands at a key. */

@@ -5,6 +5,7 @@ export { ConfigurationError } from '../functions/base/validation.ts';
 export { type Acted, type Action, type Asked, act, follow, type Plan, plan, type Selection, tried } from './act.ts';
 export { type AwsCredentials, AwsRequestError } from './aws-requests.ts';
 export { type CanaryFile, canaryOf } from './canary.ts';
+export type { ChainNode, ChainView } from './chains.ts';
 export { type Checked, type Diagnosis, isFaulty, type Severity } from './checks.ts';
 export { FunctionFailedError } from './collecting-function.ts';
 export {

@@ -1,10 +1,13 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import type { Entry } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
+import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
+import { firstOf } from '../functions/uploads/upload.ts';
+import { type ChainView, chainView, readChain } from './chains.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type Intake, intakeOf } from './intake.ts';
@@ -73,10 +76,12 @@ export interface UploadStatus {
   /** `unknown` if the ledger has no entry of it, and `unreadable` if the entry is damaged. */
   readonly state: UploadView['state'] | 'unknown' | 'unreadable';
   readonly upload?: UploadView | undefined;
-  /** Why the upload is not shown. */
+  /** Why the upload or its chain is not shown. */
   readonly issue?: string | undefined;
-  /** False if another version of the file is current at its key, or none is. */
+  /** False if another version of the file is current at its key, or none is. For a later stage: of the first file. */
   readonly isCurrent: boolean;
+  /** The chain that it belongs to. Undefined if it is part of none, and below a prefix. */
+  readonly chain?: ChainView | undefined;
 }
 
 /** The state of the whole pipeline; or of what a key, an upload id or a prefix names. */
@@ -90,12 +95,28 @@ export async function status(
   if (found.kind === 'upload') {
     const { entry, current } = found.upload;
     const intake = entry === undefined && current !== undefined ? await intakeOf(deployment, signal) : undefined;
-    return statusOf(found.upload, deployment, intake);
+    return withChain(statusOf(found.upload, deployment, intake), deployment, signal);
   }
   const uploads = found.uploads.map((upload) => statusOf(upload, deployment));
   const counts: Record<string, number> = {};
   for (const { state } of uploads) counts[state] = (counts[state] ?? 0) + 1;
   return { kind: 'prefix', prefix: found.prefix, counts, isCut: found.isCut, uploads };
+}
+
+/** The status of one upload with its chain. An upload of a later stage is current as long as its first file is. */
+async function withChain(one: UploadStatus, deployment: Deployment, signal: AbortSignal): Promise<UploadStatus> {
+  if (one.upload === undefined) return one;
+  const first = firstOf(one.upload);
+  const { inbox, settings } = deployment;
+  const current = one.isCurrent ? undefined : await inbox.current(settings.inboxBucket, first.key, signal);
+  const seen = { ...one, isCurrent: one.isCurrent || current?.id === first.id };
+  try {
+    const chain = await readChain(first.id, deployment, signal);
+    return { ...seen, chain: chain && (await chainView(chain, deployment, signal)) };
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    return { ...seen, issue: `Its chain cannot be read: ${error.message}.` };
+  }
 }
 
 /**

@@ -9,6 +9,7 @@ import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
+import type { Stage } from '../functions/uploads/upload.ts';
 
 export { isTerminalState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 
@@ -54,6 +55,8 @@ export interface UploadView {
   readonly assets: readonly { readonly key: string; readonly bytes: number; readonly sha256: string }[];
   readonly failedOutputs: readonly { readonly id: string; readonly code: string; readonly message: string }[];
   readonly results: { readonly bucket: string; readonly receipt: string };
+  /** Present if it belongs to a later stage of a chain: then its input is not a file, but assets of the stage before. */
+  readonly stage?: Stage | undefined;
 }
 
 /** What an upload waits for. */
@@ -84,6 +87,7 @@ const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
   unauthorised: 'token',
   misaddressed: 'address',
   retried: 'nothing',
+  stage: 'nothing',
 };
 
 /**
@@ -114,6 +118,7 @@ export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 
     assets: 'assets' in entry ? (entry.assets ?? []).map(({ key, bytes, sha256 }) => ({ key, bytes, sha256 })) : [],
     failedOutputs: 'failedOutputs' in entry ? entry.failedOutputs : [],
     results: { bucket: settings.resultsBucket, receipt: receiptKey(settings.resultsPrefix, upload.key) },
+    stage: upload.stage,
   };
 }
 

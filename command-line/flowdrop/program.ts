@@ -140,10 +140,10 @@ function showStatus(state: Status, deployment: Deployment): readonly string[] {
   }
 }
 
-/** A named file that failed, or that nothing is known of. */
+/** A named file that failed or whose chain failed, or that nothing is known of. */
 const isBad = (state: Status): boolean =>
   state.kind === 'upload'
-    ? ['failed', 'unreadable'].includes(state.state)
+    ? ['failed', 'unreadable'].includes(state.state) || state.chain?.state === 'failed'
     : state.kind === 'prefix' && state.uploads.length === 0;
 
 type ListOptions = CommonOptions & Partial<Record<ListedState, boolean>> & Omit<ListQuery, 'state'>;

@@ -10,6 +10,7 @@ import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { cut, localTime, size } from '../texts.ts';
 import { table } from './console.ts';
+import { showChain } from './show-chain.ts';
 import { counted, relative } from './words.ts';
 
 /** Uploads of a prefix that are shown one by one. The counts are of all. */
@@ -101,7 +102,7 @@ export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, dep
 }
 
 export function showUpload(
-  { id, key, state, upload: view, issue, isCurrent }: UploadStatus,
+  { id, key, state, upload: view, issue, isCurrent, chain }: UploadStatus,
   deployment: Named,
 ): readonly string[] {
   if (view === undefined) {
@@ -109,8 +110,8 @@ export function showUpload(
     return [`${key}: ${word}`, `  ${issue ?? ''}`, `  upload ${id}`];
   }
   const steps: [string, string][] = [
-    [when(view.putAt), `put into the inbox: ${size(view.bytes)}, ${view.mediaType}`],
-    [when(view.arrivedAt), view.generation > 1 ? `retry ${view.generation - 1} was requested` : 'came to the pipeline'],
+    [when(view.putAt), originOf(view)],
+    [when(view.arrivedAt), arrivalOf(view)],
     ...(view.flow
       ? [[when(view.flow.createdAt), `flow ${view.flow.id} of ${view.template} began`] as [string, string]]
       : []),
@@ -130,14 +131,37 @@ export function showUpload(
     ...view.failedOutputs.map(({ id: output, code, message }) => `  output ${output}: ${code}: ${message}`),
     ...view.assets.map((asset) => `  ${asset.key}  ${size(asset.bytes)}`),
     `  route ${view.route}, ${counted(view.attempts, 'counted attempt')}, upload ${id}`,
-    ...(isCurrent ? [] : ['  It is not the current version of its key: the file was replaced or deleted since.']),
+    ...(isCurrent ? [] : [`  ${notCurrent(view)}`]),
+    ...(issue === undefined ? [] : [`  ${issue}`]),
     ...(view.endedAt === undefined ? [] : [`  receipt: s3://${view.results.bucket}/${view.results.receipt}`]),
     ...(view.failure?.canRetryHelp === true
       ? ['', `To retry it, which may be paid for: ${uploadCommand('retry', { id, key }, deployment)}`]
       : []),
     ...(isSuccess(view.state) ? ['', `Fetch it: ${uploadCommand('get', { id, key }, deployment)}`] : []),
+    ...(chain === undefined ? [] : ['', ...showChain(chain)]),
+    ...(chain?.state === 'failed'
+      ? ['', `To retry what failed in it, which may be paid for: ${uploadCommand('retry', chain.first, deployment)}`]
+      : []),
   ];
 }
+
+const originOf = ({ bytes, mediaType, stage }: UploadView): string =>
+  stage === undefined
+    ? `put into the inbox: ${size(bytes)}, ${mediaType}`
+    : `the first file of its chain was put into the inbox: ${stage.first.key}`;
+
+function arrivalOf({ generation, bytes, stage }: UploadView): string {
+  if (generation > 1) return `retry ${generation - 1} was requested`;
+  if (stage === undefined) return 'came to the pipeline';
+  const assets =
+    stage.parent.asset === undefined ? 'all assets of the stage before' : `an asset of ${stage.parent.key}`;
+  return `began with ${assets}: ${size(bytes)}`;
+}
+
+const notCurrent = ({ stage }: UploadView): string =>
+  stage === undefined
+    ? 'It is not the current version of its key: the file was replaced or deleted since.'
+    : `The first file of its chain was replaced or deleted since: ${stage.first.key}`;
 
 /** Why a file waits, since when, when it is tried next, and what ends the wait sooner. */
 function waitLines(view: UploadView, deployment: Named): readonly string[] {

@@ -1,0 +1,155 @@
+import { type Chain, type ChainUpload, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
+import { ChainStore } from '../functions/chains/chain-store.ts';
+import { isTerminal } from '../functions/ledger/entry.ts';
+import { isTerminalState } from '../functions/ledger/terminal-states.ts';
+import type { Deployment } from './deployment.ts';
+import type { FoundUpload } from './find.ts';
+import { type ReadEntry, readEntries } from './listing.ts';
+import { type UploadView, viewOf } from './upload-view.ts';
+
+/** Uploads under way whose entries are read for what they wait for. Of more, only that they are under way is shown. */
+const UNDER_WAY_READ_MAX = 200;
+
+/** How a chain stands, as an operator sees it. Times are in ISO 8601. */
+export interface ChainView {
+  /** The file that the chain began with. */
+  readonly first: { readonly id: string; readonly key: string };
+  /** `succeeded` if every upload succeeded, and no stage was withheld. */
+  readonly state: 'under way' | 'succeeded' | 'failed';
+  readonly endedAt?: string | undefined;
+  /** 1, plus 1 each time that a stage was made anew. */
+  readonly generation: number;
+  /** Number of uploads by route, and by state within it. */
+  readonly stages: readonly { readonly route: string; readonly counts: Readonly<Record<string, number>> }[];
+  /** Stages that did not begin although the stage before has ended, and why. */
+  readonly withheld: Chain['withheld'];
+  /** True if more uploads are under way than were read. */
+  readonly isSample: boolean;
+  /** The upload of the first file. The others stand below it. */
+  readonly root: ChainNode;
+}
+
+/** One upload of a chain, and those that work on its assets. */
+export interface ChainNode {
+  readonly id: string;
+  readonly key: string;
+  readonly route: string;
+  /** `under way` if its entry was not read. */
+  readonly state: UploadView['state'] | 'under way';
+  /** When it ended, its flow began, its wait began, or it came into the chain. */
+  readonly since: string;
+  /** Why it failed, what it waits for, or what is not whole. */
+  readonly reason?: string | undefined;
+  /** Number of its results. */
+  readonly assets: number;
+  /** True if it takes all assets of a stage together. It stands below the first file then. */
+  readonly takesAll: boolean;
+  readonly uploads: readonly ChainNode[];
+}
+
+/**
+ * The chain of a first file. Undefined if there is none.
+ * @throws {UnreadableEntryError}
+ */
+export const readChain = (
+  firstId: string,
+  { s3, settings }: Deployment,
+  signal: AbortSignal,
+): Promise<Chain | undefined> => new ChainStore(s3, settings.ledgerBucket).read(firstId, signal);
+
+/**
+ * The chain that an upload is the first file of. Undefined if there is none. While the first file is under way, nothing
+ * of its chain has begun.
+ */
+export async function chainBegunBy(
+  { entry }: FoundUpload,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Chain | undefined> {
+  if (entry === undefined || entry.upload.stage !== undefined || !isTerminal(entry)) return undefined;
+  const mayBeginChain = isInChain(entry, deployment.settings.routes) || !deployment.areRoutesKnown;
+  return mayBeginChain ? readChain(entry.upload.id, deployment, signal) : undefined;
+}
+
+/** Reads the entries of some uploads of a chain. Those without a readable entry are left out. */
+export async function viewsOf(
+  uploads: readonly ChainUpload[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly UploadView[]> {
+  const ids = uploads.map(({ id }) => id);
+  const entries = await readEntries(ids, deployment, signal);
+  return entries.flatMap(({ entry }) => (entry === undefined ? [] : [viewOf(entry, deployment.settings)]));
+}
+
+/** Shows a chain. Only the entries of uploads under way are read: the chain says what became of the others. */
+export async function chainView(chain: Chain, deployment: Deployment, signal: AbortSignal): Promise<ChainView> {
+  const { first, generation, uploads, withheld, endedAt } = chain;
+  const underWay = uploads.filter(({ state }) => state === 'under way').map(({ id }) => id);
+  const toRead = underWay.slice(0, UNDER_WAY_READ_MAX);
+  const entries = await readEntries(toRead, deployment, signal);
+  const read = new Map(toRead.map((id, index) => [id, entries[index] as ReadEntry]));
+  const seen = uploads.map((upload) => ({ upload, facts: factsOf(upload, read.get(upload.id), deployment) }));
+  const [root, ...later] = treeOf(seen, chain);
+  if (root === undefined || later.length > 0) throw new Error(`The chain of ${first.key} is no tree`);
+  return {
+    first: { id: first.id, key: first.key },
+    state: endedAt === undefined ? 'under way' : hasSucceeded(chain) ? 'succeeded' : 'failed',
+    endedAt: endedAt === undefined ? undefined : iso(endedAt),
+    generation,
+    stages: countsOf(seen),
+    withheld,
+    isSample: underWay.length > toRead.length,
+    root,
+  };
+}
+
+type Facts = Pick<ChainNode, 'state' | 'since' | 'reason'>;
+
+interface Seen {
+  readonly upload: ChainUpload;
+  readonly facts: Facts;
+}
+
+function factsOf(upload: ChainUpload, read: ReadEntry | undefined, { settings }: Deployment): Facts {
+  const { state, arrivedAt, endedAt = arrivedAt, failure, failedOutputs } = upload;
+  if (isTerminalState(state)) {
+    const lost = failedOutputs === 0 ? undefined : `${failedOutputs} of its outputs failed`;
+    return { state, since: iso(endedAt), reason: failure === undefined ? lost : `${failure.code}: ${failure.message}` };
+  }
+  const entry = read?.entry;
+  if (entry === undefined) {
+    const reason = read?.issue.kind === 'unreadable' ? read.issue.message : undefined;
+    return { state: 'under way', since: iso(arrivedAt), reason };
+  }
+  const view = viewOf(entry, settings);
+  const { wait, flow } = view;
+  const since = view.endedAt ?? flow?.createdAt ?? wait?.since ?? view.arrivedAt;
+  return { state: view.state, since, reason: view.failure?.message ?? wait?.message };
+}
+
+/** The uploads as a tree. An upload that takes all assets of a stage has no single parent, and stands below the first. */
+function treeOf(seen: readonly Seen[], { first, uploads }: Chain): readonly ChainNode[] {
+  const ids = new Set(uploads.map(({ id }) => id));
+  const parentOf = ({ id, parent }: ChainUpload): string | undefined =>
+    id === first.id ? undefined : parent !== undefined && ids.has(parent) ? parent : first.id;
+  const children = Map.groupBy(seen, ({ upload }) => parentOf(upload));
+  const nodesBelow = (parent: string | undefined): readonly ChainNode[] =>
+    (children.get(parent) ?? []).map(({ upload, facts }) => {
+      const { id, key, route, assets } = upload;
+      const takesAll = id !== first.id && upload.parent === undefined;
+      return { id, key, route, ...facts, assets: assets.length, takesAll, uploads: nodesBelow(id) };
+    });
+  return nodesBelow(undefined);
+}
+
+/** The number of uploads of each stage by their state, in the order in which the stages began. */
+function countsOf(seen: readonly Seen[]): ChainView['stages'] {
+  return [...Map.groupBy(seen, ({ upload }) => upload.route)].map(([route, ofRoute]) => {
+    const counts: Record<string, number> = {};
+    for (const { facts } of ofRoute) counts[facts.state] = (counts[facts.state] ?? 0) + 1;
+    return { route, counts };
+  });
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString();
