@@ -1,11 +1,15 @@
 import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
+import { type Chain, madeAnew } from '../functions/chains/chain.ts';
 import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
+import { pathTo } from '../functions/uploads/chain-routes.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
+import { chainBegunBy, readChain, viewsOf } from './chains.ts';
 import type { Deployment } from './deployment.ts';
+import { RoutesUnknownError } from './explain.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type ListQuery, list } from './list.ts';
 import { READS_MAX, readEntries } from './listing.ts';
@@ -35,6 +39,19 @@ export interface Asked {
    * Only for a retry: JSON in place of the parameters of the route, where the route allows it. Only failures take it.
    */
   readonly parameters?: Json | undefined;
+  /**
+   * Only for a retry of named files: the route of a stage. In their chains this stage is made anew, and those after it.
+   */
+  readonly from?: string | undefined;
+}
+
+/** A stage that would be made anew in the chain of a file. */
+export interface PlannedStage {
+  /** The first file of the chain. */
+  readonly id: string;
+  readonly key: string;
+  /** The uploads that this begins. Each is a flow. The stages after this one begin more. */
+  readonly begins: readonly { readonly id: string; readonly key: string }[];
 }
 
 /** An upload that an action leaves alone, and the reason. */
@@ -46,6 +63,8 @@ export interface Left {
 /** The uploads that an action would change, and those that it would not change. */
 export interface Plan extends Asked {
   readonly uploads: readonly UploadView[];
+  /** With `from`, this in place of uploads. */
+  readonly stages?: readonly PlannedStage[] | undefined;
   /** Named, but in no state that the action is for, or unknown. */
   readonly left: readonly Left[];
   /**
@@ -80,7 +99,11 @@ export interface Acted {
 
 const DONE: readonly string[] = ['resubmitted', 'cancelled', 'begun'];
 
-/** Finds the uploads that an action would change. Changes nothing. */
+/**
+ * Finds the uploads that an action would change. Changes nothing. A file that began a chain stands for the uploads of
+ * the whole chain: a retry is for all that failed, and no others, and a cancellation for all that wait or run.
+ * @throws {RoutesUnknownError} only with `from`.
+ */
 export async function plan(
   asked: Asked,
   selection: Selection,
@@ -92,19 +115,117 @@ export async function plan(
     return withoutForbidden({ ...asked, ...listed, left: [] }, deployment);
   }
   const uploads = new Map<string, UploadView>();
-  const left: { key: string; why: string }[] = [];
+  const stages = new Map<string, PlannedStage>();
+  const left: Left[] = [];
   for (const word of selection.words) {
     const found = await find(word, deployment, signal);
     const named = found.kind === 'upload' ? [found.upload] : found.uploads;
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
-    for (const upload of named) {
-      const chosen = viewOrReason(upload, asked, deployment);
-      if (typeof chosen !== 'string') uploads.set(chosen.id, chosen);
+    const chosen = await pMap(named, (upload) => chosenBy(upload, asked, deployment, signal), {
+      concurrency: READS_MAX,
+    });
+    for (const each of chosen) {
+      for (const view of each.uploads) uploads.set(view.id, view);
+      for (const stage of each.stages ?? []) stages.set(stage.id, stage);
       // Below a prefix, uploads in other states are not meant.
-      else if (found.kind === 'upload') left.push({ key: upload.key, why: chosen });
+      if (found.kind === 'upload') left.push(...each.left);
     }
   }
-  return withoutForbidden({ ...asked, uploads: [...uploads.values()], left, skipped: [] }, deployment);
+  const chosen = {
+    uploads: [...uploads.values()],
+    stages: asked.from === undefined ? undefined : [...stages.values()],
+  };
+  return withoutForbidden({ ...asked, ...chosen, left, skipped: [] }, deployment);
+}
+
+type Chosen = Pick<Plan, 'uploads' | 'stages' | 'left'>;
+
+const leaving = (key: string, why: string): Chosen => ({ uploads: [], left: [{ key, why }] });
+
+/** What an action would change, if this upload is named. */
+async function chosenBy(
+  upload: FoundUpload,
+  asked: Asked,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Chosen> {
+  if (asked.from !== undefined) return stageBy(upload, asked.from, deployment, signal);
+  // What is collected again is one flow.
+  const chain = asked.action === 'collect' ? undefined : await chainBegunBy(upload, deployment, signal);
+  if (chain !== undefined) return chosenInChain(chain, asked, deployment, signal);
+  const chosen = viewOrReason(upload, asked, deployment);
+  return typeof chosen === 'string' ? leaving(upload.key, chosen) : { uploads: [chosen], left: [] };
+}
+
+async function chosenInChain(
+  { first, uploads }: Chain,
+  asked: Asked,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Chosen> {
+  const isRetry = asked.action === 'retry';
+  const wanted = uploads.filter(({ state }) => state === (isRetry ? 'failed' : 'under way'));
+  const views = await viewsOf(wanted, deployment, signal);
+  // The chain hears of a change a moment after the entry.
+  const meant = views.filter(({ state, endedAt }) => (isRetry ? state === 'failed' : endedAt === undefined));
+  if (meant.length === 0) {
+    return leaving(first.key, `no upload of its chain ${isRetry ? 'has failed' : 'waits or runs'}`);
+  }
+  const reasons = meant.map((view) => ({ view, why: whyNot(view, asked) }));
+  return {
+    uploads: reasons.filter(({ why }) => why === undefined).map(({ view }) => view),
+    left: reasons.flatMap(({ view, why }) => (why === undefined ? [] : [{ key: view.key, why }])),
+  };
+}
+
+/**
+ * The stage that would be made anew in the chain of a file.
+ * @throws {RoutesUnknownError}
+ */
+async function stageBy(
+  { id, key, entry, issue }: FoundUpload,
+  from: string,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Chosen> {
+  const { settings, areRoutesKnown, clock } = deployment;
+  if (!areRoutesKnown) {
+    throw new RoutesUnknownError(
+      'The routes of this deployment do not fit into its environment, so it is not known what --from would begin.',
+    );
+  }
+  if (entry === undefined) return leaving(key, issue?.message ?? 'it is unknown');
+  const { stage } = entry.upload;
+  if (stage !== undefined) return leaving(key, `it belongs to the chain of ${stage.first.key}: name that file`);
+  if (!isTerminal(entry)) return leaving(key, `it is ${entry.state}, and nothing of its chain has begun`);
+  const chain = await readChain(id, deployment, signal);
+  if (chain === undefined) return leaving(key, 'it has no chain: its route had no later stage when it ended');
+  const firstRoute = chain.uploads[0]?.route;
+  if (from === firstRoute) return { uploads: [], stages: [{ id, key, begins: [{ id, key }] }], left: [] };
+  const anew = madeAnew(chain, from, settings, clock.now());
+  if (anew === undefined) {
+    const names = settings.routes.map(({ name }) => name);
+    const known = settings.routes.filter((route) => pathTo(settings.routes, route)[0]?.name === firstRoute);
+    const stages = known.map(({ name }) => name).join(', ') || 'not configured any more';
+    return leaving(
+      key,
+      `${names.includes(from) ? 'its chain has' : 'there is'} no stage ${from}. Its stages: ${stages}`,
+    );
+  }
+  if (anew.dropped.some(({ state }) => state === 'under way')) {
+    return leaving(key, `an upload of the stage ${from}, or of a stage after it, is under way`);
+  }
+  if (anew.begins.length === 0) return leaving(key, whyNothing(anew.chain, from));
+  const begins = anew.begins.map(({ upload }) => ({ id: upload.id, key: upload.key }));
+  return { uploads: [], stages: [{ id, key, begins }], left: [] };
+}
+
+/** Why a stage would not begin. */
+function whyNothing({ withheld, endedAt }: Chain, from: string): string {
+  const why = withheld.find(({ route }) => route === from)?.why;
+  if (why !== undefined) return `the stage ${from} would be withheld. ${why}`;
+  if (endedAt === undefined) return `the stage before ${from} has not ended`;
+  return `no asset of the stage before meets the conditions of ${from}`;
 }
 
 /**
@@ -137,7 +258,8 @@ export async function listedFor(
 /** The plan without the uploads whose route allows no other parameters. The function checks that again. */
 function withoutForbidden(whole: Plan, { settings, areRoutesKnown }: Deployment): Plan {
   if (whole.parameters === undefined || !areRoutesKnown) return whole;
-  const isAllowed = (view: UploadView): boolean => routeFor(settings.routes, view)?.overrides === true;
+  const isAllowed = (view: UploadView): boolean =>
+    view.stage === undefined && routeFor(settings.routes, view)?.overrides === true;
   const forbidden = whole.uploads.filter((view) => !isAllowed(view));
   const why = 'its route does not allow other parameters';
   const left = [...whole.left, ...forbidden.map(({ key }) => ({ key, why }))];
@@ -196,11 +318,12 @@ function whyNot({ state, endedAt, flow, isFlowShared }: UploadView, { action, pa
  * @param onProgress called with the number of uploads that are done.
  */
 export async function act(
-  { action, parameters, uploads }: Omit<Plan, 'left' | 'skipped'>,
+  { action, parameters, from: stage, uploads, stages = [] }: Omit<Plan, 'left' | 'skipped'>,
   deployment: Deployment,
   signal: AbortSignal,
   onProgress: (count: number) => void = () => {},
 ): Promise<readonly Acted[]> {
+  if (stage !== undefined) return makeAnew({ from: stage, stages }, deployment, signal, onProgress);
   const acted: Acted[] = [];
   for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {
     const some = uploads.slice(from, from + AT_ONCE_MAX);
@@ -210,6 +333,29 @@ export async function act(
     for (const { key, id } of some) {
       const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};
       acted.push({ id, key, result, isDone: DONE.includes(result), isAborted, isInDoubt });
+    }
+    onProgress(acted.length);
+  }
+  return acted;
+}
+
+/**
+ * Has a stage of chains made anew. A chain may begin thousands of flows, so each is asked for alone.
+ * @returns what became of the uploads of the stage; or of the first file, if nothing was begun.
+ */
+async function makeAnew(
+  { from, stages }: { readonly from: string; readonly stages: readonly PlannedStage[] },
+  { collecting }: Deployment,
+  signal: AbortSignal,
+  onProgress: (count: number) => void,
+): Promise<readonly Acted[]> {
+  const acted: Acted[] = [];
+  for (const { id: first, key, begins } of stages) {
+    const answer = resultsSchema.parse(await collecting.invoke({ retry: [first], from }, signal));
+    // The chain may have changed since the plan. Then the id of an upload stands for its key.
+    const keys = new Map([[first, key], ...begins.map((each) => [each.id, each.key] as const)]);
+    for (const { upload: id, result } of answer) {
+      acted.push({ id, key: keys.get(id) ?? id, result, isDone: DONE.includes(result) });
     }
     onProgress(acted.length);
   }
@@ -261,7 +407,7 @@ export async function tried(
     const entries = await readEntries(ids.slice(0, TRIED_MAX), deployment, signal);
     const seen = entries.map(({ entry }) => entry && viewOf(entry, deployment.settings));
     const isUnderWay = (view: UploadView | undefined): boolean =>
-      view?.state === 'claimed' || view?.wait?.reason === 'retried';
+      view?.state === 'claimed' || view?.wait?.reason === 'retried' || view?.wait?.reason === 'stage';
     if (!seen.some(isUnderWay) || deployment.clock.now() > endsAt) return seen;
     await sleepUntilNext(signal);
   }

@@ -2,7 +2,18 @@
 
 export type { Json, JsonObject } from '../functions/base/json.ts';
 export { ConfigurationError } from '../functions/base/validation.ts';
-export { type Acted, type Action, type Asked, act, follow, type Plan, plan, type Selection, tried } from './act.ts';
+export {
+  type Acted,
+  type Action,
+  type Asked,
+  act,
+  follow,
+  type Plan,
+  type PlannedStage,
+  plan,
+  type Selection,
+  tried,
+} from './act.ts';
 export { type AwsCredentials, AwsRequestError } from './aws-requests.ts';
 export { type CanaryFile, canaryOf } from './canary.ts';
 export type { ChainNode, ChainView } from './chains.ts';

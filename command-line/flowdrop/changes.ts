@@ -1,7 +1,17 @@
 import { Command, InvalidArgumentError } from 'commander';
 import type { Json } from '../../functions/base/json.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
-import { type Asked, act, follow, isHopeless, type Plan, plan, type Selection, tried } from '../../operations/act.ts';
+import {
+  type Asked,
+  act,
+  follow,
+  isHopeless,
+  type Plan,
+  type PlannedStage,
+  plan,
+  type Selection,
+  tried,
+} from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { intakeOf } from '../../operations/intake.ts';
@@ -51,6 +61,7 @@ interface RetryOptions extends AskedOptions {
   readonly route?: string;
   readonly wait?: boolean;
   readonly parameters?: Json;
+  readonly from?: string;
 }
 
 function addRetry(add: Add): void {
@@ -62,26 +73,55 @@ function addRetry(add: Add): void {
     .option('--code <code>', 'with --failed: only with this code')
     .option('--route <name>', 'with --failed: only of this route')
     .option('--parameters <json>', 'other parameters for this retry of failed files, where the route allows it', json)
+    .option('--from <route>', 'make this stage of the chains of named files anew, and the stages after it')
     .option('--wait', 'wait until they have ended and their receipts are out')
     .option(...YES)
-    .addHelpText('after', example('retry photos/robot.png --yes', 'retry --failed --since 2h --yes'));
+    .addHelpText(
+      'after',
+      example(
+        'retry photos/robot.png --yes',
+        'retry photos/robot.png --from optimised',
+        'retry --failed --since 2h --yes',
+      ),
+    );
   add<RetryOptions>(command, async (run, keys, options) => {
-    const { failed, since, code, route, parameters } = options;
+    const { failed, since, code, route, parameters, from } = options;
     const hasFilter = since !== undefined || code !== undefined || route !== undefined;
     if (failed !== true && keys.length === 0) throw new UsageError('Name files, or add --failed for all that failed');
     if (failed === true && keys.length > 0) throw new UsageError('Name files or add --failed, not both');
     if (hasFilter && failed !== true) throw new UsageError('--since, --code and --route go with --failed');
+    if (from !== undefined && (failed === true || parameters !== undefined)) {
+      throw new UsageError('--from goes with named files, and not with --failed or --parameters');
+    }
     const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
-    const chosen = await planned(run, { action: 'retry', parameters }, selection);
+    const chosen = await planned(run, { action: 'retry', parameters, from }, selection);
     for (const view of chosen.uploads) {
       if (isHopeless(view, chosen)) run.console.note(`${view.key}: a retry of the same upload cannot help`);
     }
     const doubts = chosen.uploads.filter(({ isInDoubt }) => isInDoubt).length;
     const twice = doubts === 0 ? '' : ` A flow may exist of ${doubts} of them, which may be paid for twice.`;
     const changed = parameters === undefined ? '' : ', with other parameters';
-    const question = `${counted(chosen.uploads.length, 'file')} would be sent again${changed}. Each may be paid for.${twice} Go on?`;
+    const question =
+      chosen.stages === undefined
+        ? `${sentAgain(chosen)}${changed}. Each may be paid for.${twice} Go on?`
+        : `${madeAnew(chosen.stages, from ?? '')} Go on?`;
     return actOn(run, chosen, { ...options, question });
   });
+}
+
+/** How many files a retry sends again. In chains, it is the number of flows that counts. */
+function sentAgain({ uploads }: Plan): string {
+  const later = uploads.filter(({ stage }) => stage !== undefined).length;
+  if (later === 0) return `${counted(uploads.length, 'file')} would be sent again`;
+  const whole = later === uploads.length ? '' : `${counted(uploads.length - later, 'file')} and `;
+  const flows = `${counted(uploads.length, 'flow')}, and the stages after them`;
+  return `${whole}${counted(later, 'upload')} of later stages would be sent again: ${flows}`;
+}
+
+function madeAnew(stages: readonly PlannedStage[], from: string): string {
+  const flows = stages.reduce((sum, { begins }) => sum + begins.length, 0);
+  const where = stages.length === 1 ? `of ${stages[0]?.key}` : `of ${counted(stages.length, 'file')}`;
+  return `The stage ${from} ${where} would be made anew: ${counted(flows, 'flow')}, and the stages after it. Each flow may be paid for.`;
 }
 
 function addCollect(add: Add): void {
@@ -103,7 +143,8 @@ function addCancel(add: Add): void {
     .addHelpText('after', example('cancel photos/robot.png --yes', 'cancel photos/ --yes'));
   add<AskedOptions>(command, async (run, words, options) => {
     const chosen = await planned(run, { action: 'cancel' }, { words });
-    const question = `${counted(chosen.uploads.length, 'file')} would end as failed. What their flows cost is not paid back. Go on?`;
+    const noun = chosen.uploads.some(({ stage }) => stage !== undefined) ? 'upload' : 'file';
+    const question = `${counted(chosen.uploads.length, noun)} would end as failed. What their flows cost is not paid back. Go on?`;
     return actOn(run, chosen, { ...options, question });
   });
 }
@@ -122,20 +163,21 @@ async function actOn(
   options: AskedOptions & { readonly question?: string; readonly wait?: boolean },
 ): Promise<number> {
   const { console, deployment, signal } = run;
-  const { uploads, left, action } = chosen;
+  const { uploads, stages = [], left, action } = chosen;
+  const total = uploads.length + stages.reduce((sum, { begins }) => sum + begins.length, 0);
   for (const { key, why } of left) console.note(`${key}: nothing is done: ${why}`);
   for (const [why, skipped] of Map.groupBy(chosen.skipped, (each) => each.why)) {
     const [{ key } = { key: '' }] = skipped;
     console.note(`${counted(skipped.length, 'file')} skipped, such as ${key}: ${why}`);
   }
-  if (uploads.length === 0) {
+  if (total === 0) {
     console.answer({ action, results: [], left, skipped: chosen.skipped }, () => ['There is nothing to do.']);
     return left.length > 0 ? EXIT_FAILED : EXIT_OK;
   }
   if (options.question !== undefined && !(await isAllowed(run, options.question, options))) return EXIT_FAILED;
   let count = 0;
   const results = await console.during(
-    () => `${count} of ${uploads.length}`,
+    () => `${count} of ${total}`,
     () =>
       act(chosen, deployment, signal, (done) => {
         count = done;

@@ -30,7 +30,7 @@ function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isL
   if (flow !== undefined && failure === undefined) return `sent: flow ${flow.id}`;
   if (state === 'claimed') return wait === undefined ? 'is being sent' : `is being sent, and waits: ${wait.message}`;
   if (wait === undefined) return endOf(view);
-  if (wait.reason === 'retried') return 'resubmitted: it is sent within a minute';
+  if (wait.reason === 'retried' || wait.reason === 'stage') return 'resubmitted: it is sent within a minute';
   const sooner = wait.ending === 'retry' ? undefined : soonerBy(view, deployment);
   const next = wait.until === undefined ? '' : `. Next try ${localTime(wait.until)}`;
   return `waits again: ${wait.message}${next}${sooner === undefined ? '' : `. ${sooner}`}`;

@@ -47,6 +47,8 @@ function takeOnly(count: number): void {
   };
 }
 
+const flows = (): number => operated.pipeline.standIn?.flows.length ?? 0;
+
 /** Waits until a chain is in a state. */
 const chainBecomes = (key: string, state: ChainView['state']): Promise<ChainView> =>
   vi.waitFor(async () => {
@@ -132,6 +134,119 @@ describe('status', () => {
     quickFlows = Number.POSITIVE_INFINITY;
     await operated.put('plain.bin', 'succeeded');
     expect((await operated.run('status', 'plain.bin')).output).not.toContain('chain');
+  });
+});
+
+describe('retry', () => {
+  it('of the first file sends what failed in its chain and nothing else, and says how many flows that is', async () => {
+    takeOnly(2);
+    await putChain('again.png', 'failed');
+    operated.refuse(undefined);
+    const paid = flows();
+    const unasked = await operated.run('retry', 'again.png');
+    expect(unasked).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('1 upload of later stages would be sent again: 1 flow,'),
+    });
+    expect(flows()).toBe(paid);
+
+    const forbidden = await operated.run('retry', 'again.png', '--parameters', '{}', '--yes');
+    expect(forbidden.errors).toMatch(/^again\.png\/chain\/checked\/\w+: nothing is done: its route does not allow/);
+    const { code, output } = await operated.run('retry', 'again.png', '--yes', '--wait');
+    expect({ code, output }).toEqual({
+      code: 0,
+      output: expect.stringMatching(/^again\.png\/chain\/checked\/\w+ {2}succeeded, with 1 result\n$/),
+    });
+    await chainBecomes('again.png', 'succeeded');
+    // The upload itself, and the stage after it.
+    expect(flows()).toBe(paid + 2);
+    expect(await operated.run('retry', 'again.png', '--yes')).toMatchObject({
+      code: 1,
+      errors: 'again.png: nothing is done: no upload of its chain has failed\n',
+    });
+  });
+
+  it('sends the first file again if it has failed', async () => {
+    await operated.putRefused('never.png');
+    expect(await operated.run('retry', 'never.png', '--yes', '--wait')).toMatchObject({
+      code: 0,
+      output: 'never.png  succeeded, with 2 results\n',
+    });
+    await chainBecomes('never.png', 'succeeded');
+  });
+
+  it('makes a stage anew, and those after it, after it has said what that begins', async () => {
+    const before = await putChain('anew.png', 'succeeded');
+    const paid = flows();
+    const unasked = await operated.run('retry', 'anew.png', '--from', 'checked');
+    expect(unasked).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('The stage checked of anew.png would be made anew: 2 flows,'),
+    });
+    expect(flows()).toBe(paid);
+
+    const ran = await operated.run('retry', 'anew.png', '--from', 'checked', '--yes', '--wait', '--json');
+    const answer = JSON.parse(ran.output);
+    expect(issuesOf('change', answer)).toBe('');
+    expect(answer.results).toEqual(
+      before.root.uploads.slice(0, 2).map(({ id, key }) => expect.objectContaining({ id, key, result: 'resubmitted' })),
+    );
+    const after = await vi.waitFor(async () => {
+      const chain = await chainBecomes('anew.png', 'succeeded');
+      expect(chain.generation).toBe(2);
+      return chain;
+    }, PATIENCE);
+    expect(after.root.uploads.map(({ route }) => route)).toEqual(['checked', 'checked', 'packed']);
+    expect(flows()).toBe(paid + 3);
+    expect((await operated.run('status', 'anew.png')).output).toContain('with stages made anew 1 time\n');
+  });
+
+  it('says in words why a stage is not made anew', async () => {
+    takeOnly(2);
+    await putChain('held.png', 'failed');
+    operated.refuse(undefined);
+    await operated.put('lonely.bin', 'succeeded');
+    quickFlows = 1;
+    await operated.upload('busy.png', 'busy');
+    const busy = await chainBecomes('busy.png', 'under way');
+    for (const [key, from, why] of [
+      ['held.png', 'packed', 'the stage packed would be withheld. An upload or an output of the stages before failed.'],
+      ['held.png', 'chequed', 'there is no stage chequed. Its stages: copied, checked, packed'],
+      ['held.png', 'read', 'its chain has no stage read. Its stages: copied, checked, packed'],
+      ['lonely.bin', 'checked', 'it has no chain: its route had no later stage when it ended'],
+      ['busy.png', 'checked', 'an upload of the stage checked, or of a stage after it, is under way'],
+      ['busy.png', 'packed', 'the stage before packed has not ended'],
+      [busy.root.uploads[0]?.key ?? '', 'checked', 'it belongs to the chain of busy.png: name that file'],
+    ] as const) {
+      expect(await operated.run('retry', key, '--from', from, '--yes')).toMatchObject({
+        code: 1,
+        errors: `${key}: nothing is done: ${why}\n`,
+      });
+    }
+    for (const words of [['--failed'], ['held.png', '--parameters', '{}']]) {
+      expect(await operated.run('retry', ...words, '--from', 'checked')).toMatchObject({
+        code: 2,
+        errors: expect.stringContaining('--from goes with named files, and not with --failed or --parameters'),
+      });
+    }
+  });
+});
+
+it('cancel of the first file ends what runs in its chain', async () => {
+  quickFlows = 1;
+  await operated.upload('stop.png', 'stop');
+  await vi.waitFor(async () => {
+    const { stages } = await chainBecomes('stop.png', 'under way');
+    expect(stages.find(({ route }) => route === 'checked')?.counts).toEqual({ running: 2 });
+  }, PATIENCE);
+  expect((await operated.run('cancel', 'stop.png')).errors).toContain('2 uploads would end as failed.');
+  const { code, output } = await operated.run('cancel', 'stop.png', '--yes');
+  expect(code).toBe(0);
+  expect(output.match(/^stop\.png\/chain\/checked\/\w+ {2}cancelled, the service stops its flow$/gm)).toHaveLength(2);
+  await chainBecomes('stop.png', 'failed');
+  expect(await operated.run('cancel', 'stop.png', '--yes')).toMatchObject({
+    code: 1,
+    errors: 'stop.png: nothing is done: no upload of its chain waits or runs\n',
   });
 });
 
