@@ -1,13 +1,17 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import type { Chain } from '../functions/chains/chain.ts';
 import { type Entry, failedMarkerOf, isTerminal, type TerminalEntry } from '../functions/ledger/entry.ts';
-import { entryKey, failedKey } from '../functions/ledger/keys.ts';
+import { chainKey, entryKey, failedKey, parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
 import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
+import { secondDigits, UPLOAD_ID } from '../functions/uploads/upload.ts';
+import { readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload } from './find.ts';
-import { objects, readEntry } from './listing.ts';
+import { objects, READS_MAX, readEntries, readEntry } from './listing.ts';
 
 /** The upload is under way. Forgetting it now could lose a flow that is paid for. */
 export class UnderWayError extends Error {
@@ -19,41 +23,98 @@ export class UnknownUploadError extends Error {
   override readonly name = 'UnknownUploadError';
 }
 
-/** Everything that is kept of one upload. */
+/** The upload belongs to a later stage of a chain. The whole chain is forgotten together, by its first file. */
+export class LaterStageError extends Error {
+  override readonly name = 'LaterStageError';
+}
+
+/** Everything that is kept of one upload, and of the later stages of its chain. */
 export interface Traces {
   readonly id: string;
   readonly key: string;
   /** The version of the object in the inbox. Undefined if it is gone, or belongs to another upload by now. */
   readonly object: { readonly versionId?: string | undefined } | undefined;
-  /** Keys of the results bucket: the results, and the receipt if it is of this upload. */
+  /** Keys of the results bucket: the results, and the receipts if they are of these uploads. Its own receipt comes last. */
   readonly results: readonly string[];
-  /** Keys of the ledger. The entry comes last. */
+  /**
+   * Keys of the ledger. The entry comes last, and after it only the chain. Waiting markers may be left, which hold an
+   * upload id: a tick drops each when it is due, within the hour.
+   */
   readonly ledger: readonly string[];
   /** The flow, which stays at the service. */
   readonly flowId: string | undefined;
+  /** The uploads of later stages, also those that are no part of the chain any more, and their flows. */
+  readonly stages: readonly { readonly id: string; readonly key: string; readonly flowId: string | undefined }[];
 }
 
 /**
- * Finds everything that is kept of an upload that has ended. Deletes nothing.
- * @throws {UnknownUploadError} @throws {UnderWayError}
+ * Finds everything that is kept of an upload that has ended, and of its chain. Deletes nothing.
+ * @throws {UnknownUploadError} @throws {UnderWayError} @throws {LaterStageError}
  */
 export async function tracesOf(what: string, deployment: Deployment, signal: AbortSignal): Promise<Traces> {
   const found = await findUpload(what, deployment, signal);
   if (found === undefined || (found.entry === undefined && found.current === undefined)) {
-    throw new UnknownUploadError(`There is no upload ${what}.`);
+    return leftOf(what, deployment, signal);
   }
   const { id, key, entry } = found;
+  const stage = entry?.upload.stage;
+  if (stage !== undefined) {
+    const command = uploadCommand('forget', stage.first, deployment);
+    throw new LaterStageError(`${key} belongs to the chain of ${stage.first.key}. Forget the whole chain: ${command}`);
+  }
   const end = entry && (await atRest(entry, deployment, signal));
+  const chain = await readChain(id, deployment, signal);
+  const later = chain === undefined ? [] : await laterStages(chain, deployment, signal);
+  const ends = end === undefined ? later : [...later, end];
   return {
     ...{ id, key },
     object: await objectOf(found, deployment, signal),
-    results: await resultsOf(found, deployment, signal),
+    results: await resultsOf(found, later, deployment, signal),
     ledger: [
-      ...(end?.state === 'failed' ? [failedKey(failedMarkerOf(end))] : []),
-      ...(end === undefined ? [] : [entryKey(id)]),
+      ...ends.flatMap((each) => (each.state === 'failed' ? [failedKey(failedMarkerOf(each))] : [])),
+      ...ends.map(({ upload }) => entryKey(upload.id)),
+      ...(chain === undefined ? [] : [chainKey(id)]),
     ],
     flowId: end?.flow?.id,
+    stages: later.map(({ upload, flow }) => ({ id: upload.id, key: upload.key, flowId: flow?.id })),
   };
+}
+
+/**
+ * What is left if an earlier deletion was stopped just before its end: the chain.
+ * @throws {UnknownUploadError} nothing is.
+ */
+async function leftOf(id: string, deployment: Deployment, signal: AbortSignal): Promise<Traces> {
+  const chain = UPLOAD_ID.test(id) ? await readChain(id, deployment, signal) : undefined;
+  if (chain === undefined) throw new UnknownUploadError(`There is no upload ${id}.`);
+  const { key } = chain.first;
+  return { id, key, object: undefined, results: [], ledger: [chainKey(id)], flowId: undefined, stages: [] };
+}
+
+/**
+ * The uploads of later stages that the ledger has entries of. The chain does not name those that a retry or a stage made
+ * anew has replaced. But the ids of all begin with the second of the first file, so a short listing has them.
+ * @throws {UnderWayError}
+ */
+async function laterStages(
+  { first, endedAt }: Chain,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly TerminalEntry[]> {
+  if (endedAt === undefined) {
+    const command = uploadCommand('cancel', first, deployment);
+    throw new UnderWayError(`The chain of ${first.key} is under way. Cancel it first: ${command}`);
+  }
+  const { s3, settings } = deployment;
+  const prefix = `${UPLOADS_PREFIX}${secondDigits(first.lastModified)}`;
+  const ids: string[] = [];
+  for await (const { Key = '' } of objects({ s3, bucket: settings.ledgerBucket, prefix }, signal)) {
+    const id = parseEntryKey(Key);
+    if (id !== undefined) ids.push(id);
+  }
+  const entries = (await readEntries(ids, deployment, signal)).flatMap(({ entry }) => (entry ? [entry] : []));
+  const later = entries.filter(({ upload }) => upload.stage?.first.id === first.id);
+  return pMap(later, (entry) => atRest(entry, deployment, signal), { concurrency: READS_MAX });
 }
 
 /**
@@ -89,38 +150,49 @@ async function objectOf(
   return undefined;
 }
 
-/** What stands under the key of the upload and bears its id, and the results that its entry names. */
+/**
+ * What stands under the key of the upload and bears its id, or that of an upload of a later stage; and the results that
+ * their entries name. Its own receipt comes last: the upload can be found by its key as long as that is there.
+ */
 async function resultsOf(
   { id, key, entry }: FoundUpload,
+  later: readonly TerminalEntry[],
   { s3, settings }: Deployment,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const { resultsBucket: bucket, resultsPrefix } = settings;
-  const candidates = new Set([...assetsOf(entry), receiptKey(resultsPrefix, key)]);
+  const receipt = receiptKey(resultsPrefix, key);
+  const receipts = later.map(({ upload }) => receiptKey(resultsPrefix, upload.key));
+  const candidates = new Set([...assetsOf(entry), ...later.flatMap(assetsOf), ...receipts]);
   for await (const { Key = '' } of objects({ s3, bucket, prefix: `${resultsPrefix}${key}/` }, signal)) {
     candidates.add(Key);
   }
-  const own: string[] = [];
-  for (const candidate of candidates) {
+  candidates.delete(receipt);
+  candidates.add(receipt);
+  const ids = new Set([id, ...later.map(({ upload }) => upload.id)]);
+  const ownOf = async (candidate: string): Promise<readonly string[]> => {
     const head = await headObject(s3, { Bucket: bucket, Key: candidate }, signal);
-    if (head?.Metadata?.[UPLOAD_METADATA] === id) own.push(candidate);
-  }
-  return own;
+    return ids.has(head?.Metadata?.[UPLOAD_METADATA] ?? '') ? [candidate] : [];
+  };
+  return (await pMap(candidates, ownOf, { concurrency: READS_MAX })).flat();
 }
 
 const assetsOf = (entry: Entry | undefined): readonly string[] =>
   entry !== undefined && isTerminal(entry) ? entry.assets.map(({ key }) => key) : [];
 
 /**
- * Deletes the traces of an upload, the object in the inbox first: without its entry, the sweep would submit it again.
+ * Deletes the traces of an upload, the object in the inbox first: without its entry, the sweep would submit it again. The
+ * chain comes last: without it, an entry whose end is told again would begin the later stages once more.
  * @throws {UnderWayError}
  * @throws the error of S3 that stopped it. What is left can be forgotten by asking again.
  */
 export async function forget(traces: Traces, deployment: Deployment, signal: AbortSignal): Promise<void> {
   const { settings } = deployment;
   // Its flow may have been collected again since the traces were found.
-  const { entry } = await readEntry(traces.id, deployment, signal);
-  if (entry !== undefined) await atRest(entry, deployment, signal);
+  for (const { id } of [traces, ...traces.stages]) {
+    const { entry } = await readEntry(id, deployment, signal);
+    if (entry !== undefined) await atRest(entry, deployment, signal);
+  }
   if (traces.object !== undefined) await removeUpload(traces, deployment, signal);
   for (const each of traces.results) await removeVersions(settings.resultsBucket, each, deployment, signal);
   for (const each of traces.ledger) await removeVersions(settings.ledgerBucket, each, deployment, signal);

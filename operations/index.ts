@@ -33,7 +33,7 @@ export {
 } from './deployment.ts';
 export { doctor } from './doctor.ts';
 export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
-export { forget, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
+export { forget, LaterStageError, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
 export { DamagedResultError, type Fetched, get, type WriteResult } from './get.ts';
 export {
   droppedSince,

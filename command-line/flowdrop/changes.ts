@@ -343,32 +343,35 @@ function addGet(add: Add): void {
 
 function addForget(add: Add): void {
   const command = new Command('forget')
-    .description('deletes every trace of an ended file: the upload, its results and its records')
+    .description('deletes every trace of an ended file: the upload, its results and its records, with its chain')
     .argument('<key>', 'the key of a file, or an upload id')
     .option(...YES)
     .addHelpText('after', example('forget photos/robot.png --yes'));
   add<AskedOptions>(command, async (run, [what = ''], options) => {
     const { console, deployment, signal } = run;
     const traces = await tracesOf(what, deployment, signal);
-    const { key, object, results, ledger, flowId } = traces;
+    const { key, object, results, ledger, flowId, stages } = traces;
+    const later = stages.length === 0 ? '' : `, with ${counted(stages.length, 'upload')} of later stages`;
     const parts = [
       ...(object === undefined ? [] : ['the upload']),
       `${counted(results.length, 'object')} of its results`,
       counted(ledger.length, 'record'),
     ];
-    if (!(await isAllowed(run, `${key}: ${parts.join(', ')} would be deleted for good. Go on?`, options))) {
+    if (!(await isAllowed(run, `${key}${later}: ${parts.join(', ')} would be deleted for good. Go on?`, options))) {
       return EXIT_FAILED;
     }
     await console.during(
       () => 'Deleting',
       () => forget(traces, deployment, signal),
     );
+    const laterFlows = stages.flatMap((stage) => stage.flowId ?? []);
     const kept = [
       ...(flowId === undefined ? [] : [`The flow ${flowId} stays at the service. Its operator can delete it.`]),
+      ...(laterFlows.length === 0 ? [] : [`So do the flows of later stages: ${laterFlows.join(', ')}.`]),
       ...(deployment.isLocal ? ['Copies in your folders stay: the file that you dropped, and its results.'] : []),
       'The logs of the functions name the key until they expire.',
     ];
-    console.answer({ ...traces, kept }, () => [`${key}: ${parts.join(', ')} deleted.`, ...kept]);
+    console.answer({ ...traces, kept }, () => [`${key}${later}: ${parts.join(', ')} deleted.`, ...kept]);
     return EXIT_OK;
   });
 }

@@ -1,6 +1,9 @@
+import { GetObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { showUpload } from '../../command-line/flowdrop/show.ts';
-import type { ChainView } from '../../operations/chains.ts';
+import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import type { ChainNode, ChainView } from '../../operations/chains.ts';
+import { tracesOf } from '../../operations/forget.ts';
 import { status } from '../../operations/status.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
@@ -247,6 +250,88 @@ it('cancel of the first file ends what runs in its chain', async () => {
   expect(await operated.run('cancel', 'stop.png', '--yes')).toMatchObject({
     code: 1,
     errors: 'stop.png: nothing is done: no upload of its chain waits or runs\n',
+  });
+});
+
+describe('forget', () => {
+  /** The keys of a bucket, all versions included, that hold one of these texts. */
+  async function keysWith(Bucket: string, texts: readonly string[]): Promise<readonly string[]> {
+    const { Versions = [] } = await operated.pipeline.s3.send(new ListObjectVersionsCommand({ Bucket }));
+    return Versions.map(({ Key = '' }) => Key).filter((key) => texts.some((text) => key.includes(text)));
+  }
+  const idsOf = ({ id, uploads }: ChainNode): readonly string[] => [id, ...uploads.flatMap(idsOf)];
+
+  it('of the first file deletes its whole chain, what a stage made anew has replaced too, and nothing else', async () => {
+    takeOnly(2);
+    const first = await putChain('gone.png', 'failed');
+    operated.refuse(undefined);
+    await operated.run('retry', 'gone.png', '--yes', '--wait');
+    const second = await chainBecomes('gone.png', 'succeeded');
+    await operated.run('retry', 'gone.png', '--from', 'packed', '--yes', '--wait');
+    const third = await vi.waitFor(async () => {
+      const chain = await chainBecomes('gone.png', 'succeeded');
+      expect(chain.generation).toBe(2);
+      return chain;
+    }, PATIENCE);
+    const ids = [...new Set([first, second, third].flatMap(({ root }) => idsOf(root)))];
+    // The first file, two uploads that check its copies, and two that pack these.
+    expect(ids).toHaveLength(5);
+    await putChain('gone.png.png', 'succeeded');
+
+    const later = third.root.uploads[0];
+    expect(await operated.run('forget', later?.key ?? '', '--yes')).toMatchObject({
+      code: 1,
+      errors: `${later?.key} belongs to the chain of gone.png. Forget the whole chain: npm run -s flowdrop -- forget gone.png\n`,
+    });
+    const asked = await operated.run('forget', 'gone.png');
+    expect(asked.errors).toContain('gone.png, with 4 uploads of later stages: the upload, ');
+    const { output } = await operated.run('forget', 'gone.png', '--yes', '--json');
+    const answer = JSON.parse(output);
+    expect(issuesOf('forget', answer)).toBe('');
+    expect(answer.results).toContain('gone.png/chain.json');
+    expect([answer.results.at(-1), answer.ledger.slice(-2)]).toEqual([
+      'gone.png/receipt.json',
+      [`uploads/${answer.id}.json`, `chains/${answer.id}.json`],
+    ]);
+    const records = await keysWith(LEDGER_BUCKET, ids);
+    // A tick drops a waiting marker when it is due, within the hour.
+    expect(records.filter((key) => !key.startsWith('waiting/'))).toEqual([]);
+    expect(await keysWith(RESULTS_BUCKET, ['gone.png/'])).toEqual([]);
+    expect(await keysWith(INBOX_BUCKET, ['gone.png'])).toEqual(['gone.png.png']);
+    expect((await chainBecomes('gone.png.png', 'succeeded')).root.uploads).toHaveLength(3);
+  });
+
+  it('ends what was stopped before the chain was deleted, by the id of the file', async () => {
+    const { root } = await putChain('almost.png', 'succeeded');
+    await vi.waitFor(() => tracesOf(root.id, operated.deployment, signal), PATIENCE);
+    const Key = `chains/${root.id}.json`;
+    const { Body } = await operated.pipeline.s3.send(new GetObjectCommand({ Bucket: LEDGER_BUCKET, Key }));
+    const chain = await Body?.transformToByteArray();
+    expect(await operated.run('forget', 'almost.png', '--yes')).toMatchObject({ code: 0 });
+    await operated.pipeline.s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key, Body: chain }));
+    expect(await operated.run('forget', root.id, '--yes')).toMatchObject({
+      code: 0,
+      output: expect.stringMatching(/^almost\.png: 0 objects of its results, 1 record deleted\./),
+    });
+    expect(await operated.run('forget', root.id, '--yes')).toMatchObject({
+      code: 1,
+      errors: `There is no upload ${root.id}.\n`,
+    });
+  });
+
+  it('refuses a chain that is under way', async () => {
+    quickFlows = 1;
+    await operated.upload('moving.png', 'moving');
+    await chainBecomes('moving.png', 'under way');
+    const refused = await vi.waitFor(async () => {
+      const ran = await operated.run('forget', 'moving.png', '--yes');
+      expect(ran.errors).not.toContain('Try again in a minute');
+      return ran;
+    }, PATIENCE);
+    expect(refused).toMatchObject({
+      code: 1,
+      errors: 'The chain of moving.png is under way. Cancel it first: npm run -s flowdrop -- cancel moving.png\n',
+    });
   });
 });
 
