@@ -1,5 +1,6 @@
 import mime from 'mime';
 import { shorten } from '../base/validation.ts';
+import { pathTo } from '../uploads/chain-routes.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
 import type { Route } from '../uploads/routes.ts';
 
@@ -22,7 +23,8 @@ export interface DeadRoute {
 
 /**
  * Names the routes that can never match, because earlier ones take every upload that they could, or because they want
- * keys outside of the inbox. A route that can match is never named.
+ * keys outside of the inbox. The later stages of chains take no uploads of the inbox. They are named if their prefixes
+ * and those of the stages before have no key in common. A route that can match is never named.
  * @param routes undefined stands for a route that cannot be read.
  */
 export function deadRoutes(routes: readonly (Route | undefined)[], inboxPrefix: string): DeadRoute[] {
@@ -33,13 +35,42 @@ export function deadRoutes(routes: readonly (Route | undefined)[], inboxPrefix: 
     if (wanted === undefined) {
       return [{ index, message: `can never match: expected a prefix inside of inboxPrefix, ${shorten(inboxPrefix)}` }];
     }
-    const takers = takersOf(wanted, conditions.slice(0, index));
+    if (route.after !== undefined) return deadStage(routes, index, inboxPrefix);
+    const earlier = conditions.slice(0, index).map((each, at) => (routes[at]?.after === undefined ? each : undefined));
+    const takers = takersOf(wanted, earlier);
     if (takers === undefined) return [];
-    const names = takers.map((at) => `routes[${at}] (${shorten(routes[at]?.name)})`).join(' and ');
+    const names = namesOf(routes, takers);
     const [them, verb] = takers.length === 1 ? ['it', 'takes'] : ['them', 'take'];
     const todo = `Put ${shorten(route.name)} before ${them}, or remove it.`;
     return [{ index, message: `can never match: ${names} before it ${verb} all that it could. ${todo}` }];
   });
+}
+
+const namesOf = (routes: readonly (Route | undefined)[], indices: readonly number[]): string =>
+  indices.map((at) => `routes[${at}] (${shorten(routes[at]?.name)})`).join(' and ');
+
+/** Names a later stage if no key of a first file fits it and all stages before it. */
+function deadStage(routes: readonly (Route | undefined)[], index: number, inboxPrefix: string): DeadRoute[] {
+  const readable = routes.filter((route) => route !== undefined);
+  const path = pathTo(readable, routes[index] as Route);
+  // A route of the chain is missing or cannot be read, which is told elsewhere.
+  if (path[0]?.after !== undefined) return [];
+  const before = path.slice(0, -1);
+  // If nothing fits the stages before, one of them is named, and this one is not at fault.
+  if (startsOf(before, inboxPrefix).length === 0 || startsOf(path, inboxPrefix).length > 0) return [];
+  const limiting = before.filter(({ prefixes }) => prefixes !== undefined).map((route) => routes.indexOf(route));
+  const names = namesOf(routes, limiting);
+  const verb = limiting.length === 1 ? 'leaves' : 'leave';
+  const why = `its prefixes are compared with the key of the first file, and ${names} before it ${verb} no key for them`;
+  return [{ index, message: `can never match: ${why}` }];
+}
+
+/** The beginnings of all keys that fit the prefixes of each of these routes. */
+function startsOf(routes: readonly Route[], inboxPrefix: string): readonly string[] {
+  return routes.reduce<readonly string[]>(
+    (starts, route) => [...new Set(starts.flatMap((start) => withinPrefix(route, start)?.prefixes ?? []))],
+    [inboxPrefix],
+  );
 }
 
 /** The earlier routes that together take all that a route could. Undefined if something is left for it. */

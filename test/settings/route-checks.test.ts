@@ -56,6 +56,65 @@ describe('a route that can never match', () => {
   });
 });
 
+describe('a later stage of a chain', () => {
+  const stage = (name: string, after?: string, ...prefixes: readonly string[]): Route => ({
+    ...{ name, after, input: 'file', template: 't' },
+    ...(prefixes.length > 0 && { prefixes }),
+  });
+
+  it.each<[string, readonly Route[]]>([
+    ['behind routes of the inbox that take everything', [stage('a'), stage('b', 'a'), stage('c', 'b')]],
+    ['before the stage that it comes after', [stage('b', 'a'), stage('a')]],
+    ['with a narrower prefix', [stage('a', undefined, 'x/'), stage('b', 'a', 'X/y')]],
+    ['with a wider prefix', [stage('a', undefined, 'x/y'), stage('b', 'a', 'x/')]],
+    ['with one prefix of several', [stage('a', undefined, 'x/', 'y/'), stage('b', 'a', 'y/', 'z/')]],
+  ])('is not refused: %s', (_, routes) => {
+    expect(deadRoutes(routes, '')).toEqual([]);
+  });
+
+  it('takes no upload from a route of the inbox', () => {
+    expect(deadRoutes([stage('first', undefined, 'x/'), stage('b', 'first'), stage('rest')], '')).toEqual([]);
+  });
+
+  it('is refused if its prefixes and those of a stage before have no key in common', () => {
+    const routes = [stage('a', undefined, 'x/', 'y/'), stage('b', 'a', 'x/'), stage('c', 'b', 'y/'), stage('d', 'c')];
+    expect(deadRoutes(routes, '')).toEqual([
+      {
+        index: 2,
+        message:
+          'can never match: its prefixes are compared with the key of the first file, ' +
+          'and routes[0] (a) and routes[1] (b) before it leave no key for them',
+      },
+    ]);
+  });
+
+  it('is refused if its prefixes lie outside of the inbox', () => {
+    expect(deadRoutes([stage('a'), stage('b', 'a', 'out/')], 'in/')).toEqual([
+      { index: 1, message: 'can never match: expected a prefix inside of inboxPrefix, in/' },
+    ]);
+  });
+
+  it('is not named if the stage before it is', () => {
+    expect(deadRoutes([stage('a'), stage('b', 'a', 'out/'), stage('c', 'b')], 'in/').map(({ index }) => index)).toEqual(
+      [1],
+    );
+  });
+
+  it('is not looked at if a route of its chain cannot be read', () => {
+    expect(deadRoutes([undefined, stage('b', 'a'), stage('c', 'b', 'x/')], '')).toEqual([]);
+  });
+
+  it('is an error of the context, in the words of its path', () => {
+    const routes = [stage('a', undefined, 'x/'), stage('b', 'a', 'y/')].map(({ after, ...route }) =>
+      after === undefined ? route : { ...route, after },
+    );
+    expect(messagesOf(() => parseContext({ baseUrl: 'https://flows.example.com', routes }))).toEqual([
+      'flowdrop.routes[1]: can never match: its prefixes are compared with the key of the first file, ' +
+        'and routes[0] (a) before it leaves no key for them',
+    ]);
+  });
+});
+
 describe('a route that can match', () => {
   it.each<[string, readonly Conditions[]]>([
     ['before a route that takes everything', [PNG, {}]],
