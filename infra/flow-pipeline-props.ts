@@ -59,7 +59,8 @@ export interface FlowPipelineProps {
    */
   readonly tokenSecret?: ISecret;
   /**
-   * Event bus that gets one event per ended upload: `Flow Succeeded` or `Flow Failed`, from the source `flowdrop`.
+   * Event bus that gets one event per ended upload: `Flow Succeeded` or `Flow Failed`, from the source `flowdrop`. For
+   * each ended chain it gets one more: `Chain Succeeded` or `Chain Failed`.
    * @default - the account's default bus
    */
   readonly eventBus?: IEventBus;

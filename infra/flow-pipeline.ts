@@ -211,7 +211,8 @@ export class FlowPipeline extends Construct {
       tracing: props.tracing ?? false,
     };
     const batching = { uploadConcurrency, maxConcurrency, batchWindow };
-    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching });
+    const hasChains = context.routes.some(({ after }) => after !== undefined);
+    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching, hasChains });
     const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, collectors });
     allowLogging(this, encryptionKey, `/aws/lambda/${context.pipeline}-`);
     return { createFlow, collectOutputs };

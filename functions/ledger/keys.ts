@@ -23,6 +23,7 @@ export const WAITING_PREFIX = 'waiting/';
 /** `throttled/` sorts after every time, so a listing of due markers ends before it. */
 export const THROTTLED_PREFIX = `${WAITING_PREFIX}throttled/`;
 export const FAILED_PREFIX = 'failed/';
+export const CHAINS_PREFIX = 'chains/';
 export const STATE_PREFIX = 'state/';
 
 /** A running flow. The key of its marker holds all of this. */
@@ -55,7 +56,7 @@ export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${upload
 export const collectorKey = (index: number): string => `${STATE_PREFIX}collector-${index}.json`;
 
 /** The key of a chain, by the upload id of its first file. */
-export const chainKey = (firstId: string): string => `chains/${firstId}.json`;
+export const chainKey = (firstId: string): string => `${CHAINS_PREFIX}${firstId}.json`;
 
 export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 

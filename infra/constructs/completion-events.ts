@@ -5,7 +5,7 @@ import { Construct } from 'constructs';
 import { EVENT_SOURCE } from '../../functions/publish/completion-event.ts';
 import { allow } from './permissions.ts';
 
-/** The event bus that gets one event per ended upload. */
+/** The event bus that gets one event per ended upload, and one per ended chain. */
 export class CompletionEvents extends Construct {
   readonly busArn: string;
 

@@ -10,6 +10,8 @@ const WINDOWLESS_BATCH_SIZE_MAX = 10;
 
 export interface CreateFlowProps extends FunctionSettings {
   readonly parts: Parts;
+  /** True if a route has an `after`, so that flows get assets as their inputs. */
+  readonly hasChains: boolean;
   readonly uploadConcurrency: number;
   readonly maxConcurrency: number;
   readonly batchWindow: Duration;
@@ -21,7 +23,7 @@ export class CreateFlow extends PipelineFunction {
   readonly mapping: IEventSourceMapping;
 
   constructor(scope: Construct, id: string, props: CreateFlowProps) {
-    const { parts, uploadConcurrency, maxConcurrency, batchWindow, ...settings } = props;
+    const { parts, hasChains, uploadConcurrency, maxConcurrency, batchWindow, ...settings } = props;
     super(scope, id, {
       ...settings,
       entry: 'create-flow',
@@ -29,7 +31,8 @@ export class CreateFlow extends PipelineFunction {
       description: 'Creates a flow for each file that is put into the inbox',
     });
     parts.inbox.grantOpen(this.role);
-    parts.results.grantReceipts(this.role);
+    if (hasChains) parts.results.grantInputs(this.role);
+    else parts.results.grantReceipts(this.role);
     parts.ledger.grantCreate(this.role);
     parts.token.grantRead(this.role);
     parts.uploads.grantConsume(this.role);

@@ -4,6 +4,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import {
+  CHAINS_PREFIX,
   FAILED_PREFIX,
   RUNNING_PREFIX,
   STATE_PREFIX,
@@ -51,17 +52,20 @@ export class Ledger extends Construct {
     });
   }
 
-  /** Allows the role to claim an upload and to record what became of the claim. */
+  /**
+   * Allows the role to claim an upload and to record what became of the claim. The role may write chains even if no
+   * route has an `after`: a chain that began with earlier routes still comes to its end.
+   */
   grantCreate(role: IRole): void {
-    this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX);
+    this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX, CHAINS_PREFIX);
     this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX);
     this.#grant(role, ['s3:PutObject'], WAITING_PREFIX, FAILED_PREFIX);
     this.#grantList(role);
   }
 
-  /** Allows the role to run ticks: to change its own state, all markers and their entries. */
+  /** Allows the role to run ticks: to change its own state, all markers, their entries and the chains of these. */
   grantCollect(role: IRole): void {
-    this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX, STATE_PREFIX);
+    this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX, CHAINS_PREFIX, STATE_PREFIX);
     this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX, WAITING_PREFIX, FAILED_PREFIX);
     this.#grantList(role);
   }
@@ -120,7 +124,9 @@ function lifecycleRules(
       : { ...rule, expiredObjectDeleteMarker: undefined, expiration: Duration.days(retentionDays) };
   const markers = [RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX];
   return [
-    aged(versions(UPLOADS_PREFIX, versionRetention ?? MARKER_VERSION_LIFETIME)),
+    ...[UPLOADS_PREFIX, CHAINS_PREFIX].map((prefix) =>
+      aged(versions(prefix, versionRetention ?? MARKER_VERSION_LIFETIME)),
+    ),
     aged(versions(FAILED_PREFIX, MARKER_VERSION_LIFETIME)),
     ...markers.map((prefix) => versions(prefix, MARKER_VERSION_LIFETIME)),
   ].filter(({ prefix: _, ...rule }) => Object.keys(rule).length > 0);

@@ -3,9 +3,12 @@ import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
-import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
+import { CHAIN_NAME, RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
 import { allowBucket, allowKey, grantBucket, ofOwner } from './permissions.ts';
+
+/** Keys of the objects that tell how an upload or a chain ended. */
+const REPORTS = [RECEIPT_NAME, CHAIN_NAME].map((name) => `*/${name}`);
 
 export interface ResultsProps {
   readonly existing: IBucket | undefined;
@@ -42,9 +45,15 @@ export class Results extends Construct {
     return bucket;
   }
 
-  /** Allows the role to read and write receipts. */
+  /** Allows the role to read and write receipts and the reports of chains. */
   grantReceipts(role: IRole): void {
-    this.#grantWrite(role, ['s3:GetObject', 's3:PutObject'], `*/${RECEIPT_NAME}`);
+    this.#grantWrite(role, ['s3:GetObject', 's3:PutObject'], ...REPORTS);
+  }
+
+  /** Allows the role what {@link grantReceipts} does, and to read assets at exactly their version. */
+  grantInputs(role: IRole): void {
+    this.#grantObjects(role, ['s3:GetObject', 's3:GetObjectVersion'], '*');
+    this.#grantWrite(role, ['s3:PutObject'], ...REPORTS);
   }
 
   /** Allows the role to store assets, to check stored ones, and to abort multipart uploads. */
@@ -52,12 +61,16 @@ export class Results extends Construct {
     this.#grantWrite(role, ['s3:GetObject', 's3:PutObject', 's3:AbortMultipartUpload'], '*');
   }
 
-  #grantWrite(role: IRole, actions: readonly string[], keys: string): void {
+  #grantObjects(role: IRole, actions: readonly string[], ...keys: readonly string[]): void {
     allowBucket(role, this.bucket, {
       actions,
-      resources: [this.bucket.arnForObjects(`${this.#prefix}${keys}`)],
+      resources: keys.map((each) => this.bucket.arnForObjects(`${this.#prefix}${each}`)),
       wildcardReason: 'Keys of results begin with the key of their upload, which may be any key.',
     });
+  }
+
+  #grantWrite(role: IRole, actions: readonly string[], ...keys: readonly string[]): void {
+    this.#grantObjects(role, actions, ...keys);
     // Without this permission, S3 answers 403 for an absent object instead of 404.
     allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');

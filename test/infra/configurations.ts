@@ -149,6 +149,16 @@ export const CONFIGURATIONS = {
     { accessLogsBucket: 'their-logs' },
     { routes: Array.from({ length: 100 }, (_, i) => ({ name: `route ${i}`, suffixes: [`.${i}`], template: 't' })) },
   ),
+  chains: deployed(
+    { resultsBucket: 'their-results', resultsKeyArn: keyArnOf('results') },
+    {
+      routes: [
+        { name: 'draft', template: 't' },
+        { name: 'refine', template: 't', after: 'draft' },
+        { name: 'montage', template: 't', after: 'refine', inputs: 'all' },
+      ],
+    },
+  ),
   'another-app': { build: inAnotherApp, deployment: {} },
 } as const satisfies Readonly<Record<string, Configuration>>;
 

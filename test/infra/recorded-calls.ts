@@ -1,6 +1,8 @@
 import { DeleteObjectCommand, type PutObjectCommandInput, type S3ServiceException } from '@aws-sdk/client-s3';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
+import type { Versioning } from '../../local/aws/s3/catalog.ts';
 import { simulate } from '../simulation/simulation.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
 import { type RecordedCall, recordedCall } from './calls.ts';
@@ -19,6 +21,7 @@ export async function recordCalls(): Promise<readonly RecordedCall[]> {
   const record: Record = (call) => recorded.set(JSON.stringify(call), call);
   for (const seed of SEEDS) await simulateWorld(seed, record);
   await makeRareCalls(record);
+  for (const versioning of [undefined, 'Enabled'] as const) await makeCallsOfChains(versioning, record);
   return [...recorded.values()];
 }
 
@@ -102,4 +105,52 @@ async function makeRareCalls(record: Record): Promise<void> {
   await world.put(LEDGER, entry, bytes.toString());
   await world.put(LEDGER, marker, '');
   await collectAll();
+}
+
+const CHAIN: readonly Route[] = [
+  ECHO,
+  { ...ECHO, name: 'each', after: 'echo' },
+  { ...ECHO, name: 'all', after: 'each', inputs: 'all' },
+];
+
+/** The calls for a chain of three stages. The simulated worlds have none. */
+async function makeCallsOfChains(resultsVersioning: Versioning | undefined, record: Record): Promise<void> {
+  let running: FunctionName | undefined;
+  const world = await World.start({
+    routes: CHAIN,
+    resultsVersioning,
+    isVirtual: true,
+    s3: {
+      authorize(access) {
+        if (running !== undefined) record(recordedCall(running, access));
+        return true;
+      },
+    },
+  });
+  await using closing = new AsyncDisposableStack();
+  closing.defer(() => world.close());
+  const settle = async (): Promise<void> => {
+    for (let stage = 0; stage <= CHAIN.length; stage += 1) {
+      running = 'create-flow';
+      await world.deliverAll();
+      world.clock.advance(10 * 60_000);
+      running = 'collect-outputs';
+      await world.tick();
+    }
+    running = undefined;
+  };
+
+  // A chain ends in the collecting function, and so does that of a newer file at its key.
+  await world.upload('a.bin', 'x');
+  await settle();
+  await world.upload('a.bin', 'y');
+  await settle();
+
+  // The service refuses the last flow of a chain. So it ends in the creating function, twice at one key.
+  world.service.intercept = (_, { operation, n }) =>
+    operation === 'createFlow' && n % CHAIN.length === 0 ? { status: 422 } : undefined;
+  await world.upload('b.bin', 'x');
+  await settle();
+  await world.upload('b.bin', 'y');
+  await settle();
 }

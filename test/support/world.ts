@@ -69,6 +69,7 @@ export interface WorldOptions {
   readonly routes?: readonly Route[];
   readonly settings?: Partial<PipelineSettings>;
   readonly versioning?: Versioning | undefined;
+  readonly resultsVersioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
   readonly s3?: Pick<S3Options, 'conflict' | 'authorize' | 'keysMax'>;
   /** The base URL that the functions have, and their transport. Default: those of the stand-in service. */
@@ -128,7 +129,7 @@ async function startServers(
     INBOX,
     'versioning' in options ? { versioning: options.versioning } : { versioning: 'Enabled' },
   );
-  embedded.createBucket(RESULTS);
+  embedded.createBucket(RESULTS, { versioning: options.resultsVersioning });
   embedded.createBucket(LEDGER);
   const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
   const s3Server = hasS3Sockets ? await serveS3(embedded, { credentials: [CREDENTIALS.credentials] }) : undefined;
