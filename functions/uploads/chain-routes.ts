@@ -42,13 +42,15 @@ interface ChainIssue {
   readonly index: number;
   readonly member: 'after' | 'inputs' | 'allow' | 'overrides';
   readonly message: string;
+  /** Sentences that follow the value in a message. */
+  readonly hint?: string;
 }
 
 /** Names what is wrong with the chains that routes make. */
 export function issuesOfChains(routes: readonly Route[]): readonly ChainIssue[] {
   return routes.flatMap((route, index) => [
     ...issuesOfMembers(route).map((issue) => ({ index, ...issue })),
-    ...issuesOfAfter(route, routes).map((message) => ({ index, member: 'after' as const, message })),
+    ...issuesOfAfter(route, routes).map((issue) => ({ index, member: 'after' as const, ...issue })),
   ]);
 }
 
@@ -69,13 +71,14 @@ function issuesOfMembers({ after, inputs, allow, overrides }: Route): readonly O
   return issues;
 }
 
-function issuesOfAfter(route: Route, routes: readonly Route[]): readonly string[] {
+function issuesOfAfter(route: Route, routes: readonly Route[]): readonly Pick<ChainIssue, 'message' | 'hint'>[] {
   const { name, after } = route;
   if (after === undefined) return [];
-  const names = routes.map((each) => each.name);
-  if (!names.includes(after)) {
-    const meant = didYouMean(after, names);
-    return [`expected the name of another route${meant === undefined ? '' : `. Did you mean ${meant}?`}`];
+  if (!routes.some((each) => each.name === after)) {
+    const others = routes.filter((each) => each !== route).map((each) => each.name);
+    const meant = didYouMean(after, others);
+    const message = 'expected the name of another route';
+    return [meant === undefined ? { message } : { message, hint: `. Did you mean ${meant}?` }];
   }
   const path = pathTo(routes, route);
   const first = path[0];
@@ -83,9 +86,11 @@ function issuesOfAfter(route: Route, routes: readonly Route[]): readonly string[
     // Routes that only lead to a circle are not at fault.
     const isInCircle = first.after === name;
     const circle = [...path, first].map((each) => each.name).join(', then ');
-    return isInCircle ? [`expected a chain that begins with a route without "after". This is a circle: ${circle}`] : [];
+    const message = 'expected a chain that begins with a route without "after"';
+    return isInCircle ? [{ message, hint: `. This is a circle: ${circle}.` }] : [];
   }
   if (path.length <= STAGES_MAX) return [];
   const stages = path.map((each) => each.name).join(', then ');
-  return [`expected a chain of at most ${STAGES_MAX} stages. This one has ${path.length}: ${stages}`];
+  const message = `expected a chain of at most ${STAGES_MAX} stages`;
+  return [{ message, hint: `. This one has ${path.length}: ${stages}.` }];
 }

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { boundedText, compareMembers, strictObject } from '../base/validation.ts';
+import { boundedText, compareMembers, shorten, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { issuesOfChains } from './chain-routes.ts';
 import {
@@ -98,8 +98,10 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
     }
     // A route that cannot be read may be the one that another one comes after.
     if (!routes.every((_, index) => isSound(index))) return;
-    for (const { index, member, message } of issuesOfChains(routes)) {
-      context.addIssue({ code: 'custom', path: [index, member], message, input: routes[index]?.[member] });
+    for (const { index, member, message, hint = '' } of issuesOfChains(routes)) {
+      const input = routes[index]?.[member];
+      const quoted = `${message}, got ${shorten(JSON.stringify(input))}${hint}`;
+      context.addIssue({ code: 'custom', path: [index, member], message: quoted, input, params: { quoted: true } });
     }
   }),
 );

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { parseContext } from '../../functions/settings/context.ts';
 import { isWantedByKey, mayMatch, type Route, routeFor } from '../../functions/uploads/routes.ts';
+import { messagesOf } from '../settings/fixtures.ts';
 
 const route = (conditions: Partial<Route> = {}): Route => ({ name: 'a', input: 'file', template: 't', ...conditions });
 const matches = (conditions: Partial<Route>, key: string, mediaType = 'application/octet-stream') =>
@@ -176,5 +177,74 @@ describe('the list of routes', () => {
   ])('refuses %s', (_, routes, message) => {
     expect(() => parse(routes)).toThrow(ConfigurationError);
     expect(() => parse(routes)).toThrow(message);
+  });
+});
+
+describe('the chains of routes', () => {
+  const named = (name: string, more: Partial<Route> = {}) => ({ name, template: 't', ...more });
+  const issuesOf = (...routes: readonly unknown[]) =>
+    messagesOf(() => parseContext({ baseUrl: 'https://flows.example.com', routes }));
+  /** A chain with this many stages. */
+  const chainOf = (stages: number) =>
+    Array.from({ length: stages }, (_, index) =>
+      index === 0 ? named('stage1') : named(`stage${index + 1}`, { after: `stage${index}` }),
+    );
+
+  it('are accepted in any order, with branches, and with up to eight stages', () => {
+    expect(issuesOf(...chainOf(8).toReversed(), named('branch', { after: 'stage1', inputs: 'each' }))).toEqual([]);
+    expect(issuesOf(named('a'), named('b', { after: 'a', inputs: 'all', allow: 'partial', overrides: false }))).toEqual(
+      [],
+    );
+  });
+
+  it('are refused with every issue at once, each with its path and value', () => {
+    const issues = issuesOf(
+      named('draft'),
+      named('like', { after: 'drfat' }),
+      named('unlike', { after: 'nowhere' }),
+      named('one', { after: 'three' }),
+      named('two', { after: 'one' }),
+      named('three', { after: 'two' }),
+      named('behind', { after: 'one' }),
+      named('itself', { after: 'itself' }),
+      named('inputs', { inputs: 'each' }),
+      named('allow', { after: 'draft', allow: 'partial' }),
+      named('overrides', { after: 'draft', overrides: true }),
+    );
+    const noCircle = 'expected a chain that begins with a route without "after"';
+    expect(issues).toEqual([
+      'flowdrop.routes[1].after: expected the name of another route, got "drfat". Did you mean draft?',
+      'flowdrop.routes[2].after: expected the name of another route, got "nowhere"',
+      `flowdrop.routes[3].after: ${noCircle}, got "three". This is a circle: two, then three, then one, then two.`,
+      `flowdrop.routes[4].after: ${noCircle}, got "one". This is a circle: three, then one, then two, then three.`,
+      `flowdrop.routes[5].after: ${noCircle}, got "two". This is a circle: one, then two, then three, then one.`,
+      `flowdrop.routes[7].after: ${noCircle}, got "itself". This is a circle: itself, then itself.`,
+      'flowdrop.routes[8].inputs: expected it only beside "after", the name of the route before, got "each"',
+      'flowdrop.routes[9].allow: expected it only beside "inputs": "all", got "partial"',
+      'flowdrop.routes[10].overrides: expected it only without "after": an asset has no metadata of yours, got true',
+    ]);
+  });
+
+  it('are refused with more than eight stages, at each stage that is too much', () => {
+    const stages = (count: number) => Array.from({ length: count }, (_, at) => `stage${at + 1}`).join(', then ');
+    const atMost = 'expected a chain of at most 8 stages';
+    expect(issuesOf(...chainOf(10))).toEqual([
+      `flowdrop.routes[8].after: ${atMost}, got "stage8". This one has 9: ${stages(9)}.`,
+      `flowdrop.routes[9].after: ${atMost}, got "stage9". This one has 10: ${stages(10)}.`,
+    ]);
+  });
+
+  it('are not looked at while a route cannot be read', () => {
+    expect(issuesOf(named('a', { after: 'b' }), { template: 't' })).toEqual([
+      expect.stringMatching(/^flowdrop\.routes\[1\]\.name: expected a name .*, but it is missing$/),
+    ]);
+  });
+
+  it.each<[object, string]>([
+    [{ after: 5 }, `routes[1].after: ${words('the name of a route', 64)}, got 5`],
+    [{ inputs: 'some' }, 'routes[1].inputs: expected "each" or "all", got "some"'],
+    [{ allow: true }, 'routes[1].allow: expected "partial", or nothing, got true'],
+  ])('are refused with %j', (more, message) => {
+    expect(issuesOf(named('a'), { ...named('b'), ...more })).toEqual([`flowdrop.${message}`]);
   });
 });
