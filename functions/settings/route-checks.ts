@@ -99,9 +99,11 @@ function combinationsOf(conditions: Conditions): readonly Conditions[] {
  * client may send any `Content-Type`. So these are warnings.
  */
 export function warningsOfRoutes(routes: readonly Route[], where: string): string[] {
-  return routes.flatMap(({ suffixes = [], mediaTypes = [] }, index) => [
+  return routes.flatMap(({ suffixes = [], mediaTypes = [], after }, index) => [
     ...suffixes.flatMap((suffix, at) => warningOfSuffix(suffix, `${where}[${index}].suffixes[${at}]`)),
-    ...mediaTypes.flatMap((type, at) => warningOfMediaType(type, `${where}[${index}].mediaTypes[${at}]`)),
+    ...mediaTypes.flatMap((type, at) =>
+      warningOfMediaType(type, `${where}[${index}].mediaTypes[${at}]`, after !== undefined),
+    ),
   ]);
 }
 
@@ -111,13 +113,12 @@ function warningOfSuffix(suffix: string, path: string): string[] {
   return [`${path}: ${shorten(suffix)} also fits the end of a name such as my${shorten(suffix)}. Say .${suffix}.`];
 }
 
-function warningOfMediaType(type: string, path: string): string[] {
+function warningOfMediaType(type: string, path: string, isLaterStage: boolean): string[] {
   if (type.includes('*') || mime.getExtension(type) !== null) return [];
   const [kind = '', subtype = ''] = type.toLowerCase().split('/');
   // People take an extension for a subtype: image/jpg, text/txt, image/svg.
   const meant = mime.getType(`.${subtype.replace(/^x-/, '')}`);
   const hint = meant?.startsWith(`${kind}/`) ? ` Did you mean ${meant}?` : '';
-  return [
-    `${path}: no extension of a file name stands for ${shorten(type)}, so only an upload with this Content-Type fits.${hint}`,
-  ];
+  const what = isLaterStage ? 'asset that the service gives this type' : 'upload with this Content-Type';
+  return [`${path}: no extension of a file name stands for ${shorten(type)}, so only an ${what} fits.${hint}`];
 }

@@ -187,6 +187,16 @@ describe('what is most likely a mistake in a route', () => {
     expect(warningsOfRoutes(routesOf(conditions), 'routes')).toEqual([warning]);
   });
 
+  it('is named in a later stage, which takes assets', () => {
+    const routes = [
+      ...routesOf({}),
+      ...routesOf({ mediaTypes: ['image/jpg'] }).map((each) => ({ ...each, after: 'r0' })),
+    ];
+    expect(warningsOfRoutes(routes, 'routes')).toEqual([
+      'routes[1].mediaTypes[0]: no extension of a file name stands for image/jpg, so only an asset that the service gives this type fits. Did you mean image/jpeg?',
+    ]);
+  });
+
   it.each<Conditions>([
     { suffixes: ['.png', '-final.png', 'README', '/data', '_thumb'] },
     { mediaTypes: ['image/jpeg', 'image/*', '*/*', 'IMAGE/PNG', 'model/gltf-binary'] },
