@@ -84,19 +84,21 @@ export class Ledger extends Construct {
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
 
-  /** Allows the grantee to read entries and states, and to list all keys. */
+  /** Allows the grantee to read entries, chains and states, and to list all keys. */
   grantView(grantee: IGrantable): void {
     const { bucket } = this;
     bucket.encryptionKey?.grantDecrypt(grantee);
-    const resources = [UPLOADS_PREFIX, STATE_PREFIX].map((prefix) => bucket.arnForObjects(`${prefix}*`));
+    const resources = [UPLOADS_PREFIX, CHAINS_PREFIX, STATE_PREFIX].map((prefix) => bucket.arnForObjects(`${prefix}*`));
     grantBucket(grantee, bucket, { actions: ['s3:GetObject'], resources });
     grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
   }
 
-  /** Allows the grantee to delete entries and the markers of failures for good, with all their versions. */
+  /** Allows the grantee to delete entries, chains and the markers of failures for good, with all their versions. */
   grantForget(grantee: IGrantable): void {
     const { bucket } = this;
-    const resources = [UPLOADS_PREFIX, FAILED_PREFIX].map((prefix) => bucket.arnForObjects(`${prefix}*`));
+    const resources = [UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX].map((prefix) =>
+      bucket.arnForObjects(`${prefix}*`),
+    );
     grantBucket(grantee, bucket, { actions: ['s3:DeleteObjectVersion'], resources });
     grantBucket(grantee, bucket, { actions: ['s3:ListBucketVersions'], resources: [bucket.bucketArn] });
   }

@@ -8,9 +8,11 @@ import { listenOnLoopback } from '../../local/loopback.ts';
 import { alarmsOf, examineAlarms } from '../../operations/alarms.ts';
 import { examineErrors } from '../../operations/function-logs.ts';
 import { examineNotifications } from '../../operations/notifications.ts';
+import { status } from '../../operations/status.ts';
 import { ACCOUNT, type Call, idleOf, isAllowed, lineOf, permissionsOf, REGION, refusedOf } from '../infra/policies.ts';
 import { newRole, synthesisePipeline } from '../infra/synthesis.ts';
-import { deployedAs, Operated, runFlowdrop, signal, withEndpoints } from './support.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { deployedAs, Operated, ROUTES, runFlowdrop, signal, withEndpoints } from './support.ts';
 
 vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
@@ -40,6 +42,7 @@ const COMMANDS = {
   forget: [
     ['forget', 'good.png', '--yes'],
     ['forget', 'empty.png', '--yes'],
+    ['forget', 'chain.txt', '--yes'],
   ],
 } as const;
 type Grant = keyof typeof COMMANDS;
@@ -64,7 +67,13 @@ beforeAll(async () => {
       : { action, resource: deployed(resource), context: known };
     record(call);
   };
-  await using operated = await Operated.start({ onOperatorCall });
+  const routes = [...ROUTES, { name: 'later', input: 'file', template: 'bytes_echo', after: 'texts' }] as const;
+  await using operated = await Operated.start({ onOperatorCall, routes });
+  await operated.put('chain.txt', 'succeeded');
+  await vi.waitFor(async () => {
+    const found = await status('chain.txt', operated.deployment, signal);
+    expect(found).toMatchObject({ chain: { state: 'succeeded' } });
+  }, PATIENCE);
   await operated.put('good.png', 'succeeded');
   await operated.put('empty.png', 'failed', '');
   writeFileSync(join(operated.directory, 'new.png'), 'a picture');
@@ -192,6 +201,7 @@ it('the grant to forget allows to delete versions of uploads, results and their 
   const deletions = permissionsOf(template, ROLES.forget).filter(({ action }) => action.startsWith('s3:Delete'));
   expect(deletions.map(lineOf)).toEqual([
     's3:DeleteObjectVersion inbox/*',
+    's3:DeleteObjectVersion ledger/chains/*',
     's3:DeleteObjectVersion ledger/failed/*',
     's3:DeleteObjectVersion ledger/uploads/*',
     's3:DeleteObjectVersion results/*',
