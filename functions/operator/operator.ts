@@ -105,9 +105,10 @@ export function retryUploads(
     if (entry.state === 'claimed' || entry.state === 'running') return { upload, result: 'under way' };
     // A flow of a waiting upload may exist already, with the parameters that it had.
     if (entry.state === 'waiting' && given !== undefined) return { upload, result: 'under way' };
-    if (given !== undefined && routeFor(ports.settings.routes, entry.upload)?.overrides !== true) {
-      return { upload, result: 'overrides not allowed' };
-    }
+    // The address of a later stage may look like a key of the inbox.
+    const { stage } = entry.upload;
+    const route = stage === undefined ? routeFor(ports.settings.routes, entry.upload) : undefined;
+    if (given !== undefined && route?.overrides !== true) return { upload, result: 'overrides not allowed' };
     const before = isTerminal(entry) ? await ranked(entry, ports, signal) : entry;
     const isBegun = await beginAgain(stored, retried(before, ports.clock.now(), given), ports, signal);
     return { upload, result: isBegun ? 'resubmitted' : 'under way' };

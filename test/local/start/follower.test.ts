@@ -72,7 +72,7 @@ describe('the follower', () => {
     const upload = { id: `id of ${versionId}`, key: 'a.png', versionId };
     await put(
       'a.png/receipt.json',
-      JSON.stringify({ status: 'succeeded', upload, generation: 1, assets, failedOutputs: [] }),
+      JSON.stringify({ status: 'succeeded', upload, route: 'r', generation: 1, assets, failedOutputs: [] }),
     );
   }
   const receipt = async () => JSON.parse(await readFile(join(dir, 'results', 'a.png', 'receipt.json'), 'utf8'));
