@@ -53,6 +53,12 @@ export class Results extends Construct {
   /** Allows the role what {@link grantReceipts} does, and to read assets at exactly their version. */
   grantInputs(role: IRole): void {
     this.#grantObjects(role, ['s3:GetObject', 's3:GetObjectVersion'], '*');
+    // An asset that S3 refuses to show is looked up by its key: it may be gone.
+    allowBucket(role, this.bucket, {
+      actions: ['s3:ListBucketVersions'],
+      resources: [this.bucket.bucketArn],
+      conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
+    });
     this.#grantWrite(role, ['s3:PutObject'], ...REPORTS);
   }
 

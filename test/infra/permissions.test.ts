@@ -55,7 +55,9 @@ function widerOf(name: (typeof CONFIGURATION_NAMES)[number], by: FunctionName): 
 }
 
 /** True if only a pipeline whose routes make chains makes this call: an asset becomes the input of a flow. */
-const isOfChains = (call: RecordedCall): boolean => call.by === 'create-flow' && kindOf(call) === 'an asset';
+const isOfChains = (call: RecordedCall): boolean =>
+  call.by === 'create-flow' &&
+  (kindOf(call) === 'an asset' || (call.of === 'results' && call.action === 's3:ListBucketVersions'));
 
 function deploymentOf(name: (typeof CONFIGURATION_NAMES)[number]): Deployment {
   const given = Object.entries(CONFIGURATIONS[name].deployment);

@@ -123,7 +123,8 @@ async function makeCallsOfChains(resultsVersioning: Versioning | undefined, reco
     s3: {
       authorize(access) {
         if (running !== undefined) record(recordedCall(running, access));
-        return true;
+        const isAsset = access.resource.startsWith('arn:aws:s3:::results/denied.bin/');
+        return !(running === 'create-flow' && access.action.startsWith('s3:GetObject') && isAsset);
       },
     },
   });
@@ -152,5 +153,10 @@ async function makeCallsOfChains(resultsVersioning: Versioning | undefined, reco
   await world.upload('b.bin', 'x');
   await settle();
   await world.upload('b.bin', 'y');
+  await settle();
+
+  // S3 refuses an asset to the creating function.
+  world.service.intercept = undefined;
+  await world.upload('denied.bin', 'x');
   await settle();
 }
