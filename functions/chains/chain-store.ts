@@ -7,8 +7,12 @@ import { type Chain, chainSchema } from './chain.ts';
 /** Maximum number of times that a change is written. Each further one follows the write of another invocation. */
 const WRITES_MAX = 20;
 
-/** Chains whose last state a process remembers, so that it need not read them before it writes them. */
-const REMEMBERED_MAX = 64;
+/**
+ * Chains whose last state a process remembers, so that it need not read them before it writes them; and how many uploads
+ * such a chain may have. So they take a few MiB at most.
+ */
+const REMEMBERED_MAX = 16;
+const REMEMBERED_UPLOADS_MAX = 1_000;
 
 interface StoredChain {
   /** Undefined if none is stored. */
@@ -89,8 +93,9 @@ export class ChainStore {
 
   #remember(firstId: string, stored: StoredChain): void {
     this.#remembered.delete(firstId);
+    const { endedAt, uploads = [] } = stored.chain ?? {};
     // Nothing more is expected of a chain that has ended.
-    if (stored.chain?.endedAt === undefined) this.#remembered.set(firstId, stored);
+    if (endedAt === undefined && uploads.length <= REMEMBERED_UPLOADS_MAX) this.#remembered.set(firstId, stored);
     const [oldest] = this.#remembered.keys();
     if (oldest !== undefined && this.#remembered.size > REMEMBERED_MAX) this.#remembered.delete(oldest);
   }

@@ -325,12 +325,12 @@ async function beginAgain(
   if (!written.won) return false;
   if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(upload, entry.flow), signal);
   else {
+    // Otherwise the chain could end while this upload is under way.
+    if (isInChain(before, settings.routes)) await chainNotes.note(entry, signal);
     await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: entry.notBefore }, signal);
     await queue.send(messageFor(upload), signal);
   }
   if (before.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(before), signal);
-  // Otherwise the chain could end while this upload is under way.
-  if (entry.state === 'waiting' && isInChain(before, settings.routes)) await chainNotes.note(entry, signal);
   return true;
 }
 

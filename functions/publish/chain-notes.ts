@@ -1,3 +1,4 @@
+import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
 import { type Chain, childrenOf, gatheredEntry, noted } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
@@ -16,6 +17,9 @@ import type { Receipts } from './receipts.ts';
  * together then cost one or two writes of their chain, and not fifty.
  */
 const GATHER_MS = 500;
+
+/** Uploads that are begun side by side. */
+const CONCURRENCY = 16;
 
 export interface ChainPorts {
   readonly chains: ChainStore;
@@ -65,7 +69,8 @@ export class ChainNotes {
     }
     notes.entries.push(entry);
     const chain = await notes.written;
-    if (chain !== undefined && isTerminal(entry)) await this.#beginChildren(entry, chain, signal);
+    if (chain === undefined || !isTerminal(entry)) return;
+    await this.#beginAll(childrenOf(entry, this.#ports.settings.resultsBucket), chain, signal);
   }
 
   /** Waits for further notes, and for the write before this one. */
@@ -97,20 +102,19 @@ export class ChainNotes {
     const { chain, isChanged } = await chains.update(id, change, signal, isOfLaterStage);
     if (chain === undefined) return undefined;
     // Without a change, an earlier invocation has written these notes, and may have died before it did the rest.
-    const begins = chain.gathered.filter(({ upload }) => !(isChanged && begunBefore.has(upload.id)));
-    for (const { upload } of begins) {
-      const entry = isUnderWay(chain, upload.id) ? gatheredEntry(chain, upload.id) : undefined;
-      if (entry !== undefined) await this.#begin(entry, signal);
-    }
+    const begins = chain.gathered
+      .filter(({ upload }) => !(isChanged && begunBefore.has(upload.id)))
+      .flatMap(({ upload }) => gatheredEntry(chain, upload.id) ?? []);
+    await this.#beginAll(begins, chain, signal);
     if (chain.endedAt !== undefined) await this.#publishEnd(chain, signal);
     return chain;
   }
 
-  /** Begins the uploads that take an asset of this one each. */
-  async #beginChildren(entry: Entry & { state: 'succeeded' | 'failed' }, chain: Chain, signal: AbortSignal) {
-    for (const child of childrenOf(entry, this.#ports.settings.resultsBucket)) {
-      if (isUnderWay(chain, child.upload.id)) await this.#begin(child, signal);
-    }
+  /** Begins those of the uploads that are under way in the chain. The others have ended, or are none of its uploads. */
+  async #beginAll(entries: readonly WaitingEntry[], { uploads }: Chain, signal: AbortSignal): Promise<void> {
+    const underWay = new Set(uploads.filter(({ state }) => state === 'under way').map(({ id }) => id));
+    const begins = entries.filter(({ upload }) => underWay.has(upload.id));
+    await pMap(begins, (entry) => this.#begin(entry, signal), { concurrency: CONCURRENCY });
   }
 
   /** Writes the first entry of an upload of a later stage, and sends its message. Does nothing if there is an entry. */
@@ -135,6 +139,3 @@ export class ChainNotes {
 
 /** True if it waits for its first message. */
 const isUnsent = (entry: Entry | undefined): boolean => entry?.state === 'waiting' && entry.reason === 'stage';
-
-const isUnderWay = ({ uploads }: Chain, id: string): boolean =>
-  uploads.some((upload) => upload.id === id && upload.state === 'under way');
