@@ -19,8 +19,9 @@ process.env.CDK_VALIDATION ??= 'false';
  * The files of a worker share one otherwise, because each would load CDK, the SDK and the functions anew.
  */
 const ALONE = [
-  'test/{contracts,end-to-end,page,simulation}/**/*.test.ts',
-  'test/local/{start/**/,}*.test.ts',
+  'test/{contracts,end-to-end,simulation,page/browser}/**/*.test.ts',
+  'test/local/*.test.ts',
+  'test/page/intake.test.ts',
   'test/operations/{changes,doctor,grants,intake,just-ended}.test.ts',
   'test/command-line/flowdrop/commands.test.ts',
 ];
