@@ -50,6 +50,7 @@ export interface ChainNode {
 /**
  * The chain of a first file. Undefined if there is none.
  * @throws {UnreadableEntryError}
+ * @internal
  */
 export const readChain = (
   firstId: string,
@@ -60,6 +61,7 @@ export const readChain = (
 /**
  * The chain that an upload is the first file of. Undefined if there is none. While the first file is under way, nothing
  * of its chain has begun.
+ * @internal
  */
 export async function chainBegunBy(
   { entry }: FoundUpload,
@@ -71,7 +73,7 @@ export async function chainBegunBy(
   return mayBeginChain ? readChain(entry.upload.id, deployment, signal) : undefined;
 }
 
-/** Reads the entries of some uploads of a chain. Those without a readable entry are left out. */
+/** Reads the entries of some uploads of a chain. Those without a readable entry are left out. @internal */
 export async function viewsOf(
   uploads: readonly ChainUpload[],
   deployment: Deployment,
@@ -82,7 +84,7 @@ export async function viewsOf(
   return entries.flatMap(({ entry }) => (entry === undefined ? [] : [viewOf(entry, deployment.settings)]));
 }
 
-/** Shows a chain. Only the entries of uploads under way are read: the chain says what became of the others. */
+/** Shows a chain. Only the entries of uploads under way are read: the chain says what became of the others. @internal */
 export async function chainView(chain: Chain, deployment: Deployment, signal: AbortSignal): Promise<ChainView> {
   const { first, generation, uploads, withheld, endedAt } = chain;
   const underWay = uploads.filter(({ state }) => state === 'under way').map(({ id }) => id);

@@ -95,7 +95,15 @@ describe('the follower', () => {
     await Promise.all(followed);
     progress = [];
     const upload = { id: `id of ${ID}`, key: 'a.png', versionId: ID, lastModified: 0 };
-    const entry = { state: 'succeeded', upload, route: { name: 'r' }, generation: 1, endedAt: 0, assets: [], failedOutputs: [] };
+    const entry = {
+      state: 'succeeded',
+      upload,
+      route: { name: 'r' },
+      generation: 1,
+      endedAt: 0,
+      assets: [],
+      failedOutputs: [],
+    };
     const key = `uploads/${ID}.json`;
     await s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: key, Body: JSON.stringify(entry) }));
     const marker = `running/2026-01-01T00:00:00.000Z/${ID}/flow`;
