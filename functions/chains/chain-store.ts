@@ -50,11 +50,17 @@ export class ChainStore {
     signal: AbortSignal,
     mayExist = true,
   ): Promise<{ readonly chain: Chain | undefined; readonly isChanged: boolean }> {
-    let stored = this.#remembered.get(firstId) ?? (mayExist ? await this.#read(firstId, signal) : NOTHING);
+    const remembered = this.#remembered.get(firstId);
+    let stored = remembered ?? (mayExist ? await this.#read(firstId, signal) : NOTHING);
     for (let written = 0; written < WRITES_MAX; written += 1) {
       const { chain, etag } = stored;
       const next = change(chain);
-      if (next === undefined || next === chain) return { chain, isChanged: false };
+      if (next === undefined || next === chain) {
+        if (stored !== remembered) return { chain, isChanged: false };
+        // Another process may have written it since. What it wrote may make this change possible.
+        stored = await this.#read(firstId, signal);
+        continue;
+      }
       try {
         this.#remember(firstId, { chain: next, etag: await this.#write(firstId, next, etag, signal) });
         return { chain: next, isChanged: true };

@@ -42,6 +42,8 @@ const member = readonlyObject({
   assets,
   failedOutputs: count,
   failure: z.optional(failure),
+  /** Names of the routes that came after its route when it succeeded. */
+  followers: z.optional(z.readonly(z.array(z.string()))),
 });
 
 /** The form of a chain. */
@@ -60,6 +62,8 @@ export const chainSchema = readonlyObject({
   withheld: z.readonly(z.array(readonlyObject({ route: z.string(), after: z.string(), why: z.string() }))),
   /** When its last upload ended. Absent while an upload is under way. */
   endedAt: z.optional(time),
+  /** When it had ended before that. */
+  endedBefore: z.optional(time),
 });
 
 /**
@@ -74,19 +78,23 @@ export const chainSchema = readonlyObject({
 export type Chain = z.infer<typeof chainSchema>;
 export type ChainUpload = Chain['uploads'][number];
 
-/** True if an upload is part of a chain, or begins one. */
+/**
+ * True if an upload is part of a chain, or begins one. A success says by itself what came after it: routes that were
+ * added later make no chain of it.
+ */
 export const isInChain = (entry: Entry, routes: readonly Route[]): boolean =>
   entry.upload.stage !== undefined ||
   ('next' in entry && entry.next !== undefined) ||
-  routesAfter(routes, entry.route.name).length > 0;
+  (!isSuccess(entry.state) && routesAfter(routes, entry.route.name).length > 0);
 
 /** True if every upload succeeded, and no stage was withheld. */
 export const hasSucceeded = ({ uploads, withheld }: Chain): boolean =>
   withheld.length === 0 && uploads.every(({ state }) => isSuccess(state));
 
 /**
- * The later stages that begin with single assets of an upload, by the present routes. If the upload had succeeded before
- * it was collected again, only stages that began then.
+ * The later stages that begin with assets of an upload, by the present routes. A stage that takes all assets together
+ * has no assets here: its chain decides. If the upload had succeeded before it was collected again, only stages that came
+ * after it then.
  */
 export function nextStages(
   { upload, route, next: before }: Pick<RunningEntry, 'upload' | 'route' | 'next'>,
@@ -95,12 +103,11 @@ export function nextStages(
 ): readonly NextStage[] {
   const { key } = firstOf(upload);
   return routesAfter(routes, route.name)
-    .filter(({ name, inputs }) => inputs !== 'all' && (before?.some((each) => each.route.name === name) ?? true))
+    .filter(({ name }) => before?.some((each) => each.route.name === name) ?? true)
     .map((next) => ({
       route: snapshot(next),
-      assets: stored.filter((asset) => matchesAsset(next, key, asset)).map(({ id }) => id),
-    }))
-    .filter((next) => next.assets.length > 0);
+      assets: next.inputs === 'all' ? [] : stored.filter((asset) => matchesAsset(next, key, asset)).map(({ id }) => id),
+    }));
 }
 
 /** The first entries of the uploads that begin with single assets of an upload. */
@@ -167,6 +174,8 @@ export interface ChainSettings {
   /** The present routes, which decide what begins after a stage that is complete now. */
   readonly routes: readonly Route[];
   readonly resultsBucket: string;
+  /** The stage that the operator has made anew. It may be new to the chain. */
+  readonly anew?: string;
 }
 
 /**
@@ -181,7 +190,10 @@ export function noted(chain: Chain | undefined, entries: readonly Entry[], setti
 /** The chain with the time of its end, if it has ended. */
 function concluded(chain: Chain): Chain {
   const isUnderWay = chain.uploads.some(({ state }) => state === 'under way');
-  return { ...chain, endedAt: isUnderWay ? undefined : lastEnd(chain) };
+  const endedBefore = chain.endedAt ?? chain.endedBefore;
+  // Clocks differ. A later end of the chain must have a later time, because `chain.json` and the event are told by it.
+  const endedAt = isUnderWay ? undefined : Math.max(lastEnd(chain), (endedBefore ?? -1) + 1);
+  return { ...chain, endedAt, endedBefore };
 }
 
 const lastEnd = ({ uploads }: Chain): number => Math.max(...uploads.map(({ endedAt }) => endedAt ?? 0));
@@ -201,7 +213,9 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   const current = now.generation === known.generation ? before : withoutDescendants(before, upload);
   const uploads = current.uploads.map((each) => (each.id === upload.id ? now : each));
   const changed = { ...current, uploads };
-  return withChildren(now.state === 'under way' ? reopened(changed, now.route, routes) : changed, entry, routes);
+  // A failure that is collected again may succeed without a retry.
+  const mayGoOn = now.state === 'under way' || (isSuccess(now.state) && !isSuccess(known.state));
+  return withChildren(mayGoOn ? reopened(changed, now.route, routes) : changed, entry, routes);
 }
 
 const newChain = (first: Upload): Chain => ({
@@ -254,6 +268,7 @@ const endOf = (entry: TerminalEntry): ChainUpload => ({
   assets: entry.assets,
   failedOutputs: entry.failedOutputs.length,
   failure: 'failure' in entry ? entry.failure : undefined,
+  followers: entry.next?.map(({ route }) => route.name),
 });
 
 /** Adds the uploads that begin with single assets of an upload. */
@@ -313,16 +328,24 @@ function isComplete({ closed, uploads }: Chain, name: string, routes: readonly R
   );
 }
 
-/** Begins what takes all assets of a stage, or says why it does not begin. */
+/**
+ * Begins what takes all assets of a stage, or says why it does not begin. A route that was added after the uploads of
+ * the stage had ended begins nothing.
+ */
 function closeStage(chain: Chain, name: string, settings: ChainSettings): Chain {
-  const { routes } = settings;
+  const { routes, anew } = settings;
   const stages = stagesTo(routes, name);
-  const isWhole = chain.uploads
-    .filter(({ route }) => stages.includes(route))
-    .every(({ state, failedOutputs }) => isSuccess(state) && failedOutputs === 0);
+  const isWhole =
+    !chain.withheld.some(({ route }) => stages.includes(route)) &&
+    chain.uploads
+      .filter(({ route }) => stages.includes(route))
+      .every(({ state, failedOutputs }) => isSuccess(state) && failedOutputs === 0);
   const hasBegun = (route: Route): boolean => chain.gathered.some((gathered) => gathered.route.name === route.name);
+  const follows = (route: Route): boolean =>
+    route.name === anew ||
+    chain.uploads.some((upload) => upload.route === name && upload.followers?.includes(route.name));
   return routesAfter(routes, name)
-    .filter((route) => route.inputs === 'all' && !hasBegun(route))
+    .filter((route) => route.inputs === 'all' && follows(route) && !hasBegun(route))
     .reduce<Chain>((before, route) => gather(before, route, isWhole, settings), {
       ...chain,
       closed: [...chain.closed, name],
@@ -336,7 +359,7 @@ function gather(chain: Chain, route: Route, isWhole: boolean, { resultsBucket }:
   if (!chain.uploads.some((upload) => upload.route === after)) return chain;
   const withhold = (why: string): Chain => ({
     ...chain,
-    withheld: [...chain.withheld, { route: route.name, after, why }],
+    withheld: [...chain.withheld.filter((each) => each.route !== route.name), { route: route.name, after, why }],
   });
   const inputs = assetsOf(chain, after)
     .filter((asset) => matchesAsset(route, first.key, asset))
@@ -402,7 +425,11 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
                 childOf({ first: chain.first, parent: upload, asset, resultsBucket }, snapshot(route), now),
               ),
           );
-  const next = concluded(settle({ ...before, uploads: [...kept, ...children.map(underWay)] }, settings));
+  // The routes beside this one keep what they have begun.
+  const path = stagesTo(routes, name);
+  const own = routes.filter((each) => path.includes(each.name) || isAnew(each.name));
+  const uploads = [...kept, ...children.map(underWay)];
+  const next = concluded(settle({ ...before, uploads }, { ...settings, routes: own, anew: name }));
   const gathered = next.gathered.filter((each) => isAnew(each.route.name));
   return {
     chain: next,

@@ -14,7 +14,13 @@ import {
 import type { Stored } from '../ledger/store.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { publish } from '../publish/publish.ts';
-import { isInside, type OpenedUpload, UploadDeniedError, UploadGoneError } from '../uploads/inbox.ts';
+import {
+  isInside,
+  type OpenedUpload,
+  UploadDeniedError,
+  UploadGoneError,
+  UploadUnreadableError,
+} from '../uploads/inbox.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
@@ -205,7 +211,14 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
     return failUpload(delivery, claim, { code: 'outside-inbox', message });
   }
-  if (await isSuperseded(delivery, upload)) {
+  let isOld: boolean;
+  try {
+    isOld = await isSuperseded(delivery, upload);
+  } catch (cause) {
+    const name = `${upload.bucket}/${upload.stage?.first.key}`;
+    return handleFailure(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
+  }
+  if (isOld) {
     const message = `A newer file was put at ${upload.stage?.first.key} before this stage was sent.`;
     return failUpload(delivery, claim, { code: 'superseded', message });
   }

@@ -300,7 +300,9 @@ export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: n
 export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
   const { assets = [], failedOutputs = [], failure, next } = ending;
   const { flow, isShared } = entry.state === 'running' ? entry : {};
-  const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt: now, assets, failedOutputs };
+  // A later end never has an earlier time, although clocks differ.
+  const endedAt = Math.max(now, flow?.collectedAgainAt ?? 0);
+  const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
   if (failure !== undefined) return { ...facts, state: 'failed', failure };
   return next === undefined || next.length === 0
     ? { ...facts, state: 'succeeded' }
@@ -319,7 +321,7 @@ export function collectedAgain(
   now: number,
 ): RunningEntry {
   // Clocks of two processes differ. Equal times would make the same marker.
-  const flow = { ...before, collectedAgainAt: Math.max(now, ageFrom(before) + 1) };
+  const flow = { ...before, collectedAgainAt: Math.max(now, ageFrom(before) + 1, entry.endedAt + 1) };
   const next = entry.state === 'succeeded' ? (entry.next ?? []) : undefined;
   return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets, ...(next && { next }) };
 }

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
-import { isInChain, madeAnew } from '../chains/chain.ts';
+import { type Chain, gatheredEntry, isInChain, madeAnew } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
@@ -28,6 +28,7 @@ import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
 import type { GivenOverrides } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
+import type { Upload } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
 import { messageFor } from '../uploads/upload-event.ts';
 
@@ -137,7 +138,7 @@ async function makeStageAnew(
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
-  const { chains, ledger, settings, clock } = ports;
+  const { chains, settings, clock } = ports;
   const chain = await chains.read(upload, signal);
   if (chain === undefined) return [{ upload, result: 'without a chain' }];
   const isFirst = from === chain.uploads[0]?.route;
@@ -145,22 +146,63 @@ async function makeStageAnew(
   if (!isFirst && anew === undefined) return [{ upload, result: 'not in its chain' }];
   const { begins = [], dropped = chain.uploads } = anew ?? {};
   if (!isFirst && begins.length === 0) return [{ upload, result: 'withheld' }];
-  const ids = new Set([...dropped.map(({ id }) => id), ...begins.map((each) => each.upload.id)]);
-  const entries = await pMap(ids, (id) => ledger.read(id, signal), { concurrency: CONCURRENCY });
-  if (entries.some((stored) => stored !== undefined && !isTerminal(stored.entry))) {
+  const generations = await endedGenerations([...dropped, ...begins.map((each) => each.upload)], ports, signal);
+  if (generations === undefined) return [{ upload, result: 'under way' }];
+  const unfinished = dropped.filter(({ state }) => state === 'under way');
+  // The entries of these have ended, and the chain is about to hear of it.
+  if (unfinished.some(({ id, generation }) => (generations.get(id) ?? 0) >= generation)) {
     return [{ upload, result: 'under way' }];
   }
+  // An earlier request was cut off after it had changed the chain. Its stage begins now.
+  if (unfinished.length > 0) {
+    const left = unfinished.flatMap(
+      ({ id }) => gatheredEntry(chain, id) ?? begins.find((each) => each.upload.id === id) ?? [],
+    );
+    return beginStages(left, ports, signal);
+  }
   if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true });
-  const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? anew.chain : now), signal);
-  if (!written.isChanged) return [{ upload, result: 'under way' }];
-  return each(
-    begins.map(({ upload: { id } }) => id),
+  const next = withGenerations(anew.chain, generations);
+  const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? next : now), signal);
+  // If only the answer to the write was lost, the chain has all of them.
+  const isUnderWay = (id: string) =>
+    written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');
+  if (!begins.every((begin) => isUnderWay(begin.upload.id))) return [{ upload, result: 'under way' }];
+  return beginStages(begins, ports, signal);
+}
+
+/** The generations of uploads that have an entry, by id. Undefined if one of them has not ended. */
+async function endedGenerations(
+  uploads: readonly Pick<Upload, 'id'>[],
+  { ledger }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, number> | undefined> {
+  const ids = new Set(uploads.map(({ id }) => id));
+  const stored = await pMap(ids, (id) => ledger.read(id, signal), { concurrency: CONCURRENCY });
+  const entries = stored.flatMap((each) => each?.entry ?? []);
+  if (!entries.every(isTerminal)) return undefined;
+  return new Map(entries.map(({ upload, generation }) => [upload.id, generation]));
+}
+
+/** The chain with the generation in which each of its uploads begins. So no end of an earlier one is taken for its end. */
+const withGenerations = (chain: Chain, ended: ReadonlyMap<string, number>): Chain => ({
+  ...chain,
+  uploads: chain.uploads.map((each) =>
+    each.state === 'under way' ? { ...each, generation: (ended.get(each.id) ?? 0) + 1 } : each,
+  ),
+});
+
+const beginStages = (
+  begins: readonly WaitingEntry[],
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Changed[]> =>
+  each(
+    begins.map(({ upload }) => upload.id),
     async (id) => {
-      const fresh = begins.find((begin) => begin.upload.id === id) as WaitingEntry;
+      const fresh = begins.find(({ upload }) => upload.id === id) as WaitingEntry;
       return { upload: id, result: (await beginStage(fresh, ports, signal)) ? 'resubmitted' : 'under way' };
     },
   );
-}
 
 /** Begins an upload of a stage that is made anew: for the first time, or in a new generation. */
 async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: AbortSignal): Promise<boolean> {

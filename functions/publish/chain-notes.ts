@@ -94,17 +94,10 @@ export class ChainNotes {
   async #write(id: string, entries: readonly Entry[], signal: AbortSignal): Promise<Chain | undefined> {
     const { chains, settings } = this.#ports;
     const isOfLaterStage = entries.some(({ upload }) => upload.stage !== undefined);
-    let begunBefore = new Set<string>();
-    const change = (chain: Chain | undefined): Chain | undefined => {
-      begunBefore = new Set(chain?.gathered.map(({ upload }) => upload.id));
-      return noted(chain, entries, settings);
-    };
-    const { chain, isChanged } = await chains.update(id, change, signal, isOfLaterStage);
+    const { chain } = await chains.update(id, (before) => noted(before, entries, settings), signal, isOfLaterStage);
     if (chain === undefined) return undefined;
-    // Without a change, an earlier invocation has written these notes, and may have died before it did the rest.
-    const begins = chain.gathered
-      .filter(({ upload }) => !(isChanged && begunBefore.has(upload.id)))
-      .flatMap(({ upload }) => gatheredEntry(chain, upload.id) ?? []);
+    // An earlier invocation may have written that they begin, and died before it began them.
+    const begins = chain.gathered.flatMap(({ upload }) => gatheredEntry(chain, upload.id) ?? []);
     await this.#beginAll(begins, chain, signal);
     if (chain.endedAt !== undefined) await this.#publishEnd(chain, signal);
     return chain;

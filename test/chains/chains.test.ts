@@ -260,6 +260,28 @@ describe('a stage that is made anew', () => {
     expect(world.service.flows).toHaveLength(8);
   });
 
+  it('is finished by the same request if the first one died after it had changed the chain', async () => {
+    await settled();
+    const id = await firstId();
+    const revive = dyingAt(world.ports.ledger, 'putWaitingMarker');
+    await expect(world.collect({ retry: [id], from: 'each' })).rejects.toThrow();
+    revive();
+    await world.collect({ retry: [id], from: 'each' });
+    await world.settle();
+    expect((await entriesOf('each')).map(({ generation }) => generation)).toEqual([2, 2, 2]);
+    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([1, 1, 1, 3]);
+    expect((await report()).status).toBe('succeeded');
+  });
+
+  it('begins no other stage that was added beside it', async () => {
+    await settled();
+    world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'beside', after: 'each', inputs: 'all' }] });
+    await world.collect({ retry: [await firstId()], from: 'all' });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(6);
+    expect((await report()).stages.map(({ route }) => route)).toEqual(['echo', 'each', 'all']);
+  });
+
   it('is refused while it is under way, for a file without a chain, and for a stage that is none of its chain', async () => {
     await world.send('a.txt', 'hello');
     await world.settle();
@@ -284,6 +306,56 @@ describe('a stage that is made anew', () => {
       ['each', 3],
       ['all', 1],
     ]);
+  });
+});
+
+describe('several processes', () => {
+  it('do not lose an end that one of them remembers too little for', async () => {
+    await start({
+      routes: [ECHO, { ...ECHO, name: 'again', after: 'echo' }, { ...ECHO, name: 'last', after: 'again' }],
+    });
+    const one = world.ports;
+    world.redeploy({});
+    const other = world.ports;
+    const take = (ports: typeof one) => {
+      world.ports = ports;
+    };
+    await world.send('a.txt', 'hello');
+    // The ends are noted by one process and by the other in turn.
+    for (let step = 0; step < 12; step += 1) {
+      take(step % 2 === 0 ? one : other);
+      await world.deliverAll();
+      await world.tickAfter(10 * 60_000);
+    }
+    await world.settle();
+    expect(await statesOf('last')).toEqual(['succeeded']);
+    expect((await report()).status).toBe('succeeded');
+  });
+});
+
+describe('an upload that is collected again', () => {
+  beforeEach(() => start({ routes: [ECHO, { ...ECHO, name: 'all', after: 'echo', inputs: 'all' }] }));
+
+  it('lets its chain go on if it had failed before', async () => {
+    world.fault('getAsset', { status: 403 });
+    await settled();
+    expect([await failuresOf('echo'), await statesOf('all')]).toEqual([['outputs-failed'], []]);
+    world.service.intercept = undefined;
+    await world.collect({ collect: [await firstId()] });
+    await world.settle();
+    expect([await statesOf('echo'), await statesOf('all')]).toEqual([['succeeded'], ['succeeded']]);
+    expect((await report()).status).toBe('succeeded');
+    expect(chainEvents()).toEqual(['Chain Failed', 'Chain Succeeded']);
+  });
+
+  it('begins no stage that takes all assets and was added since', async () => {
+    world.redeploy({ routes: [ECHO] });
+    await settled();
+    world.redeploy({ routes: [ECHO, { ...ECHO, name: 'all', after: 'echo', inputs: 'all' }] });
+    await world.collect({ collect: [await firstId()] });
+    await world.settle();
+    expect(await statesOf('all')).toEqual([]);
+    expect(chainEvents()).toEqual([]);
   });
 });
 
