@@ -22,7 +22,7 @@ export interface ChainView {
   /** Number of uploads by route, and by state within it. */
   readonly stages: readonly { readonly route: string; readonly counts: Readonly<Record<string, number>> }[];
   /** Stages that did not begin although the stage before has ended, and why. */
-  readonly withheld: Chain['withheld'];
+  readonly withheld: readonly { readonly route: string; readonly after: string; readonly why: string }[];
   /** True if more uploads are under way than were read. */
   readonly isSample: boolean;
   /** The upload of the first file. The others stand below it. */
