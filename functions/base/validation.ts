@@ -135,11 +135,21 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
       return `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here${hint}`;
     });
   }
+  if (issue.code === 'invalid_union') {
+    const form = issue.errors.find((issues) => !issues.some(isOfOtherKind));
+    if (form !== undefined) {
+      return form.flatMap((each) => messagesOf({ ...each, path: [...issue.path, ...each.path] }, where));
+    }
+  }
   // The schema has quoted as much of the value as may be shown.
   if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}${issue.message}`];
   if (issue.input === undefined) return [`${path}${issue.message}, but it is missing`];
   return [`${path}${issue.message}, got ${shorten(JSON.stringify(issue.input))}`];
 }
+
+/** True if the value is of another kind than one form of a union wants. Only the mistakes in the right form help. */
+const isOfOtherKind = ({ code, path }: z.core.$ZodIssue): boolean =>
+  path.length === 0 && (code === 'invalid_type' || code === 'invalid_value');
 
 function pathOf(path: readonly PropertyKey[], where: string): string {
   return path.reduce<string>((before, step) => {

@@ -1,20 +1,30 @@
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
-import type { OpenedUpload } from '../uploads/inbox.ts';
+import type { OpenedInput, OpenedUpload } from '../uploads/inbox.ts';
+import { InvalidJobError, type Job, readJob } from '../uploads/job.ts';
 import { type GivenOverrides, InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
-import { routeFor } from '../uploads/routes.ts';
+import { type Route, routeFor } from '../uploads/routes.ts';
+import type { Upload } from '../uploads/upload.ts';
 
-/** The route that an upload takes. If it has a failure, the upload must not be sent. */
+/** The route that an upload takes. */
 export interface Routed {
   readonly route: RouteSnapshot;
-  readonly failure: KnownFailure | undefined;
+  /** Present if the upload must not be sent. */
+  readonly failure?: KnownFailure | undefined;
+  /** What the job file says, if the route takes jobs and the file can be used. */
+  readonly job?: Job;
 }
 
 /**
  * The route of the current configuration that wants an upload. Undefined if none does.
  * @param given what an operator gave for this retry.
  */
-export function routed(settings: Settings, object: OpenedUpload, given?: GivenOverrides): Routed | undefined {
+export async function routed(
+  settings: Settings,
+  object: OpenedUpload,
+  signal: AbortSignal,
+  given?: GivenOverrides,
+): Promise<Routed | undefined> {
   const { stage } = object.upload;
   const route =
     stage === undefined
@@ -22,12 +32,30 @@ export function routed(settings: Settings, object: OpenedUpload, given?: GivenOv
       : settings.routes.find(({ name, after }) => name === stage.route && after !== undefined);
   if (route === undefined) return undefined;
   try {
+    if (route.jobs !== undefined) return await routedJob(route, object, signal, given);
     return { route: snapshot(route, object.metadata, given), failure: inputFailure(settings, object, route.input) };
   } catch (error) {
-    if (!(error instanceof InvalidOverrideError)) throw error;
+    if (!(error instanceof InvalidOverrideError || error instanceof InvalidJobError)) throw error;
     return { route: snapshot(route, {}), failure: { code: error.code, message: error.message } };
   }
 }
+
+async function routedJob(
+  route: Route,
+  object: OpenedUpload,
+  signal: AbortSignal,
+  given: GivenOverrides | undefined,
+): Promise<Routed> {
+  if (object.isArchived) return { route: snapshot(route, {}), failure: ARCHIVED };
+  const job = await readJob(object, signal);
+  const { parameters = route.parameters, deadlineSeconds = route.deadlineSeconds } = job;
+  return { route: snapshot({ ...route, parameters }, object.metadata, given), job: { ...job, deadlineSeconds } };
+}
+
+const ARCHIVED: KnownFailure = {
+  code: 'input-archived',
+  message: 'The file is in an archive storage class: have it restored first.',
+};
 
 /** Why a file cannot be sent under the present settings. Undefined if it can. */
 export function inputFailure(
@@ -35,17 +63,22 @@ export function inputFailure(
   { upload, inputs, isArchived }: OpenedUpload,
   as: 'file' | 'text',
 ): KnownFailure | undefined {
-  if (isArchived) {
-    return { code: 'input-archived', message: 'The file is in an archive storage class: have it restored first.' };
+  if (isArchived) return ARCHIVED;
+  for (const input of inputs) {
+    const sentAs = input.as ?? as;
+    const { bytes } = input.source;
+    const bytesMax = sentAs === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
+    if (bytes === 0) return { code: 'input-empty', message: `${nameOf(input, upload)} is empty.` };
+    if (bytes > bytesMax) {
+      const message = `${nameOf(input, upload)} has ${bytes} bytes, and at most ${bytesMax} are sent as ${sentAs}.`;
+      return { code: 'input-too-large', message };
+    }
   }
-  const bytesMax = as === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
-  const unfit = inputs.find(({ bytes }) => bytes === 0 || bytes > bytesMax);
-  if (unfit === undefined) return undefined;
-  const what = upload.stage === undefined ? 'The file' : `The asset ${unfit.key}`;
-  return unfit.bytes === 0
-    ? { code: 'input-empty', message: `${what} is empty.` }
-    : {
-        code: 'input-too-large',
-        message: `${what} has ${unfit.bytes} bytes, and at most ${bytesMax} are sent as ${as}.`,
-      };
+  return undefined;
+}
+
+function nameOf({ key }: OpenedInput, upload: Upload): string {
+  if (key === undefined) return 'A text of the job';
+  if (key === upload.key) return 'The file';
+  return upload.stage === undefined ? `The input ${key}` : `The asset ${key}`;
 }

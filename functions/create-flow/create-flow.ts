@@ -6,6 +6,7 @@ import {
   ended,
   type FailedEntry,
   firstClaim,
+  isJob,
   isSuspect,
   nextStep,
   rerouted,
@@ -21,14 +22,17 @@ import {
   UploadGoneError,
   UploadUnreadableError,
 } from '../uploads/inbox.ts';
+import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/job.ts';
+import { isJobFile } from '../uploads/job-keys.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
-import { mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
+import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
-import { inputFailure, routed } from './admission.ts';
+import { inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
+import { jobsWaitingFor, sendJob } from './job.ts';
 import { ATTEMPTS_EXHAUSTED, MISADDRESSED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
 
@@ -40,7 +44,8 @@ const CHANGES_MAX = 5;
  * request that it made is settled or destroyed.
  *
  *   event ─▶ no entry ──▶ open, route, claim ─────────────────────────────▶ send
- *        ─▶ entry ─────▶ ended: publish again                                ▲
+ *                        (a job: when its inputs are there)                  ▲
+ *        ─▶ entry ─────▶ ended: publish again                                │
  *                        running: put the marker again                       │
  *                        claimed or waiting, not due: leave it               │
  *                        claimed or waiting, due: take over ─▶ settle doubt ─┘
@@ -76,6 +81,9 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
     const known = await ledger.read(event.uploadId, work);
     if (known !== undefined) return resume(delivery, known);
   }
+  const owner = event.bucket === settings.inboxBucket ? jobsRouteOf(settings.routes, event.key) : undefined;
+  if (owner !== undefined && !isJobFile(event.key) && !isFolderMarker(event))
+    return receiveInput(delivery, event, owner);
   delivery.count('UploadsReceived');
   if (isFolderMarker(event)) return leave(delivery, 'skipped', 'UploadsSkipped', 'A folder, not a file');
   // A result that is taken for an upload would start an endless loop.
@@ -85,6 +93,13 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return unrouted(delivery);
 
   return openAndBegin(delivery, event);
+}
+
+/** A file below the prefix of a jobs route is no upload by itself. The jobs that wait for it look for their inputs. */
+async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Outcome> {
+  for (const job of await jobsWaitingFor(delivery, event, owner)) await resume(delivery, job);
+  delivery.log.info('An input of jobs, or a file that no job names');
+  return 'input';
 }
 
 async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Outcome> {
@@ -106,16 +121,19 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
 /** Claims an upload that may have no entry yet. */
 async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome> {
   const { upload } = object;
-  const chosen = routed(delivery.ports.settings, object);
+  const { settings } = delivery.ports;
+  const chosen = await routed(settings, object, delivery.invocation.work);
   if (chosen === undefined) return unrouted(delivery);
 
-  const { route, failure } = chosen;
-  const claim = firstClaim(upload, route, delivery.claimTerms());
+  const { route, failure, job } = chosen;
+  const terms = delivery.claimTerms();
+  const claim = firstClaim(upload, route, terms, job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt));
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
   const written = await createEntry(delivery, claim, terminal);
   if (!written.won) return resume(delivery, written.current, object);
   if (terminal !== undefined) return publishFailure(delivery, terminal);
-  return send(delivery, { stored: written.stored, entry: claim }, object);
+  const own = { stored: written.stored, entry: claim };
+  return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
 }
 
 /**
@@ -161,7 +179,7 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
   const { id } = stored.entry.upload;
   delivery.identify({ uploadId: id });
   for (let changes = 0; changes < CHANGES_MAX; changes += 1) {
-    const { step, entry } = nextStep(stored.entry, clock.now());
+    const { step, entry } = nextStep(stored.entry, clock.now(), delivery.key);
     switch (step) {
       case 'publish-again':
         await publish(entry, delivery.ports, closing);
@@ -222,7 +240,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message = `A newer file was put at ${upload.stage?.first.key} before this stage was sent.`;
     return failUpload(delivery, claim, { code: 'superseded', message });
   }
-  if (claim.entry.inputs !== undefined) {
+  if (upload.stage !== undefined && claim.entry.inputs !== undefined) {
     return sendIfFit(delivery, claim, inbox.openAssets(upload, claim.entry.inputs));
   }
   if (object !== undefined) return sendIfFit(delivery, claim, object);
@@ -251,22 +269,42 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   const { ledger, settings } = delivery.ports;
   const { entry } = claim;
   const { reroute } = entry;
+  const { work } = delivery.invocation;
   if (reroute === undefined) {
+    if (isJob(entry)) return sendJobAgain(delivery, claim, object);
     const failure = inputFailure(settings, object, entry.route.input);
     return failure === undefined ? send(delivery, claim, object) : failUpload(delivery, claim, failure);
   }
-  const chosen = routed(settings, object, reroute === true ? undefined : reroute);
+  let chosen: Routed | undefined;
+  try {
+    chosen = await routed(settings, object, work, reroute === true ? undefined : reroute);
+  } catch (error) {
+    return handleFailure(delivery, claim, error);
+  }
   if (chosen === undefined) {
     const message = 'No route of the current configuration wants this file.';
     return failUpload(delivery, claim, { code: 'unrouted', message });
   }
   // The entry must name the route of a request before the request is sent.
-  const next = rerouted(entry, object.upload, chosen.route);
-  const written = await ledger.replace(claim.stored, next, delivery.invocation.work);
+  const { failure, job } = chosen;
+  const next = rerouted(entry, object.upload, chosen.route, job && awaitedInputs(job, entry.arrivedAt));
+  const written = await ledger.replace(claim.stored, next, work);
   if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
   claim = { ...claim, stored: written.stored, entry: next };
-  const { failure } = chosen;
-  return failure === undefined ? send(delivery, claim, object) : failUpload(delivery, claim, failure);
+  if (failure !== undefined) return failUpload(delivery, claim, failure);
+  return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
+}
+
+/** Sends a job whose route is known. Its file is read again for what is sent beside its inputs. */
+async function sendJobAgain(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
+  let job: Job;
+  try {
+    job = await readJob(object, delivery.invocation.work);
+  } catch (error) {
+    if (!(error instanceof InvalidJobError)) return handleFailure(delivery, claim, error);
+    return failUpload(delivery, claim, { code: error.code, message: error.message });
+  }
+  return sendJob(delivery, claim, object, job);
 }
 
 function unrouted(delivery: Delivery, message = 'No route wants this upload'): Outcome {

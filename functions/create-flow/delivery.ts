@@ -33,6 +33,7 @@ export type Outcome =
   | 'running already'
   | 'ended already'
   | 'unrouted'
+  | 'input'
   | 'skipped'
   | 'gone'
   | 'put off';
@@ -67,6 +68,8 @@ export class Delivery {
   readonly mayTakeOver: MayTakeOver;
   /** The searches of all deliveries of this invocation. */
   readonly searches: SharedSearch;
+  /** Key of the file that the message names. */
+  readonly key: string;
   readonly #arrivedAt: number | undefined;
   #log: Log;
 
@@ -75,6 +78,7 @@ export class Delivery {
     this.invocation = invocation;
     this.mayTakeOver = batch.mayTakeOver;
     this.searches = batch.searches;
+    this.key = event.key;
     this.#arrivedAt = event.arrivedAt;
     this.#log = ports.telemetry.log.with({ key: event.key });
   }

@@ -82,8 +82,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     return { kind: 'fail', failure: { code: error.code, message: error.message } };
   }
   if (error instanceof UploadGoneError) {
-    const code = entry.upload.stage === undefined ? 'upload-gone' : 'asset-gone';
-    return { kind: 'fail', failure: { code, message: `${error.message}.` } };
+    return { kind: 'fail', failure: { code: goneCode(error, entry), message: `${error.message}.` } };
   }
   if (error instanceof UploadArchivedError) {
     return { kind: 'fail', failure: { code: 'input-archived', message: `${error.message}: have it restored first.` } };
@@ -113,6 +112,11 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     return { kind: 'wait', reason: 'out-of-time', counted: now - entry.claimedAt > ATTEMPT_TIME_MIN_MS, delayMs };
   }
   return undefined;
+}
+
+function goneCode({ key }: UploadGoneError, { upload }: ClaimedEntry): FailureCode {
+  if (upload.stage !== undefined) return 'asset-gone';
+  return key === upload.key ? 'upload-gone' : 'input-gone';
 }
 
 /** True if an upload has waited long enough for the flow service to answer at its address. */

@@ -52,7 +52,10 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
       // If the next write fails, only this line names the flow.
       delivery.log.info('The service has made a flow', { flowId });
       delivery.count('FlowsCreated');
-      delivery.count('InputBytes', claim.entry.upload.bytes);
+      delivery.count(
+        'InputBytes',
+        request.inputs.reduce((sum, { source }) => sum + source.bytes, 0),
+      );
       return await commitFlow(delivery, claim, { flowId, outcome: 'created' });
     } catch (error) {
       const decision = classify(error, claim.entry, clock.now());
@@ -83,12 +86,7 @@ function requestOf({ ports, invocation }: Delivery, { entry, isAsked }: Claim, o
     tag: flowTagOf(entry, ports.settings.pipeline),
     startBy: Math.min(invocation.workEndsAt - ATTEMPT_TIME_MIN_MS, ports.clock.now() + SENDING_WAIT_MAX_MS),
     isAsked,
-    inputs: object.inputs.map(({ bucket, key, versionId, mediaType, source }) => ({
-      as,
-      mediaType,
-      source,
-      additional: { bucket, key, ...(versionId === undefined ? {} : { versionId }) },
-    })),
+    inputs: object.inputs.map((input) => ({ ...input, as: input.as ?? as })),
   };
 }
 

@@ -10,7 +10,7 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  * when it writes the entry again. Add a number with every new member that must not be lost. Entries without such a
  * member keep the older number, so that an older version can read them.
  *
- * 2: `upload.stage`, `inputs` and `next`, in the entries of chains.
+ * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
  */
 export const ENTRY_SCHEMAS: readonly number[] = [1, 2];
 
@@ -26,6 +26,7 @@ export const WAIT_REASONS = [
   'held',
   'retried',
   'stage',
+  'inputs',
 ] as const;
 
 /** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
@@ -124,6 +125,14 @@ export const input = readonlyObject({
   mediaType: z.string(),
 });
 
+/** What a job waits for. */
+const job = readonlyObject({
+  /** When the job fails if its inputs are not there. */
+  deadline: time,
+  /** Names of the inputs that were not there when the job last looked. Empty before it has looked. */
+  missing: z.readonly(z.array(z.string())),
+});
+
 /** Later stages that begin with assets of an upload that succeeded. */
 const nextStage = readonlyObject({
   route: routeSchema,
@@ -157,8 +166,10 @@ const facts = {
   schema: z.union([z.literal(1), z.literal(2)]),
   upload: uploadSchema,
   route: routeSchema,
-  /** What is sent, if that is not the upload's own object: the assets of the stage before. */
+  /** What is sent, if that is not the upload's own object: the assets of the stage before, or the files of a job. */
   inputs: z.optional(z.readonly(z.array(input))),
+  /** Present in a job until its inputs are written down. Until then, nothing is sent. */
+  job: z.optional(job),
   /**
    * Present from a retry until a route of the current configuration is written down. No POST is sent in between. Also
    * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown. An object

@@ -1,5 +1,6 @@
 import type * as z from 'zod/mini';
 import type { FlowTag } from '../flow-service/types.ts';
+import { inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { ANSWERS_MAX, type entrySchema } from './entry-schema.ts';
@@ -33,6 +34,8 @@ export type TerminalEntry = Extract<Entry, { state: TerminalState }>;
 export type Doubt = NonNullable<Entry['doubt']>;
 /** An object that is sent, in exactly this version. */
 export type Input = NonNullable<Entry['inputs']>[number];
+/** What a job waits for. */
+export type AwaitedInputs = NonNullable<Entry['job']>;
 /** A later stage that begins with assets of an upload. */
 export type NextStage = NonNullable<TerminalEntry['next']>[number];
 /** Why an upload waits. */
@@ -50,7 +53,8 @@ type NextStep =
   | { readonly step: 'wait-on'; readonly entry: WaitingEntry }
   | { readonly step: 'take-over'; readonly entry: ClaimedEntry | WaitingEntry };
 
-export function nextStep(entry: Entry, now: number): NextStep {
+/** @param key of the file whose message this is, if it is not the upload's own. If a job waits for it, the job is due. */
+export function nextStep(entry: Entry, now: number, key: string = entry.upload.key): NextStep {
   if (isTerminal(entry)) return { step: 'publish-again', entry };
   switch (entry.state) {
     case 'running':
@@ -58,9 +62,21 @@ export function nextStep(entry: Entry, now: number): NextStep {
     case 'claimed':
       return now < entry.deadline ? { step: 'leave-to-its-claim', entry } : { step: 'take-over', entry };
     case 'waiting':
-      return now < entry.notBefore ? { step: 'wait-on', entry } : { step: 'take-over', entry };
+      return now < entry.notBefore && !isAwaited(entry, key)
+        ? { step: 'wait-on', entry }
+        : { step: 'take-over', entry };
   }
 }
+
+/** Tells whether this is a job that waits for the file with this key. */
+export function isAwaited({ state, job, upload }: Entry, key: string): boolean {
+  const name = inputName(upload.key, key);
+  return state === 'waiting' && name !== undefined && job?.missing.includes(name) === true;
+}
+
+/** Tells whether the upload is a job. A job whose file cannot be used is none. */
+export const isJob = ({ upload, job, inputs }: Entry): boolean =>
+  upload.stage === undefined && (job !== undefined || inputs !== undefined);
 
 /** The marker of an upload that waits or is claimed. Undefined in any other state. */
 export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
@@ -122,11 +138,15 @@ export interface ClaimTerms {
   readonly arrivedAt?: number | undefined;
 }
 
-/** An upload's first entry. */
-export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms): ClaimedEntry {
+/**
+ * An upload's first entry.
+ * @param job present if the upload is a job.
+ */
+export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms, job?: AwaitedInputs): ClaimedEntry {
   const { claimedAt, deadline, pipeline, arrivedAt = claimedAt } = terms;
   return {
-    schema: 1,
+    schema: job === undefined ? 1 : 2,
+    ...(job && { job }),
     state: 'claimed',
     upload,
     route,
@@ -170,19 +190,35 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms
   const { claimedAt, deadline, pipeline } = terms;
   const past =
     entry.state === 'claimed'
-      ? ({ doubt: doubtAfter(entry, entry.deadline), attempts: attemptsAfter(entry, true), claimDied: true } as const)
+      ? ({ doubt: doubtOfDead(entry), attempts: attemptsAfter(entry, true), claimDied: true } as const)
       : {};
   return { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt, deadline };
 }
 
+/** Nothing of a job is sent before its inputs are written down. */
+const doubtOfDead = (entry: ClaimedEntry): Doubt | undefined =>
+  entry.job === undefined ? doubtAfter(entry, entry.deadline) : entry.doubt;
+
 /**
  * The claim of an upload that was opened, with its route of the present configuration.
  * @param upload may know more than the entry: S3 may have refused to hand it out before.
+ * @param job present if the upload is a job.
  */
-export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapshot): ClaimedEntry {
+export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapshot, job?: AwaitedInputs): ClaimedEntry {
   // These two rank its receipt, and stay: a retry may have found a later time than the event has.
   const { currentAt, sequencer } = entry.upload;
-  return { ...entry, upload: { ...upload, currentAt, sequencer }, route, reroute: undefined };
+  const next = { ...entry, upload: { ...upload, currentAt, sequencer }, route, reroute: undefined };
+  return job === undefined ? next : lacking(next, job);
+}
+
+/** The claim of a job whose inputs are all there. From now on, these are sent, and no others. */
+export function gathered({ job: _, ...entry }: ClaimedEntry, inputs: readonly Input[]): ClaimedEntry {
+  return { ...entry, schema: 2, inputs };
+}
+
+/** The claim of a job that looks for its inputs, or lacks some. */
+export function lacking(entry: ClaimedEntry, job: AwaitedInputs): ClaimedEntry {
+  return { ...entry, schema: 2, job };
 }
 
 /**
@@ -229,7 +265,8 @@ export function waiting(entry: ClaimedEntry, { reason, message, notBefore, count
   return {
     ...factsOf(entry),
     attempts: attemptsAfter(entry, counted),
-    waits: entry.waits + 1,
+    // A job may wait for one input after the other. That lengthens no backoff.
+    waits: entry.waits + (reason === 'inputs' ? 0 : 1),
     throttledSince: reason === 'throttled' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
     misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
@@ -361,6 +398,8 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number, given?
   return {
     ...factsOf(entry),
     ...(entry.state === 'waiting' ? {} : anew),
+    // A job looks for its inputs again.
+    ...(entry.state !== 'waiting' && isJob(entry) && { inputs: undefined, job: undefined }),
     arrivedAt: now,
     attempts: 0,
     waits: 0,
@@ -384,9 +423,9 @@ const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: unde
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
-  const { schema, upload, route, inputs, reroute, pipeline, arrivedAt, generation, attempts } = entry;
+  const { schema, upload, route, inputs, job, reroute, pipeline, arrivedAt, generation, attempts } = entry;
   const { claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
-  const sent = { upload, route, inputs, reroute, pipeline };
+  const sent = { upload, route, inputs, job, reroute, pipeline };
   return { schema, ...sent, arrivedAt, generation, attempts, claimDied, ...waited, doubt };
 }

@@ -79,9 +79,25 @@ export const FAILURES = {
       'Restore the asset, if the bucket keeps versions, and then retry. Or have the stage before made anew with `flowdrop retry --from`, which is paid for again.',
   },
   superseded: {
-    meaning: "A newer file came to the key of the chain's first file before this stage was sent.",
+    meaning:
+      "A newer file came to the key of the chain's first file before this stage was sent. Or a newer job file came before the job had all of its inputs.",
     retry: 'cannot-help',
-    action: 'Nothing: the newer file has a chain of its own.',
+    action: 'Nothing: the newer file has a flow of its own.',
+  },
+  'invalid-job': {
+    meaning: 'The job file cannot be used. The message names all that is wrong with it.',
+    retry: 'cannot-help',
+    action: 'Correct the job file, and put it into the inbox again. Its inputs need not be put again.',
+  },
+  'inputs-missing': {
+    meaning: 'Inputs of the job did not come within its `deadlineSeconds`. The message names them.',
+    retry: 'after-change',
+    action: 'Put the missing files into the folder of the job, and then retry.',
+  },
+  'input-gone': {
+    meaning: 'An input of the job was replaced or deleted before it could be sent.',
+    retry: 'after-change',
+    action: 'See that all inputs are in the folder of the job. Then retry, which takes the present ones.',
   },
   'outside-inbox': {
     meaning: 'The file is in an inbox that a deployment has replaced.',

@@ -28,7 +28,7 @@ export interface DeadRoute {
  * @param routes undefined stands for a route that cannot be read.
  */
 export function deadRoutes(routes: readonly (Route | undefined)[], inboxPrefix: string): DeadRoute[] {
-  const conditions = routes.map((route) => route && withinPrefix(route, inboxPrefix));
+  const conditions = routes.map((route) => route && withinPrefix(keysOf(route), inboxPrefix));
   return routes.flatMap((route, index) => {
     if (route === undefined) return [];
     const wanted = conditions[index];
@@ -36,15 +36,27 @@ export function deadRoutes(routes: readonly (Route | undefined)[], inboxPrefix: 
       return [{ index, message: `can never match: expected a prefix inside of inboxPrefix, ${shorten(inboxPrefix)}` }];
     }
     if (route.after !== undefined) return deadStage(routes, index, inboxPrefix);
-    const earlier = conditions.slice(0, index).map((each, at) => (routes[at]?.after === undefined ? each : undefined));
+    if (route.jobs !== undefined) return [];
+    const earlier = conditions.map((each, at) => {
+      const isEarlier = routes[at]?.jobs !== undefined || (at < index && routes[at]?.after === undefined);
+      return isEarlier ? each : undefined;
+    });
     const takers = takersOf(wanted, earlier);
     if (takers === undefined) return [];
     const names = namesOf(routes, takers);
-    const [them, verb] = takers.length === 1 ? ['it', 'takes'] : ['them', 'take'];
+    const verb = takers.length === 1 ? 'takes' : 'take';
+    if (takers.some((at) => routes[at]?.jobs !== undefined)) {
+      const why = 'A route with "jobs" owns all keys below that prefix.';
+      return [{ index, message: `can never match: ${names} ${verb} all that it could. ${why}` }];
+    }
+    const them = takers.length === 1 ? 'it' : 'them';
     const todo = `Put ${shorten(route.name)} before ${them}, or remove it.`;
     return [{ index, message: `can never match: ${names} before it ${verb} all that it could. ${todo}` }];
   });
 }
+
+/** What a route asks of a key, and of the object there. */
+const keysOf = (route: Route): Conditions => (route.jobs === undefined ? route : { prefixes: [route.jobs] });
 
 const namesOf = (routes: readonly (Route | undefined)[], indices: readonly number[]): string =>
   indices.map((at) => `routes[${at}] (${shorten(routes[at]?.name)})`).join(' and ');
@@ -58,7 +70,7 @@ function deadStage(routes: readonly (Route | undefined)[], index: number, inboxP
   const before = path.slice(0, -1);
   // If nothing fits the stages before, one of them is named, and this one is not at fault.
   if (startsOf(before, inboxPrefix).length === 0 || startsOf(path, inboxPrefix).length > 0) return [];
-  const limiting = before.filter(({ prefixes }) => prefixes !== undefined).map((route) => routes.indexOf(route));
+  const limiting = before.filter((route) => keysOf(route).prefixes !== undefined).map((route) => routes.indexOf(route));
   const names = namesOf(routes, limiting);
   const verb = limiting.length === 1 ? 'leaves' : 'leave';
   const why = `its prefixes are compared with the key of the first file, and ${names} before it ${verb} no key for them`;
@@ -68,7 +80,7 @@ function deadStage(routes: readonly (Route | undefined)[], index: number, inboxP
 /** The beginnings of all keys that fit the prefixes of each of these routes. */
 function startsOf(routes: readonly Route[], inboxPrefix: string): readonly string[] {
   return routes.reduce<readonly string[]>(
-    (starts, route) => [...new Set(starts.flatMap((start) => withinPrefix(route, start)?.prefixes ?? []))],
+    (starts, route) => [...new Set(starts.flatMap((start) => withinPrefix(keysOf(route), start)?.prefixes ?? []))],
     [inboxPrefix],
   );
 }

@@ -37,25 +37,25 @@ export const matchesAsset = (
   matchesKey({ suffixes: route.suffixes }, asset.key) &&
   matchesObject(route, asset);
 
-/** What is wrong with a member of one route, because of its chain. */
-interface ChainIssue {
+/** What is wrong with a member of one route, beside its other members or other routes. */
+export interface RouteIssue {
   readonly index: number;
-  readonly member: 'after' | 'inputs' | 'allow' | 'overrides';
+  readonly member: keyof Route;
   readonly message: string;
   /** Sentences that follow the value in a message. */
   readonly hint?: string;
 }
 
 /** Names what is wrong with the chains that routes make. */
-export function issuesOfChains(routes: readonly Route[]): readonly ChainIssue[] {
+export function issuesOfChains(routes: readonly Route[]): readonly RouteIssue[] {
   return routes.flatMap((route, index) => [
     ...issuesOfMembers(route).map((issue) => ({ index, ...issue })),
     ...issuesOfAfter(route, routes).map((issue) => ({ index, member: 'after' as const, ...issue })),
   ]);
 }
 
-function issuesOfMembers({ after, inputs, allow, overrides }: Route): readonly Omit<ChainIssue, 'index'>[] {
-  const issues: Omit<ChainIssue, 'index'>[] = [];
+function issuesOfMembers({ after, inputs, allow, overrides }: Route): readonly Omit<RouteIssue, 'index'>[] {
+  const issues: Omit<RouteIssue, 'index'>[] = [];
   if (inputs !== undefined && after === undefined) {
     issues.push({ member: 'inputs', message: 'expected it only beside "after", the name of the route before' });
   }
@@ -71,7 +71,7 @@ function issuesOfMembers({ after, inputs, allow, overrides }: Route): readonly O
   return issues;
 }
 
-function issuesOfAfter(route: Route, routes: readonly Route[]): readonly Pick<ChainIssue, 'message' | 'hint'>[] {
+function issuesOfAfter(route: Route, routes: readonly Route[]): readonly Pick<RouteIssue, 'message' | 'hint'>[] {
   const { name, after } = route;
   if (after === undefined) return [];
   if (!routes.some((each) => each.name === after)) {

@@ -1,9 +1,12 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
+import type { JsonObject } from '../base/json.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
+import type { Job } from './job.ts';
+import { inputKey } from './job-keys.ts';
 import { mediaTypeOf } from './media-type.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 
@@ -23,6 +26,13 @@ const VERSION_PAGES_MAX = 100;
 /** The object, or that version of it, no longer exists. A newer upload at its key has an event of its own. */
 export class UploadGoneError extends Error {
   override readonly name = 'UploadGoneError';
+  readonly key: string;
+
+  /** @param what happened to it. */
+  constructor({ bucket, key }: Pick<Upload, 'bucket' | 'key'>, what: string, options?: ErrorOptions) {
+    super(`${bucket}/${key} ${what}`, options);
+    this.key = key;
+  }
 }
 
 /** The object is in an archive storage class, from which it must be restored first. */
@@ -59,8 +69,17 @@ export type PinnedObject = Pick<Upload, 'bucket' | 'key' | 'versionId' | 'bytes'
   readonly etag?: string | undefined;
 };
 
-/** An object that is sent as an input of a flow. Its bytes are not read yet. */
-export type OpenedInput = PinnedObject & { readonly source: InputSource };
+/** An input of a flow. Its bytes are not read yet. */
+export interface OpenedInput {
+  /** Undefined if the input is a text that a job file holds. */
+  readonly key: string | undefined;
+  /** How it is sent. Default: as the route says. */
+  readonly as?: 'text' | undefined;
+  readonly mediaType: string;
+  readonly source: InputSource;
+  /** What the flow is told of it. */
+  readonly additional: JsonObject;
+}
 
 /** An opened upload: its facts, and its inputs. */
 export interface OpenedUpload {
@@ -69,7 +88,7 @@ export interface OpenedUpload {
   readonly isArchived: boolean;
   /** User metadata by names in lower case. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** The object itself. In a later stage of a chain: the assets that the upload takes. */
+  /** The object itself. In a later stage of a chain: the assets that the upload takes. In a job: its inputs. */
   readonly inputs: readonly OpenedInput[];
   /** Closes every stream that was not read to its end. */
   discard(): void;
@@ -130,7 +149,7 @@ export class Inbox {
     const { upload } = first;
     if (reference.id !== undefined && reference.id !== upload.id) {
       first.body.destroy();
-      throw new UploadGoneError(`${reference.bucket}/${reference.key} was put again with the same content`);
+      throw new UploadGoneError(reference, 'was put again with the same content');
     }
     const freshUntil = this.#clock.now() + UNREAD_MAX_MS;
     let unread: Readable | undefined = first.body;
@@ -150,25 +169,39 @@ export class Inbox {
       for (const body of opened) body.destroy();
     };
     const { metadata, isArchived } = first;
-    const source = { bytes: upload.bytes, open: openBody };
-    return { upload, isArchived, metadata, inputs: [{ ...upload, source }], discard };
+    return { upload, isArchived, metadata, inputs: [inputOf(upload, openBody)], discard };
   }
 
   /** The upload of a later stage, with its assets. Each of them is opened when it is sent, one after the other. */
   openAssets(upload: Upload, assets: readonly PinnedObject[]): OpenedUpload {
-    const inputs = assets.map((asset) => ({
-      ...asset,
-      source: { bytes: asset.bytes, open: (signal: AbortSignal) => this.#openAsset(asset, signal) },
-    }));
+    const inputs = assets.map((asset) => this.#pinnedInput(asset));
     return { upload, isArchived: false, metadata: {}, inputs, discard: () => {} };
   }
 
-  async #openAsset(asset: PinnedObject, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    const { body, upload, isArchived } = await this.#get(asset, signal);
-    const name = `${asset.bucket}/${asset.key}`;
-    if (!isArchived && upload.bytes === asset.bytes) return whileAlive(body, signal);
+  /**
+   * A job, with its inputs in the order of the job file. Each file is opened when it is sent, one after the other.
+   * @param opened the job file.
+   * @param files those of the job's inputs that are there.
+   */
+  openJob(opened: OpenedUpload, { inputs }: Job, files: readonly PinnedObject[]): OpenedUpload {
+    const all = inputs.flatMap((input): OpenedInput | readonly [] => {
+      if ('text' in input) return textInput(input.text, input.additional);
+      const file = files.find(({ key }) => key === inputKey(opened.upload.key, input.name));
+      return file === undefined ? [] : this.#pinnedInput(file, input.additional);
+    });
+    return { ...opened, inputs: all };
+  }
+
+  #pinnedInput(object: PinnedObject, additional?: JsonObject): OpenedInput {
+    return inputOf(object, (signal) => this.#openPinned(object, signal), additional);
+  }
+
+  async #openPinned(pinned: PinnedObject, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    const { body, upload, isArchived } = await this.#get(pinned, signal);
+    const name = `${pinned.bucket}/${pinned.key}`;
+    if (!isArchived && upload.bytes === pinned.bytes) return whileAlive(body, signal);
     body.destroy();
-    throw isArchived ? new UploadArchivedError(`${name} is archived`) : new UploadGoneError(`${name} was replaced`);
+    throw isArchived ? new UploadArchivedError(`${name} is archived`) : new UploadGoneError(pinned, 'was replaced');
   }
 
   /** The upload that is current at a key. Undefined if there is none. */
@@ -233,11 +266,11 @@ export class Inbox {
       }
       const name = `${reference.bucket}/${reference.key}`;
       if (isAbsent(error) || isPreconditionFailed(error)) {
-        throw new UploadGoneError(`${name} was replaced or deleted`, { cause: error });
+        throw new UploadGoneError(reference, 'was replaced or deleted', { cause: error });
       }
       const listed = isDenied(error) ? await this.#listed(reference, pin, signal) : undefined;
       if (listed === 'absent') {
-        throw new UploadGoneError(`${name} was deleted: S3 refuses it, and a listing lacks it`, { cause: error });
+        throw new UploadGoneError(reference, 'was deleted: S3 refuses it, and a listing lacks it', { cause: error });
       }
       if (listed !== undefined) {
         throw new UploadDeniedError(deniedUpload(reference, listed, this.#clock.now()), error as Error);
@@ -277,6 +310,22 @@ export class Inbox {
     }
     return undefined;
   }
+}
+
+/** An object as an input. The flow is told where it came from. */
+function inputOf(
+  { bucket, key, versionId, bytes, mediaType }: PinnedObject,
+  open: InputSource['open'],
+  additional?: JsonObject,
+): OpenedInput {
+  const place = { bucket, key, ...(versionId === undefined ? {} : { versionId }) };
+  return { key, mediaType, source: { bytes, open }, additional: { ...additional, ...place } };
+}
+
+function textInput(text: string, additional: JsonObject): OpenedInput {
+  const bytes = Buffer.from(text);
+  const open = async () => Readable.from([bytes]);
+  return { key: undefined, as: 'text', mediaType: 'text/plain', source: { bytes: bytes.byteLength, open }, additional };
 }
 
 interface Pin {

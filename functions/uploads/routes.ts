@@ -1,8 +1,11 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { boundedText, compareMembers, shorten, strictObject } from '../base/validation.ts';
+import { boundedText, compareMembers, shorten, strictObject, text } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { issuesOfChains } from './chain-routes.ts';
+import { isJobFile } from './job-keys.ts';
+import { issuesOfJobs } from './job-routes.ts';
 import {
   CONDITION_SCHEMAS,
   type Conditions,
@@ -31,6 +34,13 @@ export interface Route extends Conditions {
   readonly inputs?: 'each' | 'all' | undefined;
   /** With `inputs: "all"`: `partial` starts the flow although outputs of the stage before failed. */
   readonly allow?: 'partial' | undefined;
+  /**
+   * A prefix that the route owns. Each `job.json` below it is a job, whose inputs are files in its folder. No other
+   * route takes a file there. Without it, each file is an upload of its own.
+   */
+  readonly jobs?: string | undefined;
+  /** How long a job waits for its inputs, in seconds. Default: an hour. */
+  readonly deadlineSeconds?: number | undefined;
 }
 
 const NAME_LENGTH_MAX = 64;
@@ -39,6 +49,8 @@ const ROUTES_MAX = 200;
 const TEMPLATE_LENGTH_MAX = 256;
 /** The service returns the JSON that it was given, and answers with much deeper nesting are not read. */
 const JSON_DEPTH_MAX = 32;
+/** Longest time for which a job may wait for its inputs, in seconds: 30 days. */
+const DEADLINE_SECONDS_MAX = 30 * 24 * 3_600;
 
 /** @internal */
 export const templateSchema = boundedText('the id or name of a template', TEMPLATE_LENGTH_MAX);
@@ -66,6 +78,18 @@ export const additionalSchema: z.ZodMiniType<JsonObject> = z
     }),
   );
 
+const DEADLINE_ERROR = `expected a whole number of seconds from 1 to ${DEADLINE_SECONDS_MAX}`;
+
+/** @internal */
+export const deadlineSecondsSchema = z
+  .int({ error: DEADLINE_ERROR })
+  .check(z.gte(1, { error: DEADLINE_ERROR }), z.lte(DEADLINE_SECONDS_MAX, { error: DEADLINE_ERROR }));
+
+const jobsSchema = text(
+  `a prefix with a slash at its end, of at most ${KEY_BYTES_MAX} characters, none of them a control character`,
+  (value) => value.length <= KEY_BYTES_MAX && /^\P{Cc}+\/$/u.test(value),
+);
+
 const routeSchema: z.ZodMiniType<Route> = strictObject({
   name: boundedText('a name', NAME_LENGTH_MAX),
   ...CONDITION_SCHEMAS,
@@ -77,6 +101,8 @@ const routeSchema: z.ZodMiniType<Route> = strictObject({
   after: z.optional(boundedText('the name of a route', NAME_LENGTH_MAX)),
   inputs: z.optional(z.enum(['each', 'all'], { error: 'expected "each" or "all"' })),
   allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
+  jobs: z.optional(jobsSchema),
+  deadlineSeconds: z.optional(deadlineSecondsSchema),
 });
 
 const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;
@@ -98,7 +124,7 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
     }
     // A route that cannot be read may be the one that another one comes after.
     if (!routes.every((_, index) => isSound(index))) return;
-    for (const { index, member, message, hint = '' } of issuesOfChains(routes)) {
+    for (const { index, member, message, hint = '' } of [...issuesOfChains(routes), ...issuesOfJobs(routes)]) {
       const input = routes[index]?.[member];
       const quoted = `${message}, got ${shorten(JSON.stringify(input))}${hint}`;
       context.addIssue({ code: 'custom', path: [index, member], message: quoted, input, params: { quoted: true } });
@@ -106,12 +132,23 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
   }),
 );
 
-/** The routes that take uploads of the inbox, in their order. */
-const inboxRoutes = (routes: readonly Route[]): readonly Route[] => routes.filter(({ after }) => after === undefined);
+/** The route that owns the prefix of this key for jobs. Undefined if none does. */
+export const jobsRouteOf = (routes: readonly Route[], key: string): JobsRoute | undefined =>
+  routes.find((route): route is JobsRoute => route.jobs !== undefined && matchesKey({ prefixes: [route.jobs] }, key));
+
+/** A route for jobs. */
+export type JobsRoute = Route & { readonly jobs: string };
+
+/** The routes that may take an upload of the inbox with this key, in their order. */
+function routesForKey(routes: readonly Route[], key: string): readonly Route[] {
+  const owner = jobsRouteOf(routes, key);
+  if (owner !== undefined) return isJobFile(key) ? [owner] : [];
+  return routes.filter((route) => route.after === undefined && route.jobs === undefined && matchesKey(route, key));
+}
 
 /** The first route, in their order, that may match an upload with this key. */
 export function routeByKey(routes: readonly Route[], key: string): Route | undefined {
-  return inboxRoutes(routes).find((route) => matchesKey(route, key));
+  return routesForKey(routes, key)[0];
 }
 
 /** Tells whether a route may match this key. If none may, the object need not be opened. */
@@ -119,10 +156,10 @@ export const mayMatch = (routes: readonly Route[], key: string): boolean => rout
 
 /** Tells whether a route matches this key, whatever the object is. */
 export function isWantedByKey(routes: readonly Route[], key: string): boolean {
-  return inboxRoutes(routes).some((route) => !hasObjectCondition(route) && matchesKey(route, key));
+  return routesForKey(routes, key).some((route) => !hasObjectCondition(route));
 }
 
 /** The first route of the inbox, in their order, that matches this upload. */
 export function routeFor(routes: readonly Route[], upload: UploadFacts): Route | undefined {
-  return inboxRoutes(routes).find((route) => matchesKey(route, upload.key) && matchesObject(route, upload));
+  return routesForKey(routes, upload.key).find((route) => matchesObject(route, upload));
 }

@@ -9,6 +9,6 @@ it.each([
   ['text', 6, 'The file has 6 bytes, and at most 5 are sent as text.'],
   ['text', 11, 'The file has 11 bytes, and at most 5 are sent as text.'],
 ] as const)('a file on a route for a %s, of %i bytes, cannot be sent because: %s', (input, bytes, message) => {
-  const object = { upload: {}, inputs: [{ bytes }] } as unknown as OpenedUpload;
+  const object = { upload: { key: 'a' }, inputs: [{ key: 'a', source: { bytes } }] } as unknown as OpenedUpload;
   expect(inputFailure({ inputBytesMax: 10, textBytesMax: 5 }, object, input)?.message).toBe(message);
 });

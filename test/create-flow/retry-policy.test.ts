@@ -89,7 +89,12 @@ describe('an error of sending', () => {
   it.each([
     ['a refusal', new RejectedError('No', { status: 422 }), 'rejected', 'No'],
     ['a text that is not UTF-8', new InvalidTextError('Not UTF-8'), 'invalid-text', 'Not UTF-8'],
-    ['an upload that is gone', new UploadGoneError('b/a was deleted'), 'upload-gone', 'b/a was deleted.'],
+    [
+      'an upload that is gone',
+      new UploadGoneError({ bucket: 'b', key: 'a' }, 'was deleted'),
+      'upload-gone',
+      'b/a was deleted.',
+    ],
   ])('fails the upload: %s', (_, error, code, message) => {
     expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'fail', failure: { code, message } });
   });

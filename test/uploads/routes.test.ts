@@ -248,3 +248,54 @@ describe('the chains of routes', () => {
     expect(issuesOf(named('a'), { ...named('b'), ...more })).toEqual([`flowdrop.${message}`]);
   });
 });
+
+describe('a route for jobs', () => {
+  const jobs = route({ name: 'views', jobs: 'multi/' });
+  const all = [route({ name: 'all' }), jobs];
+  const taker = (key: string) => routeFor(all, { key, mediaType: 'text/plain' })?.name;
+
+  it('owns its prefix, wherever it stands, and takes only the job files there', () => {
+    expect(taker('multi/chair/job.json')).toBe('views');
+    expect(taker('multi/job.json')).toBe('views');
+    expect(taker('Multi/chair/job.json')).toBe('views');
+    expect(taker('multi/chair/front.png')).toBeUndefined();
+    expect(taker('multi/chair/JOB.json')).toBeUndefined();
+    expect(taker('multi/chair/ajob.json')).toBeUndefined();
+    expect(taker('multi.png')).toBe('all');
+    expect(taker('job.json')).toBe('all');
+    expect([mayMatch(all, 'multi/a.png'), isWantedByKey(all, 'multi/job.json')]).toEqual([false, true]);
+  });
+
+  const issuesOf = (...routes: readonly object[]) =>
+    messagesOf(() =>
+      parseContext({
+        baseUrl: 'https://flows.example.com',
+        routes: routes.map((each) => ({ template: 't', ...each })),
+      }),
+    );
+
+  it.each([
+    [{ name: 'a', jobs: 'multi' }, 'routes[0].jobs: expected a prefix with a slash at its end'],
+    [{ name: 'a', jobs: 'multi/', suffixes: ['.png'] }, 'routes[0].suffixes: expected it only without "jobs"'],
+    [{ name: 'a', jobs: 'multi/', after: 'b' }, 'routes[0].after: expected it only without "jobs"'],
+    [{ name: 'a', deadlineSeconds: 60 }, 'routes[0].deadlineSeconds: expected it only beside "jobs"'],
+    [
+      { name: 'a', jobs: 'multi/', deadlineSeconds: 0 },
+      'routes[0].deadlineSeconds: expected a whole number of seconds',
+    ],
+  ])('refuses %j', (first, message) => {
+    expect(issuesOf(first, { name: 'b' }).join('\n')).toContain(message);
+  });
+
+  it('has no key in common with another one', () => {
+    expect(issuesOf({ name: 'a', jobs: 'multi/' }, { name: 'b', jobs: 'Multi/big/' }).join('\n')).toContain(
+      'routes[1].jobs: expected a prefix that has no key in common with that of routes[0], got "Multi/big/"',
+    );
+  });
+
+  it('leaves nothing to a route whose prefixes are all below it', () => {
+    expect(issuesOf({ name: 'a', prefixes: ['multi/x/'] }, { name: 'b', jobs: 'multi/' }).join('\n')).toContain(
+      'routes[0]: can never match: routes[1] (b) takes all that it could',
+    );
+  });
+});

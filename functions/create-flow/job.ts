@@ -1,0 +1,131 @@
+import pMap from 'p-map';
+import { type Entry, gathered, type Input, isAwaited, lacking } from '../ledger/entry.ts';
+import type { Stored } from '../ledger/store.ts';
+import { type OpenedUpload, UploadUnreadableError } from '../uploads/inbox.ts';
+import { awaitedInputs, type Job } from '../uploads/job.ts';
+import { inputKey } from '../uploads/job-keys.ts';
+import { jobFilesFor } from '../uploads/job-routes.ts';
+import type { JobsRoute } from '../uploads/routes.ts';
+import type { Upload } from '../uploads/upload.ts';
+import { inputFailure } from './admission.ts';
+import { type Claim, failUpload, keepWaiting } from './claim.ts';
+import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
+import { handleFailure, send } from './send.ts';
+
+/** Inputs of a job that are looked up side by side. */
+const CONCURRENCY = 8;
+
+/** How often, and for how long, a file waits in place while its job is looking for its inputs, in milliseconds. */
+const LOOKING_MS = 500;
+const LOOKING_MAX_MS = 3_000;
+
+/**
+ * Sends a job whose inputs are there. Otherwise the job waits for them, until its deadline.
+ *
+ * The inputs are written into the entry, in the versions that are current now, before anything is sent. So every
+ * attempt of this generation sends the same.
+ */
+export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUpload, job: Job): Promise<Outcome> {
+  const { ledger, inbox, settings } = delivery.ports;
+  let { inputs } = claim.entry;
+  if (inputs === undefined) {
+    let found: Found;
+    try {
+      found = await findInputs(delivery, claim.entry.upload, job);
+    } catch (cause) {
+      const error = new UploadUnreadableError(`The inputs of ${object.upload.key} could not be looked up`, { cause });
+      return handleFailure(delivery, claim, error);
+    }
+    if (found.isSuperseded) {
+      const message = `A newer job file was put at ${object.upload.key} before this job had all of its inputs.`;
+      return failUpload(delivery, claim, { code: 'superseded', message });
+    }
+    if (found.missing.length > 0) return waitForInputs(delivery, claim, job, found.missing);
+    inputs = found.inputs;
+    const next = gathered(claim.entry, inputs);
+    const written = await ledger.replace(claim.stored, next, delivery.invocation.work);
+    if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${object.upload.id}`);
+    claim = { ...claim, stored: written.stored, entry: next };
+  }
+  const opened = inbox.openJob(object, job, inputs);
+  const failure = inputFailure(settings, opened, claim.entry.route.input);
+  return failure === undefined ? send(delivery, claim, opened) : failUpload(delivery, claim, failure);
+}
+
+interface Found {
+  readonly inputs: readonly Input[];
+  /** Names of the inputs that are not there, and not optional. */
+  readonly missing: readonly string[];
+  /** True if a newer job file is at the key. One that was deleted has no successor. */
+  readonly isSuperseded: boolean;
+}
+
+async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: Upload, job: Job): Promise<Found> {
+  const current = (at: string) => ports.inbox.current(bucket, at, invocation.work);
+  const files = job.inputs.flatMap((input) => ('name' in input ? [input] : []));
+  const [newest, ...uploads] = await pMap([key, ...files.map(({ name }) => inputKey(key, name))], current, {
+    concurrency: CONCURRENCY,
+  });
+  return {
+    inputs: uploads.flatMap((upload) => upload ?? []).map(pinned),
+    missing: files
+      .filter(({ isOptional }, index) => !isOptional && uploads[index] === undefined)
+      .map(({ name }) => name),
+    isSuperseded: newest !== undefined && newest.id !== id,
+  };
+}
+
+const pinned = ({ bucket, key, versionId, etag, bytes, mediaType }: Upload): Input => ({
+  bucket,
+  key,
+  versionId,
+  etag,
+  bytes,
+  mediaType,
+});
+
+function waitForInputs(delivery: Delivery, claim: Claim, job: Job, missing: readonly string[]): Promise<Outcome> {
+  const { deadline } = claim.entry.job ?? awaitedInputs(job, claim.entry.arrivedAt);
+  const names = missing.join(', ');
+  if (delivery.ports.clock.now() >= deadline) {
+    const were = missing.length === 1 ? 'input was' : 'inputs were';
+    const message = `${missing.length} ${were} not there by ${new Date(deadline).toISOString()}: ${names}.`;
+    return failUpload(delivery, claim, { code: 'inputs-missing', message });
+  }
+  const message = `${missing.length} of ${job.inputs.length} inputs are missing: ${names}.`;
+  const entry = lacking(claim.entry, { deadline, missing });
+  return keepWaiting(delivery, { ...claim, entry }, { reason: 'inputs', message, counted: false, notBefore: deadline });
+}
+
+/**
+ * The jobs that wait for this file, as their entries say, and those whose invocation died before it had looked.
+ * @throws {ClaimHeldError} a job is looking for its inputs all the time, and may have missed this file.
+ */
+export async function jobsWaitingFor(
+  { ports, invocation }: Delivery,
+  { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
+  { jobs }: JobsRoute,
+): Promise<readonly Stored[]> {
+  const { inbox, ledger, clock } = ports;
+  const waiting: Stored[] = [];
+  for (const jobKey of jobFilesFor(key, jobs)) {
+    const job = await inbox.current(bucket, jobKey, invocation.work);
+    // A job without an entry looks for its inputs when its own message comes.
+    let stored = job && (await ledger.read(job.id, invocation.work));
+    for (let waited = 0; job !== undefined && isLooking(stored, clock.now()); waited += LOOKING_MS) {
+      if (waited >= LOOKING_MAX_MS) throw new ClaimHeldError(`The job ${jobKey} is looking for its inputs`);
+      await clock.sleep(LOOKING_MS, invocation.work);
+      stored = await ledger.read(job.id, invocation.work);
+    }
+    if (stored !== undefined && isDue(stored.entry, key)) waiting.push(stored);
+  }
+  return waiting;
+}
+
+/** True if the job waits for this file, or its invocation died before it had looked. */
+const isDue = (entry: Entry, key: string): boolean =>
+  isAwaited(entry, key) || (entry.state === 'claimed' && entry.job !== undefined);
+
+/** True if the job may be looking for its inputs at this moment. */
+const isLooking = (stored: Stored | undefined, now: number): boolean =>
+  stored?.entry.state === 'claimed' && stored.entry.job !== undefined && now < stored.entry.deadline;

@@ -1,0 +1,168 @@
+import * as z from 'zod/mini';
+import type { Json, JsonObject } from '../base/json.ts';
+import { check, compareMembers, strictObject, text } from '../base/validation.ts';
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
+import { type OpenedUpload, UploadUnreadableError } from './inbox.ts';
+import { inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
+import { additionalSchema, deadlineSecondsSchema, jsonSchema } from './routes.ts';
+
+/** Maximum size of a job file, in bytes. */
+export const JOB_BYTES_MAX = 256 * 1024;
+
+/** Maximum number of inputs of a job. */
+export const JOB_INPUTS_MAX = 32;
+
+/** How long a job waits for its inputs, in seconds, if neither the job file nor the route says it. */
+const DEADLINE_SECONDS_DEFAULT = 3_600;
+
+/** One input of a job: a file in its folder, or a text that the job file holds itself. */
+export type JobInput =
+  | {
+      /** Path of the file, from the folder of the job file. */
+      readonly name: string;
+      /** True if the flow begins also without the file. */
+      readonly isOptional: boolean;
+      readonly additional: JsonObject;
+    }
+  | { readonly text: string; readonly additional: JsonObject };
+
+/** What a job file says. */
+export interface Job {
+  readonly inputs: readonly JobInput[];
+  /** Replace those of the route. */
+  readonly parameters?: Json | undefined;
+  /** How long the job waits for its inputs, in seconds. */
+  readonly deadlineSeconds?: number | undefined;
+}
+
+/** A job file cannot be used. The file is at fault, so no retry will help. */
+export class InvalidJobError extends Error {
+  override readonly name = 'InvalidJobError';
+  readonly code = 'invalid-job';
+}
+
+const nameSchema = text(
+  `the name of a file in the folder of the ${JOB_FILE}, at most ${JOB_DEPTH_MAX} folders below it, without "." and ".."`,
+  (name) => {
+    const parts = name.split('/');
+    return (
+      /^\P{Cc}+$/u.test(name) &&
+      name !== JOB_FILE &&
+      parts.length <= JOB_DEPTH_MAX + 1 &&
+      parts.every((part) => part !== '' && part !== '.' && part !== '..')
+    );
+  },
+);
+
+const objectSchema = strictObject({
+  name: z.optional(nameSchema),
+  text: z.optional(text('a text that is not empty', (value) => value !== '')),
+  optional: z.optional(z.boolean({ error: 'expected true or false' })),
+  additional: z.optional(additionalSchema),
+}).check(
+  z.refine(({ name, text }) => (name === undefined) !== (text === undefined), {
+    error: 'expected either "name" or "text"',
+  }),
+  z.refine(({ text, optional }) => text === undefined || optional === undefined, {
+    error: 'expected "optional" only beside "name"',
+  }),
+);
+
+const INPUTS_ERROR = `expected a list of 1 to ${JOB_INPUTS_MAX} inputs`;
+
+const inputsSchema = z
+  .array(
+    z.union([nameSchema, objectSchema], {
+      error: 'expected the name of a file, or an object with "name" or "text"',
+    }),
+    { error: INPUTS_ERROR },
+  )
+  .check(z.minLength(1, { error: INPUTS_ERROR }), z.maxLength(JOB_INPUTS_MAX, { error: INPUTS_ERROR }));
+
+/**
+ * The form of a job file.
+ * @internal
+ */
+export const jobSchema = strictObject({
+  $schema: z.optional(z.string({ error: 'expected the address of a JSON schema' })),
+  inputs: inputsSchema,
+  parameters: z.optional(jsonSchema),
+  deadlineSeconds: z.optional(deadlineSecondsSchema),
+}).check(
+  compareMembers(({ inputs }, isSound, context) => {
+    if (!isSound('inputs')) return;
+    const names = inputs.map((input) => (typeof input === 'string' ? input : input.name));
+    for (const [index, name] of names.entries()) {
+      const first = names.indexOf(name);
+      if (name === undefined || first === index) continue;
+      const message = `expected a name that inputs[${first}] does not have already`;
+      context.addIssue({ code: 'custom', path: ['inputs', index], message, input: name });
+    }
+    if (inputs.every((input) => typeof input === 'object' && input.optional === true)) {
+      const message = 'expected at least one input that is not optional';
+      context.addIssue({ code: 'custom', path: ['inputs'], message, input: inputs });
+    }
+  }),
+);
+
+/**
+ * Reads a job file.
+ * @param key of the job file. Its inputs are in the same folder.
+ * @throws {InvalidJobError} names all that is wrong, with its path and value.
+ */
+export function parseJob(content: Uint8Array, key: string): Job {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content));
+  } catch (cause) {
+    throw new InvalidJobError(`${JOB_FILE} is not JSON in UTF-8: ${(cause as Error).message}`, { cause });
+  }
+  const { data, issues } = check(jobSchema, value, '');
+  const all = [...issues, ...(data === undefined ? [] : issuesOfKeys(data.inputs, key))];
+  if (data === undefined || all.length > 0) {
+    throw new InvalidJobError(`${JOB_FILE} cannot be used: ${all.join('; ')}`);
+  }
+  const { parameters, deadlineSeconds } = data;
+  return { inputs: data.inputs.map(inputOf), parameters, deadlineSeconds };
+}
+
+const issuesOfKeys = (inputs: z.infer<typeof inputsSchema>, key: string): readonly string[] =>
+  inputs.flatMap((input, index) => {
+    const name = typeof input === 'string' ? input : (input.name ?? '');
+    const bytes = Buffer.byteLength(inputKey(key, name));
+    const expected = `expected a name that makes a key of at most ${KEY_BYTES_MAX} bytes`;
+    return bytes <= KEY_BYTES_MAX ? [] : [`inputs[${index}]: ${expected}, got one of ${bytes}`];
+  });
+
+function inputOf(input: z.infer<typeof inputsSchema>[number]): JobInput {
+  if (typeof input === 'string') return { name: input, isOptional: false, additional: {} };
+  const { name = '', text, optional = false, additional = {} } = input;
+  return text === undefined ? { name, isOptional: optional, additional } : { text, additional };
+}
+
+/**
+ * Reads the job file of an opened upload.
+ * @throws {InvalidJobError} @throws any error of S3.
+ */
+export async function readJob({ upload, inputs: [own] }: OpenedUpload, signal: AbortSignal): Promise<Job> {
+  if (upload.bytes > JOB_BYTES_MAX) {
+    throw new InvalidJobError(`${JOB_FILE} has ${upload.bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
+  }
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of (await own?.source.open(signal)) ?? []) chunks.push(Uint8Array.from(chunk));
+  const bytes = Buffer.concat(chunks);
+  if (bytes.byteLength < upload.bytes) throw new UploadUnreadableError(`${upload.key} could not be read to its end`);
+  return parseJob(bytes, upload.key);
+}
+
+/**
+ * What a job waits for before it has looked for its inputs.
+ * @param arrivedAt when its job file came, or its retry. The deadline counts from then.
+ */
+export const awaitedInputs = (
+  { deadlineSeconds = DEADLINE_SECONDS_DEFAULT }: Job,
+  arrivedAt: number,
+): { readonly deadline: number; readonly missing: readonly string[] } => ({
+  deadline: arrivedAt + 1000 * deadlineSeconds,
+  missing: [],
+});

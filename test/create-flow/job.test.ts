@@ -1,0 +1,403 @@
+import { describe, expect, it } from 'vitest';
+import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
+import { dyingAt, ECHO, INBOX, LEDGER, start, type WorldOptions, world } from '../support/world.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const JOBS: Route = { ...ECHO, name: 'views', jobs: 'multi/' };
+const JOB = 'multi/chair/job.json';
+
+const open = (options: WorldOptions = {}) => start({ routes: [JOBS, ECHO], ...options });
+const jobFile = (inputs: readonly unknown[], more: object = {}) => JSON.stringify({ inputs, ...more });
+const putJob = (inputs: readonly unknown[], more?: object) => world.upload(JOB, jobFile(inputs, more));
+const put = (name: string, body = name) => world.upload(`multi/chair/${name}`, body);
+const entries = async (): Promise<readonly Entry[]> => world.entries();
+const entry = async (): Promise<Entry> => (await entries())[0] as Entry;
+const states = async () => (await entries()).map(({ state }) => state);
+const wait = async () => {
+  const { state, reason, message, job } = (await entry()) as Extract<Entry, { state: 'waiting' }>;
+  return { state, reason, message, missing: job?.missing };
+};
+const failure = async () => {
+  const found = await entry();
+  return 'failure' in found ? found.failure : undefined;
+};
+/** The keys of the files that each flow got, in their order. */
+const sent = () =>
+  world.service.flows.map(({ inputs }) => inputs.map(({ additional }) => Object(additional).key as string | undefined));
+const keys = (...names: readonly string[]) => names.map((name) => `multi/chair/${name}`);
+
+describe('a job', () => {
+  it('sends its files and texts as the inputs of one flow, in the order of the job file', async () => {
+    await open();
+    await put('front.png', 'the front');
+    await put('sides/left.png', 'the left');
+    await putJob(['sides/left.png', { text: 'oak, matt' }, { name: 'front.png', additional: { view: 'front' } }], {
+      parameters: { copies: 1 },
+    });
+    await world.deliverAll();
+    const [flow, ...others] = world.service.flows;
+    expect(others).toEqual([]);
+    expect(flow).toMatchObject({
+      template: 'bytes_echo',
+      parameters: { copies: 1 },
+      inputs: [
+        { bytes: 8, additional: { bucket: INBOX, key: 'multi/chair/sides/left.png' } },
+        { bytes: 9, mediaType: 'text/plain', additional: {} },
+        { bytes: 9, additional: { bucket: INBOX, key: 'multi/chair/front.png', view: 'front' } },
+      ],
+    });
+  });
+
+  it('ends with a receipt that names the versions that were sent', async () => {
+    await open();
+    await put('front.png');
+    await putJob(['front.png', { text: 'oak' }]);
+    await world.settle();
+    const { inputs, status, upload } = await world.receipt(JOB);
+    expect([status, upload.key]).toEqual(['succeeded', JOB]);
+    const { versionId } = Object(world.service.flows[0]?.inputs[0]?.additional);
+    expect(inputs).toMatchObject([{ bucket: INBOX, key: 'multi/chair/front.png', versionId, bytes: 9 }]);
+  });
+
+  it.each([
+    ['the job first', ['job.json', 'front.png', 'back.png']],
+    ['the job last', ['front.png', 'back.png', 'job.json']],
+    ['the job between', ['front.png', 'job.json', 'back.png']],
+    ['the job last, the files in another order', ['back.png', 'front.png', 'job.json']],
+  ])('begins when all are there: %s', async (_, order) => {
+    await open();
+    for (const name of order) {
+      expect(world.service.flows).toEqual([]);
+      if (name === 'job.json') await putJob(['front.png', 'back.png']);
+      else await put(name);
+      await world.deliverAll();
+    }
+    expect(sent()).toEqual([keys('front.png', 'back.png')]);
+  });
+
+  it('begins once, if all of its messages come at once and many times', async () => {
+    await open();
+    const names = Array.from({ length: 12 }, (_, index) => `${index}.png`);
+    await putJob(names);
+    const job = world.takeMessages();
+    for (const name of names) await put(name);
+    const messages = [...world.takeMessages(), ...world.takeMessages(), ...job];
+    for (const message of [...messages, ...messages]) world.queue.send(message);
+    for (let i = 0; i < 5; i += 1) {
+      await world.deliverAll();
+      world.clock.advance(3 * MINUTE);
+    }
+    expect(sent()).toEqual([keys(...names)]);
+    expect(world.queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 });
+  });
+
+  it('names what is missing while it waits, and again when one input has come', async () => {
+    await open();
+    await putJob(['front.png', 'back.png', { name: 'top.png', optional: true }]);
+    await world.deliverAll();
+    expect(await wait()).toEqual({
+      state: 'waiting',
+      reason: 'inputs',
+      message: '2 of 3 inputs are missing: front.png, back.png.',
+      missing: ['front.png', 'back.png'],
+    });
+    await put('front.png');
+    await world.deliverAll();
+    expect((await wait()).missing).toEqual(['back.png']);
+  });
+
+  it('takes an optional input that is there, and begins without one that is not', async () => {
+    await open();
+    await put('top.png');
+    await putJob([{ name: 'side.png', optional: true }, 'front.png', { name: 'top.png', optional: true }]);
+    await put('front.png');
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png', 'top.png')]);
+  });
+
+  it('takes the versions that are current when it begins, and no later ones', async () => {
+    await open({ service: { limits: { places: 1 } } });
+    await world.send('busy', 'x');
+    await put('front.png', 'first');
+    await put('front.png', 'second one');
+    await putJob(['front.png']);
+    await world.deliverAll();
+    await put('front.png', 'the third one');
+    await world.settle();
+    const job = world.service.flows.filter(({ inputs }) => Object(inputs[0]?.additional).key !== 'busy');
+    expect(job.map(({ inputs }) => inputs[0]?.bytes)).toEqual([10]);
+  });
+
+  it('is not begun again by an input that is put again, but by a new job file', async () => {
+    await open();
+    await put('front.png');
+    await putJob(['front.png']);
+    await world.settle();
+    await put('front.png', 'another one');
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    await putJob(['front.png'], { parameters: { copies: 2 } });
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs[0]?.bytes)).toEqual([9, 11]);
+  });
+
+  it('fails as superseded if a newer job file comes while it waits', async () => {
+    await open();
+    await putJob(['frnot.png']);
+    await world.deliverAll();
+    world.clock.advance(2_000);
+    await putJob(['front.png']);
+    await put('front.png');
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png')]);
+    await world.tickAfter(HOUR);
+    await world.settle();
+    expect((await entries()).map((each) => ('failure' in each ? each.failure.code : each.state)).sort()).toEqual([
+      'succeeded',
+      'superseded',
+    ]);
+    expect((await world.receipt(JOB)).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('may be the first stage of a chain', async () => {
+    await open({ routes: [JOBS, { ...ECHO, name: 'next', after: 'views' }] });
+    await put('front.png');
+    await putJob(['front.png']);
+    await world.settle();
+    expect((await entries()).map(({ route, state }) => [route.name, state])).toEqual([
+      ['views', 'succeeded'],
+      ['next', 'succeeded'],
+    ]);
+    expect((await world.keys('results')).filter((key) => key.endsWith('chain.json'))).toEqual([`${JOB}/chain.json`]);
+  });
+});
+
+describe('a job whose inputs do not come', () => {
+  it('fails at its deadline, with a receipt that names them', async () => {
+    await open();
+    await putJob(['front.png', 'back.png'], { deadlineSeconds: 600 });
+    await put('front.png');
+    await world.deliverAll();
+    await world.deliverAndTick(2, 5 * MINUTE + 1_000);
+    await world.deliverAll();
+    const { status, failure } = await world.receipt(JOB);
+    expect([status, failure?.code]).toEqual(['failed', 'inputs-missing']);
+    expect(failure?.message).toMatch(/^1 input was not there by .*: back\.png\.$/);
+    expect(world.service.flows).toEqual([]);
+  });
+
+  it.each([
+    ['of the route', { ...JOBS, deadlineSeconds: 7_200 }, {}, 2 * HOUR],
+    ['of the job file before that of the route', { ...JOBS, deadlineSeconds: 7_200 }, { deadlineSeconds: 60 }, MINUTE],
+    ['of an hour, if neither says it', JOBS, {}, HOUR],
+  ])('has the deadline %s', async (_, route, more, ms) => {
+    await open({ routes: [route] });
+    await putJob(['front.png'], more);
+    await world.deliverAll();
+    const { job, arrivedAt } = await entry();
+    expect(job && job.deadline - arrivedAt).toBe(ms);
+  });
+
+  it('is sent when it is retried after they have come, with a deadline of its own', async () => {
+    await open();
+    await putJob(['front.png']);
+    await world.deliverAll();
+    await world.tickAfter(HOUR);
+    await world.deliverAll();
+    expect((await failure())?.code).toBe('inputs-missing');
+    await world.retry();
+    await world.deliverAll();
+    expect((await wait()).missing).toEqual(['front.png']);
+    expect((await entry()).job?.deadline).toBeGreaterThan(world.clock.now() + 59 * MINUTE);
+    await put('front.png');
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
+  it('begins at its deadline, if only the message of its last input was lost', async () => {
+    await open();
+    await putJob(['front.png']);
+    await world.deliverAll();
+    await put('front.png');
+    world.takeMessages();
+    await world.tickAfter(HOUR);
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
+  it('waits again if an input is deleted before the last one comes', async () => {
+    await open();
+    await put('front.png');
+    await putJob(['front.png', 'back.png']);
+    await world.deliverAll();
+    await world.remove(keys('front.png')[0] as string);
+    await put('back.png');
+    await world.deliverAll();
+    expect((await wait()).missing).toEqual(['front.png']);
+    await put('front.png');
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png', 'back.png')]);
+  });
+
+  it('costs a tick no request, however many wait', async () => {
+    await open();
+    for (let i = 0; i < 50; i += 1) await world.upload(`multi/${i}/job.json`, jobFile(['front.png']));
+    await world.deliverAll();
+    const calls: string[] = [];
+    world.beforeS3((call, { Key = '' }) => calls.push(`${call} ${Key}`));
+    await world.tick();
+    expect(calls.filter((call) => call.includes('uploads/'))).toEqual([]);
+  });
+
+  it('ends with the operator who cancels it, and takes all inputs anew in a retry', async () => {
+    await open();
+    await putJob(['front.png']);
+    await world.deliverAll();
+    const { id } = (await entry()).upload;
+    expect(await world.collect({ cancel: [id] })).toMatchObject([{ result: 'cancelled' }]);
+    await put('front.png');
+    await world.deliverAll();
+    expect(await states()).toEqual(['failed']);
+    await world.retry();
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+});
+
+describe('a job that cannot be sent', () => {
+  it('says all that is wrong with its file at once, with path and value', async () => {
+    await open();
+    await putJob(['../a.png', { name: 'b.png', txt: 'x' }, { text: '' }, 7], { deadlineSeconds: 0, paramters: {} });
+    await world.deliverAll();
+    const { code, message = '' } = (await failure()) ?? {};
+    expect(code).toBe('invalid-job');
+    for (const part of [
+      'inputs[0]: expected the name of a file in the folder of the job.json',
+      'got "../a.png"',
+      'inputs[1].txt: unknown',
+      'Did you mean text?',
+      'inputs[2].text: expected a text that is not empty, got ""',
+      'inputs[3]: expected the name of a file, or an object with "name" or "text", got 7',
+      'deadlineSeconds: expected a whole number of seconds from 1 to 2592000, got 0',
+      'paramters: unknown',
+      'Did you mean parameters?',
+    ]) {
+      expect(message).toContain(part);
+    }
+    const { retry } = (await world.receipt(JOB)).failure ?? {};
+    expect(retry).toBeUndefined();
+  });
+
+  it.each([
+    ['is no JSON', '{"inputs": [', /^job\.json is not JSON in UTF-8: /],
+    ['is empty', '', /^job\.json is not JSON in UTF-8: /],
+    ['is too large', `"${'x'.repeat(256 * 1024)}"`, /^job\.json has 262146 bytes, and at most 262144 are read\.$/],
+    [
+      'names an input twice',
+      jobFile(['a', { name: 'a' }]),
+      /inputs\[1\]: expected a name that inputs\[0\] does not have/,
+    ],
+    ['has only optional inputs', jobFile([{ name: 'a', optional: true }]), /at least one input that is not optional/],
+    ['has a name that is too long', jobFile(['a'.repeat(1_020)]), /inputs\[0\]: expected a name that makes a key of/],
+    ['has too many inputs', jobFile(Array.from({ length: 33 }, (_, i) => `${i}`)), /a list of 1 to 32 inputs/],
+    ['has neither name nor text', jobFile([{ optional: true }]), /inputs\[0\]: expected either "name" or "text"/],
+    ['has an optional text', jobFile([{ text: 'a', optional: true }]), /expected "optional" only beside "name"/],
+  ])('fails with its receipt if the file %s', async (_, content, message) => {
+    await open();
+    await world.upload(JOB, content);
+    await world.deliverAll();
+    expect(await failure()).toMatchObject({ code: 'invalid-job', message: expect.stringMatching(message) });
+    expect((await world.receipt(JOB)).status).toBe('failed');
+  });
+
+  it('fails if one of its inputs is too large, and names that', async () => {
+    await open({ settings: { inputBytesMax: 10 } });
+    await put('a.png', 'small');
+    await put('b.png', 'this is too large');
+    await world.upload(JOB, jobFile(['a.png', 'b.png']));
+    await world.deliverAll();
+    expect(await failure()).toEqual({
+      code: 'input-too-large',
+      message: 'The input multi/chair/b.png has 17 bytes, and at most 10 are sent as file.',
+    });
+  });
+
+  it('fails if an input that it has taken is gone before it is sent, and a retry takes the present one', async () => {
+    await open({ versioning: undefined });
+    await put('a.png', 'first');
+    await putJob(['a.png']);
+    world.fault('createFlow', { status: 503 });
+    await world.deliverAll();
+    world.service.intercept = undefined;
+    await put('a.png', 'second');
+    await world.deliverAndTick(5, 20 * MINUTE);
+    expect(await failure()).toMatchObject({ code: 'input-gone' });
+    await world.retry();
+    await world.deliverAll();
+    expect(world.service.flows.map(({ inputs }) => inputs[0]?.bytes)).toEqual([6]);
+  });
+
+  it('is sent once, in the versions that it had taken, after an outage', async () => {
+    await open();
+    await put('a.png', 'first');
+    await putJob(['a.png', { text: 'oak' }]);
+    world.fault('createFlow', { status: 503 }, 3);
+    await world.deliverAll();
+    await put('a.png', 'second');
+    await world.deliverAndTick(5, 20 * MINUTE);
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs.map(({ bytes }) => bytes))).toEqual([[5, 3]]);
+  });
+});
+
+describe('an invocation that dies', () => {
+  const DEATHS = (['create', 'putWaitingMarker', 'replace', 'putRunningMarker'] as const).flatMap((method) =>
+    [1, 2, 3, 4].map((at) => [method, at] as const),
+  );
+  it.each(DEATHS)(
+    'at %s, call %i, loses no job, and nothing is in doubt before its inputs are written',
+    async (method, at) => {
+      await open({ settings: { inDoubt: 'hold' } });
+      const revive = dyingAt(world.ports.ledger, method, at);
+      await putJob(['front.png', 'back.png']);
+      await world.deliver().catch(() => {});
+      await put('front.png');
+      await world.deliver().catch(() => {});
+      await put('back.png');
+      await world.deliver().catch(() => {});
+      revive();
+      await world.deliverAndTick(8, 20 * MINUTE);
+      await world.settle();
+      expect(sent()).toEqual([keys('front.png', 'back.png')]);
+      expect(await states()).toEqual(['succeeded']);
+    },
+  );
+});
+
+describe('a file below the prefix of jobs', () => {
+  it('is nobody’s upload if no job names it', async () => {
+    await open();
+    await put('notes.txt');
+    await world.deliverAll();
+    await putJob(['front.png']);
+    await put('other.txt');
+    await world.deliverAll();
+    expect((await entries()).map(({ upload }) => upload.key)).toEqual([JOB]);
+    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
+    expect(world.service.flows).toEqual([]);
+  });
+
+  it('wakes the jobs of all folders above it that wait for it', async () => {
+    await open();
+    await world.upload('multi/job.json', jobFile(['a/b/c.png']));
+    await world.upload('multi/a/job.json', jobFile(['b/c.png']));
+    await world.upload('multi/a/b/job.json', jobFile(['d.png']));
+    await world.deliverAll();
+    await world.upload('multi/a/b/c.png');
+    await world.deliverAll();
+    expect(sent()).toEqual([['multi/a/b/c.png'], ['multi/a/b/c.png']]);
+  });
+});
