@@ -9,6 +9,7 @@ const passSchema: z.ZodMiniType<SweepPass> = z.object({
   compared: z.number(),
   missed: z.number(),
   repaired: z.number(),
+  unnamed: z.optional(z.number()),
 });
 const passesSchema = z.object({
   daily: z.optional(passSchema),
@@ -29,6 +30,8 @@ export interface SweepPass {
   readonly missed: number;
   /** Entries whose markers or receipts were put right. */
   readonly repaired: number;
+  /** Files below the prefix of a jobs route that no job has taken. Undefined if there are none. */
+  readonly unnamed?: number | undefined;
 }
 
 export interface SweepRequest {

@@ -64,11 +64,17 @@ export function showFetched({ receipts, files, issues }: Fetched): readonly stri
   ];
 }
 
-export const showSweep = ({ compared, missed, repaired }: SweepPass, isDryRun: boolean): readonly string[] => [
+export const showSweep = (
+  { compared, missed, repaired, unnamed = 0 }: SweepPass,
+  isDryRun: boolean,
+): readonly string[] => [
   `${counted(compared, 'file')} compared with the ledger.`,
   isDryRun
     ? `${counted(missed, 'file')} would be submitted, and each would be paid for.`
     : `${counted(missed, 'file')} submitted.`,
   `${counted(repaired, 'record')} ${isDryRun ? 'would be' : repaired === 1 ? 'was' : 'were'} completed.`,
+  ...(unnamed === 0
+    ? []
+    : [`${counted(unnamed, 'file')} below a prefix for jobs: no job has taken them, so nothing is sent of them.`]),
   'Files of the last 15 minutes were left out: their notifications may still come.',
 ];

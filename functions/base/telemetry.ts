@@ -53,6 +53,7 @@ export type MetricName =
   | 'UploadsReturned'
   | 'UploadsBackfilled'
   | 'UploadsMissed'
+  | 'UploadsUnnamed'
   | 'EntriesUnreadable'
   | 'SweepStateDamaged'
   | 'DoubtsRetried'

@@ -9,7 +9,9 @@ import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
-import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
+import { isJobFile } from '../uploads/job-keys.ts';
+import { jobFilesFor } from '../uploads/job-routes.ts';
+import { isWantedByKey, jobsRouteOf, mayMatch, routeFor } from '../uploads/routes.ts';
 import { secondDigits } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
@@ -128,7 +130,9 @@ export class SweepRun {
     const { inboxBucket, inboxPrefix } = this.#ports.settings;
     const pages = this.#ports.inbox.pages(inboxBucket, inboxPrefix, position.after, this.#invocation.closing);
     for await (const { uploads, last } of pages) {
-      const missing = await this.#missingOf(uploads.filter((upload) => this.#isWanted(upload)));
+      const swept = uploads.filter((upload) => this.#isInReach(upload));
+      await this.#countUnnamed(swept);
+      const missing = await this.#missingOf(swept.filter(({ key }) => mayMatch(this.#ports.settings.routes, key)));
       for (const upload of missing) {
         if (!(await this.#submit(upload))) return false;
       }
@@ -138,7 +142,8 @@ export class SweepRun {
     return true;
   }
 
-  #isWanted(upload: ListedUpload): boolean {
+  /** True for the current version of a file of the time that this pass covers. */
+  #isInReach(upload: ListedUpload): boolean {
     const { since, startedAt, force } = this.#pass;
     const { clock, settings } = this.#ports;
     // Entries go on expiring while a long pass is under way.
@@ -147,9 +152,37 @@ export class SweepRun {
       upload.isCurrent &&
       upload.lastModified >= earliest &&
       upload.lastModified < startedAt - SETTLING_MS &&
-      !isFolderMarker(upload) &&
-      mayMatch(settings.routes, upload.key)
+      !isFolderMarker(upload)
     );
+  }
+
+  /** Counts the files below the prefixes of jobs that no job takes. Nobody else would ever tell of them. */
+  async #countUnnamed(uploads: readonly ListedUpload[]): Promise<void> {
+    const { settings, telemetry } = this.#ports;
+    await this.#each(uploads, async ({ bucket, key }) => {
+      const owner = jobsRouteOf(settings.routes, key);
+      if (owner === undefined || isJobFile(key)) return;
+      for (const jobKey of jobFilesFor(key, owner.jobs)) {
+        if (await this.#mayTake({ bucket, key: jobKey }, key)) return;
+      }
+      this.#counts.unnamed = (this.#counts.unnamed ?? 0) + 1;
+      if (this.#kind === 'daily') telemetry.metrics.add('UploadsUnnamed');
+      telemetry.log.info('No job takes this file, so nothing is sent of it', { key });
+    });
+  }
+
+  /**
+   * False if there is no such job, or it has gone on without the file. The job file itself is not read: this function
+   * has no right to decrypt it.
+   */
+  async #mayTake(job: Pick<ListedUpload, 'bucket' | 'key'>, key: string): Promise<boolean> {
+    const { inbox, ledger } = this.#ports;
+    const { closing } = this.#invocation;
+    const current = await inbox.current(job.bucket, job.key, closing);
+    if (current === undefined) return false;
+    const entry = (await ledger.read(current.id, closing))?.entry;
+    if (entry === undefined || entry.job !== undefined) return true;
+    return entry.inputs?.some((input) => input.key === key) === true;
   }
 
   async #missingOf(uploads: readonly ListedUpload[]): Promise<readonly ListedUpload[]> {

@@ -46,6 +46,8 @@ const counts = z.object({
    * every upload that is under way is put again.
    */
   repaired: count,
+  /** Files below the prefix of a jobs route that no job has taken. Absent if there are none. */
+  unnamed: z.optional(count),
 });
 export type SweepCounts = Readonly<z.infer<typeof counts>>;
 export const NOTHING_DONE: SweepCounts = { compared: 0, missed: 0, repaired: 0 };

@@ -72,6 +72,21 @@ describe('an upload that no notification brought', () => {
     },
   );
 
+  it('is counted, and not submitted, if it is below the prefix of jobs and no job has taken it', async () => {
+    await deployed({ routes: [{ ...ECHO, jobs: 'multi/' }] });
+    world.clock.advance(MINUTE);
+    for (const key of ['front.png', 'deep/back.png', 'notes.txt']) await unannounced(`multi/chair/${key}`);
+    await world.send('multi/chair/job.json', '{ "inputs": ["front.png", "deep/back.png"] }');
+    await unannounced('multi/waits/a.png');
+    await world.send('multi/waits/job.json', '{ "inputs": ["a.png", "b.png"] }');
+    await unannounced('multi/broken/7');
+    await world.send('multi/broken/job.json', '{ "inputs": 7 }');
+    await unannounced('multi/alone/a.png');
+    expect(await sweepAfter(HOUR)).toMatchObject({ compared: 3, missed: 0, unnamed: 3 });
+    expect(world.count('UploadsUnnamed')).toBe(3);
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   it('is not submitted before it is a quarter of an hour old', async () => {
     await deployed();
     await unannounced('a');
