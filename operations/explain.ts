@@ -1,10 +1,18 @@
 import { open, stat } from 'node:fs/promises';
-import { basename, join } from 'node:path';
-import { inputFailure } from '../functions/create-flow/admission.ts';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { JsonObject } from '../functions/base/json.ts';
+import { ARCHIVED, sizeFailure } from '../functions/create-flow/admission.ts';
 import { flowBody } from '../functions/flow-service/request-body.ts';
-import type { InputSource } from '../functions/flow-service/types.ts';
+import type { FlowInput, InputSource } from '../functions/flow-service/types.ts';
 import type { Settings } from '../functions/settings/environment.ts';
-import type { OpenedUpload } from '../functions/uploads/inbox.ts';
+import {
+  deadlineSecondsOf,
+  InvalidJobError,
+  JOB_BYTES_MAX,
+  type JobInput,
+  parseJob,
+} from '../functions/uploads/job.ts';
+import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
@@ -12,6 +20,7 @@ import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { findUpload, withPrefix } from './find.ts';
+import { type JobInputView, jobInputs, missingOf, placeOfJob } from './jobs.ts';
 
 /** Bytes of the file that an explained request shows. */
 const SHOWN_BYTES = 48;
@@ -35,6 +44,8 @@ export interface Explanation {
   readonly routes: readonly { readonly name: string; readonly takesIt: boolean; readonly why: string }[];
   /** Why it would not be sent, although a route may want it. */
   readonly issue: string | undefined;
+  /** Present if the file is a job file that can be used. */
+  readonly job?: { readonly inputs: readonly JobInputView[]; readonly deadlineSeconds: number } | undefined;
   /** The body of `POST /flows`, with its data shortened. Undefined if nothing would be sent. */
   readonly request: object | undefined;
 }
@@ -49,7 +60,9 @@ interface Subject {
   readonly isArchived: boolean;
   readonly id: string;
   readonly versionId?: string | undefined;
-  head(): Promise<Uint8Array>;
+  head(bytesMax: number): Promise<Uint8Array>;
+  /** Another file of the same folder. Undefined if it is not there. */
+  beside(name: string): Promise<Subject | undefined>;
 }
 
 /**
@@ -103,40 +116,93 @@ export async function explainFile(
 async function explained(subject: Subject, settings: FileSettings, signal: AbortSignal): Promise<Explanation> {
   const { key, bytes, mediaType, isFile } = subject;
   const route = routeFor(settings.routes, subject);
-  const { snapshot: chosen, issue } = isFolderMarker(subject)
-    ? { issue: 'It is a folder, and not a file.' }
-    : admission(route, subject, settings);
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
-  const request = chosen && issue === undefined ? await requestOf(chosen, subject, settings, signal) : undefined;
-  return { key, bytes, mediaType, isFile, routes, issue, request };
+  const facts = { key, bytes, mediaType, isFile, routes } as const;
+  if (isFolderMarker(subject)) return { ...facts, issue: 'It is a folder, and not a file.', request: undefined };
+  if (route === undefined) return { ...facts, issue: 'No route wants it, so nothing is sent.', request: undefined };
+  try {
+    return { ...facts, ...(await explainedBy(route, subject, settings, signal)) };
+  } catch (error) {
+    if (!(error instanceof InvalidOverrideError || error instanceof InvalidJobError)) throw error;
+    return { ...facts, issue: `It fails: ${error.message}.`, request: undefined };
+  }
 }
 
-/** The same checks that the creating function makes. */
-function admission(
-  route: Route | undefined,
+/** The same checks that the creating function makes. @throws {InvalidOverrideError} @throws {InvalidJobError} */
+async function explainedBy(
+  route: Route,
   subject: Subject,
   settings: FileSettings,
-): { readonly snapshot?: RouteSnapshot; readonly issue?: string | undefined } {
-  if (route === undefined) return { issue: 'No route wants it, so nothing is sent.' };
-  try {
-    const { bytes, isArchived } = subject;
-    // Only these facts of an upload are checked.
-    const opened = { upload: {}, inputs: [{ bytes }], isArchived } as unknown as OpenedUpload;
-    return { snapshot: snapshot(route, subject.metadata), issue: inputFailure(settings, opened, route.input)?.message };
-  } catch (error) {
-    if (!(error instanceof InvalidOverrideError)) throw error;
-    return { issue: `It fails: ${error.message}.` };
-  }
+  signal: AbortSignal,
+): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
+  if (subject.isArchived) return { issue: ARCHIVED.message, request: undefined };
+  if (route.jobs !== undefined) return explainedJob(route, subject, settings, signal);
+  const chosen = snapshot(route, subject.metadata);
+  const issue = sizeFailure(settings, 'The file', subject.bytes, route.input)?.message;
+  const shown = [{ subject, additional: {} }];
+  return {
+    issue,
+    request:
+      issue === undefined ? await requestOf({ route: chosen, id: subject.id, shown }, settings, signal) : undefined,
+  };
+}
+
+async function explainedJob(
+  route: Route,
+  subject: Subject,
+  settings: FileSettings,
+  signal: AbortSignal,
+): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
+  const { key } = subject;
+  const job = parseJob(await subject.head(JOB_BYTES_MAX + 1), key);
+  const files = new Map(
+    await Promise.all(
+      job.inputs.flatMap((input) =>
+        'name' in input ? [subject.beside(input.name).then((file) => [input.name, file] as const)] : [],
+      ),
+    ),
+  );
+  const inputs = await jobInputs(job, { key, input: route.input }, settings, async (name) => files.get(name)?.bytes);
+  const missing = missingOf(inputs).map((input) => input.key);
+  const issues = [
+    ...(missing.length === 0 ? [] : [`It waits for ${missing.join(', ')}.`]),
+    ...inputs.flatMap((input) => (input.issue === undefined ? [] : `${input.key ?? 'A text'}: ${input.issue}`)),
+  ];
+  const chosen = snapshot({ ...route, parameters: job.parameters ?? route.parameters }, subject.metadata);
+  const shown = job.inputs.flatMap((input): readonly Shown[] => {
+    if ('text' in input) return [input];
+    const file = files.get(input.name);
+    return file === undefined ? [] : [{ subject: file, additional: input.additional }];
+  });
+  return {
+    issue: issues.length === 0 ? undefined : issues.join(' '),
+    job: {
+      inputs,
+      deadlineSeconds: deadlineSecondsOf({ deadlineSeconds: job.deadlineSeconds ?? route.deadlineSeconds }),
+    },
+    request:
+      issues.length === 0 ? await requestOf({ route: chosen, id: subject.id, shown }, settings, signal) : undefined,
+  };
 }
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
   if (route.after !== undefined) {
     return { takesIt: false, why: `takes assets of the route ${route.after}, instead of files` };
   }
+  if (route.jobs !== undefined && route !== taken) {
+    const isBelow = matchesKey({ prefixes: [route.jobs] }, subject.key);
+    return {
+      takesIt: false,
+      why: isBelow
+        ? `takes the files that a ${JOB_FILE} in the folder names, and no others`
+        : `is for jobs below ${route.jobs}`,
+    };
+  }
   if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
   const unmet = unmetConditions(route, subject);
   if (unmet.length > 0) return { takesIt: false, why: unmet.join(', and ') };
-  return { takesIt: false, why: `would take it, but ${taken?.name} comes first` };
+  if (taken === undefined) return { takesIt: false, why: 'the prefix belongs to a route for jobs' };
+  return { takesIt: false, why: `would take it, but ${taken.name} comes first` };
 }
 
 /** The conditions of a route that an upload does not meet, each as a sentence without its period. */
@@ -153,7 +219,7 @@ function unmetConditions({ prefixes, suffixes, mediaTypes }: Route, { key, media
 /** Says of an upload that no route takes which route comes nearest, and what is missing. */
 export function nearestRoute(routes: readonly Route[], facts: UploadFacts): string {
   const [nearest] = routes
-    .filter(({ after }) => after === undefined)
+    .filter(({ after, jobs }) => after === undefined && jobs === undefined)
     .map((route) => ({ name: route.name, unmet: unmetConditions(route, facts) }))
     .sort((one, other) => one.unmet.length - other.unmet.length);
   return `The route ${nearest?.name} comes nearest: ${nearest?.unmet.join(', and ')}.`;
@@ -164,90 +230,119 @@ function oneOf(values: readonly string[] = []): string {
   return others.length === 0 ? last : `${others.reverse().join(', ')} or ${last}`;
 }
 
-/** Undefined if there is no such file. @param name its key. Default: the name of the file. */
-async function fileSubject(path: string, settings: FileSettings, name = basename(path)): Promise<Subject | undefined> {
+/** Undefined if there is no such file. @param given its key. Default: the name of the file, of a job with its folder. */
+async function fileSubject(path: string, settings: FileSettings, given?: string): Promise<Subject | undefined> {
   const facts = await stat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
     throw error;
   });
   if (facts === undefined || !facts.isFile()) return undefined;
+  const name = given ?? nameOf(path, settings.routes);
   const key = withPrefix(name, { settings });
   return {
     ...{ key, bytes: facts.size, mediaType: mediaTypeOf(undefined, key), metadata: {} },
     ...{ isFile: true, isArchived: false, id: '0'.repeat(40) },
-    async head() {
+    async head(bytesMax) {
       await using file = await open(path);
-      const { buffer, bytesRead } = await file.read(Buffer.alloc(SHOWN_BYTES), 0, SHOWN_BYTES, 0);
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(bytesMax, facts.size)));
       return buffer.subarray(0, bytesRead);
     },
+    beside: (other) => fileSubject(join(dirname(path), other), settings, inputKey(name, other)),
   };
 }
+
+const nameOf = (path: string, routes: readonly Route[]): string =>
+  basename(path) === JOB_FILE ? placeOfJob(routes, `${basename(dirname(resolve(path)))}/${JOB_FILE}`) : basename(path);
 
 /** Undefined if the inbox has no such object. */
 async function objectSubject(text: string, deployment: Deployment, signal: AbortSignal): Promise<Subject | undefined> {
   const found = await findUpload(text, deployment, signal);
   if (found?.current === undefined) return undefined;
+  return openedSubject(found.key, deployment, signal);
+}
+
+async function openedSubject(key: string, deployment: Deployment, signal: AbortSignal): Promise<Subject> {
   const { inbox, settings } = deployment;
-  const opened = await inbox.open({ bucket: settings.inboxBucket, key: found.key }, signal);
+  const opened = await inbox.open({ bucket: settings.inboxBucket, key }, signal);
   opened.discard();
   const { upload, metadata, isArchived } = opened;
-  const { key, bytes, mediaType, id, versionId } = upload;
+  const { bytes, mediaType, id, versionId } = upload;
   return {
     ...{ key, bytes, mediaType, metadata, isArchived, id, versionId },
     isFile: false,
-    async head() {
+    async head(bytesMax) {
       const again = await inbox.open(upload, signal);
+      const chunks: Uint8Array[] = [];
+      let length = 0;
       try {
-        const [own] = again.inputs;
-        for await (const chunk of (await own?.source.open(signal)) ?? []) return chunk.subarray(0, SHOWN_BYTES);
-        return new Uint8Array();
+        for await (const chunk of (await again.inputs[0]?.source.open(signal)) ?? []) {
+          chunks.push(Uint8Array.from(chunk));
+          length += chunk.byteLength;
+          if (length >= bytesMax) break;
+        }
+        return Buffer.concat(chunks).subarray(0, bytesMax);
       } finally {
         again.discard();
       }
     },
+    async beside(name) {
+      const other = inputKey(key, name);
+      const current = await inbox.current(settings.inboxBucket, other, signal);
+      return current && openedSubject(other, deployment, signal);
+    },
   };
 }
 
-/** The body as the creating function would make it, of the first bytes of the file. */
+/** An input as an explained request shows it. */
+type Shown =
+  | { readonly subject: Subject; readonly additional: JsonObject }
+  | Extract<JobInput, { readonly text: string }>;
+
+/** The body as the creating function would make it, of the first bytes of each file. */
 async function requestOf(
-  route: RouteSnapshot,
-  subject: Subject,
+  { route, id, shown }: { readonly route: RouteSnapshot; readonly id: string; readonly shown: readonly Shown[] },
   settings: FileSettings,
   signal: AbortSignal,
 ): Promise<object> {
-  const { key, bytes, mediaType, id, versionId } = subject;
-  const { template, parameters, additional, input } = route;
-  // The cut may split a character. The end is replaced below.
-  const head = input === 'text' ? wellFormed(await subject.head()) : await subject.head();
-  const source: InputSource = {
-    bytes: head.byteLength,
-    async open() {
-      return [head] as unknown as AsyncIterable<Uint8Array>;
-    },
-  };
-  const body = await flowBody(
-    {
-      ...{ template, parameters, additional },
-      tag: { pipeline: settings.pipeline, upload: id, generation: 1 },
-      inputs: [
-        {
-          ...{ as: input, mediaType, source },
-          additional: { bucket: settings.inboxBucket, key, ...(versionId === undefined ? {} : { versionId }) },
-        },
-      ],
-    },
-    signal,
-  );
+  const { template, parameters, additional } = route;
+  const inputs = await Promise.all(shown.map((each) => shownInput(each, route, settings)));
+  const tag = { pipeline: settings.pipeline, upload: id, generation: 1 };
+  const body = await flowBody({ template, parameters, additional, tag, inputs }, signal);
   const chunks: Uint8Array[] = [];
   for await (const chunk of body.chunks(signal)) chunks.push(Uint8Array.from(chunk));
   const request = JSON.parse(Buffer.concat(chunks).toString()) as { inputs: { data: string }[] };
-  const isWhole = head.byteLength === bytes;
-  const inputs = request.inputs.map(({ data, ...rest }) => ({
-    ...rest,
-    data: isWhole ? data : `${data.replace(/=*$/, '')}… (${bytes} bytes in all)`,
-  }));
-  return { ...request, inputs };
+  const cut = request.inputs.map(({ data, ...rest }, index) => {
+    const { bytes = 0, source } = inputs[index] ?? {};
+    const isWhole = source?.bytes === bytes;
+    return { ...rest, data: isWhole ? data : `${data.replace(/=*$/, '')}… (${bytes} bytes in all)` };
+  });
+  return { ...request, inputs: cut };
 }
+
+/** The first bytes of an input, and its true size. */
+async function shownInput(
+  shown: Shown,
+  { input: as }: RouteSnapshot,
+  { inboxBucket }: FileSettings,
+): Promise<FlowInput & { readonly bytes: number }> {
+  if ('text' in shown) {
+    const text = Buffer.from(shown.text);
+    const head = wellFormed(text.subarray(0, SHOWN_BYTES));
+    const { additional } = shown;
+    return { as: 'text', mediaType: 'text/plain', source: sourceOf(head), additional, bytes: text.byteLength };
+  }
+  const { key, bytes, mediaType, versionId, head } = shown.subject;
+  const start = await head(SHOWN_BYTES);
+  // The cut may split a character.
+  const source = sourceOf(as === 'text' ? wellFormed(start) : start);
+  const place = { bucket: inboxBucket, key, ...(versionId === undefined ? {} : { versionId }) };
+  return { as, mediaType, source, additional: { ...shown.additional, ...place }, bytes };
+}
+
+const sourceOf = (bytes: Uint8Array): InputSource => ({
+  bytes: bytes.byteLength,
+  open: async () => [bytes] as unknown as AsyncIterable<Uint8Array>,
+});
 
 /** The text without the rest of a character that was cut. */
 const wellFormed = (bytes: Uint8Array): Uint8Array =>

@@ -1,6 +1,5 @@
-import { inputFailure } from '../functions/create-flow/admission.ts';
+import { sizeFailure } from '../functions/create-flow/admission.ts';
 import { KEY_BYTES_MAX } from '../functions/s3/limits.ts';
-import type { OpenedUpload } from '../functions/uploads/inbox.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import type { UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
@@ -46,9 +45,7 @@ export function routeFile(file: FileFacts, deployment: Deployment): RoutedFile {
   const { key } = uploadFacts(file, deployment);
   const route = routeOfFile(file, deployment);
   if (route !== undefined) {
-    // Only these facts of an upload are checked.
-    const opened = { upload: {}, inputs: [{ bytes: file.bytes }], isArchived: false } as unknown as OpenedUpload;
-    return { key, route, issue: inputFailure(settings, opened, route.input)?.message };
+    return { key, route, issue: sizeFailure(settings, 'The file', file.bytes, route.input)?.message };
   }
   const issue = areRoutesKnown
     ? `No route takes this file, so no flow would be made of it. ${nearestRouteOfFile(file, deployment)}`

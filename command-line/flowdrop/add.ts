@@ -14,6 +14,7 @@ export interface Instead<O> {
     error: unknown,
     offline: Offline,
     words: readonly string[],
+    options: O,
   ): ReturnType<NonNullable<Body['unconnected']>>;
   offline?(offline: Offline, options: O): Promise<number> | undefined;
 }

@@ -7,16 +7,20 @@ import { type CanaryFile, canaryOf } from '../../operations/canary.ts';
 import { type Checked, type Diagnosis, isFaulty } from '../../operations/checks.ts';
 import { ForeignStackError } from '../../operations/deployment.ts';
 import { doctor, unreachable } from '../../operations/doctor.ts';
+import { type Explanation, explain } from '../../operations/explain.ts';
+import { diagnosisOfJob } from '../../operations/jobs.ts';
 import { NoLocalRunError, UntrustedRunError } from '../../operations/local-run.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
-import { readPlan } from './plan.ts';
+import type { Console } from './console.ts';
+import { explainOffline, readPlan } from './plan.ts';
 import { EXIT_FAILED, EXIT_OK, type Offline, type Run, sentenceOf } from './run.ts';
 import { counted } from './words.ts';
 
 interface DoctorOptions extends AskedOptions {
   readonly canary?: string;
+  readonly job?: string;
   readonly beforeDeployment?: boolean;
   readonly stage?: string;
 }
@@ -27,16 +31,26 @@ export function addDoctor(add: Add): void {
     .description('checks the pipeline from the outside in, and says for each fault what to do')
     .option('--canary <file>', 'also put a copy of this file, and follow it to its receipt; its flow is paid for')
     .option(...YES)
+    .option('--job <file>', 'check this job file of your machine or the inbox instead; nothing is sent')
     .option('--before-deployment', 'check the configuration of this folder, the flow service and its token instead')
     .option('--stage <name>', 'with --before-deployment: the stage, as for npm run synth -- -c stage=<name>')
     .addHelpText(
       'after',
-      example('doctor', 'doctor --json', 'doctor --canary robot.png --yes', 'doctor --before-deployment'),
+      example(
+        'doctor',
+        'doctor --json',
+        'doctor --canary robot.png --yes',
+        'doctor --job chair/job.json',
+        'doctor --before-deployment',
+      ),
     );
   add<DoctorOptions>(
     command,
     async (run, _, options) => {
       const { deployment, console, signal } = run;
+      if (options.job !== undefined) {
+        return showJob(console, await explain({ path: run.path(options.job), key: options.job }, deployment, signal));
+      }
       const canary = options.canary === undefined ? undefined : canaryAt(run.path(options.canary), run);
       const question = `${canary?.key} would be uploaded, and paid for. Go on?`;
       if (canary !== undefined && !(await isAllowed(run, question, options))) return EXIT_FAILED;
@@ -48,7 +62,9 @@ export function addDoctor(add: Add): void {
       return isFaulty(diagnosis) ? EXIT_FAILED : EXIT_OK;
     },
     {
-      unconnected(error, { console }) {
+      async unconnected(error, offline, _, { job }) {
+        const { console } = offline;
+        if (job !== undefined) return showJob(console, await explainOffline(error, offline, job));
         if (error instanceof UsageError) throw error;
         console.answer(unreachable(sentenceOf(error), todoOf(error)), showDiagnosis);
         return EXIT_FAILED;
@@ -60,6 +76,12 @@ export function addDoctor(add: Add): void {
       },
     },
   );
+}
+
+function showJob(console: Console, explanation: Explanation): number {
+  const diagnosis = diagnosisOfJob(explanation);
+  console.answer(diagnosis, showDiagnosis);
+  return isFaulty(diagnosis) ? EXIT_FAILED : EXIT_OK;
 }
 
 async function checkPlan(offline: Offline, options: DoctorOptions): Promise<number> {

@@ -2,7 +2,9 @@ import { ConfigurationError } from '../../functions/base/validation.ts';
 import { readTrackedContext } from '../../infra/configuration.ts';
 import { readStackContext } from '../../infra/deployment.ts';
 import { type PlannedDeployment, reasonNotToAsk } from '../../operations/before-deployment.ts';
-import type { Offline } from './run.ts';
+import { type Explanation, explainFile } from '../../operations/explain.ts';
+import { UsageError } from '../options.ts';
+import { NoDeploymentError, type Offline } from './run.ts';
 
 /** Reads the configuration of the folder as `npm run synth` does, and asks for the token if it is needed. */
 export async function readPlan(
@@ -32,4 +34,27 @@ export function configurationIn(
     if (!(error instanceof ConfigurationError)) throw error;
     return { configuration: error, source: error.source ?? 'cdk.json' };
   }
+}
+
+/**
+ * Explains a file of this machine by the configuration of the folder.
+ * @param error why there is no pipeline to ask. It is thrown if one was named.
+ * @throws {UsageError}
+ */
+export async function explainOffline(
+  error: unknown,
+  { directory, path, signal }: Offline,
+  what: string,
+): Promise<Explanation> {
+  if (!(error instanceof NoDeploymentError)) throw error;
+  const { configuration } = configurationIn(directory, undefined);
+  if (configuration instanceof ConfigurationError) throw new UsageError(configuration.message);
+  const { pipeline, routes, settings } = configuration;
+  const explanation = await explainFile(
+    path(what),
+    { ...settings, pipeline, routes, inboxBucket: 'the inbox' },
+    signal,
+  );
+  if (explanation === undefined) throw new UsageError(`There is no file ${what}. ${error.message}`);
+  return explanation;
 }

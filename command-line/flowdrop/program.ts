@@ -2,9 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { printableLines } from '../../functions/base/printable.ts';
-import { ConfigurationError } from '../../functions/base/validation.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { explain, explainFile } from '../../operations/explain.ts';
+import { explain } from '../../operations/explain.ts';
 import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
@@ -14,17 +13,8 @@ import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
 import { addIntake } from './intake.ts';
 import { addOpen } from './open.ts';
-import { configurationIn } from './plan.ts';
-import {
-  type CommonOptions,
-  EXIT_FAILED,
-  EXIT_OK,
-  isJson,
-  NoDeploymentError,
-  type Run,
-  runCommand,
-  type Surroundings,
-} from './run.ts';
+import { explainOffline } from './plan.ts';
+import { type CommonOptions, EXIT_FAILED, EXIT_OK, isJson, type Run, runCommand, type Surroundings } from './run.ts';
 import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
 
@@ -78,7 +68,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
       const options = command.optsWithGlobals<O>();
       exitCode = await runCommand(options, surroundings, {
         run: (run) => body(run, words, options),
-        ...(unconnected && { unconnected: (error, before) => unconnected(error, before, words) }),
+        ...(unconnected && { unconnected: (error, before) => unconnected(error, before, words, options) }),
         ...(offline && { offline: (before) => offline(before, options) }),
       });
     });
@@ -189,15 +179,8 @@ function addExplain(add: Add): void {
       return EXIT_OK;
     },
     {
-      async unconnected(error, { console, directory, path, signal }, [what = '']) {
-        if (!(error instanceof NoDeploymentError)) throw error;
-        const { configuration } = configurationIn(directory, undefined);
-        if (configuration instanceof ConfigurationError) throw new UsageError(configuration.message);
-        const { pipeline, routes, settings } = configuration;
-        const known = { ...settings, pipeline, routes, inboxBucket: 'the inbox' };
-        const explanation = await explainFile(path(what), known, signal);
-        if (explanation === undefined) throw new UsageError(`There is no file ${what}. ${error.message}`);
-        console.answer(explanation, showExplanation);
+      async unconnected(error, offline, [what = '']) {
+        offline.console.answer(await explainOffline(error, offline, what), showExplanation);
         return EXIT_OK;
       },
     },

@@ -1,9 +1,11 @@
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
+import { shorten } from '../../functions/base/validation.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
+import type { JobInputView } from '../../operations/jobs.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
 import type { OfferedTemplate } from '../../operations/templates.ts';
@@ -237,14 +239,21 @@ export function showTemplates(templates: readonly OfferedTemplate[]): readonly s
 }
 
 export function showExplanation(explanation: Explanation): readonly string[] {
-  const { key, bytes, mediaType, isFile, routes, issue, request } = explanation;
+  const { key, bytes, mediaType, isFile, routes, issue, job, request } = explanation;
   const body = request === undefined ? [] : JSON.stringify(request, undefined, 2).split('\n');
   return [
     `${key}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
     ...indented(routes.map(({ name, why }) => `route ${name}: ${why}`)),
+    ...indented(job?.inputs.map(lineOfInput) ?? []),
     ...(issue === undefined ? [] : [issue]),
     ...(request === undefined ? [] : ['The request would be POST /flows with', ...indented(body)]),
   ];
+}
+
+function lineOfInput({ key, text = '', bytes, isOptional }: JobInputView): string {
+  if (key === undefined) return `input: the text ${JSON.stringify(shorten(text))}`;
+  const optional = isOptional ? ', optional' : '';
+  return `input ${key}: ${bytes === undefined ? 'not there' : size(bytes)}${optional}`;
 }
 
 const indented = (lines: readonly string[]): readonly string[] => lines.map((line) => `  ${line}`);

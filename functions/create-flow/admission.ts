@@ -52,29 +52,42 @@ async function routedJob(
   return { route: snapshot({ ...route, parameters }, object.metadata, given), job: { ...job, deadlineSeconds } };
 }
 
-const ARCHIVED: KnownFailure = {
+/** @internal */
+export const ARCHIVED: KnownFailure = {
   code: 'input-archived',
   message: 'The file is in an archive storage class: have it restored first.',
 };
 
-/** Why a file cannot be sent under the present settings. Undefined if it can. */
+/** Why an upload cannot be sent under the present settings. Undefined if it can. */
 export function inputFailure(
-  { inputBytesMax, textBytesMax }: Pick<Settings, 'inputBytesMax' | 'textBytesMax'>,
+  settings: SizeLimits,
   { upload, inputs, isArchived }: OpenedUpload,
   as: 'file' | 'text',
 ): KnownFailure | undefined {
   if (isArchived) return ARCHIVED;
   for (const input of inputs) {
-    const sentAs = input.as ?? as;
-    const { bytes } = input.source;
-    const bytesMax = sentAs === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
-    if (bytes === 0) return { code: 'input-empty', message: `${nameOf(input, upload)} is empty.` };
-    if (bytes > bytesMax) {
-      const message = `${nameOf(input, upload)} has ${bytes} bytes, and at most ${bytesMax} are sent as ${sentAs}.`;
-      return { code: 'input-too-large', message };
-    }
+    const failure = sizeFailure(settings, nameOf(input, upload), input.source.bytes, input.as ?? as);
+    if (failure !== undefined) return failure;
   }
   return undefined;
+}
+
+type SizeLimits = Pick<Settings, 'inputBytesMax' | 'textBytesMax'>;
+
+/**
+ * Why an input of this size cannot be sent. Undefined if it can.
+ * @param what names the input in the message.
+ */
+export function sizeFailure(
+  { inputBytesMax, textBytesMax }: SizeLimits,
+  what: string,
+  bytes: number,
+  as: 'file' | 'text',
+): KnownFailure | undefined {
+  if (bytes === 0) return { code: 'input-empty', message: `${what} is empty.` };
+  const bytesMax = as === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
+  if (bytes <= bytesMax) return undefined;
+  return { code: 'input-too-large', message: `${what} has ${bytes} bytes, and at most ${bytesMax} are sent as ${as}.` };
 }
 
 function nameOf({ key }: OpenedInput, upload: Upload): string {

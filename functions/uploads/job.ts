@@ -111,6 +111,7 @@ export const jobSchema = strictObject({
  * @throws {InvalidJobError} names all that is wrong, with its path and value.
  */
 export function parseJob(content: Uint8Array, key: string): Job {
+  if (content.byteLength > JOB_BYTES_MAX) throw tooLarge(content.byteLength);
   let value: unknown;
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content));
@@ -125,6 +126,9 @@ export function parseJob(content: Uint8Array, key: string): Job {
   const { parameters, deadlineSeconds } = data;
   return { inputs: data.inputs.map(inputOf), parameters, deadlineSeconds };
 }
+
+const tooLarge = (bytes: number): InvalidJobError =>
+  new InvalidJobError(`${JOB_FILE} has ${bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
 
 const issuesOfKeys = (inputs: z.infer<typeof inputsSchema>, key: string): readonly string[] =>
   inputs.flatMap((input, index) => {
@@ -145,9 +149,7 @@ function inputOf(input: z.infer<typeof inputsSchema>[number]): JobInput {
  * @throws {InvalidJobError} @throws any error of S3.
  */
 export async function readJob({ upload, inputs: [own] }: OpenedUpload, signal: AbortSignal): Promise<Job> {
-  if (upload.bytes > JOB_BYTES_MAX) {
-    throw new InvalidJobError(`${JOB_FILE} has ${upload.bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
-  }
+  if (upload.bytes > JOB_BYTES_MAX) throw tooLarge(upload.bytes);
   const chunks: Uint8Array[] = [];
   for await (const chunk of (await own?.source.open(signal)) ?? []) chunks.push(Uint8Array.from(chunk));
   const bytes = Buffer.concat(chunks);
@@ -155,14 +157,19 @@ export async function readJob({ upload, inputs: [own] }: OpenedUpload, signal: A
   return parseJob(bytes, upload.key);
 }
 
+/** How long a job waits for its inputs, in seconds. */
+export const deadlineSecondsOf = ({
+  deadlineSeconds = DEADLINE_SECONDS_DEFAULT,
+}: Pick<Job, 'deadlineSeconds'>): number => deadlineSeconds;
+
 /**
  * What a job waits for before it has looked for its inputs.
  * @param arrivedAt when its job file came, or its retry. The deadline counts from then.
  */
 export const awaitedInputs = (
-  { deadlineSeconds = DEADLINE_SECONDS_DEFAULT }: Job,
+  job: Job,
   arrivedAt: number,
 ): { readonly deadline: number; readonly missing: readonly string[] } => ({
-  deadline: arrivedAt + 1000 * deadlineSeconds,
+  deadline: arrivedAt + 1000 * deadlineSecondsOf(job),
   missing: [],
 });

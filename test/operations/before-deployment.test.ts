@@ -279,3 +279,85 @@ describe('flowdrop explain without a pipeline', () => {
     });
   });
 });
+
+describe('a job file, before it is put', () => {
+  const JOBS = { name: 'views', jobs: 'multi/', template: 'model_generate_multiview', deadlineSeconds: 600 };
+  const jobIn = (files: Files) =>
+    cloneWith({}, { 'flowdrop.json': { baseUrl: 'https://flows.example.com', routes: [JOBS, ROUTE] }, ...files });
+  const whole = {
+    'chair/job.json': {
+      inputs: ['front.png', { name: 'back.png', optional: true, additional: { view: 'back' } }, { text: 'oak, matt' }],
+      parameters: { quality: 'high' },
+    },
+    'chair/front.png': 'the front',
+    'chair/back.png': 'the back',
+  };
+
+  it('is explained with its inputs and the request', async () => {
+    const { code, output } = await runFlowdrop(['explain', 'chair/job.json', '--json'], { directory: jobIn(whole) });
+    expect([code, JSON.parse(output)]).toMatchObject([
+      0,
+      {
+        key: 'multi/chair/job.json',
+        job: {
+          deadlineSeconds: 600,
+          inputs: [{ key: 'multi/chair/front.png' }, { key: 'multi/chair/back.png' }, { text: 'oak, matt' }],
+        },
+        request: {
+          template: 'model_generate_multiview',
+          parameters: { quality: 'high' },
+          inputs: [
+            { additional: { key: 'multi/chair/front.png' } },
+            { additional: { key: 'multi/chair/back.png', view: 'back' } },
+            { additional: {}, data: 'oak, matt' },
+          ],
+        },
+      },
+    ]);
+  });
+
+  it('passes the doctor, who sends nothing', async () => {
+    const ran = await runFlowdrop(['doctor', '--job', 'chair/job.json', '--json'], { directory: jobIn(whole) });
+    expect([ran.code, JSON.parse(ran.output)]).toEqual([
+      0,
+      {
+        deployment: 'multi/chair/job.json',
+        checks: ['route', 'job file', 'inputs', 'sizes'].map((check) => ({ check, result: 'good' })),
+      },
+    ]);
+  });
+
+  it.each<readonly [string, Files, string, Partial<Checked>, number]>([
+    [
+      'names a file that is not there',
+      { 'chair/front.png': undefined },
+      'inputs',
+      { result: 'warning', what: 'Not there: multi/chair/front.png.', todo: expect.stringContaining('600 seconds') },
+      0,
+    ],
+    [
+      'cannot be used',
+      { 'chair/job.json': { inputs: ['../front.png'], paramters: {} } },
+      'job file',
+      {
+        result: 'fault',
+        what: expect.stringMatching(/inputs\[0\]: .*got "\.\.\/front\.png".*Did you mean parameters\?/),
+      },
+      1,
+    ],
+    ['has an empty input', { 'chair/front.png': '' }, 'sizes', { result: 'fault' }, 1],
+  ])('does not pass if it %s', async (_, files, check, expected, code) => {
+    const all = Object.entries({ ...whole, ...files }).filter(([, content]) => content !== undefined);
+    const directory = jobIn(Object.fromEntries(all));
+    const ran = await runFlowdrop(['doctor', '--job', 'chair/job.json', '--json'], { directory });
+    expect(resultOf(ran, check)).toMatchObject(expected);
+    expect(ran.code).toBe(code);
+  });
+
+  it('does not pass if no route takes jobs there', async () => {
+    const files = { 'flowdrop.json': { baseUrl: 'https://flows.example.com', routes: [ROUTE] }, ...whole };
+    const ran = await runFlowdrop(['doctor', '--job', 'chair/job.json'], { directory: cloneWith({}, files) });
+    expect(ran.output).toContain('route: fault');
+    expect(ran.code).toBe(1);
+  });
+});

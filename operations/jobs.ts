@@ -1,0 +1,111 @@
+import { sizeFailure } from '../functions/create-flow/admission.ts';
+import type { Settings } from '../functions/settings/environment.ts';
+import type { Job } from '../functions/uploads/job.ts';
+import { inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
+import { jobFilesFor } from '../functions/uploads/job-routes.ts';
+import { type JobsRoute, jobsRouteOf, type Route } from '../functions/uploads/routes.ts';
+import type { Diagnosis } from './checks.ts';
+import type { Explanation } from './explain.ts';
+
+/** An input of a job, as it is now. */
+export interface JobInputView {
+  /** Undefined if the input is a text of the job file. */
+  readonly key?: string | undefined;
+  readonly text?: string | undefined;
+  readonly isOptional: boolean;
+  /** Undefined if the file is not there. */
+  readonly bytes?: number | undefined;
+  /** Why it could not be sent. */
+  readonly issue?: string | undefined;
+}
+
+/**
+ * What a job would be sent with, and what it lacks.
+ * @param bytesOf the size of one of its files. Undefined if the file is not there.
+ * @internal
+ */
+export async function jobInputs(
+  { inputs }: Job,
+  { key, input: as }: { readonly key: string } & Pick<Route, 'input'>,
+  settings: Pick<Settings, 'inputBytesMax' | 'textBytesMax'>,
+  bytesOf: (name: string) => Promise<number | undefined>,
+): Promise<readonly JobInputView[]> {
+  return Promise.all(
+    inputs.map(async (input) => {
+      if ('text' in input) {
+        const bytes = Buffer.byteLength(input.text);
+        const issue = sizeFailure(settings, 'The text', bytes, 'text')?.message;
+        return { text: input.text, isOptional: false, bytes, issue };
+      }
+      const bytes = await bytesOf(input.name);
+      const issue = bytes === undefined ? undefined : sizeFailure(settings, 'The file', bytes, as)?.message;
+      return { key: inputKey(key, input.name), isOptional: input.isOptional, bytes, issue };
+    }),
+  );
+}
+
+/** The inputs without which a job does not begin, and that are not there. */
+export const missingOf = (inputs: readonly JobInputView[]): readonly JobInputView[] =>
+  inputs.filter(({ bytes, isOptional }) => bytes === undefined && !isOptional);
+
+/**
+ * Where a job file of this machine would be put, with the other files of its folder.
+ * @param name the names of its folder and of the file, such as `chair/job.json`.
+ * @returns the name itself, if it is below the prefix of a jobs route, or if there are several such routes.
+ */
+export function placeOfJob(routes: readonly Route[], name: string): string {
+  const [only, ...others] = routes.flatMap(({ jobs }) => jobs ?? []);
+  return only === undefined || others.length > 0 || jobsRouteOf(routes, name) !== undefined ? name : only + name;
+}
+
+/** What a key is for the routes of jobs. Undefined if it is below none of their prefixes. */
+export function roleInJobs(
+  routes: readonly Route[],
+  key: string,
+): { readonly route: JobsRoute; readonly isJob: boolean; readonly jobFiles: readonly string[] } | undefined {
+  const route = jobsRouteOf(routes, key);
+  return route && { route, isJob: isJobFile(key), jobFiles: jobFilesFor(key, route.jobs) };
+}
+
+/** What an explanation says of a job, as checks. */
+export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagnosis {
+  const takes = routes.some(({ takesIt }) => takesIt);
+  const missing = missingOf(job?.inputs ?? []);
+  const unfit =
+    job?.inputs.flatMap(({ key, issue }) => (issue === undefined ? [] : `${key ?? 'a text'}: ${issue}`)) ?? [];
+  const notRead = { result: 'not checked', what: 'the job file cannot be used' } as const;
+  return {
+    deployment: key,
+    checks: [
+      takes
+        ? { check: 'route', result: 'good' }
+        : {
+            ...({ check: 'route', result: 'fault' } as const),
+            what: `No route with "jobs" takes ${key}.`,
+            todo: `Put the folder of the ${JOB_FILE} below the prefix of such a route.`,
+          },
+      job === undefined
+        ? { check: 'job file', result: 'fault', what: issue ?? 'It is no job.', todo: `Correct the ${JOB_FILE}.` }
+        : { check: 'job file', result: 'good' },
+      job === undefined
+        ? { check: 'inputs', ...notRead }
+        : missing.length === 0
+          ? { check: 'inputs', result: 'good' }
+          : {
+              ...({ check: 'inputs', result: 'warning' } as const),
+              what: `Not there: ${missing.map(({ key }) => key).join(', ')}.`,
+              todo: `The job waits for them for ${job.deadlineSeconds} seconds, and then fails.`,
+            },
+      job === undefined
+        ? { check: 'sizes', ...notRead }
+        : unfit.length === 0
+          ? { check: 'sizes', result: 'good' }
+          : {
+              check: 'sizes',
+              result: 'fault',
+              what: unfit.join('\n'),
+              todo: 'Put smaller files, or raise the setting.',
+            },
+    ],
+  };
+}
