@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import type { Receipt } from '../functions/publish/receipts.ts';
+import type { Receipt } from '../functions/publish/report-schemas.ts';
 import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
 import { SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';

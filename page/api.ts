@@ -1,6 +1,6 @@
 import type { Json } from '../functions/base/json.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
-import type { Receipt } from '../functions/publish/receipts.ts';
+import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { Action } from '../operations/act.ts';
 import type { Diagnosis } from '../operations/checks.ts';
 import type { Intake } from '../operations/intake.ts';

@@ -10,7 +10,16 @@ import {
   type TerminalEntry,
   type WaitingEntry,
 } from '../ledger/entry.ts';
-import { assets, failure, input, readonlyObject, routeSchema, time, uploadSchema } from '../ledger/entry-schema.ts';
+import {
+  assets,
+  count,
+  failure,
+  input,
+  readonlyObject,
+  routeSchema,
+  time,
+  uploadSchema,
+} from '../ledger/entry-schema.ts';
 import { isSuccess, TERMINAL_STATE_NAMES } from '../ledger/terminal-states.ts';
 import { INPUTS_MAX, matchesAsset, pathTo, routesAfter } from '../uploads/chain-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
@@ -22,8 +31,6 @@ export const CHAIN_SCHEMA = 1;
 
 /** Maximum number of uploads of one chain. Its object is read and written whole. */
 export const CHAIN_UPLOADS_MAX = 10_000;
-
-const count = z.int().check(z.gte(0));
 
 const member = readonlyObject({
   id: z.string(),

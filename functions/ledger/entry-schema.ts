@@ -34,9 +34,14 @@ const TIME_MAX = Date.parse('9999-12-31T23:59:59.999Z');
 
 /** Milliseconds since the epoch. @internal */
 export const time = z.number().check(z.gte(0), z.lte(TIME_MAX));
-const count = z.int().check(z.gte(0));
 
-const first = z.object({ id: z.string().check(z.regex(UPLOAD_ID)), key: z.string() });
+/** @internal */
+export const count = z.int().check(z.gte(0));
+
+/** @internal */
+export const uploadId = z.string().check(z.regex(UPLOAD_ID));
+
+const first = z.object({ id: uploadId, key: z.string() });
 
 const stage: z.ZodMiniType<Stage> = z.object({
   first,
@@ -46,7 +51,7 @@ const stage: z.ZodMiniType<Stage> = z.object({
 
 /** @internal */
 export const uploadSchema: z.ZodMiniType<Upload> = z.object({
-  id: z.string().check(z.regex(UPLOAD_ID)),
+  id: uploadId,
   bucket: z.string(),
   key: z.string(),
   versionId: z.optional(z.string()),
@@ -84,9 +89,13 @@ const flow = readonlyObject({
 });
 
 const asset = readonlyObject({
+  /** Its id at the service. */
   id: z.string(),
+  /** Its key in the results bucket. */
   key: z.string(),
+  /** Its size, in bytes. */
   bytes: count,
+  /** Its media type, without parameters. */
   mediaType: z.string(),
   /** Hexadecimal SHA-256 of the stored bytes. */
   sha256: z.string(),
@@ -99,29 +108,42 @@ const asset = readonlyObject({
 /** @internal */
 export const assets = z.readonly(z.array(asset));
 
-/** @internal */
-export const failedOutputs = z.readonly(
-  z.array(readonlyObject({ id: z.string(), code: z.string(), message: z.string() })),
-);
-
-/** @internal */
-export const failure = readonlyObject({
-  /** Stable and machine-readable. */
+/** Members that say why something failed. */
+const why = {
+  /** Stable and machine-readable: see docs/failures.md. */
   code: z.string(),
   /** A sentence for a person. */
   message: z.string(),
+};
+
+const failedOutput = readonlyObject({
+  /** Its id at the service. */
+  id: z.string(),
+  ...why,
 });
+
+/** @internal */
+export const failedOutputs = z.readonly(z.array(failedOutput));
+
+/** @internal */
+export const failure = readonlyObject(why);
 
 /**
  * An object that is sent, in exactly this version.
  * @internal
  */
 export const input = readonlyObject({
+  /** The bucket that it is in. */
   bucket: z.string(),
+  /** Its key in that bucket. */
   key: z.string(),
+  /** Absent if the bucket is not versioned. */
   versionId: z.optional(z.string()),
+  /** Without quotes. Absent if an older version stored it. */
   etag: z.optional(z.string()),
+  /** Its size, in bytes. */
   bytes: count,
+  /** Its media type, without parameters. */
   mediaType: z.string(),
 });
 

@@ -1,64 +1,15 @@
 import { type Chain, type ChainUpload, hasSucceeded } from '../chains/chain.ts';
 import { receiptKey } from '../results/results-keys.ts';
 import { type CompletionEvent, DETAIL_BYTES_MAX } from './completion-event.ts';
+import type { ChainReport } from './report-schemas.ts';
+import { iso, uploadFacts } from './upload-facts.ts';
 
-type Status = 'succeeded' | 'failed';
-
-/** How a chain ended, for people and programs. This is the content of `chain.json`. Times are in ISO 8601, UTC. */
-export interface ChainReport {
-  /** Version of this form. */
-  readonly chain: 1;
-  /** `succeeded` if every upload succeeded, and no stage was withheld. */
-  readonly status: Status;
-  /** The chain's first file. */
-  readonly upload: {
-    readonly id: string;
-    readonly bucket: string;
-    readonly key: string;
-    readonly versionId?: string | undefined;
-    readonly etag: string;
-    readonly lastModified: string;
-    readonly currentAt?: string | undefined;
-    readonly sequencer?: string | undefined;
-  };
-  /** 1, plus 1 each time that a stage was made anew. */
-  readonly generation: number;
-  readonly arrivedAt: string;
-  readonly endedAt: string;
-  readonly stages: readonly StageReport[];
-}
-
-interface StageReport {
-  readonly route: string;
-  /** `withheld` if the stage did not begin although the one before has ended. */
-  readonly status: Status | 'withheld';
-  /** Why the stage did not begin. */
-  readonly why?: string | undefined;
-  readonly uploads: readonly StageUploadReport[];
-}
-
-interface StageUploadReport {
-  readonly id: string;
-  /** Key of its receipt, in the results bucket. */
-  readonly receipt: string;
-  /** The id of the upload whose asset it takes. Absent in the first one, and if it takes all assets of a stage. */
-  readonly parent?: string | undefined;
-  readonly status: Status;
-  readonly generation: number;
-  readonly flow?: string | undefined;
-  readonly arrivedAt: string;
-  readonly endedAt: string;
-  readonly assets: ChainUpload['assets'];
-  /** Number of outputs that the service could not make, or that could not be stored. */
-  readonly failedOutputs: number;
-  readonly failure?: ChainUpload['failure'];
-}
+type StageReport = ChainReport['stages'][number];
+type StageUploadReport = StageReport['uploads'][number];
 
 /** @param chain one that has ended. */
 export function chainReport(chain: Chain, resultsPrefix: string): ChainReport {
   const { first, generation, uploads, withheld, endedAt = 0 } = chain;
-  const { id, bucket, key, versionId, etag, lastModified, currentAt, sequencer } = first;
-  const rank = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
   const routes = [...new Set(uploads.map(({ route }) => route))];
   const stages = routes.map((route): StageReport => {
     const ofRoute = uploads.filter((upload) => upload.route === route).map((each) => uploadReport(each, resultsPrefix));
@@ -68,7 +19,7 @@ export function chainReport(chain: Chain, resultsPrefix: string): ChainReport {
   return {
     chain: 1,
     status: hasSucceeded(chain) ? 'succeeded' : 'failed',
-    upload: { id, bucket, key, versionId, etag, lastModified: iso(lastModified), ...rank },
+    upload: uploadFacts(first, {}),
     generation,
     arrivedAt: iso(uploads[0]?.arrivedAt ?? 0),
     endedAt: iso(endedAt),
@@ -118,5 +69,3 @@ export function chainEvent(
         : JSON.stringify({ ...whole, stages, results: { ...whole.results, isCut: true } }),
   };
 }
-
-const iso = (ms: number): string => new Date(ms).toISOString();

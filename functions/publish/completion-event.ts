@@ -1,5 +1,5 @@
 import { TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
-import type { Receipt } from './receipts.ts';
+import type { Receipt } from './report-schemas.ts';
 
 /** The `source` of every event that we send to the bus. */
 export const EVENT_SOURCE = 'flowdrop';

@@ -2,82 +2,19 @@ import type { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import { childrenOf } from '../chains/chain.ts';
-import type { FailedOutput, Failure, RunningEntry, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import type { Failure, RunningEntry, TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
-import type { TerminalState } from '../ledger/terminal-states.ts';
 import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { SEQUENCER_DIGITS_MAX, secondDigits, type Upload } from '../uploads/upload.ts';
-import type { ChainReport } from './chain-report.ts';
+import type { ChainReport, Receipt } from './report-schemas.ts';
 import { type RetrySettings, retryCommand } from './retry-command.ts';
+import { iso, uploadFacts } from './upload-facts.ts';
 
-/** How an upload ended, for people and programs. This is the content of the receipt. */
-export interface Receipt {
-  /** Version of this form. */
-  readonly receipt: 1;
-  readonly status: TerminalState;
-  readonly upload: {
-    readonly id: string;
-    readonly bucket: string;
-    readonly key: string;
-    readonly versionId?: string | undefined;
-    readonly etag: string;
-    readonly bytes: number;
-    readonly mediaType: string;
-    /** ISO 8601, UTC. */
-    readonly lastModified: string;
-    /** A time at which the upload was current at its key, ISO 8601, UTC. Absent if none is known but `lastModified`. */
-    readonly currentAt?: string | undefined;
-    /** Orders the puts of a key, as S3's event said. */
-    readonly sequencer?: string | undefined;
-  };
-  readonly route: string;
-  readonly template: string;
-  /** 1, plus 1 for each retry of an upload that had ended. */
-  readonly generation: number;
-  /**
-   * The upload that it continues, in a later stage of a chain. `asset` is the asset of that upload. If it takes all
-   * assets of a stage, the parent is the chain's first file, and there is no `asset`.
-   */
-  readonly parent?:
-    | {
-        readonly upload: string;
-        readonly generation: number;
-        readonly asset?: string | undefined;
-        /** Key of its receipt, in the results bucket. */
-        readonly receipt: string;
-      }
-    | undefined;
-  /** The objects that were sent, if they were assets of the stage before. */
-  readonly inputs?: RunningEntry['inputs'];
-  /** The uploads that begin with single assets of this one. */
-  readonly children?: readonly ReceiptChild[] | undefined;
-  readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
-  readonly endedAt: string;
-  readonly assets: readonly StoredAsset[];
-  /** Outputs that the service could not make, or that could not be stored. */
-  readonly failedOutputs: readonly FailedOutput[];
-  /** Absent if the upload succeeded. */
-  readonly failure?: AdvisedFailure | undefined;
-}
-
-interface ReceiptChild {
-  readonly upload: string;
-  readonly route: string;
-  readonly asset: string;
-  /** Where its receipt will be, in the results bucket. */
-  readonly receipt: string;
-}
-
-type AdvisedFailure = Failure & {
-  /** What to do, and whether a retry can help. */
-  readonly advice: string;
-  /** The command that retries the upload. Absent if a retry cannot help. */
-  readonly retry?: string | undefined;
-};
+type AdvisedFailure = NonNullable<Receipt['failure']>;
 
 /** Other writers replaced the receipt between every read and write of ours. The next attempt publishes it. */
 class ReceiptContendedError extends Error {
@@ -90,7 +27,7 @@ const TRIES_MAX = 10;
 /** Maximum size of a receipt that is read back, in bytes: 10,000 outputs with the longest keys take about 20 MB. */
 const RECEIPT_BYTES_MAX = 32 * 1024 * 1024;
 
-/** What a receipt says of a success. */
+/** What a receipt must at least say of a success, also one that an older version wrote. */
 const successSchema = z.object({
   status: z.literal('succeeded'),
   upload: z.object({ id: z.string() }),
@@ -120,12 +57,11 @@ const SEQUENCER = 'flowdrop-sequencer';
 export type ReceiptSettings = RetrySettings & Pick<Settings, 'resultsBucket' | 'resultsPrefix'>;
 
 export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings): Receipt {
-  const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified, currentAt, sequencer } = entry.upload;
-  const rank = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
+  const { bytes, mediaType } = entry.upload;
   return {
     receipt: 1,
     status: entry.state,
-    upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified), ...rank },
+    upload: uploadFacts(entry.upload, { bytes, mediaType }),
     route: entry.route.name,
     template: entry.route.template,
     generation: entry.generation,
@@ -359,5 +295,3 @@ const ordinalOf = ({ sequencer }: Rank): string =>
  */
 const isLater = (mine: Omit<End, 'upload'>, there: Rank): boolean =>
   mine.generation === there.generation ? mine.endedAt > there.endedAt : mine.generation > there.generation;
-
-const iso = (ms: number): string => new Date(ms).toISOString();

@@ -1,4 +1,4 @@
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';

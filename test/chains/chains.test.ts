@@ -1,8 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Chain } from '../../functions/chains/chain.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { ChainReport } from '../../functions/publish/chain-report.ts';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';

@@ -4,7 +4,7 @@ import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { App } from 'aws-cdk-lib';
 import { Template as CloudFormationTemplate } from 'aws-cdk-lib/assertions';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { parseContext } from '../../functions/settings/context.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../../infra/bundle/bundle.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { Home } from './npm-start.ts';
 

@@ -2,7 +2,7 @@ import { CompleteMultipartUploadCommand, CreateMultipartUploadCommand, UploadPar
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Entry, RunningEntry } from '../../functions/ledger/entry.ts';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { secondDigits } from '../../functions/uploads/upload.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { never } from '../flow-service/scripted.ts';

@@ -1,4 +1,4 @@
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 
 export const asset = {
   id: 'a1',

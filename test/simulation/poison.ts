@@ -1,4 +1,4 @@
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
 import { RESULTS } from './names.ts';

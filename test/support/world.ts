@@ -27,7 +27,7 @@ import type { Entry } from '../../functions/ledger/entry.ts';
 import { parseWaitingKey } from '../../functions/ledger/keys.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { s3Client } from '../../functions/s3/client.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';

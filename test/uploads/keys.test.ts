@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 /** Keys that S3 allows and that are special in file systems, URLs, XML or shells. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Receipt } from '../../../functions/publish/receipts.ts';
+import type { Receipt } from '../../../functions/publish/report-schemas.ts';
 import { endLines, Waits } from '../../../local/start/file-lines.ts';
 import type { Wait } from '../../../operations/upload-view.ts';
 

@@ -1,5 +1,5 @@
 import type { TerminalEntry } from '../../../functions/ledger/entry.ts';
-import type { Receipt } from '../../../functions/publish/receipts.ts';
+import type { Receipt } from '../../../functions/publish/report-schemas.ts';
 import { demand } from '../demand.ts';
 import { RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';

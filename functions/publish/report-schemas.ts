@@ -1,0 +1,181 @@
+import * as z from 'zod/mini';
+import { assets, count, failedOutputs, failure, input, readonlyObject, uploadId } from '../ledger/entry-schema.ts';
+import { TERMINAL_STATE_NAMES } from '../ledger/terminal-states.ts';
+
+/*
+ * The forms of `receipt.json` and `chain.json`. The types of what is written come from here, and so do the files in
+ * `docs/schemas/`. After a change, write these with `npx vitest run test/schemas --update`.
+ *
+ * The functions import only the types: they need not check what they write, and their bundles stay small. To read an old
+ * receipt back, `successSchema` in `receipts.ts` asks for less.
+ */
+
+/** ISO 8601 in UTC, with milliseconds. */
+const time = z.string().check(z.regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/));
+
+const status = z.enum(TERMINAL_STATE_NAMES);
+
+/** What receipts and `chain.json` say of an upload. */
+const uploadFacts = {
+  /** Id of the upload. The commands of flowdrop take it. */
+  id: uploadId,
+  /** The inbox bucket. */
+  bucket: z.string(),
+  /** Its key in the inbox. For a later stage of a chain: the address of its results. */
+  key: z.string(),
+  /** Absent if the inbox is not versioned. */
+  versionId: z.optional(z.string()),
+  /** Without quotes. Empty for a later stage of a chain. */
+  etag: z.string(),
+  /** When the object was put, ISO 8601, UTC. */
+  lastModified: time,
+  /** A time at which the upload was current at its key, ISO 8601, UTC. Absent if none is known but `lastModified`. */
+  currentAt: z.optional(time),
+  /** Orders the puts of a key, as S3's event said. Absent if no event brought the upload. */
+  sequencer: z.optional(z.string()),
+};
+
+const receiptUpload = readonlyObject({
+  ...uploadFacts,
+  /** Its size, in bytes. */
+  bytes: count,
+  /** Its media type, without parameters. */
+  mediaType: z.string(),
+});
+
+const receiptParent = readonlyObject({
+  /** Id of that upload. */
+  upload: z.string(),
+  /** The generation of that upload. */
+  generation: count,
+  /** Id of its asset. Absent if all assets of a stage were taken. */
+  asset: z.optional(z.string()),
+  /** Key of its receipt, in the results bucket. */
+  receipt: z.string(),
+});
+
+const receiptChild = readonlyObject({
+  /** Id of that upload. */
+  upload: z.string(),
+  /** Name of the route that takes the asset. */
+  route: z.string(),
+  /** Id of the asset. */
+  asset: z.string(),
+  /** Where its receipt will be, in the results bucket. */
+  receipt: z.string(),
+});
+
+const receiptFlow = readonlyObject({
+  /** Its id at the service. */
+  id: z.string(),
+  /** When the service had answered, by the clock of Flowdrop, ISO 8601, UTC. */
+  createdAt: time,
+});
+
+const advisedFailure = readonlyObject({
+  ...failure.def.innerType.shape,
+  /** What to do, and whether a retry can help. */
+  advice: z.string(),
+  /** The command that retries the upload. Absent if a retry cannot help. */
+  retry: z.optional(z.string()),
+});
+
+/**
+ * How an upload ended, for people and programs. This is the content of the receipt.
+ * @internal
+ */
+export const receiptSchema = readonlyObject({
+  /** Version of this form. */
+  receipt: z.literal(1),
+  /** How the upload ended. */
+  status,
+  /** The upload. */
+  upload: receiptUpload,
+  /** Name of the route that took the upload. */
+  route: z.string(),
+  /** Id or name of the template, as the route or the metadata of the upload says. */
+  template: z.string(),
+  /** 1, plus 1 for each retry of an upload that had ended. */
+  generation: count,
+  /**
+   * The upload that it continues, in a later stage of a chain. `asset` is the asset of that upload. If it takes all
+   * assets of a stage, the parent is the chain's first file, and there is no `asset`.
+   */
+  parent: z.optional(receiptParent),
+  /** The objects that were sent, if they were assets of the stage before. */
+  inputs: z.optional(z.readonly(z.array(input))),
+  /** The uploads that begin with single assets of this one. */
+  children: z.optional(z.readonly(z.array(receiptChild))),
+  /** Its flow at the service. Absent if it failed without one. */
+  flow: z.optional(receiptFlow),
+  /** When the upload ended, ISO 8601, UTC. */
+  endedAt: time,
+  /** The assets of the flow that were stored. */
+  assets,
+  /** Outputs that the service could not make, or that could not be stored. */
+  failedOutputs,
+  /** Why the upload failed. Absent if it succeeded. */
+  failure: z.optional(advisedFailure),
+});
+
+const chainUpload = readonlyObject(uploadFacts);
+
+const stageUpload = readonlyObject({
+  /** Id of the upload. */
+  id: z.string(),
+  /** Key of its receipt, in the results bucket. */
+  receipt: z.string(),
+  /** The id of the upload whose asset it takes. Absent in the first one, and if it takes all assets of a stage. */
+  parent: z.optional(z.string()),
+  /** How it ended. */
+  status,
+  /** 1, plus 1 for each retry of it. */
+  generation: count,
+  /** Id of its flow. Absent if it failed without one. */
+  flow: z.optional(z.string()),
+  /** When it, or its last retry, came into the chain, ISO 8601, UTC. */
+  arrivedAt: time,
+  /** When it ended, ISO 8601, UTC. */
+  endedAt: time,
+  /** The assets of its flow that were stored. */
+  assets,
+  /** Number of outputs that the service could not make, or that could not be stored. */
+  failedOutputs: count,
+  /** Why it failed. Absent if it succeeded. */
+  failure: z.optional(failure),
+});
+
+const stage = readonlyObject({
+  /** Name of the route. */
+  route: z.string(),
+  /** `withheld` if the stage did not begin although the one before has ended. */
+  status: z.enum([...TERMINAL_STATE_NAMES, 'withheld']),
+  /** Why the stage did not begin. */
+  why: z.optional(z.string()),
+  /** The uploads of this stage. */
+  uploads: z.readonly(z.array(stageUpload)),
+});
+
+/**
+ * How a chain ended, for people and programs. This is the content of `chain.json`.
+ * @internal
+ */
+export const chainReportSchema = readonlyObject({
+  /** Version of this form. */
+  chain: z.literal(1),
+  /** `succeeded` if every upload succeeded, and no stage was withheld. */
+  status,
+  /** The chain's first file. */
+  upload: chainUpload,
+  /** 1, plus 1 each time that a stage was made anew. */
+  generation: count,
+  /** When the first file, or its last retry, came, ISO 8601, UTC. */
+  arrivedAt: time,
+  /** When the last upload of the chain ended, ISO 8601, UTC. */
+  endedAt: time,
+  /** Every stage, the first one first. */
+  stages: z.readonly(z.array(stage)),
+});
+
+export type Receipt = z.infer<typeof receiptSchema>;
+export type ChainReport = z.infer<typeof chainReportSchema>;
