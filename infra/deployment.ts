@@ -1,16 +1,11 @@
 import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import * as z from 'zod/mini';
-import { ConfigurationError, check, compareMembers, strictObject } from '../functions/base/validation.ts';
+import { ConfigurationError, check, compareMembers, matching, strictObject } from '../functions/base/validation.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
 import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
-
-function matching(expected: string, pattern: RegExp) {
-  const error = `expected ${expected}`;
-  return z.string({ error }).check(z.regex(pattern, { error }));
-}
 
 function whole({ min, max }: Range) {
   const error = `expected a whole number from ${min} to ${max}`;
@@ -55,29 +50,34 @@ export const RETENTION_DAYS: readonly number[] = [
  * @see https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
  */
 const TAGS_MAX = 49;
-const TAG_KEY = /^(?!aws:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$/iu;
+const TAG_KEY = /^(?![aA][wW][sS]:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$/u;
 /** An alarm and a schedule group refuse a tag without a value, and everything gets the same tags. */
 const TAG_VALUE = /^[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,256}$/u;
 const TAG_CHARACTERS = 'letters, digits, spaces and _.:/=+-@';
 
 const tagsSchema = z
-  .record(z.string(), matching(`1 to 256 ${TAG_CHARACTERS}`, TAG_VALUE), { error: 'expected an object' })
+  .record(z.string().check(z.regex(TAG_KEY)), matching(`1 to 256 ${TAG_CHARACTERS}`, TAG_VALUE), {
+    error: ({ code }) =>
+      code === 'invalid_key'
+        ? `expected a name of at most 128 ${TAG_CHARACTERS} that does not start with "aws:"`
+        : 'expected an object',
+  })
   .check(
-    z.superRefine((tags, context) => {
-      for (const key of Object.keys(tags).filter((each) => !TAG_KEY.test(each))) {
-        const message = `expected a name of at most 128 ${TAG_CHARACTERS} that does not start with "aws:"`;
-        context.addIssue({ code: 'custom', path: [key], message, input: key });
-      }
+    z.meta({ maxProperties: TAGS_MAX }), // For the JSON schema.
+    compareMembers((tags, _, context) => {
       const count = Object.keys(tags).length;
       if (count > TAGS_MAX) context.addIssue({ code: 'custom', message: `expected at most ${TAGS_MAX}`, input: count });
     }),
   );
 
 const vpcSchema = strictObject({
+  /** Id of the VPC. */
   id: matching('the id of a VPC', /^vpc-[0-9a-f]+$/),
+  /** Ids of the subnets to run the functions in. */
   subnetIds: z
     .array(matching('the id of a subnet', /^subnet-[0-9a-f]+$/), { error: 'expected a list of subnets' })
     .check(z.minLength(1, { error: 'expected at least one subnet' })),
+  /** Ids of the security groups of the functions. Default: a new group. */
   securityGroupIds: z.optional(
     z.array(matching('the id of a security group', /^sg-[0-9a-f]+$/), { error: 'expected a list of groups' }),
   ),
@@ -129,10 +129,7 @@ const deploymentSchema = strictObject({
   uploaderRoleArns: z.optional(roleArns),
   s3Events: z.optional(z.boolean({ error: 'expected true or false' })),
   logRetentionDays: z.optional(
-    z.custom<RetentionDays>((days) => RETENTION_DAYS.includes(days as number), {
-      error: `expected one of ${RETENTION_DAYS.join(', ')}`,
-      abort: false, // The checks between members run all the same.
-    }),
+    z.literal(RETENTION_DAYS as readonly RetentionDays[], { error: `expected one of ${RETENTION_DAYS.join(', ')}` }),
   ),
   account: z.optional(account),
   region: z.optional(matching('the name of a region', /^[a-z]{2,}(-[a-z]+)+-\d+$/)),
@@ -195,7 +192,8 @@ const deploymentSchema = strictObject({
 
 export type Deployment = z.infer<typeof deploymentSchema>;
 
-const stackSchema = contextSchema(z._default(deploymentSchema, {})).check(
+/** @internal */
+export const stackSchema = contextSchema(z._default(deploymentSchema, {})).check(
   compareMembers(({ pipeline, settings, deployment }, isSound, context) => {
     const add = (message: string) =>
       context.addIssue({ code: 'custom', path: ['deployment'], message, input: deployment, params: { quoted: true } });

@@ -56,6 +56,17 @@ export function text(expected: string, holds: (value: string) => boolean): z.Zod
 }
 
 /**
+ * A text that matches a pattern. A JSON schema can say so too, unlike a condition.
+ * @param expected completes "expected ..." in the message.
+ * @param pattern without flags, apart from `u`: the patterns of JSON schemas have none.
+ * @internal
+ */
+export function matching(expected: string, pattern: RegExp): z.ZodMiniType<string> {
+  const error = `expected ${expected}`;
+  return z.string({ error }).check(z.regex(pattern, { error }));
+}
+
+/**
  * A text of 1 to `max` characters without control characters.
  * @internal
  */

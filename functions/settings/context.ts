@@ -32,6 +32,8 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
       routes: routesSchema,
       settings: z._default(settingsSchema, SETTINGS_DEFAULT),
       deployment,
+      // Editors read it. Nothing else does.
+      $schema: z.optional(z.string({ error: 'expected the path of a JSON schema' })),
     },
     'an object with baseUrl and routes, such as ' +
       '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',

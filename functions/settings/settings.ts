@@ -1,8 +1,8 @@
 import * as z from 'zod/mini';
-import { compareMembers, strictObject, text } from '../base/validation.ts';
+import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { templateSchema } from '../uploads/routes.ts';
-import { issueOfResultsKey } from './results-key-pattern.ts';
+import { issueOfResultsKey, RESULTS_KEY_END } from './results-key-pattern.ts';
 
 /** One setting of the table {@link SETTINGS}. */
 export interface Setting<T> {
@@ -44,7 +44,7 @@ const TEMPLATES_MAX = 200;
 const QUERY = /^[!"$->@-z|~]{0,500}$/;
 
 /** The characters that S3 calls safe, without the asterisk, which is a wildcard in a policy. */
-const PREFIX = /^([A-Za-z0-9!_.'()-]+\/)*$/;
+const PREFIX = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})([A-Za-z0-9!_.'()-]+/)*$`);
 
 /**
  * Every setting: its default, its range and, in its comment, its meaning. The types, the schema and the table in
@@ -207,23 +207,25 @@ function listOf<T>(each: z.ZodMiniType<T>, max: number): Setting<readonly T[]> {
 function resultsKeySchema(): z.ZodMiniType<string> {
   return z.string({ error: 'expected a pattern such as "{key}/{flowId}/{assetId}{ext}"' }).check(
     z.superRefine((pattern, context) => {
-      const issue = issueOfResultsKey(pattern, KEY_PART_LENGTH_MAX);
+      const issue = issueOfResultsKey(pattern);
       if (issue !== undefined) context.addIssue(issue);
     }),
+    z.regex(RESULTS_KEY_END, { error: 'expected it to end in {assetId} or {assetId}{ext}' }),
+    z.maxLength(KEY_PART_LENGTH_MAX, { error: `expected at most ${KEY_PART_LENGTH_MAX} characters` }),
   );
 }
 
 function flowsQuerySchema(): z.ZodMiniType<string> {
-  return text(
+  return matching(
     'nothing, or a query such as "sort_by=-created_at" of at most 500 printable ASCII characters, without spaces, "?", "#" and braces',
-    (value) => QUERY.test(value),
+    QUERY,
   );
 }
 
 function prefixSchema(): z.ZodMiniType<string> {
-  return text(
+  return matching(
     `nothing, or a prefix such as "in/" of at most ${KEY_PART_LENGTH_MAX} letters, digits and !_.'()-, with a slash at its end`,
-    (value) => PREFIX.test(value) && value.length <= KEY_PART_LENGTH_MAX,
+    PREFIX,
   );
 }
 
@@ -234,7 +236,7 @@ const NAME_CHARS_MAX = 40;
  * all of them allow.
  * @internal
  */
-export const pipelineNameSchema = text(
+export const pipelineNameSchema = matching(
   `a name of at most ${NAME_CHARS_MAX} lower-case letters, digits and hyphens that starts with a letter`,
-  (value) => /^[a-z][a-z0-9-]*$/.test(value) && !value.endsWith('-') && value.length <= NAME_CHARS_MAX,
+  new RegExp(`^[a-z]([a-z0-9-]{0,${NAME_CHARS_MAX - 2}}[a-z0-9])?$`),
 );

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { boundedText } from '../base/validation.ts';
+import { boundedText, matching } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { essenceOf, MEDIA_TYPE } from './media-type.ts';
 
@@ -35,16 +35,13 @@ function listOf(each: z.ZodMiniType<string>, what: string) {
   return z.optional(z.array(each, { error }).check(z.minLength(1, { error }), z.maxLength(VALUES_MAX, { error })));
 }
 
-const MEDIA_TYPE_ERROR = 'expected a media type such as "image/png", "image/*" or "*/*", without parameters';
+const MEDIA_TYPE_EXPECTED = 'a media type such as "image/png", "image/*" or "*/*", without parameters';
 
 /** @internal */
 export const CONDITION_SCHEMAS = {
   prefixes: listOf(boundedText('a prefix', KEY_BYTES_MAX), 'prefixes'),
   suffixes: listOf(boundedText('a suffix', KEY_BYTES_MAX), 'suffixes'),
-  mediaTypes: listOf(
-    z.string({ error: MEDIA_TYPE_ERROR }).check(z.regex(MEDIA_TYPE, { error: MEDIA_TYPE_ERROR })),
-    'media types',
-  ),
+  mediaTypes: listOf(matching(MEDIA_TYPE_EXPECTED, MEDIA_TYPE), 'media types'),
 } satisfies Record<keyof Conditions, z.ZodMiniType>;
 
 /** Tells whether the conditions on the key are met. They are checked before the object is opened. */

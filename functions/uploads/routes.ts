@@ -17,11 +17,15 @@ import {
 
 /** A route: uploads that meet its conditions become flows of its template. */
 export interface Route extends Conditions {
+  /** Its name in receipts and logs, unique among the routes. */
   readonly name: string;
   /** How the flow receives the upload: as a file (a data URI), or as the text itself. */
   readonly input: 'file' | 'text';
+  /** Id or name of the template at the service. */
   readonly template: string;
+  /** Parameters of the flow: any JSON, given to the service unchanged. */
   readonly parameters?: Json | undefined;
+  /** `additional` of the flow, given to the service unchanged. Flowdrop adds its own tag. */
   readonly additional?: JsonObject | undefined;
   /** True if an object's own metadata may replace template, parameters and additional. Default false. */
   readonly overrides?: boolean | undefined;
@@ -70,13 +74,14 @@ const isNestedWithin = (depth: number, value: unknown): boolean =>
   (depth > 0 && Object.values(value).every((each) => isNestedWithin(depth - 1, each)));
 
 /** @internal */
-export const additionalSchema: z.ZodMiniType<JsonObject> = z
-  .record(z.string(), jsonSchema, { error: 'expected an object' })
-  .check(
-    z.refine((value) => !Object.hasOwn(value, FLOW_TAG_NAME), {
-      error: `expected no "${FLOW_TAG_NAME}", which is our own tag`,
-    }),
-  );
+export const additionalSchema: z.ZodMiniType<JsonObject> = z.record(
+  z.string().check(z.regex(new RegExp(`^(?!${FLOW_TAG_NAME}$)`))),
+  jsonSchema,
+  {
+    error: ({ code }) =>
+      code === 'invalid_key' ? `expected no "${FLOW_TAG_NAME}", which is our own tag` : 'expected an object',
+  },
+);
 
 const DEADLINE_ERROR = `expected a whole number of seconds from 1 to ${DEADLINE_SECONDS_MAX}`;
 

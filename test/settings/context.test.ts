@@ -27,7 +27,7 @@ describe('parseContext', () => {
       'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.com',
       expect.stringMatching(/^flowdrop\.routes\[1\]\.suffixes\[0\]: expected a suffix .*, got 5$/),
       'flowdrop.settings.attemptsMax: expected a whole number of attempts from 1 to 100, got 1.5',
-      'flowdrop.route: unknown, expected only pipeline, baseUrl, routes, settings, deployment here. Did you mean routes?',
+      'flowdrop.route: unknown, expected only pipeline, baseUrl, routes, settings, deployment, $schema here. Did you mean routes?',
     ]);
   });
 

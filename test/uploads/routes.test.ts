@@ -137,7 +137,7 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
   [{ input: 'json' }, 'routes[0].input: expected "file" or "text", got "json"'],
   [{ overrides: 'yes' }, 'routes[0].overrides: expected true or false, got "yes"'],
   [{ additional: [] }, 'routes[0].additional: expected an object, got []'],
-  [{ additional: { flowdrop: 1 } }, 'routes[0].additional: expected no "flowdrop"'],
+  [{ additional: { flowdrop: 1 } }, 'routes[0].additional.flowdrop: expected no "flowdrop"'],
   [
     { additional: { a: nested(33) } },
     'routes[0].additional.a: expected something that JSON can say, nested at most 32',

@@ -1,0 +1,156 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { check } from '../../functions/base/validation.ts';
+import { parseStackContext, stackSchema } from '../../infra/deployment.ts';
+import { type JsonSchema, jsonSchemaOf, PUBLISHED } from './published.ts';
+import { publishedValidator } from './validators.ts';
+
+const issuesOf = publishedValidator('flowdrop');
+const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+const isAccepted = (value: unknown): boolean => check(stackSchema, value, '').issues.length === 0;
+
+const ROUTE = { name: 'pictures', template: 't' };
+const BASE = { baseUrl: 'https://flows.example.com', routes: [ROUTE] };
+const DEPLOYMENT = { account: '123456789012', region: 'eu-central-1' };
+
+describe('docs/schemas/flowdrop.schema.json accepts', () => {
+  it('the configuration of README.md, of cdk.json and of a chain', () => {
+    const [, readme = ''] = /cat > flowdrop\.json <<'EOF'\n([\s\S]*?)\nEOF/.exec(read('README.md')) ?? [];
+    const chained = [ROUTE, { name: 'all', template: 't', after: 'pictures', inputs: 'all', allow: 'partial' }];
+    const examples = [
+      { ...JSON.parse(readme), baseUrl: 'https://flows.example.com' },
+      JSON.parse(read('cdk.json')).context.flowdrop,
+      { ...BASE, routes: chained, deployment: DEPLOYMENT },
+      { $schema: './docs/schemas/flowdrop.schema.json', ...BASE, settings: { requestsPerSecond: 'unlimited' } },
+    ];
+    for (const example of examples) expect([issuesOf(example), isAccepted(example)]).toEqual([[], true]);
+  });
+});
+
+describe('docs/schemas/flowdrop.schema.json refuses, as the code does,', () => {
+  it.each<[what: string, value: unknown, issue: string]>([
+    ['no object', [], ': must be object'],
+    ['no routes', { baseUrl: BASE.baseUrl }, ": must have required property 'routes'"],
+    ['an empty list of routes', { ...BASE, routes: [] }, '/routes: must NOT have fewer than 1 items'],
+    ['an unknown member', { ...BASE, setings: {} }, ': must NOT have additional properties'],
+    ['an unknown setting', { ...BASE, settings: { atemptsMax: 1 } }, '/settings: must NOT have additional properties'],
+    [
+      'a number that is too large',
+      { ...BASE, settings: { attemptsMax: 101 } },
+      '/settings/attemptsMax: must be <= 100',
+    ],
+    [
+      'a number that is not whole',
+      { ...BASE, settings: { attemptsMax: 1.5 } },
+      '/settings/attemptsMax: must be integer',
+    ],
+    [
+      'a wrong word',
+      { ...BASE, settings: { inDoubt: 'ask' } },
+      '/settings/inDoubt: must be equal to one of the allowed values',
+    ],
+    [
+      'a prefix without a slash',
+      { ...BASE, settings: { inboxPrefix: 'in' } },
+      '/settings/inboxPrefix: must match pattern',
+    ],
+    ['a pipeline in capitals', { ...BASE, pipeline: 'Models' }, '/pipeline: must match pattern'],
+    ['a text as a list', { ...BASE, routes: [{ ...ROUTE, suffixes: '.png' }] }, '/routes/0/suffixes: must be array'],
+    [
+      'the tag of ours',
+      { ...BASE, routes: [{ ...ROUTE, additional: { flowdrop: 1 } }] },
+      '/routes/0/additional: property name must be valid',
+    ],
+    [
+      'an account of few digits',
+      { ...BASE, deployment: { account: '12345' } },
+      '/deployment/account: must match pattern',
+    ],
+    [
+      'logs of two days',
+      { ...BASE, deployment: { logRetentionDays: 2 } },
+      '/deployment/logRetentionDays: must be equal to one of the allowed values',
+    ],
+    [
+      'fifty tags',
+      { ...BASE, deployment: { tags: Object.fromEntries(Array.from({ length: 50 }, (_, at) => [`tag${at}`, 'x'])) } },
+      '/deployment/tags: must NOT have more than 49 properties',
+    ],
+    ['a number as $schema', { ...BASE, $schema: 1 }, '/$schema: must be string'],
+  ])('%s', (_, value, issue) => {
+    expect([issuesOf(value).join(), isAccepted(value)]).toEqual([expect.stringContaining(issue), false]);
+  });
+});
+
+/** Every member that has no members itself, by its path. */
+function leavesOf(schema: JsonSchema, path: readonly string[] = []): readonly (readonly [string[], JsonSchema])[] {
+  return Object.entries(schema.properties ?? {}).flatMap(([name, member]) => {
+    const at = [...path, name];
+    if (member.properties) return leavesOf(member, at);
+    return member.items?.properties ? leavesOf(member.items, [...at, '[]']) : [[at, member] as const];
+  });
+}
+
+/** What a right member of a configuration has around the one that is replaced. */
+const AROUND: Readonly<Record<string, object>> = { '[]': ROUTE, vpc: { id: 'vpc-0', subnetIds: ['subnet-0'] } };
+
+/** A configuration that is right, apart from one member. */
+function configurationWith([name = '', ...rest]: readonly string[], value: unknown, around: object = BASE): unknown {
+  const inner = rest.length === 0 ? value : configurationWith(rest, value, AROUND[name] ?? {});
+  return name === '[]' ? [inner] : { ...around, [name]: inner };
+}
+
+describe('docs/schemas/flowdrop.schema.json and the code', () => {
+  const NUMBERS = [-1, 0, 0.5, 1, 2, 16, 17, 29, 30, 49, 50, 60, 64, 65, 100, 101, 300, 301, 1000, 1001, 3600, 3650];
+  const TEXTS = [
+    '',
+    ' ',
+    'a',
+    'A',
+    'a/',
+    '/a/',
+    'a-',
+    'none',
+    'unlimited',
+    'forever',
+    'flowdrop',
+    '\n',
+    'x'.repeat(513),
+  ];
+  const arn = (rest: string) => `arn:aws:${rest.replace('*', '123456789012')}`;
+  const RIGHT = [
+    ...['https://flows.example.com', 'a-bucket', '123456789012', 'eu-central-1', 'vpc-0', 'ops@example.com'],
+    ...['{flowId}/{assetId}', arn('kms:eu-central-1:*:key/k'), arn('sns:eu-central-1:*:t'), arn('iam::*:policy/p')],
+    ...['partial', 'all', 'text', 'hold', 'root', 'newest-first', 'destroy', arn('events:eu-central-1:*:event-bus/b')],
+    ...[['subnet-0'], ['sg-0'], [arn('iam::*:role/Viewer')], 'sort_by=-created_at'],
+  ];
+  const OTHERS = [null, true, [], {}, ['a'], [''], [1], ['text/plain'], { a: 'b' }, { 'aws:a': 'b' }, { flowdrop: 1 }];
+  const leaves = leavesOf(jsonSchemaOf(PUBLISHED.flowdrop));
+  const LIMITS = leaves.flatMap(([, { minimum, maximum }]) =>
+    minimum === undefined || maximum === undefined ? [] : [minimum - 1, minimum, maximum, maximum + 1],
+  );
+  const VALUES = [...new Set<unknown>([...NUMBERS, ...LIMITS]), ...TEXTS, ...OTHERS, ...RIGHT];
+  /** Only the code can take these apart. */
+  const PARSED = ['baseUrl', 'settings.resultsKey'];
+  /** What the code says of a member because of others. */
+  const AMONG_OTHERS = /as well|only with|only beside|name of another route|at least twice|can never match/;
+
+  it.each(leaves.map(([path]) => [path.join('.'), path] as const))('say the same of %s', (name, path) => {
+    const verdicts = VALUES.map((value) => {
+      const configuration = configurationWith(path, value);
+      const issues = check(stackSchema, configuration, '').issues.filter((issue) => !AMONG_OTHERS.test(issue));
+      return { value, issues, isRight: issues.length === 0, isValid: issuesOf(configuration).length === 0 };
+    });
+    const differing = verdicts.filter(({ isRight, isValid }) => isRight !== isValid);
+    expect(differing.filter(({ isValid }) => !(isValid && PARSED.includes(name)))).toEqual([]);
+    // Otherwise the values would show nothing.
+    expect(verdicts.some(({ isValid }) => isValid)).toBe(true);
+    if (name !== 'routes.[].parameters') expect(verdicts.some(({ isValid }) => !isValid)).toBe(true);
+  });
+});
+
+it('$schema changes nothing of what is parsed', () => {
+  expect(parseStackContext({ $schema: './docs/schemas/flowdrop.schema.json', ...BASE })).toEqual(
+    parseStackContext(BASE),
+  );
+});

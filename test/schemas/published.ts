@@ -1,0 +1,105 @@
+import * as z from 'zod/mini';
+import { chainReportSchema, receiptSchema } from '../../functions/publish/report-schemas.ts';
+import { stackSchema } from '../../infra/deployment.ts';
+import { type Docs, docsOf, rowsOf } from './docstrings.ts';
+
+/** A JSON schema, as far as it is changed here. */
+export interface JsonSchema {
+  description?: string;
+  pattern?: string;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly properties?: Record<string, JsonSchema>;
+  readonly items?: JsonSchema;
+  readOnly?: boolean;
+}
+
+interface Published {
+  readonly title: string;
+  readonly description: string;
+  readonly schema: z.ZodMiniType;
+  readonly docs: Docs;
+}
+
+const REPORTS = ['functions/publish/report-schemas.ts', 'functions/ledger/entry-schema.ts'];
+const MORE = 'Later versions of Flowdrop may add members.';
+
+/** The files of `docs/schemas/`, by their names. */
+export const PUBLISHED = {
+  flowdrop: {
+    title: 'The configuration of Flowdrop',
+    description: 'The content of flowdrop.json. What depends on several members is checked at synth.',
+    schema: stackSchema,
+    docs: docsOfConfiguration(),
+  },
+  receipt: {
+    title: 'A receipt of Flowdrop',
+    description: `How an upload ended: the content of receipt.json. ${MORE}`,
+    schema: receiptSchema,
+    docs: docsOf(REPORTS, 'receiptSchema'),
+  },
+  chain: {
+    title: 'The end of a chain of Flowdrop',
+    description: `How a chain ended: the content of chain.json. ${MORE}`,
+    schema: chainReportSchema,
+    docs: docsOf(REPORTS, 'chainReportSchema'),
+  },
+} satisfies Readonly<Record<string, Published>>;
+
+export type PublishedName = keyof typeof PUBLISHED;
+
+function docsOfConfiguration(): Docs {
+  const { routes, settings, deployment, ...rows } = rowsOf('');
+  const { vpc, ...deploymentRows } = rowsOf('deployment.');
+  return {
+    ...rows,
+    $schema: { text: 'Path of this file, for editors.' },
+    routes: {
+      ...routes,
+      members: {
+        ...docsOf(['functions/uploads/routes.ts'], 'Route'),
+        ...docsOf(['functions/uploads/route-conditions.ts'], 'Conditions'),
+      },
+    },
+    settings: { ...settings, members: docsOf(['functions/settings/settings.ts'], 'SETTINGS') },
+    deployment: {
+      ...deployment,
+      members: { ...deploymentRows, vpc: { ...vpc, members: docsOf(['infra/deployment.ts'], 'vpcSchema') } },
+    },
+  };
+}
+
+/** The JSON schema of what a person or a function writes, before it is parsed. */
+export function jsonSchemaOf({ title, description, schema, docs }: Published): JsonSchema {
+  const { $schema, ...made } = z.toJSONSchema(schema, {
+    io: 'input',
+    // Any JSON, whose depth alone is checked.
+    unrepresentable: 'any',
+    override: ({ jsonSchema, zodSchema }) => {
+      // That is a matter of the types.
+      delete jsonSchema.readOnly;
+      // An editor would write all settings out.
+      if (jsonSchema.type === 'object') delete jsonSchema.default;
+      // What JSON can say exactly is no limit of ours.
+      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+      const flags = flagsOf(zodSchema).filter((each) => each !== 'u');
+      if (flags.length > 0) throw new Error(`${jsonSchema.pattern}: the patterns of JSON schemas have no ${flags}`);
+    },
+  }) as JsonSchema & { readonly $schema: string };
+  describeMembers(made, docs);
+  return { $schema, title, description, ...made } as JsonSchema;
+}
+
+const flagsOf = ({ _zod }: z.core.$ZodType): readonly string[] =>
+  (_zod.def.checks ?? []).flatMap((each) => {
+    const { pattern } = each._zod.def as { readonly pattern?: RegExp };
+    return [...(pattern?.flags ?? '')];
+  });
+
+function describeMembers({ properties = {} }: JsonSchema, docs: Docs): void {
+  for (const [name, member] of Object.entries(properties)) {
+    const { text, members } = docs[name] ?? {};
+    if (members !== undefined) describeMembers(member.items ?? member, members);
+    if (text !== undefined) properties[name] = { description: text, ...member };
+  }
+}
