@@ -14,6 +14,7 @@ export default defineConfig({
       'test/*.test.ts',
       'test/{base,lambda,ledger,publish}/**/*.test.ts',
       'test/uploads/!(inbox).test.ts',
+      'test/schemas/schemas.test.ts',
       'test/{command-line/options,contracts/documentation,s3/client}.test.ts',
       'test/flow-service/{addresses,find,link-header,pace,pacer,service-clock}.test.ts',
       'test/results/{active-content,asset-slots}.test.ts',

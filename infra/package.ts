@@ -25,6 +25,7 @@ DIR then holds:
   flowdrop-<version>.tgz       the package, to be installed by its path
   package/                     what is in it:
     package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md, docs/commands.md
+    docs/schemas/                JSON schemas of flowdrop.json, receipt.json and chain.json
     index.js                   the construct, with the parts of zod that it needs
     functions/                 the two functions, bundled
     command/flowdrop.js        the command flowdrop, bundled
@@ -144,6 +145,7 @@ function writeManifest(): string {
     exports: {
       '.': { types: './types/infra/index.d.ts', default: './index.js' },
       './operations': { types: './types/operations/index.d.ts', default: `./${OPERATIONS_FILE}` },
+      './schemas/*': './docs/schemas/*',
     },
     peerDependencies: { 'aws-cdk-lib': `^${dependencies['aws-cdk-lib']}`, constructs: `^${dependencies.constructs}` },
   };
@@ -151,6 +153,7 @@ function writeManifest(): string {
   for (const file of ['README.md', 'LICENSE', 'docs/runbook.md', 'docs/failures.md', 'docs/commands.md']) {
     if (existsSync(here(`../${file}`))) cpSync(here(`../${file}`), join(outDir, file));
   }
+  cpSync(here('../docs/schemas'), join(outDir, 'docs/schemas'), { recursive: true });
   return version;
 }
 

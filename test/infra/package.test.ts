@@ -1,6 +1,7 @@
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -73,6 +74,16 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
     for (const folder of ['operations', 'command', ...FUNCTION_NAMES.map((name) => `functions/${name}`)])
       expect(notices(folder)).toContain(`\n@aws-sdk/client-s3 ${dependencies['@aws-sdk/client-s3']} (`);
     expect(notices('command')).toContain('\ncommander ');
+  });
+
+  it('has the JSON schemas, for editors by their path and for programs by their name', () => {
+    const names = ['chain', 'flowdrop', 'receipt'].map((name) => `${name}.schema.json`);
+    expect(readdirSync(join(app, 'node_modules/flowdrop/docs/schemas')).sort()).toEqual(names);
+    const { resolve } = createRequire(join(app, 'app.js'));
+    for (const name of names) {
+      const text = readFileSync(resolve(`flowdrop/schemas/${name}`), 'utf8');
+      expect(text).toBe(readFileSync(here(`../../docs/schemas/${name}`), 'utf8'));
+    }
   });
 
   it('has the command flowdrop, which says what it can do and what it lacks', () => {
