@@ -25,7 +25,7 @@ DIR then holds:
   flowdrop-<version>.tgz       the package, to be installed by its path
   package/                     what is in it:
     package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md, docs/commands.md
-    docs/schemas/                JSON schemas of flowdrop.json, receipt.json and chain.json
+    docs/schemas/                JSON schemas of flowdrop.json, of a stage, receipt.json and chain.json
     index.js                   the construct, with the parts of zod that it needs
     functions/                 the two functions, bundled
     command/flowdrop.js        the command flowdrop, bundled

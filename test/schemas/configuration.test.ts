@@ -27,6 +27,24 @@ describe('docs/schemas/flowdrop.schema.json accepts', () => {
   });
 });
 
+describe('docs/schemas/flowdrop.stage.schema.json', () => {
+  const issuesOfStage = publishedValidator('flowdrop.stage');
+
+  it('accepts the stage of README.md, and parts of any object', () => {
+    const [, stage = ''] = /`flowdrop\.production\.json`:\n\n```json\n([\s\S]*?)\n```/.exec(read('README.md')) ?? [];
+    const { deployment } = JSON.parse(stage);
+    expect(issuesOfStage({ deployment: { ...deployment, ...DEPLOYMENT, vpc: { id: 'vpc-0' } } })).toEqual([]);
+  });
+
+  it('refuses a part of a route, because lists are replaced, and what is wrong in any configuration', () => {
+    const wrong = { routes: [{ name: 'pictures' }], settings: { attemptsMax: 0 } };
+    expect(issuesOfStage(wrong)).toEqual([
+      "/routes/0: must have required property 'template'",
+      '/settings/attemptsMax: must be >= 1',
+    ]);
+  });
+});
+
 describe('docs/schemas/flowdrop.schema.json refuses, as the code does,', () => {
   it.each<[what: string, value: unknown, issue: string]>([
     ['no object', [], ': must be object'],

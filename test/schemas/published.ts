@@ -11,7 +11,7 @@ export interface JsonSchema {
   readonly maximum?: number;
   readonly properties?: Record<string, JsonSchema>;
   readonly items?: JsonSchema;
-  readOnly?: boolean;
+  required?: readonly string[];
 }
 
 interface Published {
@@ -19,6 +19,8 @@ interface Published {
   readonly description: string;
   readonly schema: z.ZodMiniType;
   readonly docs: Docs;
+  /** True if it is merged into another one, member by member. Lists are whole. */
+  readonly isPart?: boolean;
 }
 
 const REPORTS = ['functions/publish/report-schemas.ts', 'functions/ledger/entry-schema.ts'];
@@ -31,6 +33,13 @@ export const PUBLISHED = {
     description: 'The content of flowdrop.json. What depends on several members is checked at synth.',
     schema: stackSchema,
     docs: docsOfConfiguration(),
+  },
+  'flowdrop.stage': {
+    title: 'What differs in one stage of Flowdrop',
+    description: 'The content of flowdrop.<stage>.json: the members of flowdrop.json that it replaces.',
+    schema: stackSchema,
+    docs: docsOfConfiguration(),
+    isPart: true,
   },
   receipt: {
     title: 'A receipt of Flowdrop',
@@ -70,7 +79,7 @@ function docsOfConfiguration(): Docs {
 }
 
 /** The JSON schema of what a person or a function writes, before it is parsed. */
-export function jsonSchemaOf({ title, description, schema, docs }: Published): JsonSchema {
+export function jsonSchemaOf({ title, description, schema, docs, isPart = false }: Published): JsonSchema {
   const { $schema, ...made } = z.toJSONSchema(schema, {
     io: 'input',
     // Any JSON, whose depth alone is checked.
@@ -87,6 +96,7 @@ export function jsonSchemaOf({ title, description, schema, docs }: Published): J
     },
   }) as JsonSchema & { readonly $schema: string };
   describeMembers(made, docs);
+  if (isPart) requireNothing(made);
   return { $schema, title, description, ...made } as JsonSchema;
 }
 
@@ -102,4 +112,9 @@ function describeMembers({ properties = {} }: JsonSchema, docs: Docs): void {
     if (members !== undefined) describeMembers(member.items ?? member, members);
     if (text !== undefined) properties[name] = { description: text, ...member };
   }
+}
+
+function requireNothing(schema: JsonSchema): void {
+  delete schema.required;
+  for (const member of Object.values(schema.properties ?? {})) requireNothing(member);
 }
