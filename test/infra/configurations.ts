@@ -16,6 +16,8 @@ interface Configuration {
   readonly build: (app: App) => Stack;
   /** The part `deployment` of the context. */
   readonly deployment: Deployment;
+  /** The whole context. Undefined if an app of its own has the pipeline. */
+  readonly context?: unknown;
 }
 
 const context = (more: object = {}): object => ({
@@ -23,10 +25,10 @@ const context = (more: object = {}): object => ({
   routes: [{ name: 'all', template: 'a template' }],
   ...more,
 });
-const deployed = (deployment: Deployment, more: object = {}): Configuration => ({
-  build: (app) => new FlowdropStack(app, 'flowdrop', { context: context({ ...more, deployment }) }),
-  deployment,
-});
+function deployed(deployment: Deployment, more: object = {}): Configuration {
+  const whole = context({ ...more, deployment });
+  return { build: (app) => new FlowdropStack(app, 'flowdrop', { context: whole }), deployment, context: whole };
+}
 
 const ACCOUNT = '123456789012';
 const PLACE = { account: ACCOUNT, region: 'eu-central-1' };

@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { check } from '../../functions/base/validation.ts';
 import { parseStackContext, stackSchema } from '../../infra/deployment.ts';
+import { CONFIGURATION_NAMES, CONFIGURATIONS } from '../infra/configurations.ts';
+import { CONTEXT } from '../infra/synthesis.ts';
 import { type JsonSchema, jsonSchemaOf, PUBLISHED } from './published.ts';
 import { publishedValidator } from './validators.ts';
 
@@ -14,6 +16,11 @@ const BASE = { baseUrl: 'https://flows.example.com', routes: [ROUTE] };
 const DEPLOYMENT = { account: '123456789012', region: 'eu-central-1' };
 
 describe('docs/schemas/flowdrop.schema.json accepts', () => {
+  it.each(CONFIGURATION_NAMES)('the configuration %s, which the tests deploy', (name) => {
+    const configuration = CONFIGURATIONS[name];
+    expect(issuesOf('context' in configuration ? configuration.context : CONTEXT.flowdrop)).toEqual([]);
+  });
+
   it('the configuration of README.md, of cdk.json and of a chain', () => {
     const [, readme = ''] = /cat > flowdrop\.json <<'EOF'\n([\s\S]*?)\nEOF/.exec(read('README.md')) ?? [];
     const chained = [ROUTE, { name: 'all', template: 't', after: 'pictures', inputs: 'all', allow: 'partial' }];
