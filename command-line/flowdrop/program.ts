@@ -40,7 +40,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   let exitCode = EXIT_OK;
   const { output, errors } = surroundings.streams;
   const program = new Command('flowdrop')
-    .description('Shows where files are in a Flowdrop pipeline, and puts them right.')
+    .description('Shows how far each file is in a Flowdrop pipeline, and can retry, cancel or collect it.')
     .addOption(new Option('--stack <name>', 'the deployed stack (default: the variable FLOWDROP_STACK)'))
     .addOption(new Option('--function <name>', 'the collecting function of a pipeline, as receipts name it'))
     .addOption(new Option('--region <name>', "the pipeline's region (default: that of your AWS configuration)"))
@@ -94,7 +94,7 @@ A file went missing? These three tell what became of it:
 Nothing moves? This looks for the cause:
   $ flowdrop doctor                     checks the pipeline from the outside in
 
-Exit codes: 0, 1 if something failed, 2 for a command that cannot be understood.
+Exit codes: 0 for success, 1 if something failed, 2 for a command that cannot be understood.
 In a clone of the repository, write "npm run -s flowdrop --" instead of "flowdrop".`;
 
 function addStatus(add: Add): void {

@@ -15,7 +15,7 @@ export interface Advice {
  */
 export const FAILURES = {
   rejected: {
-    meaning: 'The service refused the request, and would refuse the same request again.',
+    meaning: 'The service rejected the request, and would reject the same request again.',
     retry: 'after-change',
     action:
       "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry.",
@@ -52,10 +52,10 @@ export const FAILURES = {
     action: 'Have the file restored, and then retry.',
   },
   'input-denied': {
-    meaning: 'S3 refused `attemptsMax` times to hand the file out to Flowdrop.',
+    meaning: 'S3 denied the file to Flowdrop `attemptsMax` times.',
     retry: 'after-change',
     action:
-      "Let the function create-flow read the file, and then retry: check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
+      "Check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. Let the function create-flow read the file. Then retry. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
   },
   'invalid-text': {
     meaning: 'The route sends text, and the file is not UTF-8.',
@@ -218,7 +218,7 @@ export const OUTPUT_FAILURES = {
     action: 'Check baseUrl, and ask the operator of the service.',
   },
   rejected: {
-    meaning: 'The service refused the request by any other 4xx.',
+    meaning: 'The service rejected the request by any other 4xx.',
     retry: 'can-help',
     action: "Read the service's words in the message.",
   },
@@ -240,7 +240,7 @@ export const OUTPUT_FAILURES = {
     action: 'Read the beginning of the answer in the message, and tell the operator of the service.',
   },
   unauthorised: {
-    meaning: 'The service still refused the token when the flow had become older than `flowAgeMaxSeconds`.',
+    meaning: 'The service still rejected the token when the flow had become older than `flowAgeMaxSeconds`.',
     retry: 'after-change',
     action: 'Store a token that is allowed to read the asset.',
   },
