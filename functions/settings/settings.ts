@@ -108,17 +108,14 @@ export const SETTINGS = {
    * without an entry they would be paid for again.
    */
   ledgerRetentionDays: wholeOr('forever', 'days', { min: 30, max: 3650, default: 'forever' }),
-  /** Path of the outputs listing: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
+  /** Path of the listing of outputs: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
   outputsPath: oneOf(['auto', 'flows', 'root'], 'auto'),
   /**
-   * The order of the service's listing of flows: `newest-first`, `any-order`, or `none` if it is not served or does not
+   * The order of the flow listing (`GET /flows`): `newest-first`, `any-order`, or `none` if it is not served or does not
    * show each flow with its `additional`. It is searched if a creation got no answer. `flowdrop doctor` says what fits.
    */
   flowListing: oneOf(['newest-first', 'any-order', 'none'], 'any-order'),
-  /**
-   * Query of every request for the listing of flows, such as `sort_by=-created_at&page_size=100`. It must leave out no
-   * flow.
-   */
+  /** Query of every request for the flow listing, such as `sort_by=-created_at&page_size=100`. It must leave out no flow. */
   flowsQuery: textSetting(flowsQuerySchema(), ''),
   /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
