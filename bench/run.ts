@@ -39,12 +39,12 @@ const TRANSFERS = { sizes: SIZES, rounds: quick ? 1 : 5 };
 
 const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
   start: (stage) => start(stage, { rounds: quick ? 3 : 21 }),
-  small: (stage) => smallFiles(stage, quick ? { files: 200, rounds: 1 } : { files: 2_000, rounds: 5 }),
+  small: (stage) => smallFiles(stage, quick ? { files: 50, rounds: 1 } : { files: 2_000, rounds: 5 }),
   polling: (stage) =>
     polling(
       stage,
       quick
-        ? { flows: [100, 1_000, 10_000], endedEntries: 100_000 }
+        ? { flows: [100, 2_000], endedEntries: 20_000 }
         : { flows: [100, 1_000, 10_000, 50_000], endedEntries: 1_000_000 },
     ),
   in: (stage) => transfer(stage, { direction: 'in', ...TRANSFERS }),
