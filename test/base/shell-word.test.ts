@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -48,10 +48,10 @@ const UNPRINTABLE = [
   ],
 ];
 
-/** A folder whose programs write down their arguments instead of working. */
+/** A folder whose programs write down their arguments instead of working, in one line for each call. */
 let dir: string;
 beforeEach(() => {
-  const recorder = '#!/bin/sh\nfor word; do printf "%s\\0" "$word"; done > "$RECORD"\n';
+  const recorder = '#!/bin/sh\n{ for word; do printf "%s\\0" "$word"; done; echo; } >> "$RECORD"\n';
   dir = folderWith({ 'bin/flowdrop': recorder, 'bin/aws': recorder, 'cwd/here': '' });
   for (const name of readdirSync(join(dir, 'bin'))) chmodSync(join(dir, 'bin', name), 0o755);
 });
@@ -64,31 +64,35 @@ const SHELLS: readonly (readonly [name: string, shell: string, options: readonly
   ['bash, pasted', 'bash', ['--norc', '--noprofile', '-i']],
 ];
 
-/** Runs a line. Returns the words that the program got. Nothing else may have happened. */
-function wordsOf([, shell, options]: (typeof SHELLS)[number], line: string): readonly string[] {
-  expect(isPrintable(line)).toBe(true);
+/** Runs lines, one after another. Returns the words that the program got from each. Nothing else may have happened. */
+function wordsOf(
+  [, shell, options]: (typeof SHELLS)[number],
+  lines: readonly string[],
+): readonly (readonly string[])[] {
+  for (const line of lines) expect(isPrintable(line)).toBe(true);
   const record = join(dir, 'record');
-  rmSync(record, { force: true });
   const env = { PATH: `${join(dir, 'bin')}:${process.env.PATH}`, HOME: dir, RECORD: record, LC_ALL: 'C.UTF-8' };
   const isPasted = options.at(-1) === '-i';
-  const words = isPasted ? options : [...options, line];
-  spawnSync(shell, words, { cwd: join(dir, 'cwd'), env, ...(isPasted && { input: `${line}\n` }), timeout: 60_000 });
+  const text = `${lines.join('\n')}\n`;
+  const words = isPasted ? options : [...options, text];
+  spawnSync(shell, words, { cwd: join(dir, 'cwd'), env, ...(isPasted && { input: text }), timeout: 60_000 });
   expect(readdirSync(join(dir, 'cwd'))).toEqual(['here']);
-  return readFileSync(record, 'utf8').split('\0').slice(0, -1);
+  const calls = readFileSync(record, 'utf8').split('\n').slice(0, -1);
+  return calls.map((call) => call.split('\0').slice(0, -1));
 }
 
+// In one shell: a line that does not end where it should changes what the next ones do.
 describe.each(SHELLS)('in %s', (...shell) => {
   it('a command names exactly the upload, whatever its key is', () => {
-    for (const key of PRINTABLE) {
-      const isOption = key.startsWith('-');
-      expect(wordsOf(shell, uploadCommand('status', { id: ID, key }, { command: 'flowdrop --stack s' }))).toEqual([
-        ...['--stack', 's', 'status'],
-        ...(isOption ? ['--', key] : [key]),
-      ]);
-    }
-    for (const key of [...UNPRINTABLE, '1'.repeat(40)]) {
-      expect(wordsOf(shell, uploadCommand('retry', { id: ID, key }, { command: 'flowdrop' }))).toEqual(['retry', ID]);
-    }
+    const unprintable = [...UNPRINTABLE, '1'.repeat(40)];
+    const lines = [
+      ...PRINTABLE.map((key) => uploadCommand('status', { id: ID, key }, { command: 'flowdrop --stack s' })),
+      ...unprintable.map((key) => uploadCommand('retry', { id: ID, key }, { command: 'flowdrop' })),
+    ];
+    expect(wordsOf(shell, lines)).toEqual([
+      ...PRINTABLE.map((key) => ['--stack', 's', 'status', ...(key.startsWith('-') ? ['--', key] : [key])]),
+      ...unprintable.map(() => ['retry', ID]),
+    ]);
   });
 });
 
