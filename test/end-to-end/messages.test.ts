@@ -1,7 +1,6 @@
 import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, it, vi } from 'vitest';
-import { PATIENCE } from '../support/patience.ts';
+import { expect, it } from 'vitest';
 import { Home } from './npm-start.ts';
 
 // All scripts but npm start share the code that answers this. The gate runs the faults and the benchmark with options.
@@ -69,13 +68,4 @@ it('an unexpected error is one sentence, and its details are in a log file', asy
   expect(output).not.toMatch(/^ +at /m);
   expect(await readFile(join(folder.path, '.flowdrop', 'log', 'start.log'), 'utf8')).toMatch(/^ +at /m);
   expect(code).toBe(1);
-});
-
-it('ends when nobody reads its output any more', async () => {
-  const folder = await Home.make();
-  const { child, ended, output } = folder.run('start');
-  await vi.waitFor(() => expect(output()).toContain('Press Ctrl-C'), PATIENCE);
-  child.stdout?.destroy();
-  const { output: all } = await ended;
-  expect(all).not.toMatch(/EPIPE| at /);
 });

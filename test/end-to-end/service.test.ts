@@ -28,9 +28,10 @@ it('a service that cannot be used is told in one line before any upload', async 
   expect(await readdir(folder.path)).toEqual(['fox.txt']);
 });
 
-it('a certificate in NODE_EXTRA_CA_CERTS is trusted, by the functions too', async () => {
+it('a service is used with its token and certificate from the environment, by the functions too', async () => {
   const folder = await home();
-  const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10 });
+  const variation = { listFlows: 404 } as const;
+  const { service, url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation });
   const { key, certificate: cert } = await selfSigned();
   const forward: RequestListener = (request, response) => {
     const { method } = request;
@@ -45,9 +46,22 @@ it('a certificate in NODE_EXTRA_CA_CERTS is trusted, by the functions too', asyn
   const tls = await listening(createTlsServer({ key, cert }, forward));
   await writeFile(join(folder.path, 'ca.pem'), cert);
   const env = { FLOWDROP_TOKEN: TOKEN, NODE_EXTRA_CA_CERTS: 'ca.pem' };
-  const { code, output } = await folder.run('start', ['fox.txt', '--service', `https://${tls}`], { env }).ended;
-  expect(output).toContain('fox.txt  done');
-  expect(code).toBe(0);
+  const arguments_ = ['fox.txt', '--service', `https://${tls}`];
+  const good = await folder.run('start', arguments_, { env }).ended;
+  expect(good.output).toContain('! The service does not list its flows');
+  expect(good.output).toMatch(/^fox\.txt {2}done .*\nAll done\. Results are in \.\/results\.\n$/m);
+  expect(good.code).toBe(0);
+  expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);
+
+  const { listTemplates } = service.counts;
+  const token = 'fake-refused-token';
+  const refusedEnv = { ...env, FLOWDROP_TOKEN: token };
+  const refused = await folder.run('start', [...arguments_, '--skip-check'], { env: refusedEnv }).ended;
+  expect(refused.output).toMatch(/fox\.txt {2}waits since .*\n {4}Next try .*Set FLOWDROP_TOKEN/);
+  expect(refused.output).not.toContain(token);
+  expect(refused.code).toBe(1);
+  expect(service.counts.listTemplates).toBe(listTemplates);
+  expect(service.flows).toHaveLength(1);
 });
 
 it('Ctrl-C ends the question too', async () => {

@@ -24,17 +24,28 @@ describe('npm start', () => {
   const receiptOf = async (key: string) =>
     JSON.parse(await readFile(join(home, 'results', key, 'receipt.json'), 'utf8'));
 
-  it('processes the given files and folders, prints the paths of their results, and exits with 0', async () => {
+  it('processes the given files and folders, prints the paths of their results or why they failed, and exits with 1', async () => {
     const files = ['robot.png', 'prompts/deep/fox.txt', 'gem.glb'];
     await mkdir(join(home, 'prompts', 'deep'), { recursive: true });
     await copyFile(example('fox.txt'), join(home, 'prompts', 'deep', 'fox.txt'));
     await mkdir(join(home, 'results'));
     await chmod(join(home, 'results'), 0o755);
-    const { code, output } = await start([example('robot.png'), 'prompts', example('gem.glb')]).ended;
-    const lines = output.trim().split('\n');
-    expect(lines.pop()).toBe('All done. Results are in ./results.');
-    expect(lines.map((line) => line.split('  ')[0]).sort()).toEqual([...files].sort());
-    expect(code).toBe(0);
+    await writeFile(join(home, 'no-picture.png'), 'This is not a picture.');
+    await writeFile(join(home, 'notes.md'), 'No route matches this.');
+    const named = [example('robot.png'), 'prompts', 'no-picture.png', 'notes.md', example('gem.glb')];
+    const { code, output } = await start(named).ended;
+    const done = Array.from(output.matchAll(/^(\S+) {2}done in .*: 1 asset/gm), ([, name]) => name);
+    expect(done.sort()).toEqual([...files].sort());
+    expect(output).toMatch(/no-picture\.png {2}failed: .+/);
+    expect(output).toMatch(
+      /notes\.md {2}skipped: no route matches this file\n {4}The route \w+ comes nearest: its .+\. For all routes: .*explain notes\.md\n/,
+    );
+    expect(output.trim().split('\n').pop()).toBe('Some files failed, see above. The other results are in ./results.');
+    expect(code).toBe(1);
+    expect(await receiptOf('no-picture.png')).toMatchObject({
+      status: 'failed',
+      failure: { code: expect.any(String) },
+    });
 
     const assets = new Map<string, Buffer>();
     for (const file of files) {
@@ -56,22 +67,6 @@ describe('npm start', () => {
     expect(await readdir(join(home, '.flowdrop'))).toEqual(['log']);
     // The folder was there. What is new in it is closed to other users.
     expect(await openToOthers(join(home, 'results'))).toEqual(['. 755']);
-  });
-
-  it('exits with 1 if one file fails, prints the reason, and still processes the others', async () => {
-    await writeFile(join(home, 'no-picture.png'), 'This is not a picture.');
-    await writeFile(join(home, 'notes.md'), 'No route matches this.');
-    const { code, output } = await start(['no-picture.png', 'notes.md', example('gem.glb')]).ended;
-    expect(output).toMatch(/no-picture\.png {2}failed: .+/);
-    expect(output).toMatch(
-      /notes\.md {2}skipped: no route matches this file\n {4}The route \w+ comes nearest: its .+\. For all routes: .*explain notes\.md\n/,
-    );
-    expect(output).toMatch(/gem\.glb {2}done in .*: 1 asset/);
-    expect(await receiptOf('no-picture.png')).toMatchObject({
-      status: 'failed',
-      failure: { code: expect.any(String) },
-    });
-    expect(code).toBe(1);
   });
 
   it('watches the inbox until it is interrupted, processes no file twice, and lets S3 clients in on request', async () => {
@@ -117,7 +112,7 @@ describe('npm start', () => {
     expect(pageOfAgain).toBe(pageOfFirst);
   });
 
-  it('leaves no process behind when it is killed, then collects its flow and pays for no second one', async () => {
+  it('leaves no process behind when it is killed, then collects its flow and pays for no second one, and ends when nobody reads its output', async () => {
     const { service, url } = await serveStandIn({ tokens: ['fake-token'], flowMs: 4_000 });
     await mkdir(join(home, 'inbox'));
     await copyFile(example('gem.glb'), join(home, 'inbox', 'gem.glb'));
@@ -138,6 +133,12 @@ describe('npm start', () => {
     const { assets } = await receiptOf('gem.glb');
     expect(await readFile(join(home, 'results', assets[0].key))).toEqual(await readFile(example('gem.glb')));
     expect(service.flows).toHaveLength(1);
+
+    // It ends when it tells something and nobody reads its output any more.
+    resumed.child.stdout?.destroy();
+    await copyFile(example('fox.txt'), join(home, 'inbox', 'fox.txt'));
+    const { output } = await resumed.ended;
+    expect(output).not.toMatch(/EPIPE| at /);
   });
 
   it('sends a large file once that was being uploaded when it was killed', async () => {
@@ -164,26 +165,6 @@ describe('npm start', () => {
     await next.ended;
     // Eight parts, the entry and the receipt; nothing of the first try.
     expect((await bodies()).length).toBeLessThan(16);
-  });
-
-  it('uses the given service, with the token from the environment', async () => {
-    const variation = { listFlows: 404 } as const;
-    const { service, url } = await serveStandIn({ tokens: ['fake-token'], flowMs: 50, variation });
-    const arguments_ = [example('fox.txt'), '--service', url];
-    const good = await start(arguments_, { FLOWDROP_TOKEN: 'fake-token' }).ended;
-    expect(good.output).toContain('! The service does not list its flows');
-    expect(good.output).toContain('fox.txt  done');
-    expect(good.code).toBe(0);
-    expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);
-
-    const { listTemplates } = service.counts;
-    const token = 'fake-refused-token';
-    const refused = await start([...arguments_, '--skip-check'], { FLOWDROP_TOKEN: token }).ended;
-    expect(refused.output).toMatch(/fox\.txt {2}waits since .*\n {4}Next try .*Set FLOWDROP_TOKEN/);
-    expect(refused.output).not.toContain(token);
-    expect(refused.code).toBe(1);
-    expect(service.counts.listTemplates).toBe(listTemplates);
-    expect(service.flows).toHaveLength(1);
   });
 });
 
