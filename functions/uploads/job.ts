@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { check, compareMembers, strictObject, text } from '../base/validation.ts';
+import { check, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { type OpenedUpload, UploadUnreadableError } from './inbox.ts';
 import { inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
@@ -41,23 +41,24 @@ export class InvalidJobError extends Error {
   readonly code = 'invalid-job';
 }
 
-const nameSchema = text(
+/** The parts of a path below the folder of the job file. None of them is empty, `.` or `..`. */
+const PART = String.raw`(?!\.{1,2}(?:\/|$))[^\/\p{Cc}]+`;
+
+const nameSchema = matching(
   `the name of a file in the folder of the ${JOB_FILE}, at most ${JOB_DEPTH_MAX} folders below it, without "." and ".."`,
-  (name) => {
-    const parts = name.split('/');
-    return (
-      /^\P{Cc}+$/u.test(name) &&
-      name !== JOB_FILE &&
-      parts.length <= JOB_DEPTH_MAX + 1 &&
-      parts.every((part) => part !== '' && part !== '.' && part !== '..')
-    );
-  },
+  new RegExp(`^(?!job\\.json$)${PART}(?:\\/${PART}){0,${JOB_DEPTH_MAX}}$`, 'u'),
 );
 
-const objectSchema = strictObject({
+const TEXT_ERROR = 'expected a text that is not empty';
+
+const inputSchema = strictObject({
+  /** Path of a file, from the folder of the job file. Either this or `text`. */
   name: z.optional(nameSchema),
-  text: z.optional(text('a text that is not empty', (value) => value !== '')),
+  /** A text that is the input itself. */
+  text: z.optional(z.string({ error: TEXT_ERROR }).check(z.minLength(1, { error: TEXT_ERROR }))),
+  /** True if the flow begins also without the file. */
   optional: z.optional(z.boolean({ error: 'expected true or false' })),
+  /** What the service gets with the input. */
   additional: z.optional(additionalSchema),
 }).check(
   z.refine(({ name, text }) => (name === undefined) !== (text === undefined), {
@@ -72,7 +73,7 @@ const INPUTS_ERROR = `expected a list of 1 to ${JOB_INPUTS_MAX} inputs`;
 
 const inputsSchema = z
   .array(
-    z.union([nameSchema, objectSchema], {
+    z.union([nameSchema, inputSchema], {
       error: 'expected the name of a file, or an object with "name" or "text"',
     }),
     { error: INPUTS_ERROR },
@@ -84,9 +85,13 @@ const inputsSchema = z
  * @internal
  */
 export const jobSchema = strictObject({
+  /** Address of this schema, for editors. */
   $schema: z.optional(z.string({ error: 'expected the address of a JSON schema' })),
+  /** What the flow gets, in this order: the names of files, texts, and files with more about them. */
   inputs: inputsSchema,
+  /** Replace those of the route. */
   parameters: z.optional(jsonSchema),
+  /** How long the job waits for its inputs, in seconds. Default: as long as its route says. */
   deadlineSeconds: z.optional(deadlineSecondsSchema),
 }).check(
   compareMembers(({ inputs }, isSound, context) => {

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { boundedText, compareMembers, shorten, strictObject, text } from '../base/validation.ts';
+import { boundedText, compareMembers, matching, shorten, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { issuesOfChains } from './chain-routes.ts';
@@ -90,9 +90,9 @@ export const deadlineSecondsSchema = z
   .int({ error: DEADLINE_ERROR })
   .check(z.gte(1, { error: DEADLINE_ERROR }), z.lte(DEADLINE_SECONDS_MAX, { error: DEADLINE_ERROR }));
 
-const jobsSchema = text(
+const jobsSchema = matching(
   `a prefix with a slash at its end, of at most ${KEY_BYTES_MAX} characters, none of them a control character`,
-  (value) => value.length <= KEY_BYTES_MAX && /^\P{Cc}+\/$/u.test(value),
+  new RegExp(`^\\P{Cc}{1,${KEY_BYTES_MAX - 1}}\\/$`, 'u'),
 );
 
 const routeSchema: z.ZodMiniType<Route> = strictObject({

@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import { chainReportSchema, receiptSchema } from '../../functions/publish/report-schemas.ts';
+import { jobSchema } from '../../functions/uploads/job.ts';
 import { stackSchema } from '../../infra/deployment.ts';
 import { type Docs, docsOf, rowsOf } from './docstrings.ts';
 
@@ -11,6 +12,7 @@ export interface JsonSchema {
   readonly maximum?: number;
   readonly properties?: Record<string, JsonSchema>;
   readonly items?: JsonSchema;
+  readonly anyOf?: readonly JsonSchema[];
   required?: readonly string[];
 }
 
@@ -40,6 +42,18 @@ export const PUBLISHED = {
     schema: stackSchema,
     docs: docsOfConfiguration(),
     isPart: true,
+  },
+  job: {
+    title: 'A job of Flowdrop',
+    description: 'The content of job.json: the inputs of one flow.',
+    schema: jobSchema,
+    docs: {
+      ...docsOf(['functions/uploads/job.ts'], 'jobSchema'),
+      inputs: {
+        ...docsOf(['functions/uploads/job.ts'], 'jobSchema').inputs,
+        members: docsOf(['functions/uploads/job.ts'], 'inputSchema'),
+      },
+    },
   },
   receipt: {
     title: 'A receipt of Flowdrop',
@@ -106,7 +120,8 @@ const flagsOf = ({ _zod }: z.core.$ZodType): readonly string[] =>
     return [...(pattern?.flags ?? '')];
   });
 
-function describeMembers({ properties = {} }: JsonSchema, docs: Docs): void {
+function describeMembers({ properties = {}, anyOf = [] }: JsonSchema, docs: Docs): void {
+  for (const form of anyOf) describeMembers(form, docs);
   for (const [name, member] of Object.entries(properties)) {
     const { text, members } = docs[name] ?? {};
     if (members !== undefined) describeMembers(member.items ?? member, members);
