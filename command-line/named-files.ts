@@ -24,29 +24,29 @@ export interface Refused {
 /**
  * The files at these paths. The key of a file is its name. The key of a file in a folder begins with the folder's name,
  * as if the folder had been put into the inbox folder. Hidden files and symbolic links in a folder are left out. If
- * several files have the same key, the later ones get a number as prefix.
+ * several files have the same key, the later ones get a number as prefix, each with its whole folder: the files of a
+ * job belong together.
  */
 export function namedFiles(paths: readonly string[]): NamedFiles {
   const taken = new Set<string>();
   const files: NamedFile[] = [];
   const unreadable: Refused[] = [];
-  const take = (path: string, name: string): void => {
-    let key = name;
-    for (let n = 2; taken.has(key); n += 1) key = `${n}/${name}`;
-    taken.add(key);
-    files.push({ path, key });
-  };
-  const walk = (dir: string, prefix: string): void => {
-    for (const entry of entriesOf(dir, unreadable)) {
-      if (entry.name.startsWith('.')) continue;
+  const filesIn = (dir: string, prefix: string): readonly NamedFile[] =>
+    entriesOf(dir, unreadable).flatMap((entry): readonly NamedFile[] => {
+      if (entry.name.startsWith('.')) return [];
       const path = join(dir, entry.name);
-      if (entry.isDirectory()) walk(path, `${prefix}${entry.name}/`);
-      else if (entry.isFile()) take(path, `${prefix}${entry.name}`);
-    }
-  };
+      if (entry.isDirectory()) return filesIn(path, `${prefix}${entry.name}/`);
+      return entry.isFile() ? [{ path, key: `${prefix}${entry.name}` }] : [];
+    });
   for (const path of paths) {
-    if (statSync(path).isDirectory()) walk(path, `${basename(resolve(path))}/`);
-    else take(path, basename(path));
+    const isFolder = statSync(path).isDirectory();
+    const found = isFolder ? filesIn(path, `${basename(resolve(path))}/`) : [{ path, key: basename(path) }];
+    let numbered = found;
+    for (let n = 2; numbered.some(({ key }) => taken.has(key)); n += 1) {
+      numbered = found.map((file) => ({ ...file, key: `${n}/${file.key}` }));
+    }
+    for (const file of numbered) taken.add(file.key);
+    files.push(...numbered);
   }
   return { files, unreadable };
 }

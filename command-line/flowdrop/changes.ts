@@ -15,17 +15,17 @@ import {
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { intakeOf } from '../../operations/intake.ts';
+import { inboxOf, JobFilesError, type JobsPlan, placed, planJobs } from '../../operations/job-files.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
-import type { Put } from '../../operations/put-body.ts';
 import { nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
 import { type SweepPass, sweep } from '../../operations/sweep.ts';
 import { namedFiles, type Refused } from '../named-files.ts';
 import { UsageError } from '../options.ts';
 import { ResultsFolder } from '../results-folder.ts';
-import { size } from '../texts.ts';
+import { localTime, size } from '../texts.ts';
 import { type Add, example } from './add.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
-import { showActed, showFetched, showPut, showSweep } from './show-changes.ts';
+import { type PutFile, showActed, showFetched, showPut, showSweep } from './show-changes.ts';
 import { counted, sinceOf } from './words.ts';
 
 /** The commands that change something, or copy files. Those that cost money or delete say so, and ask. */
@@ -238,29 +238,34 @@ interface PutOptions extends AskedOptions {
 
 function addPut(add: Add): void {
   const command = new Command('put')
-    .description('uploads files, or the files in folders')
+    .description('uploads files, or the files in folders. A folder with a job.json is one job')
     .argument('<paths...>', 'files and folders of this machine')
     .option('--wait', 'wait until they have ended and their receipts are out')
     .option('--template <name>', 'another template, where the route allows it')
     .option('--parameters <json>', 'other parameters, where the route allows it', (text) => JSON.stringify(json(text)))
     .option(...YES)
-    .addHelpText('after', example('put robot.png --wait --yes', 'put photos --yes'));
+    .addHelpText('after', example('put robot.png --wait --yes', 'put photos --yes', 'put chair --wait --yes'));
   add<PutOptions>(command, async (run, paths, options) => {
     const { console, deployment, signal } = run;
-    const { files, unreadable } = filesAt(paths.map(run.path));
+    const { files: named, unreadable } = filesAt(paths.map(run.path));
     const { template, parameters } = options;
-    const refused: Refused[] = [...unreadable];
+    const { files, left, incomplete, begins } = await jobsAmong(named, run);
+    const refused: Refused[] = [...unreadable, ...left.map(({ key, why }) => ({ name: key, why }))];
     const wanted = files.filter((file) => {
-      const why = refusalOf(file, run, template !== undefined || parameters !== undefined);
+      const isInput = file.inputOf !== undefined;
+      const why = isInput ? undefined : refusalOf(file, run, template !== undefined || parameters !== undefined);
       if (why !== undefined) refused.push({ name: file.key, why });
       return why === undefined;
     });
     for (const { name, why } of refused) console.note(`${name}: not uploaded, because ${why}`);
     if (wanted.length === 0) throw new UsageError('There is no file that a route takes');
-    const question = `${counted(wanted.length, 'file')} would be uploaded, and paid for. Go on?`;
-    if (!(await isAllowed(run, question, options))) return EXIT_FAILED;
+    for (const { key, missing, deadline } of incomplete) {
+      console.note(`${key}: the job waits for ${missing.join(', ')} until ${localTime(deadline)}, and fails then`);
+    }
+    const flows = wanted.filter(({ inputOf }) => inputOf === undefined).length + begins.length;
+    if (!(await isAllowed(run, `${wouldBeUploaded(wanted.length, flows)}. Go on?`, options))) return EXIT_FAILED;
     let shown = '';
-    const done: Put[] = [];
+    const done: PutFile[] = [];
     await console.during(
       () => `${done.length} of ${wanted.length} uploaded${shown}`,
       async () => {
@@ -268,17 +273,39 @@ function addPut(add: Add): void {
           const onProgress = (bytes: number): void => {
             shown = `, ${size(bytes)} of ${file.key}`;
           };
-          done.push(await put(file, { template, parameters }, deployment, { signal, onProgress }));
+          const { inputOf } = file;
+          const overrides = inputOf === undefined ? { template, parameters } : {};
+          done.push({ ...(await put(file, overrides, deployment, { signal, onProgress })), inputOf });
         }
       },
     );
     await notePause(run);
-    const ids = done.map(({ id }) => id);
-    const ends = options.wait === true ? await followed(run, ids) : undefined;
+    // An input has no end of its own.
+    const ids = done.filter(({ inputOf }) => inputOf === undefined).map(({ id }) => id);
+    const ended = options.wait === true ? await followed(run, ids) : undefined;
+    const ends = ended && done.map(({ id }) => ended[ids.indexOf(id)]);
     const seen = done.map((each, index) => ({ ...each, upload: ends?.[index] }));
     console.answer({ files: seen, refused }, () => showPut(done, ends));
-    return refused.length > 0 || hasFailed(ends) ? EXIT_FAILED : EXIT_OK;
+    return refused.length > 0 || hasFailed(ended) ? EXIT_FAILED : EXIT_OK;
   });
+}
+
+/** @throws {UsageError} a job file cannot be used. */
+async function jobsAmong(files: readonly FileToPut[], { deployment, signal }: Run): Promise<JobsPlan<FileToPut>> {
+  const { settings, clock } = deployment;
+  try {
+    const inbox = inboxOf(deployment, signal);
+    return await planJobs(placed(files, settings), settings, { inbox, now: clock.now() });
+  } catch (error) {
+    if (!(error instanceof JobFilesError)) throw error;
+    throw new UsageError(error.message, { cause: error });
+  }
+}
+
+/** A job is one flow, however many files it has. */
+function wouldBeUploaded(files: number, flows: number): string {
+  if (files === flows) return `${counted(files, 'file')} would be uploaded, and paid for`;
+  return `${counted(files, 'file')} would be uploaded, and ${counted(flows, 'flow')} paid for`;
 }
 
 /** Why a file is not uploaded. Undefined if it is. @throws {UsageError} its route allows no overrides. */

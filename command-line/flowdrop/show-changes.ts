@@ -52,8 +52,28 @@ function endOf(view: UploadView | undefined): string {
   return wait === undefined ? `${state}, with ${counted(assets.length, 'result')}` : `waits: ${wait.message}`;
 }
 
-export const showPut = (files: readonly Put[], ends: Ends): readonly string[] =>
-  table(files.map(({ key, bytes }, index) => [key, ends ? endOf(ends[index]) : `uploaded, ${size(bytes)}`]));
+/** A file that was uploaded. */
+export interface PutFile extends Put {
+  /** Keys of the jobs that it is an input of. Undefined if it is an upload of its own. */
+  readonly inputOf?: readonly string[] | undefined;
+}
+
+/** A job stands for the inputs that were uploaded with it. */
+export function showPut(files: readonly PutFile[], ends: Ends): readonly string[] {
+  const keys = new Set(files.map(({ key }) => key));
+  const rows = files.map((file, index): readonly string[] => {
+    const { key, bytes, inputOf } = file;
+    if (inputOf !== undefined) {
+      return inputOf.some((job) => keys.has(job)) ? [] : [key, `uploaded for ${inputOf.join(', ')}, ${size(bytes)}`];
+    }
+    if (ends !== undefined) return [key, endOf(ends[index])];
+    const inputs = files.filter((each) => each.inputOf?.includes(key));
+    if (inputs.length === 0) return [key, `uploaded, ${size(bytes)}`];
+    const all = inputs.reduce((sum, each) => sum + each.bytes, bytes);
+    return [key, `uploaded with ${counted(inputs.length, 'input')}, ${size(all)}`];
+  });
+  return table(rows.filter((row) => row.length > 0));
+}
 
 export function showFetched({ receipts, files, issues }: Fetched): readonly string[] {
   if (receipts.length + issues.length === 0) return ['There is no receipt of such a file.'];

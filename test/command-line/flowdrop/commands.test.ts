@@ -2,7 +2,7 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, vi } from 'vitest';
-import { Operated, runFlowdrop } from '../../operations/support.ts';
+import { Operated, ROUTES, runFlowdrop } from '../../operations/support.ts';
 
 vi.mock('../../../operations/wait.ts', () => import('../../operations/quick-wait.ts'));
 
@@ -43,10 +43,13 @@ it('docs/commands.md says what the commands say, and has every command', async (
 
 describe('every example', () => {
   it('works against a running pipeline', async () => {
-    await using operated = await Operated.start();
+    const jobs = { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multiview/' } as const;
+    await using operated = await Operated.start({ routes: [jobs, ...ROUTES] });
     const sample = fileURLToPath(new URL('../../../examples/robot.png', import.meta.url));
-    mkdirSync(join(operated.directory, 'photos'));
-    for (const path of ['robot.png', 'photos/castle.png']) copyFileSync(sample, join(operated.directory, path));
+    for (const folder of ['photos', 'chair']) mkdirSync(join(operated.directory, folder));
+    writeFileSync(join(operated.directory, 'chair', 'job.json'), '{"inputs":["front.png"]}');
+    for (const path of ['robot.png', 'photos/castle.png', 'chair/front.png'])
+      copyFileSync(sample, join(operated.directory, path));
     await operated.put('photos/robot.png', 'succeeded');
     const flowdrop = { baseUrl: 'https://flows.example.org', routes: [{ name: 'all', template: 'any' }] };
     writeFileSync(join(operated.directory, 'cdk.json'), JSON.stringify({ context: { flowdrop } }));

@@ -1,0 +1,211 @@
+import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { INBOX_BUCKET } from '../../local/pipeline.ts';
+import { issuesOf } from '../support/json-schema.ts';
+import { Operated, ROUTES, runFlowdrop } from './support.ts';
+
+vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
+
+const VIEWS = { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multiview/' } as const;
+
+let operated: Operated;
+beforeAll(async () => {
+  operated = await Operated.start({ routes: [VIEWS, ...ROUTES] });
+});
+afterAll(() => operated[Symbol.asyncDispose]());
+
+const jobFile = (inputs: readonly unknown[], more: object = {}) => JSON.stringify({ inputs, ...more });
+
+/** A folder of the operator with these files. Commands are run in it. */
+async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await mkdtemp(join(operated.directory, 'work-'));
+  for (const [name, content] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, name)), { recursive: true });
+    await writeFile(join(folder, name), content);
+  }
+  return folder;
+}
+
+/** Runs a command of the operator, who names files of another folder. */
+const runWith = async (files: Readonly<Record<string, string>>, ...words: readonly string[]) => {
+  const folder = await folderWith(files);
+  const named = words.map((word) => (word.endsWith('/') ? join(folder, word) : word));
+  return runFlowdrop(named, { directory: operated.directory });
+};
+
+const inbox = async (prefix: string) => {
+  const keys: string[] = [];
+  for await (const { uploads } of operated.deployment.inbox.pages(INBOX_BUCKET, prefix, undefined, signal)) {
+    keys.push(...uploads.map(({ key }) => key));
+  }
+  return keys.sort();
+};
+const { signal } = new AbortController();
+const flows = () => operated.pipeline.standIn?.flows.length;
+
+describe('flowdrop put of a folder with a job file', () => {
+  it('uploads the job below the prefix of its route, waits for its one flow, and leaves out what it does not name', async () => {
+    const before = flows() ?? 0;
+    const { code, output, errors } = await runWith(
+      {
+        'chair/front.png': 'the front',
+        'chair/job.json': jobFile(['front.png', 'sides/left.png']),
+        'chair/notes.txt': 'not for the flow',
+        'chair/sides/left.png': 'the left',
+      },
+      ...['put', 'chair/', '--wait', '--yes'],
+    );
+    expect(errors).toBe(
+      'multiview/chair/notes.txt: not uploaded, because no job.json names it, and below multiview/ only jobs are sent\n',
+    );
+    expect({ code, output }).toEqual({ code: 1, output: 'multiview/chair/job.json  succeeded, with 2 results\n' });
+    expect(flows()).toBe(before + 1);
+    expect(await inbox('multiview/chair/')).toEqual([
+      'multiview/chair/front.png',
+      'multiview/chair/job.json',
+      'multiview/chair/sides/left.png',
+    ]);
+  });
+
+  it('asks for the flows that are paid for, and not for the files', async () => {
+    const { code, errors } = await runWith(
+      {
+        'both/chair/job.json': jobFile(['front.png', 'back.png']),
+        'both/chair/front.png': 'f',
+        'both/chair/back.png': 'b',
+        'both/robot.png': 'r',
+      },
+      ...['put', 'both/'],
+    );
+    expect({ code, errors }).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('4 files would be uploaded, and 2 flows paid for. Go on?'),
+    });
+    expect(await inbox('multiview/both/')).toEqual([]);
+  });
+
+  it('uploads the inputs before the job, so that it does not wait', async () => {
+    const put: string[] = [];
+    const { output } = await runWith(
+      { 'order/a.json': '{}', 'order/job.json': jobFile(['a.json', 'z.png']), 'order/z.png': 'z' },
+      ...['put', 'order/', '--json', '--yes'],
+    );
+    const answer = JSON.parse(output);
+    for (const { key } of answer.files) put.push(key);
+    expect(put).toEqual(['multiview/order/a.json', 'multiview/order/z.png', 'multiview/order/job.json']);
+    expect(answer.files.map(({ inputOf }: { inputOf?: string[] }) => inputOf)).toEqual([
+      ['multiview/order/job.json'],
+      ['multiview/order/job.json'],
+      undefined,
+    ]);
+    expect(issuesOf('put', answer)).toBe('');
+    const { upload } = await operated.becomes('multiview/order/job.json', 'succeeded');
+    expect(upload?.generation).toBe(1);
+  });
+
+  it('takes a folder that is below the prefix already as it is', async () => {
+    const { code, output } = await runWith(
+      { 'multiview/table/job.json': jobFile(['top.png', { text: 'oak' }]), 'multiview/table/top.png': 'top' },
+      ...['put', 'multiview/', '--yes'],
+    );
+    expect({ code, output }).toEqual({
+      code: 0,
+      output: expect.stringMatching(/^multiview\/table\/job\.json {2}uploaded with 1 input, \d+ B\n$/),
+    });
+    await operated.becomes('multiview/table/job.json', 'succeeded');
+  });
+
+  it('keeps the files of each job together, if two folders have the same name', async () => {
+    const { output } = await runWith(
+      {
+        'one/chair2/job.json': jobFile(['front.png']),
+        'one/chair2/front.png': 'f',
+        'two/chair2/job.json': jobFile(['front.png', 'back.png']),
+        'two/chair2/front.png': 'f',
+        'two/chair2/back.png': 'b',
+      },
+      ...['put', 'one/chair2/', 'two/chair2/', '--wait', '--yes'],
+    );
+    expect(output).toBe(
+      'multiview/chair2/job.json    succeeded, with 1 result\nmultiview/2/chair2/job.json  succeeded, with 2 results\n',
+    );
+  });
+
+  it('says what a job waits for, and puts the missing input later', async () => {
+    const { code, errors } = await runWith(
+      {
+        'sofa/job.json': jobFile(['front.png', 'back.png', { name: 'top.png', optional: true }]),
+        'sofa/front.png': 'f',
+      },
+      ...['put', 'sofa/', '--yes'],
+    );
+    expect(code).toBe(0);
+    expect(errors).toMatch(/^multiview\/sofa\/job\.json: the job waits for back\.png until \d.*, and fails then\n$/);
+    await operated.becomes('multiview/sofa/job.json', 'waiting');
+    const before = flows() ?? 0;
+    const late = { 'multiview/sofa/back.png': 'b', 'multiview/sofa/other.png': 'o' };
+    const asked = await runWith(late, 'put', 'multiview/');
+    expect(asked.errors).toContain('1 file would be uploaded, and paid for. Go on?');
+    const { output } = await runWith(late, 'put', 'multiview/', '--yes');
+    expect(output).toBe('multiview/sofa/back.png  uploaded for multiview/sofa/job.json, 1 B\n');
+    await operated.becomes('multiview/sofa/job.json', 'succeeded');
+    expect(flows()).toBe(before + 1);
+  });
+
+  it.each<[string, Readonly<Record<string, string>>, readonly string[], RegExp]>([
+    [
+      'all that is wrong with all job files',
+      {
+        'bad/a/job.json': jobFile(['../a.png', 7]),
+        'bad/b/job.json': '{',
+        'bad/c/job.json': jobFile(['c.png']),
+        'bad/c/c.png': 'c',
+      },
+      ['bad/'],
+      /^multiview\/bad\/a\/job\.json cannot be used: inputs\[0\]: .*; inputs\[1\]: .*\nmultiview\/bad\/b\/job\.json is not JSON/,
+    ],
+    [
+      'a route that allows no overrides',
+      { 'bad/job.json': jobFile(['a.png']), 'bad/a.png': 'a' },
+      ['bad/', '--parameters', '{}'],
+      /^The route views, which takes multiview\/bad\/job\.json, does not allow/,
+    ],
+  ])('uploads nothing, and says %s', async (_, files, words, why) => {
+    expect(await runWith(files, 'put', ...words, '--yes')).toMatchObject({
+      code: 2,
+      errors: expect.stringMatching(why),
+    });
+    expect(await inbox('multiview/bad/')).toEqual([]);
+  });
+
+  it('asks for the folder, if the job file itself is named', async () => {
+    const folder = await folderWith({ 'job.json': jobFile(['a.png']) });
+    const named = ['put', join(folder, 'job.json'), '--yes'];
+    expect(await runFlowdrop(named, { directory: operated.directory })).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('Name the folder, and not the job.json'),
+    });
+  });
+});
+
+it('flowdrop put names the prefixes, if several routes are for jobs', async () => {
+  const routes = [VIEWS, { ...VIEWS, name: 'texts of things', jobs: 'things/' }];
+  await using several = await Operated.start({ routes });
+  const folder = join(several.directory, 'chair');
+  await mkdir(folder);
+  await writeFile(join(folder, 'job.json'), jobFile([{ text: 'oak' }]));
+  expect(await several.run('put', 'chair', '--yes')).toMatchObject({
+    code: 2,
+    errors: expect.stringMatching(
+      /^The folder chair\/ holds a job\.json, and jobs may be below multiview\/ or things\/\. Put it into a folder/,
+    ),
+  });
+  await mkdir(join(several.directory, 'things'));
+  await mkdir(join(several.directory, 'things', 'chair'));
+  await writeFile(join(several.directory, 'things', 'chair', 'job.json'), jobFile([{ text: 'oak' }]));
+  expect(await several.run('put', 'things', '--wait', '--yes')).toMatchObject({
+    code: 0,
+    output: 'things/chair/job.json  succeeded, with 1 result\n',
+  });
+});
