@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { DeleteObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { systemClock } from '../functions/base/clock.ts';
-import { begun, type Entry, isTerminal, isUntold } from '../functions/ledger/entry.ts';
+import { begun, type Entry, isTerminal, isUntold, isWaitingJob } from '../functions/ledger/entry.ts';
 import {
   collectorKey,
   entryKey,
@@ -35,7 +35,8 @@ export interface Left {
  * Continues the work of an earlier run. Only this process uses the buckets, so a lease in the ledger is stale. The
  * messages of the queue are gone, so each object of the inbox that has not ended, or whose end may not have been told, is
  * notified again, and so is each unfinished upload of a later stage. If the flows are gone, what the ledger says of
- * unfinished uploads is removed before, so that they are begun again.
+ * unfinished uploads is removed before, so that they are begun again. A job that waits for its inputs has no flow, and
+ * keeps its deadline.
  * @returns the entries of the uploads that had not ended.
  */
 export async function resume(left: Left): Promise<readonly Entry[]> {
@@ -50,11 +51,12 @@ export async function resume(left: Left): Promise<readonly Entry[]> {
   const entries = read.map(({ entry }) => entry).filter((entry) => entry !== undefined);
   const unfinished = entries.filter((entry) => !isTerminal(entry));
   if (left.areFlowsGone) {
-    const gone = new Set(unfinished.map(({ upload }) => upload.id));
+    const begunAgain = unfinished.filter((entry) => !isWaitingJob(entry));
+    const gone = new Set(begunAgain.map(({ upload }) => upload.id));
     const markers = [...(await keysBelow(RUNNING_PREFIX)), ...(await keysBelow(WAITING_PREFIX))].filter((key) =>
       gone.has((parseRunningKey(key) ?? parseWaitingKey(key))?.uploadId ?? ''),
     );
-    const ofInbox = unfinished.filter(({ upload }) => upload.stage === undefined);
+    const ofInbox = begunAgain.filter(({ upload }) => upload.stage === undefined);
     const keys = [...ofInbox.map(({ upload }) => entryKey(upload.id)), ...markers];
     await pMap(keys, remove, { concurrency: CONCURRENCY });
   }

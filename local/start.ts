@@ -25,6 +25,7 @@ import { readTrackedContext } from '../infra/configuration.ts';
 import { readStackContext } from '../infra/deployment.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
+import { EMPTY_INBOX, JobFilesError, type JobSettings, placed, planJobs } from '../operations/job-files.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
 import { randomKey } from '../page/server/access.ts';
@@ -80,13 +81,14 @@ const LOG_DIR = join(STATE_DIR, 'log');
 async function main(): Promise<number> {
   const cwd = process.cwd();
   // npm runs scripts in the project's directory. INIT_CWD is the directory of the caller.
-  const args = parseArguments(process.argv.slice(2), { env: ENVIRONMENT, cwd: ENVIRONMENT.INIT_CWD ?? cwd });
-  if (args.shows !== undefined) {
-    console.log(args.shows === 'help' ? USAGE : versions());
+  const given = parseArguments(process.argv.slice(2), { env: ENVIRONMENT, cwd: ENVIRONMENT.INIT_CWD ?? cwd });
+  if (given.shows !== undefined) {
+    console.log(given.shows === 'help' ? USAGE : versions());
     return 0;
   }
   const signal = interruption();
   const { routes, settings, warnings } = readContext();
+  const args = await withJobs(given, { routes, inboxPrefix: settings.inboxPrefix });
   const screen = new Screen(process.stdout);
   if (args.service !== undefined && !args.skipCheck) {
     screen.status([], `Asking the flow service at ${args.service.url}`);
@@ -212,6 +214,24 @@ function interruption(): AbortSignal {
   return interrupted.signal;
 }
 
+/**
+ * Gives the folders of jobs their place in the inbox, and leaves out files that no job names.
+ * @throws {UsageError} a job file cannot be used.
+ */
+async function withJobs(args: Arguments, settings: JobSettings): Promise<Arguments> {
+  if (args.files === undefined) return args;
+  try {
+    const { files, left } = await planJobs(placed(args.files, settings), settings, {
+      inbox: EMPTY_INBOX,
+      now: Date.now(),
+    });
+    return { ...args, files, unreadable: [...args.unreadable, ...left.map(({ key, why }) => ({ name: key, why }))] };
+  } catch (error) {
+    if (!(error instanceof JobFilesError)) throw error;
+    throw new UsageError(error.message, { cause: error });
+  }
+}
+
 /** @throws {ConfigurationError} */
 function readContext() {
   const dir = here('..');
@@ -237,10 +257,9 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
   screen.line(`  open this page   ${page.url}`);
-  for (const { name, template, prefixes = [], suffixes = [], mediaTypes = [] } of routes) {
-    screen.line(
-      `  ${name} (${[...prefixes, ...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`,
-    );
+  for (const { name, template, jobs, prefixes = [], suffixes = [], mediaTypes = [] } of routes) {
+    const conditions = [...prefixes, ...suffixes, ...mediaTypes].join(', ') || 'any file';
+    screen.line(`  ${name} (${jobs === undefined ? conditions : `jobs below ${jobs}`}) start flows of ${template}`);
   }
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(STATE_DIR, args.inboxDir, args.service?.url));

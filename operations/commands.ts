@@ -1,4 +1,5 @@
 import { isPrintable, shellWord } from '../functions/base/printable.ts';
+import { folderOf } from '../functions/uploads/job-keys.ts';
 import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import type { UploadView } from './upload-view.ts';
@@ -38,6 +39,8 @@ export function soonerBy(
         : 'Store a valid token in the secret: it is used within five minutes.';
     case 'address':
       return `Correct ${deployment.isLocal ? '--service' : 'baseUrl'}, or what stands before the service: a proxy, a login, a firewall.`;
+    case 'inputs':
+      return `It goes on when they are in the inbox, below ${folderOf(key)}.`;
     default:
       return undefined;
   }

@@ -88,9 +88,12 @@ export function placed<F extends { readonly key: string }>(files: readonly F[], 
         `Put it into a folder with one of these names, and name that folder`,
     );
   }
+  // A key need not name the prefix of the inbox.
+  const { inboxPrefix } = settings;
+  const place = prefix.startsWith(inboxPrefix) ? prefix.slice(inboxPrefix.length) : prefix;
   return files.map((file) =>
     folders.some((each) => file.key.startsWith(each)) && !isBelow(file.key)
-      ? { ...file, key: `${prefix}${file.key}` }
+      ? { ...file, key: `${place}${file.key}` }
       : file,
   );
 }

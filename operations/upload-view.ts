@@ -67,7 +67,10 @@ export interface Wait {
   readonly message: string;
   /** Since when it waits for this. */
   readonly since: string;
-  /** When it is tried next, unless `ending` comes sooner. Undefined if that is every few seconds. */
+  /**
+   * When it is tried next, unless `ending` comes sooner. Undefined if that is every few seconds. A job that waits for
+   * its inputs looks for them then for the last time, and fails if they are not there.
+   */
   readonly until?: string | undefined;
   /** What ends the wait sooner. */
   readonly ending: WaitEnding;
@@ -78,14 +81,15 @@ export interface Wait {
 /**
  * What ends a wait sooner. `retry`: the operator's retry sends it at once. `decide`: the operator looks for a flow of it,
  * and retries or cancels it. `token`: the service gets a token that it takes. `address`: the service answers at its
- * address. `nothing`: it is sent within a minute.
+ * address. `inputs`: the missing inputs of the job come. `nothing`: it is sent within a minute.
  */
-export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'nothing';
+export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'nothing';
 
 const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
   held: 'decide',
   unauthorised: 'token',
   misaddressed: 'address',
+  inputs: 'inputs',
   retried: 'nothing',
   stage: 'nothing',
 };

@@ -32,8 +32,9 @@ function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isL
   if (wait === undefined) return endOf(view);
   if (wait.reason === 'retried' || wait.reason === 'stage') return 'resubmitted: it is sent within a minute';
   const sooner = wait.ending === 'retry' ? undefined : soonerBy(view, deployment);
-  const next = wait.until === undefined ? '' : `. Next try ${localTime(wait.until)}`;
-  return `waits again: ${wait.message}${next}${sooner === undefined ? '' : `. ${sooner}`}`;
+  const word = wait.ending === 'inputs' ? 'It fails' : 'Next try';
+  const next = wait.until === undefined ? '' : `. ${word} ${localTime(wait.until)}`;
+  return `waits again: ${wait.message.replace(/\.$/, '')}${next}${sooner === undefined ? '' : `. ${sooner}`}`;
 }
 
 function resultOf({ result, isAborted, isInDoubt }: Acted): string {

@@ -174,7 +174,9 @@ function waitLines(view: UploadView, deployment: Named): readonly string[] {
   return [
     `waits (${reason}) since ${when(since)}: ${message}`,
     ...before.map((earlier) => `  before that: ${earlier}`),
-    `next try: ${until === undefined ? 'every few seconds' : when(until)}`,
+    until === undefined
+      ? 'next try: every few seconds'
+      : `${wait.ending === 'inputs' ? 'fails without them' : 'next try'}: ${when(until)}`,
     ...(sooner === undefined ? [] : [sooner]),
   ];
 }
@@ -184,7 +186,8 @@ const endOf = ({ failure, assets }: UploadView): string =>
 
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
   if (wait !== undefined) {
-    const next = wait.until === undefined ? 'tried every few seconds' : `next try ${localTime(wait.until)}`;
+    const word = wait.ending === 'inputs' ? 'fails' : 'next try';
+    const next = wait.until === undefined ? 'tried every few seconds' : `${word} ${localTime(wait.until)}`;
     return cut(`${next}: ${wait.message}`, REASON_COLUMNS);
   }
   if (failure !== undefined) return cut(`${failure.code}: ${failure.message}`, REASON_COLUMNS);

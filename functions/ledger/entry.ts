@@ -74,6 +74,9 @@ export function isAwaited({ state, job, upload }: Entry, key: string): boolean {
   return state === 'waiting' && name !== undefined && job?.missing.includes(name) === true;
 }
 
+/** Tells whether this is a job that waits for its inputs. It has no flow. */
+export const isWaitingJob = (entry: Entry): boolean => entry.state === 'waiting' && entry.reason === 'inputs';
+
 /** Tells whether the upload is a job. A job whose file cannot be used is none. */
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);

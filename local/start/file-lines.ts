@@ -53,14 +53,20 @@ function assetsIn({ assets, receiptPath }: Ended, cwd: string): string {
 /** What files wait for. A trouble that many files share is told once in lines that stay. */
 export class Waits {
   readonly #told = new Set<string>();
+  /** Jobs that were told to wait for inputs. What is still missing changes with every input that comes. */
+  readonly #toldJobs = new Set<string>();
 
   /** What to show of a wait. There are no lines if another file's lines have told the same. */
   show({ id, key, versionId, wait }: Progress & { kind: 'waiting' }): { state: string; lines: readonly string[] } {
     const { message, since, until } = wait;
-    const next = until === undefined ? 'it is tried every few seconds' : `next try ${localTime(until)}`;
-    const state = `waits, ${next}: ${message}`;
-    if (this.#told.has(message)) return { state, lines: [] };
-    this.#told.add(message);
+    const isJob = wait.ending === 'inputs';
+    const word = isJob ? 'fails without them' : 'next try';
+    const next = until === undefined ? 'it is tried every few seconds' : `${word} ${localTime(until)}`;
+    const state = isJob ? `waits: ${message}` : `waits, ${next}: ${message}`;
+    const told = isJob ? this.#toldJobs : this.#told;
+    const what = isJob ? `${id} ${since}` : message;
+    if (told.has(what)) return { state, lines: [] };
+    told.add(what);
     // The name of an upload of a later stage is no key.
     const sooner = soonerBy({ id, key: versionId === id ? id : key, wait }, THIS_RUN);
     const first = `${key}  waits since ${localTime(since)}: ${message}`;

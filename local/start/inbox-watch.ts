@@ -2,6 +2,7 @@ import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../../command-line/private-folder.ts';
 import { Semaphore } from '../../functions/base/semaphore.ts';
+import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import { type Content, contentOf, FileChangedError, type InboxFile, isSameVersion } from './inbox-file.ts';
 import type { InboxFolder } from './inbox-folder.ts';
 
@@ -54,9 +55,10 @@ export class InboxWatch {
     this.#options = options;
   }
 
-  /** Begins to upload what has settled since the last call. */
+  /** Begins to upload what has settled since the last call. Job files come last: a job needs its inputs first. */
   async poll(): Promise<void> {
-    for (const file of await this.#options.inbox.poll()) {
+    const settled = await this.#options.inbox.poll();
+    for (const file of settled.toSorted((one, other) => Number(isJobFile(one.key)) - Number(isJobFile(other.key)))) {
       const before = this.#work.get(file.key) ?? Promise.resolve();
       const work = before.then(() => this.#slots.through(() => this.#take(file)));
       this.#work.set(file.key, work);

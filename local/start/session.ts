@@ -5,12 +5,14 @@ import pMap from 'p-map';
 import { ResultsFolder } from '../../command-line/results-folder.ts';
 import { size } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
+import { isWaitingJob } from '../../functions/ledger/entry.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { routesAfter } from '../../functions/uploads/chain-routes.ts';
+import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
-import { routeFor } from '../../functions/uploads/routes.ts';
+import { jobsRouteOf, routeFor } from '../../functions/uploads/routes.ts';
 import { firstKeyOf } from '../../functions/uploads/upload.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
 import { uploadCommand } from '../../operations/commands.ts';
@@ -52,7 +54,7 @@ const CHANGES_MAX = 5;
 const CHANGE_WAIT_MS = 1_000;
 
 /** Reasons that only the user can resolve. A run that processes files and exits does not wait for them. */
-const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'held'];
+const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'held', 'inputs'];
 
 /** `given-up`: it has not ended, but this run does not wait for it. */
 type End = TerminalState | 'given-up';
@@ -198,7 +200,7 @@ export class Session {
     const names = namesOf(entries.map(({ upload }) => upload.key));
     screen.line(`Unfinished files of the run before${which} ${doGoOn ? 'go on' : 'are begun again'}: ${names}.`);
     for (const { upload, arrivedAt } of entries) this.#track(upload, arrivedAt);
-    if (doGoOn) for (const entry of entries) this.#follower.show(entry);
+    for (const entry of entries) if (doGoOn || isWaitingJob(entry)) this.#follower.show(entry);
     this.#drawStatus();
   }
 
@@ -223,17 +225,21 @@ export class Session {
   async process(files: readonly InboxFile[], { allWaitMaxMs = ALL_WAIT_MAX_MS } = {}): Promise<boolean> {
     const doAllWait = () => this.#tracked.size > 0 && this.#tracked.values().every(({ waits }) => waits);
     using patience = new Patience(allWaitMaxMs, doAllWait, () => this.#giveUp());
-    const ends = await pMap(
-      files,
-      async (file) => {
-        if (this.#isClosing) return 'given-up';
-        if (!patience.isOver) return (await this.#uploadNamed(file))?.end ?? 'failed';
-        const line = `${this.#keyOf(file)}  not sent: the files before it waited for too long`;
-        this.#end(undefined, 'given-up', line);
-        return 'given-up';
-      },
-      { concurrency: UPLOADS_MAX },
-    );
+    const takeIn = async (some: readonly InboxFile[]): Promise<readonly End[]> =>
+      pMap(
+        some,
+        async (file) => {
+          if (this.#isClosing) return 'given-up';
+          if (!patience.isOver) return (await this.#uploadNamed(file))?.end ?? 'failed';
+          const line = `${this.#keyOf(file)}  not sent: the files before it waited for too long`;
+          this.#end(undefined, 'given-up', line);
+          return 'given-up';
+        },
+        { concurrency: UPLOADS_MAX },
+      );
+    // A job that is put after its inputs need not wait for them.
+    const [inputs, others] = [true, false].map((isInput) => files.filter((file) => this.#isInput(file) === isInput));
+    const ends = [...(await takeIn(inputs ?? [])), ...(await takeIn(others ?? []))];
     const all = [...ends, ...(await this.#laterStages())];
     this.#giveUp(); // What is left needs the user.
     return all.every(isSuccess);
@@ -309,6 +315,12 @@ export class Session {
     }
   }
 
+  /** True if the file may be an input of jobs. It is no upload of its own then, so it has no end. */
+  #isInput(file: InboxFile): boolean {
+    const key = this.#keyOf(file);
+    return !isJobFile(key) && jobsRouteOf(this.#options.pipeline.routes, key) !== undefined;
+  }
+
   /**
    * Returns undefined if no route wants the file. The screen then says so.
    * @throws as `uploadFile` does.
@@ -317,7 +329,8 @@ export class Session {
     const { screen, pipeline } = this.#options;
     const key = this.#keyOf(file);
     const facts = { key, mediaType: mediaTypeOf(undefined, key) };
-    if (!routeFor(pipeline.routes, facts)) {
+    const isInput = this.#isInput(file);
+    if (!isInput && !routeFor(pipeline.routes, facts)) {
       screen.line(`${key}  skipped: no route matches this file`);
       const explained = uploadCommand('explain', { key, id: file.path }, { command: OWN_COMMAND });
       screen.line(`    ${nearestRoute(pipeline.routes, facts)} For all routes: ${explained}`);
@@ -336,6 +349,11 @@ export class Session {
       });
       tracked.versionId = versionId;
       tracked.state = 'uploaded';
+      if (isInput) {
+        this.#tracked.delete(tracked);
+        screen.line(`${key}  uploaded, for a job that names it`);
+        tracked.end.resolve('succeeded');
+      }
       return { content, end: tracked.end.promise };
     } catch (error) {
       this.#tracked.delete(tracked);

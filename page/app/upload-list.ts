@@ -384,7 +384,8 @@ function whatElse(row: UploadRow, now: number): string {
   const why = failure?.message ?? wait?.message;
   if (why === undefined) return route;
   const isTriedAgain = wait?.until !== undefined && shownState(row) !== 'held';
-  return isTriedAgain ? waitLine(why, wait.until, now) : why;
+  if (!isTriedAgain) return why;
+  return waitLine(why, wait.until, now, wait.reason === 'inputs' ? 'Fails' : 'Next try');
 }
 
 /** The code of its failure, or the reason of its wait. */

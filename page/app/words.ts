@@ -60,8 +60,8 @@ export function clockTime(iso: string, now: number): string {
 export const dayOf = (iso: string): string => day.format(Date.parse(iso));
 
 /** Why an upload waits, in a line that begins with the time of the next try, unless it has come. */
-export const waitLine = (message: string, until: string, now: number): string =>
-  Date.parse(until) <= now ? message : `Next try ${clockTime(until, now)} · ${message}`;
+export const waitLine = (message: string, until: string, now: number, word = 'Next try'): string =>
+  Date.parse(until) <= now ? message : `${word} ${clockTime(until, now)} · ${message}`;
 
 /** Day and time in full. */
 export const fullTime = (iso: string): string => full.format(Date.parse(iso));

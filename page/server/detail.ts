@@ -105,7 +105,9 @@ function presentStep({ state, wait, claimedUntil, isInDoubt }: UploadView, failu
   const doubt = isInDoubt ? ' A flow of it may exist that is not known yet.' : '';
   if (wait !== undefined) {
     const text = `It waits: ${wait.message}${failures}${doubt}`;
-    return [{ kind: state === 'claimed' ? 'claimed' : 'waiting', text, until: wait.until }];
+    // A job is not tried at its deadline: it fails then.
+    const until = wait.ending === 'inputs' ? undefined : wait.until;
+    return [{ kind: state === 'claimed' ? 'claimed' : 'waiting', text, until }];
   }
   if (state !== 'claimed') return [];
   return [{ kind: 'claimed', text: `It is being sent.${failures}${doubt}`, until: claimedUntil }];

@@ -68,6 +68,27 @@ describe('a wait', () => {
     expect(lines[1]).toBe('    It is tried every few seconds.');
   });
 
+  it('of a job for its inputs is told once, with its deadline, and its state says what is still missing', () => {
+    const waits = new Waits();
+    const of = (message: string) =>
+      waits.show({
+        ...{ kind: 'waiting', id: '0'.repeat(40), key: 'multi/chair/job.json', versionId: undefined },
+        wait: { ...wait, reason: 'inputs', message, until, ending: 'inputs' },
+      });
+    const first = of('2 of 2 inputs are missing: a.png, b.png.');
+    expect(first.lines).toEqual([
+      expect.stringMatching(/^multi\/chair\/job\.json {2}waits since .*: 2 of 2 inputs are missing: a\.png, b\.png\.$/),
+      expect.stringMatching(
+        /^ {4}Fails without them 2026-01-01 \S+ \S+\. It goes on when they are in the inbox, below multi\/chair\/\.$/,
+      ),
+    ]);
+    waits.forget();
+    expect(of('1 of 2 inputs are missing: b.png.')).toEqual({
+      state: 'waits: 1 of 2 inputs are missing: b.png.',
+      lines: [],
+    });
+  });
+
   it('that files share is told once, and again after a file went on', () => {
     const waits = new Waits();
     const linesOf = (key: string) => shown(waits, key, { until, ending: 'token' }).lines;

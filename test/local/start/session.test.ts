@@ -56,7 +56,10 @@ describe('a session', () => {
         tickIntervalMs: 100,
         stateDir: join(home, 'state'),
         name: 'local-test',
-        routes: [{ name: 'all', input: 'file', template: 'bytes_echo' }],
+        routes: [
+          { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multi/' },
+          { name: 'all', input: 'file', template: 'bytes_echo' },
+        ],
         settings: { ...SETTINGS_DEFAULT, pollIntervalSeconds: 1 },
         ...(standIn ? { standIn } : { service: { url, token: 'fake-token' } }),
       },
@@ -249,6 +252,76 @@ describe('a session', () => {
       await appendFile(join(home, 'inbox', 'a.txt'), 'v'.repeat(1_000));
       expect(shown()).toMatch(/a\.txt {2}is still being written: [\d.]+ \wB/);
     }, PATIENCE);
+  });
+
+  describe('with a folder of a job', () => {
+    const JOB = '{"inputs":["front.png","back.png"]}';
+    const drop = async (name: string, content: string) => {
+      await mkdir(join(home, 'inbox', 'multi', 'chair'), { recursive: true });
+      await writeFile(join(home, 'inbox', 'multi', 'chair', name), content);
+    };
+
+    it('makes one flow of it, in whatever order it is filled, and says what is missing until then', async () => {
+      const { session, shown, watch } = await start({ isTTY: true });
+      const shows = (text: RegExp) => vi.waitFor(() => expect(shown()).toMatch(text), PATIENCE);
+      watch();
+      await drop('job.json', JOB);
+      await shows(/multi\/chair\/job\.json {2}waits since .*: 2 of 2 inputs are missing: front\.png, back\.png\.\n/);
+      await shows(/ {4}Fails without them .*\. It goes on when they are in the inbox, below multi\/chair\/\.\n/);
+      await drop('front.png', 'front');
+      await shows(/multi\/chair\/front\.png {2}uploaded, for a job that names it\n/);
+      await shows(/multi\/chair\/job\.json {2}waits: 1 of 2 inputs are missing: back\.png\./);
+      expect(session.unfinished).toBe(1);
+      expect(service.flows).toEqual([]);
+      await drop('back.png', 'back');
+      await shows(/multi\/chair\/job\.json {2}done in .*: 2 assets/);
+      await vi.waitFor(() => expect(session.unfinished).toBe(0), PATIENCE);
+      expect(service.flows.map(({ inputs }) => inputs.length)).toEqual([2]);
+      expect(await contents()).toEqual(['back', 'front']);
+      expect(shown().match(/waits since/g)).toHaveLength(1);
+      expect(shown()).not.toMatch(/skipped|Next try/);
+    });
+
+    it.each(['the service', 'the stand-in'])('goes on with it after a restart with %s', async (which) => {
+      const standIn = which === 'the stand-in' ? { standIn: { flowMs: 0 } } : {};
+      const first = await start(standIn);
+      first.watch();
+      await drop('front.png', 'front');
+      await drop('job.json', JOB);
+      await vi.waitFor(() => expect(first.shown()).toContain('inputs are missing: back.png.'), PATIENCE);
+      await first.stop();
+      const deadline = / {4}Fails without them (.*?)\. It/.exec(first.shown())?.[1];
+
+      const second = await start(standIn);
+      await second.session.resume();
+      await vi.waitFor(
+        () => expect(second.shown()).toMatch(/job\.json {2}waits since .*: 1 of 2 inputs are missing: back\.png\.\n/),
+        PATIENCE,
+      );
+      expect(second.shown()).toContain(`Fails without them ${deadline}.`);
+      second.watch();
+      await drop('back.png', 'back');
+      await vi.waitFor(() => expect(second.shown()).toContain('multi/chair/job.json  done'), PATIENCE);
+      expect(await contents()).toEqual(['back', 'front']);
+      expect(second.shown()).not.toContain('front.png');
+    });
+
+    it('processes it as named files, with the job after its inputs, and gives up without one', async () => {
+      const { session, shown } = await start();
+      await drop('job.json', JOB);
+      await drop('front.png', 'front');
+      await drop('back.png', 'back');
+      const file = (name: string, key = `multi/chair/${name}`) =>
+        namedFile(join(home, 'inbox', 'multi', 'chair', name), key);
+      const files = [await file('job.json'), await file('front.png'), await file('back.png')];
+      expect(await session.process(files)).toBe(true);
+      expect(shown()).not.toContain('waits');
+      const alone = [await file('job.json', 'multi/table/job.json'), await file('front.png', 'multi/table/front.png')];
+      expect(await session.process(alone)).toBe(false);
+      expect(shown()).toMatch(
+        /multi\/table\/job\.json {2}given up: it waits: 1 of 2 inputs are missing: back\.png\.\n$/,
+      );
+    });
   });
 
   it('gives up when all files wait, with one line for each and each trouble told once before', async () => {
