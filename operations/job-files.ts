@@ -190,9 +190,13 @@ export const inboxOf = (deployment: Deployment, signal: AbortSignal): InboxLook 
 /** Why a job file of the inbox does not tell which files it names. */
 const UNREADABLE = [InvalidJobError, UploadDeniedError, UploadUnreadableError];
 
+/** The route whose jobs alone can send the file with this key. Undefined if it is an upload of its own. */
+export const inputRouteOf = (key: string, { routes }: Pick<JobSettings, 'routes'>): JobsRoute | undefined =>
+  isJobFile(key) ? undefined : jobsRouteOf(routes, key);
+
 /** What the job files of the inbox say of a file. */
 export interface JobsAround {
-  readonly naming: readonly { readonly key: string; readonly entry: Entry | undefined }[];
+  readonly naming: readonly { readonly id: string; readonly key: string; readonly entry: Entry | undefined }[];
   /** Keys of the job files that could name it, and cannot be read. */
   readonly unreadable: readonly string[];
 }
@@ -205,7 +209,7 @@ export async function jobsNaming(
   signal: AbortSignal,
 ): Promise<JobsAround> {
   const { inbox, settings } = deployment;
-  const naming: { key: string; entry: Entry | undefined }[] = [];
+  const naming: { id: string; key: string; entry: Entry | undefined }[] = [];
   const unreadable: string[] = [];
   for (const jobKey of jobFilesFor(key, jobs)) {
     const current = await inbox.current(settings.inboxBucket, jobKey, signal);
@@ -218,7 +222,7 @@ export async function jobsNaming(
         opened.discard();
       }
       const { entry } = await readEntry(current.id, deployment, signal);
-      naming.push({ key: jobKey, entry });
+      naming.push({ id: current.id, key: jobKey, entry });
     } catch (error) {
       if (error instanceof UploadGoneError) continue;
       if (!UNREADABLE.some((kind) => error instanceof kind)) throw error;

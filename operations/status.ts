@@ -1,16 +1,19 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
-import type { Entry } from '../functions/ledger/entry.ts';
+import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
+import { JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
 import { firstOf } from '../functions/uploads/upload.ts';
 import { type ChainView, chainView, readChain } from './chains.ts';
+import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type Intake, intakeOf } from './intake.ts';
+import { inputRouteOf, jobsNaming } from './job-files.ts';
 import { collectorStates, failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
@@ -80,6 +83,11 @@ export interface UploadStatus {
   readonly issue?: string | undefined;
   /** False if another version of the file is current at its key, or none is. For a later stage: of the first file. */
   readonly isCurrent: boolean;
+  /**
+   * Keys of the job files that name it, if only jobs can send it. Undefined if it is an upload of its own, and below a
+   * prefix.
+   */
+  readonly inputOf?: readonly string[] | undefined;
   /** The chain that it belongs to. Undefined if it is part of none, and below a prefix. */
   readonly chain?: ChainView | undefined;
 }
@@ -94,13 +102,42 @@ export async function status(
   const found = await find(what, deployment, signal);
   if (found.kind === 'upload') {
     const { entry, current } = found.upload;
-    const intake = entry === undefined && current !== undefined ? await intakeOf(deployment, signal) : undefined;
+    const isUnbegun = entry === undefined && current !== undefined;
+    const input = isUnbegun ? await inputStatus(found.upload, deployment, signal) : undefined;
+    if (input !== undefined) return input;
+    const intake = isUnbegun ? await intakeOf(deployment, signal) : undefined;
     return withChain(statusOf(found.upload, deployment, intake), deployment, signal);
   }
   const uploads = found.uploads.map((upload) => statusOf(upload, deployment));
   const counts: Record<string, number> = {};
   for (const { state } of uploads) counts[state] = (counts[state] ?? 0) + 1;
   return { kind: 'prefix', prefix: found.prefix, counts, isCut: found.isCut, uploads };
+}
+
+/** The status of a file that only jobs can send. Undefined if it is an upload of its own. */
+async function inputStatus(
+  upload: FoundUpload,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<UploadStatus | undefined> {
+  const { key, issue } = upload;
+  const route = inputRouteOf(key, deployment.settings);
+  if (route === undefined || issue?.kind === 'unreadable') return undefined;
+  const { naming, unreadable } = await jobsNaming(key, route, deployment, signal);
+  const [first] = naming;
+  const said = [
+    ...naming.map((job) => `It is an input of ${job.key}, which ${stateOfJob(job.entry)}.`),
+    ...(first === undefined ? [`No ${JOB_FILE} in its folder or above names it, so nothing is sent.`] : []),
+    ...unreadable.map((jobKey) => `${jobKey} cannot be used: see its status.`),
+    ...(first === undefined ? [] : [`To see more: ${uploadCommand('status', first, deployment)}`]),
+  ];
+  return { ...statusOf(upload, deployment), issue: said.join(' '), inputOf: naming.map((job) => job.key) };
+}
+
+function stateOfJob(entry: Entry | undefined): string {
+  if (entry === undefined) return 'has not begun';
+  if (isWaitingJob(entry)) return 'waits for its inputs';
+  return isTerminal(entry) ? `has ${entry.state}: only a new ${JOB_FILE} begins a new flow` : `is ${entry.state}`;
 }
 
 /** The status of one upload with its chain. An upload of a later stage is current as long as its first file is. */
@@ -139,6 +176,7 @@ function whyUnknown(
 ): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
   const { routes } = settings;
+  if (inputRouteOf(key, settings) !== undefined) return 'It is a file for jobs, and begins nothing by itself.';
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
   if (areRoutesKnown && !isWanted) return `No route wants it. To see why: ${command} explain`;

@@ -104,12 +104,12 @@ export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, dep
 }
 
 export function showUpload(
-  { id, key, state, upload: view, issue, isCurrent, chain }: UploadStatus,
+  { id, key, state, upload: view, issue, isCurrent, inputOf, chain }: UploadStatus,
   deployment: Named,
 ): readonly string[] {
   if (view === undefined) {
     const word = state === 'unknown' && isCurrent ? 'not begun' : state;
-    return [`${key}: ${word}`, `  ${issue ?? ''}`, `  upload ${id}`];
+    return [`${key}: ${inputOf === undefined ? word : inputWord(inputOf)}`, `  ${issue ?? ''}`, `  upload ${id}`];
   }
   const steps: [string, string][] = [
     [when(view.putAt), originOf(view)],
@@ -146,6 +146,8 @@ export function showUpload(
       : []),
   ];
 }
+
+const inputWord = ({ length }: readonly string[]): string => (length === 0 ? 'no input of a job' : 'input of a job');
 
 const originOf = ({ bytes, mediaType, stage }: UploadView): string =>
   stage === undefined

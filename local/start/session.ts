@@ -10,13 +10,13 @@ import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-s
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { routesAfter } from '../../functions/uploads/chain-routes.ts';
-import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
-import { jobsRouteOf, routeFor } from '../../functions/uploads/routes.ts';
+import { routeFor } from '../../functions/uploads/routes.ts';
 import { firstKeyOf } from '../../functions/uploads/upload.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
 import { uploadCommand } from '../../operations/commands.ts';
 import { nearestRoute } from '../../operations/explain.ts';
+import { inputRouteOf } from '../../operations/job-files.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import {
   COLLECT_FUNCTION,
@@ -317,8 +317,7 @@ export class Session {
 
   /** True if the file may be an input of jobs. It is no upload of its own then, so it has no end. */
   #isInput(file: InboxFile): boolean {
-    const key = this.#keyOf(file);
-    return !isJobFile(key) && jobsRouteOf(this.#options.pipeline.routes, key) !== undefined;
+    return inputRouteOf(this.#keyOf(file), this.#options.pipeline) !== undefined;
   }
 
   /**

@@ -189,6 +189,71 @@ describe('flowdrop put of a folder with a job file', () => {
   });
 });
 
+describe('flowdrop status', () => {
+  const shown = async (key: string) => (await operated.run('status', key)).output;
+
+  it('names what a job waits for, where that belongs, and when the job fails', async () => {
+    await operated.upload('multiview/lamp/front.png', 'front');
+    await operated.upload('multiview/lamp/notes.txt', 'notes');
+    await operated.upload('multiview/lamp/job.json', jobFile(['front.png', 'back.png']));
+    await operated.becomes('multiview/lamp/job.json', 'waiting');
+    const job = await shown('multiview/lamp/job.json');
+    expect(job).toMatch(/ {2}waits \(inputs\) since .*: 1 of 2 inputs are missing: back\.png\.\n/);
+    expect(job).toMatch(
+      / {2}fails without them: .*\n {2}It goes on when they are in the inbox, below multiview\/lamp\/\./,
+    );
+    expect(job).not.toMatch(/next try|To try now/i);
+    const { output } = await operated.run('list', '--waiting', '--code', 'inputs');
+    expect(output).toMatch(/multiview\/lamp\/job\.json +views .* fails \S+ \S+: 1 of 2 inputs are missing: back\.png/);
+  });
+
+  it.each([
+    [
+      'multiview/lamp/front.png',
+      /: input of a job\n {2}It is an input of \S+job\.json, which waits for its inputs\. To see/,
+    ],
+    [
+      'multiview/lamp/notes.txt',
+      /: no input of a job\n {2}No job\.json in its folder or above names it, so nothing is/,
+    ],
+  ])('says of %s which job names it', async (key, expected) => {
+    expect(await shown(key)).toMatch(expected);
+    const { output } = await operated.run('status', key, '--json');
+    expect(issuesOf('statusOfUpload', JSON.parse(output))).toBe('');
+  });
+
+  it('says that only a new job file begins a new flow, once the job has ended', async () => {
+    await operated.upload('multiview/desk/front.png', 'front');
+    await operated.put('multiview/desk/job.json', 'succeeded', jobFile(['front.png']));
+    expect(await shown('multiview/desk/front.png')).toContain(
+      'multiview/desk/job.json, which has succeeded: only a new job.json begins a new flow. To see more: ',
+    );
+  });
+
+  it('says that a job file which could name it cannot be used', async () => {
+    await operated.upload('multiview/broken/a.png', 'a');
+    await operated.put('multiview/broken/job.json', 'failed', '{');
+    expect(await shown('multiview/broken/a.png')).toContain(
+      'multiview/broken/job.json cannot be used: see its status.',
+    );
+  });
+
+  it('tells inputs from jobs below a prefix', async () => {
+    expect(await shown('multiview/lamp/')).toMatch(/front\.png +unknown +It is a file for jobs, and begins nothing/);
+    const { output } = await operated.run('status', 'multiview/', '--json');
+    expect(issuesOf('statusBelowPrefix', JSON.parse(output))).toBe('');
+  });
+
+  it('is what a retry of a job shows that still lacks its inputs', async () => {
+    await operated.upload('multiview/bed/job.json', jobFile(['front.png'], { deadlineSeconds: 1 }));
+    await operated.becomes('multiview/bed/job.json', 'failed');
+    const { output } = await operated.run('retry', 'multiview/bed/job.json', '--yes');
+    expect(output).toMatch(
+      /job\.json {2}waits again: 1 of 1 inputs are missing: front\.png\. It fails .*\. It goes on when they are in the inbox/,
+    );
+  });
+});
+
 it('flowdrop put names the prefixes, if several routes are for jobs', async () => {
   const routes = [VIEWS, { ...VIEWS, name: 'texts of things', jobs: 'things/' }];
   await using several = await Operated.start({ routes });
