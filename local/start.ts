@@ -25,7 +25,7 @@ import { readTrackedContext } from '../infra/configuration.ts';
 import { readStackContext } from '../infra/deployment.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
-import { EMPTY_INBOX, JobFilesError, type JobSettings, placed, planJobs } from '../operations/job-files.ts';
+import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../operations/job-files.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
 import { randomKey } from '../page/server/access.ts';
@@ -221,10 +221,7 @@ function interruption(): AbortSignal {
 async function withJobs(args: Arguments, settings: JobSettings): Promise<Arguments> {
   if (args.files === undefined) return args;
   try {
-    const { files, left } = await planJobs(placed(args.files, settings), settings, {
-      inbox: EMPTY_INBOX,
-      now: Date.now(),
-    });
+    const { files, left } = await planFiles(args.files, settings, { inbox: EMPTY_INBOX, now: Date.now() });
     return { ...args, files, unreadable: [...args.unreadable, ...left.map(({ key, why }) => ({ name: key, why }))] };
   } catch (error) {
     if (!(error instanceof JobFilesError)) throw error;

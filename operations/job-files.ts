@@ -16,9 +16,15 @@ import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
 import { readEntry } from './listing.ts';
 
-/** Job files that cannot be used, or that have no place in the inbox. Nothing may be uploaded then. */
+/** Job files that cannot be used, or that have no place in the inbox. Nothing of their folders may be uploaded then. */
 export class JobFilesError extends Error {
   override readonly name = 'JobFilesError';
+  readonly folders: readonly string[];
+
+  constructor(message: string, folders: readonly string[]) {
+    super(message);
+    this.folders = folders;
+  }
 }
 
 /** What the planning of jobs needs of the settings. */
@@ -55,7 +61,9 @@ export interface JobsPlan<F> {
   /** In this order: the inputs of a job come before its job file, so that the job need not wait. */
   readonly files: readonly FilePlan<F>[];
   /** Files that no job names, below the prefix of a route for jobs. */
-  readonly left: readonly { readonly key: string; readonly why: string }[];
+  readonly left: readonly (F & { readonly why: string })[];
+  /** Job files that cannot be used. */
+  readonly invalid: readonly { readonly key: string; readonly why: string }[];
   /** Jobs with inputs that are neither among the files nor in the inbox. */
   readonly incomplete: readonly {
     readonly key: string;
@@ -80,12 +88,16 @@ export function placed<F extends { readonly key: string }>(files: readonly F[], 
   const [folder] = folders;
   if (prefix === undefined || folder === undefined) return files;
   if (folders.includes('')) {
-    throw new JobFilesError(`A ${JOB_FILE} makes a job of its folder. Name the folder, and not the ${JOB_FILE}`);
+    throw new JobFilesError(
+      `A ${JOB_FILE} makes a job of its folder. Name the folder, and not the ${JOB_FILE}`,
+      folders,
+    );
   }
   if (prefixes.length > 1) {
     throw new JobFilesError(
       `The folder ${folder} holds a ${JOB_FILE}, and jobs may be below ${prefixes.join(' or ')}. ` +
         `Put it into a folder with one of these names, and name that folder`,
+      folders,
     );
   }
   // A key need not name the prefix of the inbox.
@@ -98,23 +110,58 @@ export function placed<F extends { readonly key: string }>(files: readonly F[], 
   );
 }
 
+/** How jobs are planned. */
+export interface JobTerms<F> {
+  readonly inbox: InboxLook;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+  /** Reads a job file. May throw an {@link InvalidJobError}. */
+  readonly read: (file: F) => Promise<Uint8Array>;
+}
+
 /**
- * Reads the job files among files that have their place, and tells which files are inputs of which job.
+ * Plans the upload of files of this machine.
  * @throws {JobFilesError} names all that is wrong with all job files.
  */
-export async function planJobs<F extends { readonly key: string; readonly path: string }>(
+export async function planFiles<F extends { readonly key: string; readonly path: string }>(
   files: readonly F[],
   settings: JobSettings,
-  { inbox, now }: { readonly inbox: InboxLook; readonly now: number },
+  terms: Omit<JobTerms<F>, 'read'>,
 ): Promise<JobsPlan<F>> {
-  const jobs = await readJobs(files, settings);
+  const plan = await planJobs(placed(files, settings), settings, { ...terms, read: ({ path }) => readJobFile(path) });
+  if (plan.invalid.length === 0) return plan;
+  throw new JobFilesError(
+    plan.invalid.map(({ why }) => why).join('\n'),
+    plan.invalid.map(({ key }) => folderOf(key)),
+  );
+}
+
+/** Reads the job files among files that have their place, and tells which files are inputs of which job. */
+export async function planJobs<F extends { readonly key: string }>(
+  files: readonly F[],
+  settings: JobSettings,
+  { inbox, now, read }: JobTerms<F>,
+): Promise<JobsPlan<F>> {
+  const jobs = new Map<string, { job: Job; route: JobsRoute }>();
+  const invalid: { key: string; why: string }[] = [];
   const inputs: FilePlan<F>[] = [];
   const jobFiles: FilePlan<F>[] = [];
-  const left: { key: string; why: string }[] = [];
+  const left: (F & { why: string })[] = [];
   const begins = new Set<string>();
-  for (const file of files) {
+  const keyed = files.map((file) => {
     const key = withPrefix(file.key, { settings });
-    const route = jobsRouteOf(settings.routes, key);
+    return { file, key, route: jobsRouteOf(settings.routes, key) };
+  });
+  for (const { file, key, route } of keyed) {
+    if (route === undefined || !isJobFile(key)) continue;
+    try {
+      jobs.set(key, { job: parseJob(await read(file), key), route });
+    } catch (error) {
+      if (!(error instanceof InvalidJobError)) throw error;
+      invalid.push({ key, why: `${folderOf(key)}${error.message}` });
+    }
+  }
+  for (const { file, key, route } of keyed) {
     if (route === undefined) inputs.push(file);
     else if (isJobFile(key)) jobFiles.push(file);
     else {
@@ -122,11 +169,11 @@ export async function planJobs<F extends { readonly key: string; readonly path: 
       const there = (await inbox.jobsNaming(key, route)).filter((each) => !jobs.has(each.key));
       const inputOf = [...here, ...there.map((each) => each.key)];
       if (inputOf.length > 0) inputs.push({ ...file, inputOf });
-      else left.push({ key: file.key, why: `no ${JOB_FILE} names it, and below ${route.jobs} only jobs are sent` });
+      else left.push({ ...file, why: `no ${JOB_FILE} names it, and below ${route.jobs} only jobs are sent` });
       for (const each of there) if (each.waits) begins.add(each.key);
     }
   }
-  const keys = new Set(files.map(({ key }) => withPrefix(key, { settings })));
+  const keys = new Set(keyed.map(({ key }) => key));
   const incomplete = [];
   for (const [key, { job, route }] of jobs) {
     const missing: string[] = [];
@@ -138,54 +185,41 @@ export async function planJobs<F extends { readonly key: string; readonly path: 
     const { deadline } = awaitedInputs({ ...job, deadlineSeconds }, now);
     if (missing.length > 0) incomplete.push({ key, missing, deadline });
   }
-  return { files: [...inputs, ...jobFiles], left, incomplete, begins: [...begins] };
-}
-
-/** The jobs among files, by their keys. @throws {JobFilesError} */
-async function readJobs(
-  files: readonly { readonly key: string; readonly path: string }[],
-  settings: JobSettings,
-): Promise<ReadonlyMap<string, { readonly job: Job; readonly route: JobsRoute }>> {
-  const jobs = new Map<string, { job: Job; route: JobsRoute }>();
-  const issues: string[] = [];
-  for (const file of files) {
-    const key = withPrefix(file.key, { settings });
-    const route = jobsRouteOf(settings.routes, key);
-    if (route === undefined || !isJobFile(key)) continue;
-    try {
-      jobs.set(key, { job: await jobAt(file.path, key), route });
-    } catch (error) {
-      if (!(error instanceof InvalidJobError)) throw error;
-      issues.push(`${folderOf(key)}${error.message}`);
-    }
-  }
-  if (issues.length > 0) throw new JobFilesError(issues.join('\n'));
-  return jobs;
+  return { files: [...inputs, ...jobFiles], left, invalid, incomplete, begins: [...begins] };
 }
 
 /** @throws {InvalidJobError} */
-async function jobAt(path: string, key: string): Promise<Job> {
+async function readJobFile(path: string): Promise<Uint8Array> {
   const { size } = await stat(path);
-  if (size > JOB_BYTES_MAX) {
-    throw new InvalidJobError(`${JOB_FILE} has ${size} bytes, and at most ${JOB_BYTES_MAX} are read.`);
-  }
-  return parseJob(await readFile(path), key);
+  if (size > JOB_BYTES_MAX) throw tooLarge(size);
+  return readFile(path);
 }
+
+/** What is wrong with a job file of this size. */
+export const tooLarge = (bytes: number): InvalidJobError =>
+  new InvalidJobError(`${JOB_FILE} has ${bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
 
 const isNamed = (key: string, jobKey: string, job: Job | undefined): boolean => {
   const name = inputName(jobKey, key);
   return job?.inputs.some((input) => 'name' in input && input.name === name) === true;
 };
 
-/** The inbox of a deployment. */
-export const inboxOf = (deployment: Deployment, signal: AbortSignal): InboxLook => ({
-  has: async (key) => (await deployment.inbox.current(deployment.settings.inboxBucket, key, signal)) !== undefined,
-  jobsNaming: async (key, route) =>
-    (await jobsNaming(key, route, deployment, signal)).naming.map(({ key: job, entry }) => ({
-      key: job,
-      waits: entry === undefined || isAwaited(entry, key),
-    })),
-});
+/** The inbox of a deployment. Each job file is read once. */
+export function inboxOf(deployment: Deployment, signal: AbortSignal): InboxLook {
+  const known = new Map<string, Promise<JobThere | undefined>>();
+  const jobAt = (jobKey: string): Promise<JobThere | undefined> => {
+    const there = known.get(jobKey) ?? jobThere(jobKey, deployment, signal);
+    known.set(jobKey, there);
+    return there;
+  };
+  return {
+    has: async (key) => (await deployment.inbox.current(deployment.settings.inboxBucket, key, signal)) !== undefined,
+    jobsNaming: async (key, route) => {
+      const { naming } = await jobsNaming(key, route, jobAt);
+      return naming.map(({ key: job, entry }) => ({ key: job, waits: entry === undefined || isAwaited(entry, key) }));
+    },
+  };
+}
 
 /** Why a job file of the inbox does not tell which files it names. */
 const UNREADABLE = [InvalidJobError, UploadDeniedError, UploadUnreadableError];
@@ -201,33 +235,52 @@ export interface JobsAround {
   readonly unreadable: readonly string[];
 }
 
+/** A job file of the inbox. */
+interface JobThere {
+  readonly id: string;
+  /** Undefined if it cannot be used or read. */
+  readonly job: Job | undefined;
+  readonly entry: Entry | undefined;
+}
+
 /** Looks at the job files in the folder of a file and in those above it, as they are in the inbox now. */
 export async function jobsNaming(
   key: string,
   { jobs }: JobsRoute,
-  deployment: Deployment,
-  signal: AbortSignal,
+  jobAt: (jobKey: string) => Promise<JobThere | undefined>,
 ): Promise<JobsAround> {
-  const { inbox, settings } = deployment;
   const naming: { id: string; key: string; entry: Entry | undefined }[] = [];
   const unreadable: string[] = [];
   for (const jobKey of jobFilesFor(key, jobs)) {
-    const current = await inbox.current(settings.inboxBucket, jobKey, signal);
-    if (current === undefined) continue;
-    try {
-      const opened = await inbox.open(current, signal);
-      try {
-        if (!isNamed(key, jobKey, await readJob(opened, signal))) continue;
-      } finally {
-        opened.discard();
-      }
-      const { entry } = await readEntry(current.id, deployment, signal);
-      naming.push({ id: current.id, key: jobKey, entry });
-    } catch (error) {
-      if (error instanceof UploadGoneError) continue;
-      if (!UNREADABLE.some((kind) => error instanceof kind)) throw error;
-      unreadable.push(jobKey);
-    }
+    const there = await jobAt(jobKey);
+    if (there === undefined) continue;
+    if (there.job === undefined) unreadable.push(jobKey);
+    else if (isNamed(key, jobKey, there.job)) naming.push({ id: there.id, key: jobKey, entry: there.entry });
   }
   return { naming, unreadable };
+}
+
+/** The job file that is at a key now. Undefined if there is none. */
+export async function jobThere(
+  jobKey: string,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<JobThere | undefined> {
+  const { inbox, settings } = deployment;
+  const current = await inbox.current(settings.inboxBucket, jobKey, signal);
+  if (current === undefined) return undefined;
+  const { id } = current;
+  const { entry } = await readEntry(id, deployment, signal);
+  try {
+    const opened = await inbox.open(current, signal);
+    try {
+      return { id, entry, job: await readJob(opened, signal) };
+    } finally {
+      opened.discard();
+    }
+  } catch (error) {
+    if (error instanceof UploadGoneError) return undefined;
+    if (UNREADABLE.some((kind) => error instanceof kind)) return { id, entry, job: undefined };
+    throw error;
+  }
 }

@@ -1,9 +1,8 @@
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import type { Job } from '../functions/uploads/job.ts';
-import { inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
-import { jobFilesFor } from '../functions/uploads/job-routes.ts';
-import { type JobsRoute, jobsRouteOf, type Route } from '../functions/uploads/routes.ts';
+import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
+import { jobsRouteOf, type Route } from '../functions/uploads/routes.ts';
 import type { Diagnosis } from './checks.ts';
 import type { Explanation } from './explain.ts';
 
@@ -56,15 +55,6 @@ export const missingOf = (inputs: readonly JobInputView[]): readonly JobInputVie
 export function placeOfJob(routes: readonly Route[], name: string): string {
   const [only, ...others] = routes.flatMap(({ jobs }) => jobs ?? []);
   return only === undefined || others.length > 0 || jobsRouteOf(routes, name) !== undefined ? name : only + name;
-}
-
-/** What a key is for the routes of jobs. Undefined if it is below none of their prefixes. */
-export function roleInJobs(
-  routes: readonly Route[],
-  key: string,
-): { readonly route: JobsRoute; readonly isJob: boolean; readonly jobFiles: readonly string[] } | undefined {
-  const route = jobsRouteOf(routes, key);
-  return route && { route, isJob: isJobFile(key), jobFiles: jobFilesFor(key, route.jobs) };
 }
 
 /** What an explanation says of a job, as checks. */

@@ -39,13 +39,18 @@ export interface RoutedFile {
   readonly issue: string | undefined;
 }
 
+/** Why the pipeline refuses a file of this size, as an upload of the route or as an input of its jobs. */
+export function issueOfBytes(bytes: number, { input }: Route, settings: Deployment['settings']): string | undefined {
+  return sizeFailure(settings, 'The file', bytes, input)?.message;
+}
+
 /** Tells which route would take a file, and whether the pipeline would then refuse it. */
 export function routeFile(file: FileFacts, deployment: Deployment): RoutedFile {
   const { settings, areRoutesKnown } = deployment;
   const { key } = uploadFacts(file, deployment);
   const route = routeOfFile(file, deployment);
   if (route !== undefined) {
-    return { key, route, issue: sizeFailure(settings, 'The file', file.bytes, route.input)?.message };
+    return { key, route, issue: issueOfBytes(file.bytes, route, settings) };
   }
   const issue = areRoutesKnown
     ? `No route takes this file, so no flow would be made of it. ${nearestRouteOfFile(file, deployment)}`

@@ -13,7 +13,7 @@ import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type Intake, intakeOf } from './intake.ts';
-import { inputRouteOf, jobsNaming } from './job-files.ts';
+import { inputRouteOf, jobsNaming, jobThere } from './job-files.ts';
 import { collectorStates, failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
@@ -123,7 +123,7 @@ async function inputStatus(
   const { key, issue } = upload;
   const route = inputRouteOf(key, deployment.settings);
   if (route === undefined || issue?.kind === 'unreadable') return undefined;
-  const { naming, unreadable } = await jobsNaming(key, route, deployment, signal);
+  const { naming, unreadable } = await jobsNaming(key, route, (jobKey) => jobThere(jobKey, deployment, signal));
   const [first] = naming;
   const said = [
     ...naming.map((job) => `It is an input of ${job.key}, which ${stateOfJob(job.entry)}.`),

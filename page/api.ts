@@ -83,6 +83,8 @@ export interface AboutRoute {
   readonly parameters?: Json | undefined;
   /** True if a file may replace template and parameters. */
   readonly isOverridable: boolean;
+  /** The prefix below which each `job.json` is a job. */
+  readonly jobs?: string | undefined;
   readonly prefixes?: readonly string[] | undefined;
   readonly suffixes?: readonly string[] | undefined;
   readonly mediaTypes?: readonly string[] | undefined;
@@ -193,14 +195,24 @@ export interface Events {
 
 /** `POST /api/route` */
 export interface RouteRequest {
-  /** At most 10,000. */
-  readonly files: readonly { readonly key: string; readonly bytes: number; readonly mediaType?: string | undefined }[];
+  /** At most 10,000. Files of one job belong into one request. */
+  readonly files: readonly {
+    readonly key: string;
+    readonly bytes: number;
+    readonly mediaType?: string | undefined;
+    /** The content of a job file, unless it is too large. */
+    readonly job?: string | undefined;
+  }[];
 }
 
 /** The answer is a list of these, in the order of the files. */
 export interface RoutedFile {
-  /** As it would stand in the inbox, with its prefix. */
+  /** As it would stand in the inbox, with its prefix. The folder of a job goes below the prefix of its route. */
   readonly key: string;
+  /** Keys of the jobs that the file is an input of. Absent from an upload of its own. */
+  readonly inputOf?: readonly string[] | undefined;
+  /** Of a job: names of the inputs that are neither among the files nor in the inbox. */
+  readonly missing?: readonly string[] | undefined;
   /** Absent if no route takes the file, or the routes are not known. */
   readonly route?: string | undefined;
   readonly template?: string | undefined;

@@ -15,7 +15,7 @@ import {
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { intakeOf } from '../../operations/intake.ts';
-import { inboxOf, JobFilesError, type JobsPlan, placed, planJobs } from '../../operations/job-files.ts';
+import { inboxOf, JobFilesError, type JobsPlan, planFiles } from '../../operations/job-files.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
 import { nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
 import { type SweepPass, sweep } from '../../operations/sweep.ts';
@@ -294,8 +294,7 @@ function addPut(add: Add): void {
 async function jobsAmong(files: readonly FileToPut[], { deployment, signal }: Run): Promise<JobsPlan<FileToPut>> {
   const { settings, clock } = deployment;
   try {
-    const inbox = inboxOf(deployment, signal);
-    return await planJobs(placed(files, settings), settings, { inbox, now: clock.now() });
+    return await planFiles(files, settings, { inbox: inboxOf(deployment, signal), now: clock.now() });
   } catch (error) {
     if (!(error instanceof JobFilesError)) throw error;
     throw new UsageError(error.message, { cause: error });

@@ -1,5 +1,6 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import type { About, AboutRoute } from '../api.ts';
+import { isJobFile, JOB_FILE } from '../../functions/uploads/job-keys.ts';
+import type { About, AboutRoute, RoutedFile } from '../api.ts';
 import { type Choice, chosenFiles, droppedFiles } from './chosen-files.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
@@ -11,6 +12,8 @@ const SHOWN_MAX = 100;
 
 /** Files are drawn in this order, so that what needs the user is on top. What was sent is in the list of uploads. */
 const ORDER: readonly Phase[] = ['failed', 'refused', 'stopped', 'sending', 'queued', 'checking', 'ready'];
+
+const NEEDS_USER: readonly Phase[] = ['failed', 'refused', 'stopped'];
 
 const PHASE_WORDS: Readonly<Record<Phase, string>> = {
   checking: 'Checking',
@@ -97,7 +100,13 @@ export class DropZone extends LightElement {
     const of = (...phases: readonly Phase[]) => items.filter(({ phase }) => phases.includes(phase));
     const ready = of('ready');
     const underWay = of('sending', 'queued');
-    const sorted = of(...ORDER).sort((a, b) => ORDER.indexOf(a.phase) - ORDER.indexOf(b.phase));
+    const jobs = new Set(items.map(({ routed }) => routed?.key ?? '').filter(isJobFile));
+    // A job is one row. An input has a row of its own if it needs the user.
+    const isPartOfJob = ({ phase, routed }: OutboxItem) =>
+      !NEEDS_USER.includes(phase) && routed?.inputOf?.some((key) => jobs.has(key)) === true;
+    const sorted = of(...ORDER)
+      .filter((item) => !isPartOfJob(item))
+      .sort((a, b) => ORDER.indexOf(a.phase) - ORDER.indexOf(b.phase));
     return html`
       <section class="tray" aria-labelledby="tray-title">
         <header>
@@ -147,8 +156,13 @@ export class DropZone extends LightElement {
   }
 
   #item(item: OutboxItem): TemplateResult {
-    const { key, file, phase, problem, routed, sentBytes } = item;
-    const { folder, name } = splitKey(key);
+    const { problem, routed } = item;
+    const inputs = this.outbox.inputsOf(item);
+    const phase = item.phase === 'queued' && inputs.some((each) => each.phase === 'sending') ? 'sending' : item.phase;
+    const all = [item, ...inputs];
+    const bytes = all.reduce((sum, { file }) => sum + file.size, 0);
+    const sentBytes = all.reduce((sum, each) => sum + each.sentBytes, 0);
+    const { folder, name } = splitKey(isJobFile(item.key) ? (routed?.key ?? item.key) : item.key);
     return html`<li class="tray-item" data-phase=${phase}>
       <div class="tray-name">
         <span class="name"><span class="folder">${folder}</span><bdi>${name}</bdi></span>
@@ -157,20 +171,22 @@ export class DropZone extends LightElement {
             problem !== undefined
               ? html`<span class="problem">${problem}</span>`
               : routed?.route !== undefined
-                ? html`Route <strong>${routed.route}</strong>, template ${routed.template}`
-                : phase === 'ready'
-                  ? 'The route is not known here'
-                  : 'Looking for its route'
+                ? html`Route <strong>${routed.route}</strong>, template ${routed.template}${filesOfJob(routed, inputs)}`
+                : routed?.inputOf !== undefined
+                  ? html`Input of <strong>${routed.inputOf.join(', ')}</strong>`
+                  : phase === 'ready'
+                    ? 'The route is not known here'
+                    : 'Looking for its route'
           }
         </span>
       </div>
       <span class="muted figures-text">
-        ${phase === 'sending' ? `${size(sentBytes)} of ${size(file.size)}` : size(file.size)}
+        ${phase === 'sending' ? `${size(sentBytes)} of ${size(bytes)}` : size(bytes)}
       </span>
       <span class="phase">
         ${
           phase === 'sending'
-            ? html`<progress aria-label=${name} max=${Math.max(file.size, 1)} .value=${sentBytes}></progress>`
+            ? html`<progress aria-label=${name} max=${Math.max(bytes, 1)} .value=${sentBytes}></progress>`
             : PHASE_WORDS[phase]
         }
       </span>
@@ -263,7 +279,14 @@ function allow(event: DragEvent): void {
   if (event.dataTransfer !== null) event.dataTransfer.dropEffect = 'copy';
 }
 
-function conditionOf({ suffixes, mediaTypes, prefixes }: AboutRoute): string {
+/** The files that a job has, and those that it would wait for. */
+function filesOfJob({ missing = [] }: RoutedFile, { length }: readonly OutboxItem[]): string {
+  const has = length === 0 ? '' : `, with ${plural(length, 'input')}`;
+  return missing.length === 0 ? has : `${has}. It waits for ${missing.join(', ')}`;
+}
+
+function conditionOf({ suffixes, mediaTypes, prefixes, jobs }: AboutRoute): string {
+  if (jobs !== undefined) return ` (folders with a ${JOB_FILE})`;
   const each = [...(prefixes ?? []), ...(suffixes ?? []), ...(mediaTypes ?? [])];
   if (each.length === 0) return '';
   return ` (${each.slice(0, 4).join(', ')}${each.length > 4 ? ' …' : ''})`;

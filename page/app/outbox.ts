@@ -1,3 +1,4 @@
+import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import type { RoutedFile } from '../api.ts';
 import { messageOf, putFile, route, type Sending } from './server.ts';
 
@@ -37,6 +38,8 @@ const MAY_HAVE_ARRIVED = 'It may be in the inbox all the same. Look in the list 
 const CONCURRENCY = 3;
 /** Files in one question for routes. The server takes 10,000. */
 const ROUTED_TOGETHER = 1_000;
+/** A larger job file is refused, so its content is not needed for that, in bytes. */
+const JOB_BYTES_MAX = 256 * 1024;
 /** Files that are on the list at the same time. */
 export const ITEMS_MAX = 10_000;
 
@@ -73,16 +76,21 @@ export class Outbox extends EventTarget {
       added.push(item);
     }
     this.#changed();
-    for (let at = 0; at < added.length; at += ROUTED_TOGETHER) await this.#check(added.slice(at, at + ROUTED_TOGETHER));
+    // The files of a job are asked for together.
+    const together = added.some(({ key }) => isJobFile(key)) ? ITEMS_MAX : ROUTED_TOGETHER;
+    for (let at = 0; at < added.length; at += together) await this.#check(added.slice(at, at + together));
     return { leftOut, replaced };
   }
 
   async #check(items: readonly OutboxItem[]): Promise<void> {
-    const files = items.map(({ key, file }) => ({
-      ...{ key, bytes: file.size },
-      ...(file.type !== '' && { mediaType: file.type }),
-    }));
     try {
+      const files = await Promise.all(
+        items.map(async ({ key, file }) => ({
+          ...{ key, bytes: file.size },
+          ...(file.type !== '' && { mediaType: file.type }),
+          ...(isJobFile(key) && file.size <= JOB_BYTES_MAX && { job: await file.text() }),
+        })),
+      );
       const answers = await route({ files });
       for (const [i, item] of items.entries()) {
         const routed = answers[i];
@@ -120,13 +128,23 @@ export class Outbox extends EventTarget {
 
   #sendNext(): void {
     const sending = this.items.filter(({ phase }) => phase === 'sending').length;
-    const next = this.items.filter(({ phase }) => phase === 'queued').slice(0, CONCURRENCY - sending);
-    for (const item of next) void this.#sendOne(item);
+    const underWay = this.items.filter(({ phase }) => phase === 'sending' || phase === 'queued');
+    // A job is sent after its inputs, so that it need not wait for them.
+    const held = new Set(underWay.flatMap(({ routed }) => routed?.inputOf ?? []));
+    const next = underWay.filter(({ phase, routed }) => phase === 'queued' && !held.has(routed?.key ?? ''));
+    for (const item of next.slice(0, CONCURRENCY - sending)) void this.#sendOne(item);
+  }
+
+  /** The files of this list that are inputs of a job. */
+  inputsOf({ routed }: OutboxItem): readonly OutboxItem[] {
+    const key = routed?.key;
+    if (key === undefined || !isJobFile(key)) return [];
+    return this.items.filter((each) => each.routed?.inputOf?.includes(key) === true);
   }
 
   async #sendOne(item: OutboxItem): Promise<void> {
     item.phase = 'sending';
-    item.sending = putFile(item.key, item.file, (bytes) => {
+    item.sending = putFile(item.routed?.key ?? item.key, item.file, (bytes) => {
       item.sentBytes = Math.min(bytes, item.file.size);
       this.#changed();
     });
@@ -160,8 +178,12 @@ export class Outbox extends EventTarget {
     this.#changed();
   }
 
+  /** A job goes with the inputs that are not on their way. */
   remove(item: OutboxItem): void {
     this.#items.delete(item.key);
+    for (const { key, phase } of this.inputsOf(item)) {
+      if (phase !== 'sending' && phase !== 'queued') this.#items.delete(key);
+    }
     this.#changed();
   }
 

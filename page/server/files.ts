@@ -1,9 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
+import { jobsRouteOf } from '../../functions/uploads/routes.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import { withPrefix } from '../../operations/find.ts';
+import { inboxOf, JobFilesError, placed, planJobs, tooLarge } from '../../operations/job-files.ts';
 import { putBody } from '../../operations/put-body.ts';
-import { issueOfKey, type RoutedFile, routeFile } from '../../operations/route-file.ts';
+import { issueOfBytes, issueOfKey, type RoutedFile, routeFile } from '../../operations/route-file.ts';
 import { entryOf, openInput } from '../../operations/stored-bytes.ts';
 import { viewOf } from '../../operations/upload-view.ts';
 import type { PutFile, RoutedFile as RoutedAnswer } from '../api.ts';
@@ -18,7 +21,14 @@ const FILES_MAX = 10_000;
 
 const routeSchema = z.object({
   files: z
-    .array(z.object({ key: z.string(), bytes: z.int().check(z.gte(0)), mediaType: z.optional(z.string()) }))
+    .array(
+      z.object({
+        key: z.string(),
+        bytes: z.int().check(z.gte(0)),
+        mediaType: z.optional(z.string()),
+        job: z.optional(z.string()),
+      }),
+    )
     .check(z.maxLength(FILES_MAX)),
 });
 
@@ -29,14 +39,73 @@ const againSchema = z.object({
 });
 
 /** `POST /api/route` */
-export async function routeFiles({ request }: Call, deployment: Deployment): Promise<readonly RoutedAnswer[]> {
+export async function routeFiles({ request, signal }: Call, deployment: Deployment): Promise<readonly RoutedAnswer[]> {
   const { files } = await jsonBody(request, routeSchema);
+  const jobs = await jobAnswers(
+    files.filter(({ key }) => issueOfKey(key) === undefined),
+    deployment,
+    signal,
+  );
   return files.map((file) => {
     const wrong = issueOfKey(file.key);
     if (wrong !== undefined) return { key: file.key, reason: wrong };
-    const { key, route, issue } = routeFile(file, deployment);
-    return { key, route: route?.name, template: route?.template, reason: issue };
+    return jobs.get(file.key) ?? answerOf(routeFile(file, deployment));
   });
+}
+
+const answerOf = ({ key, route, issue }: RoutedFile): RoutedAnswer => ({
+  key,
+  route: route?.name,
+  template: route?.template,
+  reason: issue,
+});
+
+type AskedFile = z.infer<typeof routeSchema>['files'][number];
+
+/** The answers for job files and for inputs of jobs, by the keys that were asked for. */
+async function jobAnswers(
+  files: readonly AskedFile[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, RoutedAnswer>> {
+  const { settings, clock } = deployment;
+  const answers = new Map<string, RoutedAnswer>();
+  let inPlace: readonly (AskedFile & { readonly given: string })[];
+  try {
+    inPlace = placed(
+      files.map((file) => ({ ...file, given: file.key })),
+      settings,
+    );
+  } catch (error) {
+    if (!(error instanceof JobFilesError)) throw error;
+    for (const { key } of files) {
+      if (error.folders.some((folder) => key.startsWith(folder)))
+        answers.set(key, { key, reason: `${error.message}.` });
+    }
+    return answers;
+  }
+  const plan = await planJobs(inPlace, settings, {
+    inbox: inboxOf(deployment, signal),
+    now: clock.now(),
+    read: async ({ job, bytes }) => {
+      if (job === undefined) throw tooLarge(bytes);
+      return Buffer.from(job);
+    },
+  });
+  for (const { given, key, why } of plan.left) answers.set(given, { key, reason: `It is not sent: ${why}.` });
+  for (const { given, inputOf, ...file } of plan.files) {
+    const key = withPrefix(file.key, deployment);
+    const route = jobsRouteOf(settings.routes, key);
+    if (route === undefined) continue;
+    if (inputOf !== undefined) answers.set(given, { key, inputOf, reason: issueOfBytes(file.bytes, route, settings) });
+    else {
+      const invalid = plan.invalid.find((each) => each.key === key)?.why;
+      const missing = plan.incomplete.find((each) => each.key === key)?.missing ?? [];
+      const { name, template } = route;
+      answers.set(given, { key, route: name, template, missing, reason: invalid });
+    }
+  }
+  return answers;
 }
 
 /** `PUT /api/files/:key`: streams a file to the inbox. */
