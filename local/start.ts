@@ -254,9 +254,8 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
   screen.line(`  open this page   ${page.url}`);
-  for (const { name, template, jobs, prefixes = [], suffixes = [], mediaTypes = [] } of routes) {
-    const conditions = [...prefixes, ...suffixes, ...mediaTypes].join(', ') || 'any file';
-    screen.line(`  ${name} (${jobs === undefined ? conditions : `jobs below ${jobs}`}) start flows of ${template}`);
+  for (const { name, template, ...route } of routes) {
+    screen.line(`  ${name} (${inputsOf(route)}) start flows of ${template}`);
   }
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(STATE_DIR, args.inboxDir, args.service?.url));
@@ -281,6 +280,21 @@ async function watch(session: Session, watched: Watched): Promise<number> {
     );
   screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
+}
+
+/** What a route takes, in words. */
+function inputsOf({
+  after,
+  inputs,
+  jobs,
+  prefixes = [],
+  suffixes = [],
+  mediaTypes = [],
+}: Omit<Route, 'name' | 'template'>): string {
+  if (jobs !== undefined) return `jobs below ${jobs}`;
+  const conditions = [...prefixes, ...suffixes, ...mediaTypes].join(', ');
+  if (after === undefined) return conditions || 'any file';
+  return `${inputs === 'all' ? 'all ' : ''}results of ${after}${conditions === '' ? '' : `: ${conditions}`}`;
 }
 
 /** Shell commands that point the AWS CLI, and what reads the same variables, to the S3 of this run. */

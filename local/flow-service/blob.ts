@@ -7,7 +7,8 @@ import { join } from 'node:path';
 export const BLOB_MEMORY_BYTES_MAX = 1024 * 1024;
 
 const CHUNK_BYTES = 256 * 1024;
-const HEAD_BYTES = 16;
+/** Enough to recognise a format, and for the JSON of a model that the stand-in made. */
+const HEAD_BYTES = 4 * 1024;
 
 /** Bytes of known number that can be read more than once. */
 export interface Content {
@@ -18,7 +19,7 @@ export interface Content {
 /** Bytes that were received. */
 export interface Blob extends Content {
   readonly sha256: string;
-  /** The first 16 bytes, or all if there are fewer: enough to recognise a format. */
+  /** The first 4 KiB, or all if there are fewer. */
   readonly head: Buffer;
   /** The bytes, if there are at most {@link BLOB_MEMORY_BYTES_MAX}. */
   readonly memory: Buffer | undefined;
@@ -106,6 +107,22 @@ function writeAll(fd: number, bytes: Uint8Array): void {
 /** The bytes in chunks of 256 KiB. */
 export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES);
+}
+
+/** A part of the bytes. */
+export function partOf(content: Content, from: number, bytes: number): Content {
+  return {
+    bytes,
+    async *open() {
+      let at = -from;
+      for await (const chunk of content.open()) {
+        const part = chunk.subarray(Math.max(0, -at), Math.max(0, bytes - at));
+        if (part.length > 0) yield part;
+        at += chunk.length;
+        if (at >= bytes) return;
+      }
+    },
+  };
 }
 
 async function* readFile(path: string): AsyncGenerator<Uint8Array> {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import { BLOB_MEMORY_BYTES_MAX, type Blob, type Content, generatedContent } from './blob.ts';
-import { isGlb, quadGlb } from './glb.ts';
+import { BLOB_MEMORY_BYTES_MAX, type Blob, type Content, generatedContent, once } from './blob.ts';
+import { contactSheet } from './contact-sheet.ts';
+import { flagGlb, isGlb, optimisedGlb } from './glb.ts';
 
 const COPIES_MAX = 100_000;
 
@@ -45,6 +46,7 @@ export interface Template {
 }
 
 const GLB = 'model/gltf-binary';
+const PICTURES = ['image/png', 'image/jpeg', 'image/tiff', 'image/webp'];
 const MODEL_PARAMETERS = {
   quality: { type: 'string', enum: ['low', 'high'] },
   seed: { type: 'integer' },
@@ -64,17 +66,43 @@ export const TEMPLATES: readonly Template[] = [
     name: 'model_generate_fromimage',
     description: 'Makes a model from a picture.',
     parameters: MODEL_PARAMETERS,
-    inputTypes: ['image/png', 'image/jpeg', 'image/tiff', 'image/webp'],
+    inputTypes: PICTURES,
     outputTypes: [GLB],
     work: (inputs, parameters) => models(inputs, (input) => pictureGlb(input, parameters)),
   }),
   template({
+    name: 'model_generate_multiview',
+    description: 'Makes one model from several pictures of a thing. The first picture is on it.',
+    parameters: MODEL_PARAMETERS,
+    inputTypes: PICTURES,
+    outputTypes: [GLB],
+    work: (inputs, parameters) => {
+      const { outputs, ...others } = models(inputs, (input) => pictureGlb(input, parameters));
+      return { outputs: outputs.slice(0, 1), ...others };
+    },
+  }),
+  template({
     name: 'model_optimize',
-    description: 'Returns a model unchanged.',
+    description: 'Makes a model with fewer triangles, if this service made the model. Returns any other unchanged.',
     parameters: { polygon_count: { type: 'integer', minimum: 1 } },
     inputTypes: [GLB],
     outputTypes: [GLB],
-    work: (inputs) => models(inputs, ({ blob }) => (isGlb(blob.head) ? blob : 'is not a binary glTF')),
+    work: (inputs, { polygon_count }) =>
+      models(inputs, ({ blob }) =>
+        isGlb(blob.head) ? optimisedGlb(blob, polygon_count as number | undefined) : 'is not a binary glTF',
+      ),
+  }),
+  template({
+    name: 'contact_sheet',
+    description: 'Makes one picture with a coloured tile for each model.',
+    parameters: {},
+    inputTypes: [GLB],
+    outputTypes: ['image/png'],
+    work: (inputs) => {
+      const sheet = contactSheet(inputs.map(({ blob }) => colourOf(blob).map((part) => Math.round(part * 255))));
+      const content = { bytes: sheet.length, open: () => once(sheet) };
+      return { outputs: [{ mediaType: 'image/png', content, additional: inputs[0]?.additional }], partial: 0 };
+    },
   }),
   template({
     name: 'text',
@@ -133,7 +161,9 @@ function models(inputs: readonly Input[], make: (input: Input) => Content | stri
 function promptGlb(blob: Blob, parameters: Readonly<Record<string, unknown>>): Content | string {
   if (blob.memory === undefined) return `is longer than ${BLOB_MEMORY_BYTES_MAX} bytes`;
   const prompt = blob.memory.toString('utf8');
-  return prompt.trim() === '' ? 'is empty' : quadGlb({ extras: { ...parameters, prompt }, colour: colourOf(blob) });
+  return prompt.trim() === ''
+    ? 'is empty'
+    : flagGlb({ extras: { ...parameters, prompt }, colour: [...colourOf(blob), 1] });
 }
 
 function pictureGlb({ mediaType, blob }: Input, parameters: Readonly<Record<string, unknown>>): Content | string {
@@ -141,8 +171,8 @@ function pictureGlb({ mediaType, blob }: Input, parameters: Readonly<Record<stri
   if (pictureType(blob.head) !== type) return `does not look like ${type}`;
   // glTF embeds PNG and JPEG. Of another picture only the colour is made.
   return (type === 'image/png' || type === 'image/jpeg') && parameters.texture !== false
-    ? quadGlb({ extras: parameters, colour: [1, 1, 1, 1], picture: { mediaType: type, content: blob } })
-    : quadGlb({ extras: parameters, colour: colourOf(blob) });
+    ? flagGlb({ extras: parameters, colour: [1, 1, 1, 1], picture: { mediaType: type, content: blob } })
+    : flagGlb({ extras: parameters, colour: [...colourOf(blob), 1] });
 }
 
 /** Recognises a picture's format by its first bytes, which the format's specification defines. */
@@ -155,9 +185,9 @@ function pictureType(head: Buffer): string | undefined {
   return undefined;
 }
 
-function colourOf({ sha256 }: Blob): [number, number, number, number] {
+function colourOf({ sha256 }: Blob): [number, number, number] {
   const channel = (at: number) => Number.parseInt(sha256.slice(at, at + 2), 16) / 255;
-  return [channel(0), channel(2), channel(4), 1];
+  return [channel(0), channel(2), channel(4)];
 }
 
 /** A media type without its parameters, in lower case. */

@@ -34,12 +34,16 @@ export function endLines(
 /** The line about the end of a chain. */
 export function chainLine({ key, report, path }: Progress & { kind: 'chain' }, cwd: string): string {
   const { status, stages } = report;
-  const counts = stages.map(({ route, status, why, uploads }) => {
-    const failed = uploads.filter((upload) => upload.status === 'failed').length;
+  const told = stages.map(({ route, status, why, uploads }) => {
     if (status === 'withheld') return `${route} did not begin: ${why}`;
-    return failed === 0 ? `${route} ${uploads.length}` : `${route} ${uploads.length}, of them ${failed} failed`;
+    const failed = uploads.filter((upload) => upload.status === 'failed').length;
+    const counts = [
+      ...(uploads.length > 1 ? [`${uploads.length} uploads`] : []),
+      ...(failed > 0 ? [uploads.length > 1 ? `${failed} failed` : 'failed'] : []),
+    ];
+    return counts.length === 0 ? route : `${route} (${counts.join(', ')})`;
   });
-  return `${key}  chain ${status === 'succeeded' ? 'done' : 'failed'}: ${counts.join('; ')}  ${shownPath(path, cwd)}`;
+  return `${key}  chain ${status === 'succeeded' ? 'done' : 'failed'}: ${told.join(', ')}  ${shownPath(path, cwd)}`;
 }
 
 /** The number of assets, and where they are. */

@@ -1,5 +1,5 @@
 import { chmod, copyFile, mkdir, readdir, readFile, readlink, truncate, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
@@ -34,8 +34,10 @@ describe('npm start', () => {
     await writeFile(join(home, 'notes.md'), 'No route matches this.');
     const named = [example('robot.png'), 'prompts', 'no-picture.png', 'notes.md', example('gem.glb')];
     const { code, output } = await start(named).ended;
-    const done = Array.from(output.matchAll(/^(\S+) {2}done in .*: 1 asset/gm), ([, name]) => name);
-    expect(done.sort()).toEqual([...files].sort());
+    const done = Array.from(output.matchAll(/^(\S.*?) {2}done in .*: 1 asset/gm), ([, name]) => name);
+    // A picture begins a chain: its model is optimised.
+    expect(done.sort()).toEqual([...files, 'robot.png › optimised'].sort());
+    expect(output).toMatch(/^robot\.png {2}chain done: pictures, optimised {2}\.\/results\/robot\.png\/chain\.json$/m);
     expect(output).toMatch(/no-picture\.png {2}failed: .+/);
     expect(output).toMatch(
       /notes\.md {2}skipped: no route matches this file\n {4}The route \w+ comes nearest: its .+\. For all routes: .*explain notes\.md\n/,
@@ -47,8 +49,10 @@ describe('npm start', () => {
       failure: { code: expect.any(String) },
     });
 
+    const [child] = (await receiptOf('robot.png')).children;
+    const optimised = dirname(child.receipt);
     const assets = new Map<string, Buffer>();
-    for (const file of files) {
+    for (const file of [...files, optimised]) {
       const receipt = await receiptOf(file);
       expect(receipt).toMatchObject({
         status: 'succeeded',
@@ -60,7 +64,10 @@ describe('npm start', () => {
       assets.set(file, await readFile(join(home, path)));
     }
     expect(assets.get('gem.glb')).toEqual(await readFile(example('gem.glb')));
-    expect(assets.get('robot.png')?.includes(await readFile(example('robot.png')))).toBe(true);
+    for (const made of ['robot.png', optimised]) {
+      expect(assets.get(made)?.includes(await readFile(example('robot.png')))).toBe(true);
+    }
+    expect(assets.get(optimised)?.length).toBeLessThan(assets.get('robot.png')?.length ?? 0);
     expect(assets.get('prompts/deep/fox.txt')?.toString('latin1')).toContain(
       (await readFile(example('fox.txt'), 'utf8')).slice(0, 40),
     );
@@ -71,7 +78,7 @@ describe('npm start', () => {
 
   it('watches the inbox until it is interrupted, processes no file twice, and lets S3 clients in on request', async () => {
     const first = start([]);
-    await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
+    await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(4), PATIENCE);
     const second = await start([]).ended;
     expect(second).toMatchObject({ code: 1, output: expect.stringContaining('is already watching') });
 

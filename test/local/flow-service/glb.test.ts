@@ -90,9 +90,44 @@ it('recognises a picture that is kept on the disk', async () => {
   expect((await made('model_generate_fromimage', dataUri('image/jpeg', picture))).includes(jpeg())).toBe(true);
 });
 
-it('returns a model byte for byte', async () => {
-  const glb = await made('model_generate_fromprompt', 'a red fox');
-  const optimised = await made('model_optimize', dataUri('model/gltf-binary', glb), { polygon_count: 10 });
-  expect(optimised.equals(glb)).toBe(true);
+const trianglesOf = (glb: Buffer): number => jsonOf(glb).accessors[1].count / 3;
+
+it.each([
+  ['that is kept in memory', png(), 'image/png'],
+  ['that is kept on the disk', Buffer.concat([jpeg(), Buffer.alloc(1_100_000)]), 'image/jpeg'],
+])('optimises a model of its own %s: fewer triangles, and the same picture', async (_, picture, mediaType) => {
+  const glb = await made('model_generate_fromimage', dataUri(mediaType, picture), { seed: 7 });
+  const optimised = await made('model_optimize', dataUri('model/gltf-binary', glb));
+  expect([trianglesOf(glb), trianglesOf(optimised)]).toEqual([2048, 512]);
+  expect(optimised.length).toBeLessThan(glb.length);
+  expect(optimised.includes(picture)).toBe(true);
+  expect(jsonOf(optimised).asset.extras).toEqual({ seed: 7 });
   await validate(optimised);
+  const small = await made('model_optimize', dataUri('model/gltf-binary', glb), { polygon_count: 10 });
+  expect(trianglesOf(small)).toBe(8);
+  await validate(small);
+});
+
+it('returns the model of another program byte for byte', async () => {
+  const gem = readFileSync(new URL('../../../examples/gem.glb', import.meta.url));
+  const optimised = await made('model_optimize', dataUri('model/gltf-binary', gem), { polygon_count: 10 });
+  expect(optimised.equals(gem)).toBe(true);
+});
+
+it('makes one model from several pictures, and one picture from several models', async () => {
+  const { create, call, download } = await standIn();
+  const inputs = [png(), png()].map((picture) => ({ data: dataUri('image/png', picture) }));
+  const flow = await create({ template: 'model_generate_multiview', inputs });
+  expect((await call('GET', `/flows/${flow}/outputs`)).json.outputs).toHaveLength(1);
+  const model = Buffer.from(await (await download(flow)).arrayBuffer());
+  const { info } = await validate(model);
+  expect(info.resources.filter(({ image }) => image !== undefined)).toHaveLength(1);
+
+  const data = dataUri('model/gltf-binary', model);
+  const sheets = await create({ template: 'contact_sheet', inputs: [{ data }, { data }, { data }] });
+  expect((await call('GET', `/flows/${sheets}/outputs`)).json.outputs).toHaveLength(1);
+  const sheet = Buffer.from(await (await download(sheets)).arrayBuffer());
+  expect(sheet.toString('latin1', 1, 4)).toBe('PNG');
+  // Two tiles of 32 pixels in each direction, and gaps of 4.
+  expect([sheet.readUInt32BE(16), sheet.readUInt32BE(20)]).toEqual([76, 76]);
 });

@@ -269,7 +269,9 @@ describe('everything else', () => {
     expect(json.templates.map((template: { name: string }) => template.name)).toEqual([
       'model_generate_fromprompt',
       'model_generate_fromimage',
+      'model_generate_multiview',
       'model_optimize',
+      'contact_sheet',
       'text',
       'bytes_echo',
     ]);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Receipt } from '../../../functions/publish/report-schemas.ts';
-import { endLines, Waits } from '../../../local/start/file-lines.ts';
+import type { ChainReport, Receipt } from '../../../functions/publish/report-schemas.ts';
+import { chainLine, endLines, Waits } from '../../../local/start/file-lines.ts';
 import type { Wait } from '../../../operations/upload-view.ts';
 
 const facts = { upload: { key: 'a.png' }, generation: 1, assets: [], failedOutputs: [] };
@@ -48,6 +48,26 @@ describe('the lines about the end of a file', () => {
       'a.png  failed: no fox; the receipt is that of a newer version of the file',
     );
   });
+});
+
+it('the line about the end of a chain names its stages, and says of each what was not one success', () => {
+  const lineOf = (status: string, stages: readonly object[]) => {
+    const report = { status, stages } as unknown as ChainReport;
+    return chainLine(
+      { kind: 'chain', key: 'a.png', versionId: undefined, report, path: '/home/results/c.json' },
+      '/home',
+    );
+  };
+  const stage = (route: string, ...ends: string[]) => ({ route, uploads: ends.map((status) => ({ status })) });
+  expect(lineOf('succeeded', [stage('pictures', 'succeeded'), stage('optimised', 'succeeded', 'succeeded')])).toBe(
+    'a.png  chain done: pictures, optimised (2 uploads)  ./results/c.json',
+  );
+  const withheld = { route: 'sheet', status: 'withheld', why: 'An upload failed.', uploads: [] };
+  const failed = [stage('pictures', 'failed'), stage('optimised', 'succeeded', 'failed', 'failed'), withheld];
+  expect(lineOf('failed', failed)).toBe(
+    'a.png  chain failed: pictures (failed), optimised (3 uploads, 2 failed), sheet did not begin: An upload failed.' +
+      '  ./results/c.json',
+  );
 });
 
 describe('a wait', () => {
