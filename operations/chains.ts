@@ -2,6 +2,7 @@ import { type Chain, type ChainUpload, hasSucceeded, isInChain } from '../functi
 import { ChainStore } from '../functions/chains/chain-store.ts';
 import { isTerminal } from '../functions/ledger/entry.ts';
 import { isTerminalState } from '../functions/ledger/terminal-states.ts';
+import { firstOf, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import type { FoundUpload } from './find.ts';
 import { type ReadEntry, readEntries } from './listing.ts';
@@ -36,6 +37,8 @@ export interface ChainNode {
   readonly route: string;
   /** `under way` if its entry was not read. */
   readonly state: UploadView['state'] | 'under way';
+  /** When it came into the chain, or was last retried. */
+  readonly arrivedAt: string;
   /** When it ended, its flow began, its wait began, or it came into the chain. */
   readonly since: string;
   /** Why it failed, what it waits for, or what is not whole. */
@@ -73,6 +76,20 @@ export async function chainBegunBy(
   return mayBeginChain ? readChain(entry.upload.id, deployment, signal) : undefined;
 }
 
+/**
+ * The chain that an upload belongs to. Undefined if it is part of none.
+ * @throws {UnreadableEntryError}
+ * @internal
+ */
+export async function chainOf(
+  upload: Pick<Upload, 'id' | 'key' | 'stage'>,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<ChainView | undefined> {
+  const chain = await readChain(firstOf(upload).id, deployment, signal);
+  return chain && chainView(chain, deployment, signal);
+}
+
 /** Reads the entries of some uploads of a chain. Those without a readable entry are left out. @internal */
 export async function viewsOf(
   uploads: readonly ChainUpload[],
@@ -84,8 +101,8 @@ export async function viewsOf(
   return entries.flatMap(({ entry }) => (entry === undefined ? [] : [viewOf(entry, deployment.settings)]));
 }
 
-/** Shows a chain. Only the entries of uploads under way are read: the chain says what became of the others. @internal */
-export async function chainView(chain: Chain, deployment: Deployment, signal: AbortSignal): Promise<ChainView> {
+/** Shows a chain. Only the entries of uploads under way are read: the chain says what became of the others. */
+async function chainView(chain: Chain, deployment: Deployment, signal: AbortSignal): Promise<ChainView> {
   const { first, generation, uploads, withheld, endedAt } = chain;
   const underWay = uploads.filter(({ state }) => state === 'under way').map(({ id }) => id);
   const toRead = underWay.slice(0, UNDER_WAY_READ_MAX);
@@ -106,7 +123,7 @@ export async function chainView(chain: Chain, deployment: Deployment, signal: Ab
   };
 }
 
-type Facts = Pick<ChainNode, 'state' | 'since' | 'reason'>;
+type Facts = Pick<ChainNode, 'state' | 'since' | 'reason' | 'assets'>;
 
 interface Seen {
   readonly upload: ChainUpload;
@@ -115,19 +132,21 @@ interface Seen {
 
 function factsOf(upload: ChainUpload, read: ReadEntry | undefined, { settings }: Deployment): Facts {
   const { state, arrivedAt, endedAt = arrivedAt, failure, failedOutputs } = upload;
+  const assets = upload.assets.length;
   if (isTerminalState(state)) {
     const lost = failedOutputs === 0 ? undefined : `${failedOutputs} of its outputs failed`;
-    return { state, since: iso(endedAt), reason: failure === undefined ? lost : `${failure.code}: ${failure.message}` };
+    const reason = failure === undefined ? lost : `${failure.code}: ${failure.message}`;
+    return { state, since: iso(endedAt), reason, assets };
   }
   const entry = read?.entry;
   if (entry === undefined) {
     const reason = read?.issue.kind === 'unreadable' ? read.issue.message : undefined;
-    return { state: 'under way', since: iso(arrivedAt), reason };
+    return { state: 'under way', since: iso(arrivedAt), reason, assets };
   }
   const view = viewOf(entry, settings);
   const { wait, flow } = view;
   const since = view.endedAt ?? flow?.createdAt ?? wait?.since ?? view.arrivedAt;
-  return { state: view.state, since, reason: view.failure?.message ?? wait?.message };
+  return { state: view.state, since, reason: view.failure?.message ?? wait?.message, assets: view.assets.length };
 }
 
 /** The uploads as a tree. An upload that takes all assets of a stage has no single parent, and stands below the first. */
@@ -138,9 +157,17 @@ function treeOf(seen: readonly Seen[], { first, uploads }: Chain): readonly Chai
   const children = Map.groupBy(seen, ({ upload }) => parentOf(upload));
   const nodesBelow = (parent: string | undefined): readonly ChainNode[] =>
     (children.get(parent) ?? []).map(({ upload, facts }) => {
-      const { id, key, route, assets } = upload;
+      const { id, key, route } = upload;
       const takesAll = id !== first.id && upload.parent === undefined;
-      return { id, key, route, ...facts, assets: assets.length, takesAll, uploads: nodesBelow(id) };
+      return {
+        id,
+        key,
+        route,
+        arrivedAt: iso(upload.arrivedAt),
+        ...facts,
+        takesAll,
+        uploads: nodesBelow(id),
+      };
     });
   return nodesBelow(undefined);
 }

@@ -8,7 +8,7 @@ import { JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
 import { firstOf } from '../functions/uploads/upload.ts';
-import { type ChainView, chainView, readChain } from './chains.ts';
+import { type ChainView, chainOf } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
@@ -148,8 +148,7 @@ async function withChain(one: UploadStatus, deployment: Deployment, signal: Abor
   const current = one.isCurrent ? undefined : await inbox.current(settings.inboxBucket, first.key, signal);
   const seen = { ...one, isCurrent: one.isCurrent || current?.id === first.id };
   try {
-    const chain = await readChain(first.id, deployment, signal);
-    return { ...seen, chain: chain && (await chainView(chain, deployment, signal)) };
+    return { ...seen, chain: await chainOf(one.upload, deployment, signal) };
   } catch (error) {
     if (!(error instanceof UnreadableEntryError)) throw error;
     return { ...seen, issue: `Its chain cannot be read: ${error.message}.` };

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { GetObjectCommand, type GetObjectCommandInput } from '@aws-sdk/client-s3';
-import type { Entry } from '../functions/ledger/entry.ts';
+import type { Entry, Input } from '../functions/ledger/entry.ts';
 import { isAbsent, isArchived, isPreconditionFailed } from '../functions/s3/errors.ts';
 import { UPLOAD_ID } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
@@ -32,14 +32,18 @@ export const entryOf = async (
   signal: AbortSignal,
 ): Promise<ReadEntry | undefined> => (isUploadId(text) ? readEntry(text, deployment, signal) : undefined);
 
-/** Opens exactly the version of the upload. Undefined if it is gone. */
+/** The objects that a flow of an upload gets: its file, or the assets of the stage before it. */
+export const inputsOf = ({ upload, inputs }: Entry): readonly Input[] => inputs ?? [upload];
+
+/** Opens exactly the version that a flow gets. Undefined if it is gone. */
 export function openInput(
-  { upload: { bucket, key, versionId, etag } }: Pick<Entry, 'upload'>,
+  { bucket, key, versionId, etag }: Pick<Input, 'bucket' | 'key' | 'versionId' | 'etag'>,
   range: ByteRange | undefined,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<StoredBytes | undefined> {
-  const pin = versionId === undefined ? { IfMatch: `"${etag}"` } : { VersionId: versionId };
+  const match = etag === undefined ? {} : { IfMatch: `"${etag}"` };
+  const pin = versionId === undefined ? match : { VersionId: versionId };
   return open({ Bucket: bucket, Key: key, ...pin }, range, deployment, signal);
 }
 

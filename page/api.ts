@@ -2,6 +2,8 @@ import type { Json } from '../functions/base/json.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { Action } from '../operations/act.ts';
+import type { Branch } from '../operations/chain-tree.ts';
+import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
 import type { Intake } from '../operations/intake.ts';
 import type { ListedState } from '../operations/list.ts';
@@ -78,6 +80,8 @@ export interface About {
 
 export interface AboutRoute {
   readonly name: string;
+  /** Name of the route whose assets it takes. Absent if it takes files. */
+  readonly after?: string | undefined;
   readonly input: 'file' | 'text';
   readonly template: string;
   readonly parameters?: Json | undefined;
@@ -106,6 +110,8 @@ export interface UploadRow
   readonly failure?: Pick<NonNullable<UploadView['failure']>, 'code' | 'message'> | undefined;
   /** Number of assets that are stored. */
   readonly assetCount: number;
+  /** The first file of its chain, if it belongs to a later stage. */
+  readonly first?: ChainView['first'] | undefined;
 }
 
 /** `GET /api/uploads?state=&name=&before=&limit=`. `name` is a part of the key, in any case. */
@@ -133,12 +139,15 @@ export interface UploadsPage {
 export interface UploadDetail {
   readonly row: UploadRow;
   readonly upload: UploadView;
-  /** False if another file is at its key by now, or none is. Its input may be gone then. */
+  /**
+   * False if another file is at its key by now, or none is. Its input may be gone then. For a later stage: at the key of
+   * the first file.
+   */
   readonly isCurrent: boolean;
   /** What ends its wait sooner, in a sentence. */
   readonly sooner?: string | undefined;
-  /** The input and the assets, with the addresses of their bytes. */
-  readonly input: StoredObject;
+  /** The inputs and the assets, with the addresses of their bytes. A later stage has assets as its inputs. */
+  readonly inputs: readonly StoredObject[];
   readonly assets: readonly (StoredObject & { readonly id: string; readonly sha256: string })[];
   /** Oldest first. */
   readonly timeline: readonly Step[];
@@ -153,6 +162,19 @@ export interface UploadDetail {
   };
   /** The actions that the state of the upload allows. `again`: with other parameters, by `POST /api/again`. */
   readonly actions: readonly (Action | 'again')[];
+}
+
+/** `GET /api/uploads/:id/chain`: the chain that an upload belongs to. */
+export interface ChainAnswer {
+  /** Absent if it is part of none. While the first file is under way, nothing of its chain has begun. */
+  readonly chain?: ShownChain | undefined;
+}
+
+export interface ShownChain extends Pick<ChainView, 'first' | 'state' | 'endedAt' | 'generation' | 'isSample'> {
+  /** The routes of its stages. The first one is that of the file. */
+  readonly stages: readonly string[];
+  /** Its lines, that of the first file with all others below it. */
+  readonly tree: Branch;
 }
 
 /** An object of the inbox or of the results. */
@@ -232,9 +254,13 @@ export interface PutFile {
 /** `POST /api/plan`. Changes nothing. */
 export interface PlanRequest {
   readonly action: Action;
-  /** Ids. Either this or `query`. At most 10,000. */
+  /** Either ids, at most 10,000, or `query`, or `chain`. */
   readonly uploads?: readonly string[] | undefined;
   readonly query?: PlanQuery | undefined;
+  /** Id of the first file of a chain: a retry is for all that failed in it, a cancellation for all that waits or runs. */
+  readonly chain?: string | undefined;
+  /** Only for a retry of a chain: the route of the stage that is made anew, with those after it. */
+  readonly from?: string | undefined;
 }
 
 /** All uploads in a state. */
@@ -247,6 +273,8 @@ export interface PlanQuery {
 }
 
 export interface PlannedAction {
+  /** True if later stages follow the flows, with more flows. */
+  readonly isFollowed: boolean;
   /** For `POST /api/act`. Used once, and for ten minutes. */
   readonly plan: string;
   /** Flows that will be paid for. */

@@ -85,7 +85,9 @@ export class ActionDialog extends Dialog {
   }
 
   protected override heading(): string {
-    return VERBS[this.request?.action ?? 'retry'].heading;
+    const { action = 'retry', from, chain } = this.request ?? {};
+    if (from !== undefined) return `Make ${printable(from)} anew`;
+    return chain === undefined ? VERBS[action].heading : `${VERBS[action].heading} in the chain`;
   }
 
   protected override content(): TemplateResult {
@@ -108,12 +110,14 @@ export class ActionDialog extends Dialog {
   }
 
   #confirmation({ uploads, flows }: PlannedAction): string {
-    const verb = VERBS[this.request?.action ?? 'retry'].heading;
+    const { action = 'retry', from } = this.request ?? {};
+    const verb = from === undefined ? VERBS[action].heading : 'Make anew';
     return flows > 0 ? `${verb}: pay for ${plural(flows, 'flow')}` : `${verb}: ${plural(uploads, 'upload')}`;
   }
 
-  #plan({ uploads, flows, inDoubt, skipped }: PlannedAction): TemplateResult {
-    const { will } = VERBS[this.request?.action ?? 'retry'];
+  #plan({ uploads, flows, inDoubt, skipped, isFollowed }: PlannedAction): TemplateResult {
+    const { action = 'retry', from } = this.request ?? {};
+    const will = from === undefined ? VERBS[action].will : 'will be made anew';
     return html`
       <p class="plan">
         <strong>${plural(uploads, 'upload')} ${will}.</strong>
@@ -122,6 +126,7 @@ export class ActionDialog extends Dialog {
             ? html`The service makes <strong>${plural(flows, 'flow')}</strong>, ${flows === 1 ? 'which' : 'and each'} is paid for.`
             : 'No flow is paid for.'
         }
+        ${flows > 0 && isFollowed ? 'Stages that come after it follow, with flows that are paid for too.' : nothing}
         ${
           inDoubt === 0
             ? nothing

@@ -91,8 +91,9 @@ export class DropZone extends LightElement {
     if (this.about === undefined) return '';
     const { routes, areRoutesKnown } = this.about;
     if (!areRoutesKnown) return 'The routes of this deployment are not known here.';
-    const shown = routes.slice(0, 4).map((each) => `${each.name}${conditionOf(each)}`);
-    const more = routes.length - shown.length;
+    const ofFiles = routes.filter(({ after }) => after === undefined);
+    const shown = ofFiles.slice(0, 4).map((each) => `${each.name}${conditionOf(each)}`);
+    const more = ofFiles.length - shown.length;
     return `Routes: ${shown.join(', ')}${more > 0 ? `, and ${more} more` : ''}`;
   }
 

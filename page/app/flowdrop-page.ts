@@ -8,7 +8,7 @@ import { LightElement } from './light-element.ts';
 import { Outbox } from './outbox.ts';
 import type { UploadDetailView } from './upload-detail.ts';
 import type { BulkRequest, UploadList } from './upload-list.ts';
-import { plural, splitKey } from './words.ts';
+import { plural, shownName } from './words.ts';
 import './dialogs.ts';
 import './drop-zone.ts';
 import './intake-dialog.ts';
@@ -106,6 +106,7 @@ export class FlowdropPage extends LightElement {
             : html`<upload-detail
                 .uploadId=${selected}
                 .row=${this.#feed.row(selected)}
+                .rows=${rows}
                 .sent=${this.#sent}
                 .about=${about}
                 .now=${now}
@@ -113,6 +114,7 @@ export class FlowdropPage extends LightElement {
                 @keydown=${this.#leaveByKey}
                 @act=${this.#act}
                 @again=${this.#again}
+                @act-on-chain=${this.#actOnChain}
               ></upload-detail>`
         }
       </main>
@@ -194,6 +196,8 @@ export class FlowdropPage extends LightElement {
     this.#plan({ action: detail.action, uploads: [detail.detail.row.id] });
   };
 
+  #actOnChain = ({ detail }: CustomEvent<PlanRequest>): void => this.#plan(detail);
+
   #again = ({ detail }: CustomEvent<{ detail: UploadDetail }>): void => {
     void this.querySelector<AgainDialog>('again-dialog')?.open(detail.detail);
   };
@@ -230,7 +234,7 @@ function selectedInAddress(): string | undefined {
 /** `fox.txt succeeded`, `12 uploads succeeded, 1 failed` */
 function sentenceOf(rows: readonly UploadRow[]): string {
   const [only] = rows;
-  if (only !== undefined && rows.length === 1) return `${splitKey(only.key).name} ${only.state}`;
+  if (only !== undefined && rows.length === 1) return `${shownName(only).name} ${only.state}`;
   const inState = (name: TerminalState) => rows.filter(({ state }) => state === name).length;
   const states = TERMINAL_STATE_NAMES.filter((state) => inState(state) > 0);
   return states.map((state) => `${plural(inState(state), 'upload')} ${state}`).join(', ');

@@ -3,6 +3,7 @@ import type {
   ActAnswer,
   AgainRequest,
   ApiError,
+  ChainAnswer,
   DoctorAnswer,
   ErrorCode,
   IntakeAnswer,
@@ -41,6 +42,8 @@ export const getAbout = (): Promise<About> => request('GET', '/api/about');
 export const getStatus = (): Promise<Status> => request('GET', '/api/status');
 export const getUpload = (id: string): Promise<UploadDetail> =>
   request('GET', `/api/uploads/${encodeURIComponent(id)}`);
+export const getChain = (id: string): Promise<ChainAnswer> =>
+  request('GET', `/api/uploads/${encodeURIComponent(id)}/chain`);
 export const getTemplates = (): Promise<Templates> => request('GET', '/api/templates');
 export const route = (body: RouteRequest): Promise<readonly RoutedFile[]> => request('POST', '/api/route', body);
 export const plan = (body: PlanRequest): Promise<PlannedAction> => request('POST', '/api/plan', body);

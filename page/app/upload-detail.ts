@@ -1,13 +1,14 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable, printableJson } from '../../functions/base/printable.ts';
-import type { About, PutFile, RowState, Step, StepKind, UploadDetail, UploadRow } from '../api.ts';
+import type { About, PutFile, RowState, Step, StepKind, StoredObject, UploadDetail, UploadRow } from '../api.ts';
 import { shownState } from '../row-state.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
-import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey, TERMINAL_WORDS } from './words.ts';
+import { clockTime, duration, fullTime, STATE_WORDS, shownName, size, splitKey, TERMINAL_WORDS } from './words.ts';
 import './copy-button.ts';
 import './stored-object.ts';
+import './upload-chain.ts';
 
 /** Assets that are shown at once. More come when the user asks. */
 const ASSETS_SHOWN = 6;
@@ -40,6 +41,7 @@ export class UploadDetailView extends LightElement {
     uploadId: { attribute: false },
     /** The row of the list. Another one means that the upload has changed. */
     row: { attribute: false },
+    rows: { attribute: false },
     sent: { attribute: false },
     about: { attribute: false },
     now: { attribute: false },
@@ -49,6 +51,8 @@ export class UploadDetailView extends LightElement {
   };
   declare uploadId: string;
   declare row: UploadRow | undefined;
+  /** All rows of the list: those of its chain among them tell that the chain has changed. */
+  declare rows: readonly UploadRow[];
   /** What this page has put again. There is no entry of it until the pipeline takes it. */
   declare sent: PutFile | undefined;
   declare about: About | undefined;
@@ -103,13 +107,14 @@ export class UploadDetailView extends LightElement {
     const row = this.detail?.row ?? this.row;
     const isOnItsWay = this.#isOnItsWay();
     const sentKey = isOnItsWay ? this.sent?.key : undefined;
-    const { folder, name } = splitKey(row?.key ?? this.detail?.upload.key ?? sentKey ?? this.uploadId);
+    const { folder, name } = row === undefined ? splitKey(sentKey ?? this.uploadId) : shownName(row);
     return html`<section class="detail-pane" aria-labelledby="detail-title">
       <header class="detail-head">
         <a class="back button quiet small" href="#/" @click=${this.#leave}><span class="if-alone">${ICONS.back} All uploads</span><span class="if-beside">${ICONS.close} Close</span></a>
         <h2 id="detail-title" class="detail-title" tabindex="-1"><span class="folder">${folder}</span><bdi>${name}</bdi></h2>
         ${row === undefined ? nothing : this.#summary(row)}
       </header>
+      ${isOnItsWay ? nothing : html`<upload-chain .uploadId=${this.uploadId} .row=${row} .rows=${this.rows} .about=${this.about} .now=${this.now}></upload-chain>`}
       ${this.problem === undefined ? nothing : html`<p class="note problem">${this.problem}</p>`}
       ${this.detail === undefined ? nothing : this.#all(this.detail)}
       ${this.detail === undefined && this.problem === undefined ? html`<p class="muted empty">${isOnItsWay ? 'It is in the inbox, and has not come to the pipeline yet.' : 'Loading…'}</p>` : nothing}
@@ -175,7 +180,7 @@ export class UploadDetailView extends LightElement {
               ${failedOutputs.length > 20 ? html`<p>And ${failedOutputs.length - 20} more: see the receipt.</p>` : nothing}
             </div>`
       }
-      ${isCurrent ? nothing : html`<p class="note">Another version of the file is in the inbox by now, or none is.</p>`}
+      ${isCurrent ? nothing : html`<p class="note">Another version of ${row.first === undefined ? 'the file' : 'the first file of its chain'} is in the inbox by now, or none is.</p>`}
     `;
   }
 
@@ -197,24 +202,19 @@ export class UploadDetailView extends LightElement {
     </div>`;
   }
 
-  #objects({ input, assets }: UploadDetail): TemplateResult {
+  #objects({ inputs, assets }: UploadDetail): TemplateResult {
     const shown = assets.slice(0, this.assetsShown);
+    const many = Math.max(inputs.length, assets.length);
     return html`<section class="objects" aria-labelledby="objects-title" data-assets=${Math.min(assets.length, 2)}>
       <h3 id="objects-title">${assets.length === 0 ? 'Input' : 'Input and results'}</h3>
       <div class="object-grid">
-        <stored-object .object=${input} .label=${'Input'}></stored-object>
-        ${shown.map(
-          (asset, at) =>
-            html`<stored-object
-              .object=${asset}
-              .label=${assets.length === 1 ? 'Result' : `Result ${at + 1} of ${assets.length}`}
-            ></stored-object>`,
-        )}
+        ${inputs.slice(0, this.assetsShown).map((input, at) => objectView(input, 'Input', at, inputs.length))}
+        ${shown.map((asset, at) => objectView(asset, 'Result', at, assets.length))}
       </div>
       ${
-        assets.length > shown.length
+        many > this.assetsShown
           ? html`<button type="button" class="quiet" @click=${this.#showMore}>
-              Show ${Math.min(assets.length - shown.length, ASSETS_SHOWN)} more of ${assets.length}
+              Show ${Math.min(many - this.assetsShown, ASSETS_SHOWN)} more of ${many}
             </button>`
           : nothing
       }
@@ -296,6 +296,9 @@ export class UploadDetailView extends LightElement {
 
 const badge = (state: RowState): TemplateResult =>
   html`<span class="badge" data-state=${state}>${STATE_ICONS[state]}${STATE_WORDS[state]}</span>`;
+
+const objectView = (object: StoredObject, word: string, at: number, of: number): TemplateResult =>
+  html`<stored-object .object=${object} .label=${of === 1 ? word : `${word} ${at + 1} of ${of}`}></stored-object>`;
 
 function fact(name: string, text: string): TemplateResult {
   const value = printable(text);

@@ -7,7 +7,7 @@ import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { findUploads } from './server.ts';
-import { count, dayOf, fullTime, plural, STATE_WORDS, STATES, size, splitKey, timeAgo, waitLine } from './words.ts';
+import { count, dayOf, fullTime, plural, STATE_WORDS, STATES, shownName, size, timeAgo, waitLine } from './words.ts';
 
 /** Height of a row in `rem`, as the style sheet has it. */
 const ROW_REM = 4;
@@ -246,9 +246,9 @@ export class UploadList extends LightElement {
       isReachable,
     }: { readonly index: number; readonly size: number; readonly isReachable: boolean },
   ): TemplateResult {
-    const { id, key, bytes, arrivedAt, endedAt } = row;
+    const { id, bytes, arrivedAt, endedAt } = row;
     const state = shownState(row);
-    const { folder, name } = splitKey(key);
+    const { folder, name } = shownName(row);
     const isSelected = id === this.selected;
     const time = endedAt ?? arrivedAt;
     return html`<li class="row" aria-setsize=${setSize} aria-posinset=${index + 1}>

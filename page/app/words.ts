@@ -1,6 +1,6 @@
 import { printable } from '../../functions/base/printable.ts';
 import { TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
-import type { RowState } from '../api.ts';
+import type { RowState, UploadRow } from '../api.ts';
 
 const numbers = new Intl.NumberFormat('en');
 const ago = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
@@ -78,6 +78,17 @@ export function duration(ms: number): string {
 export function splitKey(key: string): { readonly folder: string; readonly name: string } {
   const at = key.lastIndexOf('/', key.length - 2) + 1;
   return { folder: printable(key.slice(0, at)), name: printable(key.slice(at)) };
+}
+
+/** A later stage of a chain has the name of the first file, and that of its route: `robot.png › optimised`. */
+export function shownName({
+  key,
+  first,
+  route,
+}: Pick<UploadRow, 'key' | 'first' | 'route'>): ReturnType<typeof splitKey> {
+  if (first === undefined) return splitKey(key);
+  const { folder, name } = splitKey(first.key);
+  return { folder, name: `${name} › ${printable(route)}` };
 }
 
 export const TERMINAL_WORDS = Object.fromEntries(

@@ -20,7 +20,7 @@ const KEY_BYTES = 32;
 const ONCE_MAX_MS = 60_000;
 
 /** The only addresses of the API that pictures, sounds and films of the page are loaded from. */
-const BYTES_PATH = /^\/api\/uploads\/[^/?]+\/(?:input|assets\/\d+)(?:\?|$)/;
+const BYTES_PATH = /^\/api\/uploads\/[^/?]+\/(?:inputs|assets)\/\d+(?:\?|$)/;
 
 const TOKEN_HEADER: TokenHeader = 'x-flowdrop-token';
 

@@ -3,7 +3,7 @@ import { actionsFor } from '../../operations/act.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
-import { openResult } from '../../operations/stored-bytes.ts';
+import { inputsOf, openResult } from '../../operations/stored-bytes.ts';
 import { isTerminalState, type UploadView, viewOf } from '../../operations/upload-view.ts';
 import type { Step, StoredObject, UploadDetail } from '../api.ts';
 import { isShown } from './bytes.ts';
@@ -17,14 +17,15 @@ type Entry = NonNullable<ReadEntry['entry']>;
 /** All that is known of one upload. */
 export async function detailOf(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<UploadDetail> {
   const { inbox, settings } = deployment;
-  const { id, bucket, key, bytes, mediaType } = entry.upload;
+  const { id, key, stage } = entry.upload;
+  const first = stage?.first ?? { id, key };
   const view = viewOf(entry, settings);
   const isEnded = view.endedAt !== undefined;
   const [current, receipt] = await Promise.all([
-    inbox.current(bucket, key, signal),
+    inbox.current(settings.inboxBucket, first.key, signal),
     isEnded ? receiptOf(view, deployment, signal) : undefined,
   ]);
-  const isCurrent = current?.id === id;
+  const isCurrent = current?.id === first.id;
   const base = `/api/uploads/${id}`;
   const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, url: string) => ({
     ...{ key: facts.key, bytes: facts.bytes, mediaType: facts.mediaType },
@@ -36,7 +37,7 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   return {
     ...{ row: rowOf(view), upload: view, isCurrent, receipt },
     sooner: soonerBy(view, deployment, (name) => `${name.charAt(0).toUpperCase()}${name.slice(1)}…`),
-    input: stored({ key, bytes, mediaType }, `${base}/input`),
+    inputs: inputsOf(entry).map((input, index) => stored(input, `${base}/inputs/${index}`)),
     assets: assets.map((asset, index) => ({
       ...stored(asset, `${base}/assets/${index}`),
       ...{ id: asset.id, sha256: asset.sha256 },
@@ -71,14 +72,13 @@ async function receiptOf(
 
 /** The life of an upload, as far as its entry tells. An entry keeps no history of its waits. */
 function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
-  const { state, putAt, arrivedAt, generation, attempts, flow, endedAt, assets, failure, failedOutputs } = view;
-  const retries = generation === 1 ? '' : ` It is retry ${generation - 1}.`;
+  const { state, putAt, arrivedAt, attempts, flow, endedAt, assets, failure, failedOutputs, stage } = view;
   const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
   const results = `${assets.length} ${assets.length === 1 ? 'result is' : 'results are'} stored.`;
   const missing = failedOutputs.map(({ id, message }) => ` Output ${id} is missing: ${message}`).join('');
   const steps: Step[] = [
-    { kind: 'put', at: putAt, text: 'The file was put into the inbox.' },
-    { kind: 'arrived', at: arrivedAt, text: `It came to the pipeline: route ${view.route}.${retries}` },
+    { kind: 'put', at: putAt, text: `${stage === undefined ? 'The file' : stage.first.key} was put into the inbox.` },
+    { kind: 'arrived', at: arrivedAt, text: arrivalOf(view) },
     ...presentStep(view, failures),
     ...(flow === undefined
       ? []
@@ -98,6 +98,13 @@ function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
     ...(hasReceipt ? [{ kind: 'receipt', text: 'The receipt is written.' } as const] : []),
   ];
   return steps.map((step, index) => (index === steps.length - 1 ? { ...step, isNow: true } : step));
+}
+
+function arrivalOf({ route, generation, stage }: UploadView): string {
+  const retries = generation === 1 ? '' : ` It is retry ${generation - 1}.`;
+  if (stage === undefined) return `It came to the pipeline: route ${route}.${retries}`;
+  const taken = stage.parent.asset === undefined ? 'all assets of the stage before' : `an asset of ${stage.parent.key}`;
+  return `It began with ${taken}: route ${route}.${retries}`;
 }
 
 /** What goes on before there is a flow. */

@@ -146,7 +146,7 @@ export async function putAgain({ request, signal }: Call, deployment: Deployment
   requireOverridable(routeFile({ key, bytes, mediaType }, deployment));
   const current = await deployment.inbox.current(bucket, key, signal);
   if (current?.id !== id) throw notPossible(`${key} was replaced or deleted, so its content cannot be put again.`);
-  const opened = await openInput(entry, undefined, deployment, signal);
+  const opened = await openInput(entry.upload, undefined, deployment, signal);
   if (opened === undefined) throw notPossible(`${key} was replaced, deleted or archived meanwhile.`);
   const { body, metadata } = opened;
   const overrides = { template, parameters: parameters === undefined ? undefined : JSON.stringify(parameters) };

@@ -1,12 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { chainTree } from '../../operations/chain-tree.ts';
+import { chainOf } from '../../operations/chains.ts';
 import { FunctionFailedError } from '../../operations/collecting-function.ts';
 import { type Deployment, issueOfConnection } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';
 import { IntakeOvertakenError, IntakeUnknownError, QUEUE_DAYS } from '../../operations/intake.ts';
 import { pipelineStatus } from '../../operations/status.ts';
-import { entryOf, openInput, openResult } from '../../operations/stored-bytes.ts';
+import { entryOf, inputsOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
-import type { About, TokenMeta, UploadsPage } from '../api.ts';
+import type { About, ChainAnswer, TokenMeta, UploadsPage } from '../api.ts';
 import type { PageFiles } from '../page-files.ts';
 import { begin, INERT_POLICY, invalid, notFound, notPossible, PAGE_POLICY, PageError, sendError } from './answers.ts';
 import { sendBytes } from './bytes.ts';
@@ -58,7 +60,8 @@ export class Page {
       'GET /api/status': (call) => pipelineStatus(deployment, call.signal),
       'GET /api/uploads': (call) => this.#list(call),
       'GET /api/uploads/:id': (call) => this.#detail(call),
-      'GET /api/uploads/:id/input': (call) => this.#input(call),
+      'GET /api/uploads/:id/chain': (call) => this.#chain(call),
+      'GET /api/uploads/:id/inputs/:index': (call) => this.#input(call),
       'GET /api/uploads/:id/assets/:index': (call) => this.#asset(call),
       'GET /api/events': (call) => sendEvents(call, this.#feed),
       'GET /api/templates': (call) => templates(deployment, call.signal),
@@ -134,18 +137,26 @@ export class Page {
     return detailOf(await this.#entry(call), this.#deployment, call.signal);
   }
 
+  async #chain(call: Call): Promise<ChainAnswer> {
+    const { upload } = await this.#entry(call);
+    const chain = await chainOf(upload, this.#deployment, call.signal);
+    if (chain === undefined) return {};
+    const { first, state, endedAt, generation, isSample, stages } = chain;
+    const facts = { first, state, endedAt, generation, isSample };
+    return { chain: { ...facts, stages: stages.map(({ route }) => route), tree: chainTree(chain) } };
+  }
+
   async #input(call: Call): Promise<void> {
-    const entry = await this.#entry(call);
-    const { key, bytes, mediaType } = entry.upload;
-    const open = (range: Parameters<typeof openInput>[1]) => openInput(entry, range, this.#deployment, call.signal);
+    const input = indexed(inputsOf(await this.#entry(call)), call);
+    if (input === undefined) throw notFound('The upload has no such input.');
+    const { key, bytes, mediaType } = input;
+    const open = (range: Parameters<typeof openInput>[1]) => openInput(input, range, this.#deployment, call.signal);
     await sendBytes(call, { key, bytes, mediaType, open });
   }
 
   async #asset(call: Call): Promise<void> {
     const entry = await this.#entry(call);
-    const { index = '' } = call.params;
-    const assets = 'assets' in entry ? entry.assets : undefined;
-    const asset = /^\d{1,6}$/.test(index) ? assets?.[Number(index)] : undefined;
+    const asset = indexed('assets' in entry ? entry.assets : undefined, call);
     if (asset === undefined) throw notFound('The upload has no such result.');
     const { key, bytes, mediaType } = asset;
     const open = (range: Parameters<typeof openResult>[1]) => openResult(key, range, this.#deployment, call.signal);
@@ -176,6 +187,11 @@ export class Page {
     }
     return new PageError(failed, `That did not work: ${message || (error as Error).name}`);
   }
+}
+
+/** What the index in the address stands for. */
+function indexed<T>(list: readonly T[] | undefined, { params: { index = '' } }: Call): T | undefined {
+  return /^\d{1,6}$/.test(index) ? list?.[Number(index)] : undefined;
 }
 
 /** The built page has a place for the token. */

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { type Action, act, listedFor, viewOrReason } from '../../operations/act.ts';
+import { type Action, act, listedFor, type PlannedStage, plan, viewOrReason } from '../../operations/act.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import type { ActAnswer, PlannedAction } from '../api.ts';
-import { invalid, PageError } from './answers.ts';
+import { invalid, notFound, PageError } from './answers.ts';
 import { jsonBody } from './json-body.ts';
 import type { Call } from './router.ts';
 
@@ -34,11 +34,16 @@ const planSchema = z.object({
       route: z.optional(z.string()),
     }),
   ),
+  chain: z.optional(z.string()),
+  from: z.optional(z.string()),
 });
 
 interface Kept {
   readonly action: Action;
   readonly uploads: readonly UploadView[];
+  /** In place of uploads: a stage that is made anew. */
+  readonly from?: string | undefined;
+  readonly stages?: readonly PlannedStage[] | undefined;
   readonly endsAt: number;
 }
 
@@ -53,8 +58,14 @@ export class Plans {
 
   /** `POST /api/plan` */
   async make({ request, signal }: Call): Promise<PlannedAction> {
-    const { action, uploads: ids, query } = await jsonBody(request, planSchema);
-    if ((ids === undefined) === (query === undefined)) throw invalid('Name either uploads or a query.');
+    const { action, uploads: ids, query, chain, from } = await jsonBody(request, planSchema);
+    if ([ids, query, chain].filter((each) => each !== undefined).length !== 1) {
+      throw invalid('Name either uploads, or a query, or a chain.');
+    }
+    if (from !== undefined && (chain === undefined || action !== 'retry')) {
+      throw invalid('A stage is made anew by a retry of its chain.');
+    }
+    if (chain !== undefined) return this.#ofChain({ action, from }, chain, signal);
     const skipped: { key: string; reason: string }[] = [];
     const since = query?.since === undefined ? undefined : Date.parse(query.since);
     let uploads: UploadView[] = [];
@@ -75,14 +86,29 @@ export class Plans {
       if (typeof chosen === 'string') skipped.push({ key, reason: chosen });
       else uploads.push(chosen);
     }
-    const flows = action === 'retry' ? uploads.length : 0;
-    const inDoubt = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
-    return { plan: this.#keep(action, uploads), flows, inDoubt, uploads: uploads.length, skipped };
+    return this.#planned({ action, uploads }, skipped);
   }
 
-  #keep(action: Action, uploads: readonly UploadView[]): string {
+  /** As `flowdrop retry` and `flowdrop cancel` of the first file. */
+  async #ofChain(asked: Pick<Kept, 'action' | 'from'>, first: string, signal: AbortSignal): Promise<PlannedAction> {
+    if (!isUploadId(first)) throw notFound('There is no such upload.');
+    const { uploads, stages, left } = await plan(asked, { words: [first] }, this.#deployment, signal);
+    const skipped = left.map(({ key, why }) => ({ key, reason: why }));
+    const planned = this.#planned({ ...asked, uploads, stages }, skipped);
+    return { ...planned, isFollowed: asked.action === 'retry' };
+  }
+
+  #planned(what: Omit<Kept, 'endsAt'>, skipped: PlannedAction['skipped']): PlannedAction {
+    const { action, uploads, stages = [] } = what;
+    const changed = uploads.length + stages.reduce((sum, { begins }) => sum + begins.length, 0);
+    const flows = action === 'retry' ? changed : 0;
+    const inDoubt = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
+    return { plan: this.#keep(what), flows, inDoubt, uploads: changed, skipped, isFollowed: false };
+  }
+
+  #keep(what: Omit<Kept, 'endsAt'>): string {
     const id = randomUUID();
-    this.#kept.set(id, { action, uploads, endsAt: performance.now() + PLAN_MAX_MS });
+    this.#kept.set(id, { ...what, endsAt: performance.now() + PLAN_MAX_MS });
     const [oldest] = this.#kept.keys();
     if (this.#kept.size > PLANS_MAX && oldest !== undefined) this.#kept.delete(oldest);
     return id;
@@ -100,6 +126,7 @@ export class Plans {
       const message = 'This plan was carried out already, or is too old. Make a new one.';
       throw new PageError({ status: 410, code: 'plan-ended' }, message);
     }
+    if (plan.stages !== undefined) return { results: await this.#act(plan, closing) };
     const results: ActAnswer['results'][number][] = [];
     for (let from = 0; from < plan.uploads.length; from += AT_ONCE) {
       const uploads = plan.uploads.slice(from, from + AT_ONCE);
@@ -109,10 +136,7 @@ export class Plans {
   }
 
   /** An invocation that fails leaves the others alone: what they did is still told. */
-  async #act(
-    some: { action: Action; uploads: readonly UploadView[] },
-    signal: AbortSignal,
-  ): Promise<ActAnswer['results']> {
+  async #act(some: Omit<Kept, 'endsAt'>, signal: AbortSignal): Promise<ActAnswer['results']> {
     try {
       const acted = await act(some, this.#deployment, signal);
       return acted.map(({ id, key, result, isDone, isAborted, isInDoubt }) => {
@@ -125,7 +149,8 @@ export class Plans {
       });
     } catch (error) {
       const message = `It is not known whether this was done: ${(error as Error).message}`;
-      return some.uploads.map(({ id, key }) => ({ id, key, isDone: false, message }));
+      const { uploads, stages = [] } = some;
+      return [...uploads, ...stages].map(({ id, key }) => ({ id, key, isDone: false, message }));
     }
   }
 }

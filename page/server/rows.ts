@@ -6,12 +6,13 @@ export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'r
 
 /** What the list shows of an upload. */
 export function rowOf(view: UploadView): UploadRow {
-  const { id, key, bytes, mediaType, route, state, arrivedAt, endedAt, wait, failure, assets } = view;
+  const { id, key, bytes, mediaType, route, state, arrivedAt, endedAt, wait, failure, assets, stage } = view;
   return {
     ...{ id, key, bytes, mediaType, route, state, arrivedAt, endedAt },
     wait: wait && { reason: wait.reason, message: wait.message, until: wait.until },
     failure: failure && { code: failure.code, message: failure.message },
     assetCount: assets.length,
+    first: stage?.first,
   };
 }
 

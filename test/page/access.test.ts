@@ -152,12 +152,12 @@ describe('what a page loads as a picture', () => {
         '/api/templates',
         '/api/events',
         '/api/uploads/x',
-        '/api/uploads/x/input/y',
+        '/api/uploads/x/inputs/0/y',
       ]) {
         expect([path, (await ask(origin, path, { headers: own })).status]).toEqual([path, 403]);
       }
       // There is no such upload.
-      for (const path of ['/api/uploads/x/input', '/api/uploads/x/assets/0?download']) {
+      for (const path of ['/api/uploads/x/inputs/0', '/api/uploads/x/assets/0?download']) {
         expect([path, (await ask(origin, path, { headers: own })).status]).toEqual([path, 404]);
       }
       const scripted = { ...own, 'sec-fetch-mode': 'cors', 'sec-fetch-dest': 'empty' };

@@ -73,7 +73,7 @@ describe('a file', () => {
     expect(shown.upload).toMatchObject(ofUpload);
     expect(shown.command.get).toBe('npm run -s flowdrop -- get photos/robot.png');
     const [asset] = shown.assets;
-    expect((await visitor.ask(shown.input.url)).text).toBe('a picture');
+    expect((await visitor.ask(shown.inputs[0]?.url ?? '')).text).toBe('a picture');
     expect((await visitor.ask(asset?.url ?? '')).body).toHaveLength(asset?.bytes ?? -1);
     expect((await visitor.ask('/api/status')).json).toMatchObject({ kind: 'pipeline', pipeline: 'operated' });
     expect((await visitor.ask('/api/about')).json).toMatchObject({
@@ -144,8 +144,8 @@ describe('a file', () => {
     expect(await inboxKeys()).toEqual([...before, ...keys].sort());
     for (const key of keys) {
       const { id } = await becomes(key, 'succeeded');
-      const { input } = await detail(id);
-      const saved = await visitor.ask(`${input.url}?download`);
+      const [input] = (await detail(id)).inputs;
+      const saved = await visitor.ask(`${input?.url}?download`);
       expect(saved.text).toBe(key);
       const [, name = ''] =
         /^attachment; filename\*=UTF-8''([\w.%~!-]+)$/.exec(String(saved.headers['content-disposition'])) ?? [];
@@ -174,7 +174,7 @@ describe('a file', () => {
     expect(again.json.id).not.toBe(first.id);
     await becomes(key, 'failed'); // The template has no such parameter.
     expect((await detail(again.json.id)).upload.parameters).toEqual({ quality: 'high', 'größe 🦋': 1 });
-    expect((await visitor.ask(`/api/uploads/${again.json.id}/input`)).text).toBe('x');
+    expect((await visitor.ask(`/api/uploads/${again.json.id}/inputs/0`)).text).toBe('x');
     const old = await visitor.post('/api/again', { id: first.id, parameters: {} });
     expect([old.status, messageOf(old)]).toEqual([409, expect.stringContaining('was replaced')]);
     expect((await visitor.post('/api/again', { id: 'f'.repeat(40) })).status).toBe(404);
@@ -320,7 +320,14 @@ describe('the bytes of a result', () => {
 
   it('are those of the upload alone', async () => {
     const { visitor, id } = await stored('content', 'image/png');
-    for (const path of [`${id}/assets/1`, `${id}/assets/-1`, `${id}/assets/0x0`, `${id}/assets/..%2f0`, 'x/input']) {
+    for (const path of [
+      `${id}/assets/1`,
+      `${id}/assets/-1`,
+      `${id}/assets/0x0`,
+      `${id}/assets/..%2f0`,
+      `${id}/inputs/1`,
+      'x/inputs/0',
+    ]) {
       const answer = await visitor.ask(`/api/uploads/${path}`);
       expect([path, answer.status]).toEqual([path, 404]);
       expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
@@ -341,7 +348,8 @@ describe('an action', () => {
     const before = flows();
 
     const planned = await visitor.post('/api/plan', { action: 'retry', query: { ...query, code: 'rejected' } });
-    expect(planned.json).toEqual({ plan: expect.any(String), flows: 2, inDoubt: 0, uploads: 2, skipped: [] });
+    const counts = { flows: 2, inDoubt: 0, uploads: 2, skipped: [], isFollowed: false };
+    expect(planned.json).toEqual({ plan: expect.any(String), ...counts });
     expect(flows()).toBe(before);
     const { plan } = planned.json;
     const [first, second] = await Promise.all([visitor.post('/api/act', { plan }), visitor.post('/api/act', { plan })]);
@@ -381,6 +389,8 @@ describe('an action', () => {
   it.each([
     [{ action: 'forget', uploads: [] }, 'action'],
     [{ action: 'retry' }, 'either'],
+    [{ action: 'retry', uploads: [], from: 'pictures' }, 'by a retry of its chain'],
+    [{ action: 'cancel', chain: 'f'.repeat(40), from: 'pictures' }, 'by a retry of its chain'],
     [{ action: 'retry', uploads: [], query: { state: 'failed' } }, 'either'],
     [{ action: 'retry', query: { state: 'succeeded' } }, 'query.state'],
     [{ action: 'retry', query: { state: 'failed', since: 'yesterday' } }, 'query.since'],

@@ -51,6 +51,26 @@ describeInBrowser('models', (shown) => {
     }
   });
 
+  it('of each stage of a chain are shown: what the stage got, and what it made', async () => {
+    await using visit = await shown.open(SMALL);
+    const { page } = visit;
+    await shown.operated.upload('chain/robot.png', ROBOT.body);
+    await visit.shows('robot.png › optimised', 'Succeeded');
+    await page.locator('upload-list .row a').filter({ hasText: 'chain/robot.png' }).last().click();
+    await page
+      .locator('upload-chain')
+      .getByRole('link', { name: /^optimised Succeeded/ })
+      .click();
+    await page.getByRole('heading', { name: 'chain/robot.png › optimised' }).waitFor();
+    for (const label of ['Input', 'Result']) {
+      const viewer = page.locator('.object').filter({ hasText: label }).locator('model-viewer');
+      await viewer.scrollIntoViewIfNeeded();
+      await expect
+        .poll(() => viewer.evaluate((each: ModelViewer) => each.modelIsVisible), { timeout: PATIENCE_MS })
+        .toBe(true);
+    }
+  });
+
   it('do not fail to load if they are closed while the viewer still begins', async () => {
     await using visit = await shown.open();
     const { page } = visit;

@@ -166,6 +166,96 @@ describeInBrowser('operating', (shown) => {
     });
   });
 
+  describe('a chain', () => {
+    /** The service takes so many flows more. It answers the creations after them with this status. */
+    const takeOnly = (count: number, status: number) => {
+      let taken = 0;
+      const { standIn } = shown.operated.pipeline;
+      if (standIn === undefined) throw new Error('There is no stand-in');
+      standIn.intercept = (_, { operation }) => {
+        if (operation === 'createFlow') taken += 1;
+        return operation === 'createFlow' && taken > count ? { status } : undefined;
+      };
+    };
+    const linesOf = (page: Page) =>
+      page.locator('upload-chain .chain-name').evaluateAll((all) => all.map((each) => each.textContent ?? ''));
+    const words = (lines: readonly string[]) =>
+      lines.map((line) =>
+        line
+          .replace(/\s+/g, ' ')
+          .replace(/ · .*|(took|for) .*/, '')
+          .trim(),
+      );
+
+    it('is a tree that the keyboard goes through, and is retried where it failed', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      takeOnly(2, 422);
+      await shown.operated.upload('chain/broken.bin', 'x');
+      await visit.row('broken.bin › checked').filter({ hasText: 'Failed' }).waitFor();
+      await visit.openDetail('broken.bin');
+      await page.getByText('An upload or an output of the stages before failed.').waitFor();
+      const told = ['doubled Succeeded 2 results', 'checked Succeeded 1 result', 'checked Failed'];
+      const lines = words(await linesOf(page));
+      expect([lines[0], ...lines.slice(1, 3).sort().reverse()]).toEqual(told);
+      expect(lines[3]).toBe('packed did not begin after checked');
+      await page.locator('.chain-reason').getByText('rejected: create: 422').waitFor();
+      expect(await page.locator('.chain-state').textContent()).toBe('Failed');
+      expect(await violations(page, 'upload-detail')).toEqual([]);
+
+      // Each upload of the chain is a link to its input, its results and its words.
+      await tabTo(page, /^checked Failed/);
+      await page.keyboard.press('Enter');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('chain/broken.bin › checked');
+      await page.locator('.words').getByText('It failed: rejected').waitFor();
+      await page.getByText('It began with an asset of chain/broken.bin: route checked.').waitFor();
+      await page.locator('.object-label').getByText('Input', { exact: true }).waitFor();
+      expect(await page.locator('upload-chain [aria-current]').textContent()).toContain('Failed');
+
+      shown.operated.refuse(undefined);
+      const before = created();
+      await tabTo(page, 'Retry what failed in the chain…');
+      await page.keyboard.press('Enter');
+      const dialog = page.getByRole('dialog', { name: 'Retry in the chain' });
+      await dialog.getByText('1 upload will be retried. The service makes 1 flow, which is paid for.').waitFor();
+      await dialog.getByText('Stages that come after it follow').waitFor();
+      await page.keyboard.press('Enter');
+      await page.locator('.chain-state').getByText('Succeeded').waitFor();
+      // The upload that had failed, and the one that takes the assets of all.
+      expect(created()).toBe(before + 2);
+      const whole = ['doubled Succeeded 2 results', ...Array(2).fill('checked Succeeded 1 result')];
+      expect(words(await linesOf(page))).toEqual([...whole, 'packed Succeeded 2 results']);
+    });
+
+    it('is made anew from a stage, and is cancelled', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      await shown.operated.upload('chain/anew.bin', 'x');
+      await visit.row('anew.bin › packed').filter({ hasText: 'Succeeded' }).waitFor();
+      await visit.openDetail('anew.bin');
+      await page.locator('.chain-state').getByText('Succeeded').waitFor();
+      // The uploads that begin now wait for a valid token.
+      shown.operated.refuse(401);
+      const anew = page.getByRole('group', { name: 'Make anew, with all stages after it:' });
+      await anew.getByRole('button', { name: 'checked…' }).click();
+      const dialog = page.getByRole('dialog', { name: 'Make checked anew' });
+      await dialog.getByText('2 uploads will be made anew.').waitFor();
+      await dialog.getByRole('button', { name: 'Make anew: pay for 2 flows' }).click();
+      await page.getByText('Stages were made anew 1 time.').waitFor();
+      const waiting = ['doubled Succeeded 2 results', 'checked Waiting', 'checked Waiting'];
+      await expect.poll(async () => words(await linesOf(page)), { timeout: PATIENCE_MS }).toEqual(waiting);
+      expect(await page.locator('.chain-reason').allTextContents()).toEqual(
+        Array(2).fill(expect.stringContaining('401')),
+      );
+
+      await page.getByRole('button', { name: 'Cancel the chain…' }).click();
+      const cancel = page.getByRole('dialog', { name: 'Cancel in the chain' });
+      await cancel.getByText('2 uploads will be cancelled.').waitFor();
+      await page.getByRole('button', { name: 'Cancel: 2 uploads' }).click();
+      await page.locator('.chain-state').getByText('Failed').waitFor();
+    });
+  });
+
   it('a pause begins after a confirmation, is shown since when, and ends after the costs were seen', async () => {
     await using visit = await shown.open({ viewport: { width: 380, height: 800 } });
     const { page } = visit;

@@ -50,8 +50,16 @@ export const START_MS = 600_000;
 /** Time for a test in the browser, in milliseconds. Each takes seconds where nothing else is at work. */
 const TEST_MS = 900_000;
 
-/** Routes for pictures, texts, notes and models, and for files whose flows fail. A note comes back as it is. */
+/**
+ * Routes for pictures, texts, notes and models, and for files whose flows fail. A note comes back as it is. Files below
+ * `chain/` begin chains.
+ */
 export const ROUTES: PipelineOptions['routes'] = [
+  { name: 'sculpted', input: 'file', template: 'model_generate_fromimage', prefixes: ['chain/'], suffixes: ['.png'] },
+  { name: 'optimised', after: 'sculpted', input: 'file', template: 'model_optimize' },
+  { name: 'doubled', input: 'file', template: 'bytes_echo', parameters: { copies: 2 }, prefixes: ['chain/'] },
+  { name: 'checked', after: 'doubled', input: 'file', template: 'bytes_echo' },
+  { name: 'packed', after: 'checked', inputs: 'all', input: 'file', template: 'bytes_echo' },
   {
     name: 'pictures',
     input: 'file',

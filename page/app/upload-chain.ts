@@ -1,0 +1,227 @@
+import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { printable } from '../../functions/base/printable.ts';
+import type { About, PlanRequest, RowState, ShownChain, UploadRow } from '../api.ts';
+import { STATE_ICONS } from './icons.ts';
+import { LightElement } from './light-element.ts';
+import { getChain, messageOf } from './server.ts';
+import { clockTime, duration, fullTime, plural, STATE_WORDS } from './words.ts';
+
+/**
+ * Time until a chain is read again whose uploads have all ended, in milliseconds. It hears of an end a moment after the
+ * entry that the list shows.
+ */
+const SETTLE_MS = 1_500;
+
+type Line = ShownChain['tree'];
+type Node = Extract<Line, { kind: 'upload' }>['node'];
+
+/** The chain of an upload as a tree of links, with what can be done with all of it. Empty if it is part of none. */
+export class UploadChain extends LightElement {
+  static override readonly properties = {
+    uploadId: { attribute: false },
+    row: { attribute: false },
+    rows: { attribute: false },
+    about: { attribute: false },
+    now: { attribute: false },
+    chain: { state: true },
+    problem: { state: true },
+  };
+  /** The upload that is open. */
+  declare uploadId: string;
+  declare row: UploadRow | undefined;
+  declare rows: readonly UploadRow[];
+  declare about: About | undefined;
+  declare now: number;
+  declare chain: ShownChain | undefined;
+  declare problem: string | undefined;
+  /** What the list said of the uploads of the chain when it was read. */
+  #read = '';
+  #timer: number | undefined;
+
+  protected override willUpdate(changed: PropertyValues): void {
+    if (!changed.has('uploadId') && !changed.has('rows') && !changed.has('row')) return;
+    const first = this.#firstId();
+    if (this.chain !== undefined && this.chain.first.id !== first) this.chain = undefined;
+    const ofChain = this.rows.filter((row) => row.id === first || row.first?.id === first);
+    const seen = [
+      first,
+      ...ofChain.map(({ id, state, wait, arrivedAt }) => `${id} ${state} ${wait?.message} ${arrivedAt}`),
+    ];
+    if (seen.join() === this.#read) return;
+    this.#read = seen.join();
+    void this.#load();
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    window.clearTimeout(this.#timer);
+  }
+
+  /** An upload that is older than the list has no row until its detail is there. */
+  #firstId(): string {
+    const isInChain = this.chain !== undefined && idsIn(this.chain.tree).includes(this.uploadId);
+    return isInChain && this.chain !== undefined ? this.chain.first.id : (this.row?.first?.id ?? this.uploadId);
+  }
+
+  async #load(): Promise<void> {
+    window.clearTimeout(this.#timer);
+    const { uploadId } = this;
+    const read = this.#read;
+    const isStale = () => read !== this.#read || !this.isConnected;
+    try {
+      const { chain } = await getChain(uploadId);
+      if (isStale()) return;
+      this.chain = chain;
+      this.problem = undefined;
+    } catch (error) {
+      if (isStale()) return;
+      // The detail says that the upload is gone.
+      this.problem = this.chain === undefined ? undefined : messageOf(error);
+    }
+    if (this.chain?.state === 'under way' && !hasUnderWay(this.chain.tree)) {
+      this.#timer = window.setTimeout(() => void this.#load(), SETTLE_MS);
+    }
+  }
+
+  protected override render(): TemplateResult | typeof nothing {
+    const { chain, problem } = this;
+    // A file without later stages looks as ever, and so does one that failed before they began.
+    if (chain === undefined || chain.tree.branches.length === 0) return nothing;
+    const { tree, isSample, generation } = chain;
+    return html`<section class="chain" aria-labelledby="chain-title">
+      <h3 id="chain-title">
+        Chain
+        <span class="chain-state" data-state=${shapeOf(chain.state)}>${STATE_ICONS[shapeOf(chain.state)]}${wordOf(chain.state)}</span>
+        <span class="muted">${this.#facts(chain)}</span>
+      </h3>
+      <ol class="chain-tree" role="list">${this.#line(tree)}</ol>
+      ${isSample ? html`<p class="muted">More uploads are under way. What they wait for was not read.</p>` : nothing}
+      ${generation > 1 ? html`<p class="muted">Stages were made anew ${plural(generation - 1, 'time')}.</p>` : nothing}
+      ${problem === undefined ? nothing : html`<p class="note problem">${problem}</p>`}
+      ${this.#actions(chain)}
+    </section>`;
+  }
+
+  #facts({ tree, stages, endedAt }: ShownChain): string {
+    const count = stages.length + withheldIn(tree).length;
+    const took = endedAt !== undefined && tree.kind === 'upload' ? spanOf(tree.node.arrivedAt, endedAt) : undefined;
+    return [plural(count, 'stage'), ...(took === undefined ? [] : [`took ${took}`])].join(' · ');
+  }
+
+  #line(line: Line): TemplateResult {
+    return html`<li>
+      ${this.#content(line)}
+      ${line.branches.length === 0 ? nothing : html`<ol role="list">${line.branches.map((each) => this.#line(each))}</ol>`}
+    </li>`;
+  }
+
+  #content(line: Line): TemplateResult {
+    switch (line.kind) {
+      case 'upload':
+        return this.#upload(line.node);
+      case 'summary': {
+        const counts = Object.entries(line.counts).map(([state, many]) => `${many} ${wordOf(state).toLowerCase()}`);
+        const state = Object.keys(line.counts).find((each) => each !== 'succeeded') ?? 'succeeded';
+        return stageLine(line.route, shapeOf(state), `${plural(line.uploads, 'upload')}: ${counts.join(', ')}`);
+      }
+      case 'more':
+        return html`<p class="muted">And ${line.failed} more that failed</p>`;
+      case 'withheld':
+        return stageLine(line.route, 'held', `did not begin after ${line.after}`, line.why);
+    }
+  }
+
+  /** One upload: a link that opens it, with its input, its results and its models. */
+  #upload(node: Node): TemplateResult {
+    const { id, route, state, since, reason, assets, takesAll, arrivedAt } = node;
+    const hasEnded = state === 'succeeded' || state === 'failed';
+    const when = hasEnded ? `took ${spanOf(arrivedAt, since)}` : `for ${duration(this.now - Date.parse(since))}`;
+    const said = [
+      ...(assets === 0 ? [] : [plural(assets, 'result')]),
+      ...(takesAll ? ['of all assets of the stage before'] : []),
+    ];
+    return html`<a
+      class="chain-node"
+      href="#/uploads/${encodeURIComponent(id)}"
+      data-state=${shapeOf(state)}
+      aria-current=${id === this.uploadId ? 'true' : nothing}
+    >
+      <span class="state-icon">${STATE_ICONS[shapeOf(state)]}</span>
+      <span class="chain-words">
+        <span class="chain-name">
+          <strong>${printable(route)}</strong>
+          <span class="state-word">${wordOf(state)}</span>
+          <span class="muted">${said.map((each) => `${each} · `)}<time datetime=${since} title=${fullTime(since)}>${when}</time>${hasEnded ? ` · ${clockTime(since, this.now)}` : nothing}</span>
+        </span>
+        ${reason === undefined ? nothing : html`<span class="chain-reason">${printable(reason)}</span>`}
+      </span>
+    </a>`;
+  }
+
+  #actions({ first, state, tree, stages }: ShownChain): TemplateResult {
+    const tell = (request: Omit<PlanRequest, 'chain'>) => () =>
+      this.tell('act-on-chain', { ...request, chain: first.id } satisfies PlanRequest);
+    const isUnderWay = state === 'under way';
+    const canRetry = !isUnderWay && hasFailure(tree);
+    return html`<div class="chain-actions">
+      ${canRetry ? html`<button type="button" class="primary" @click=${tell({ action: 'retry' })}>Retry what failed in the chain…</button>` : nothing}
+      ${isUnderWay ? html`<button type="button" class="quiet" @click=${tell({ action: 'cancel' })}>Cancel the chain…</button>` : nothing}
+      ${
+        isUnderWay
+          ? nothing
+          : html`<div class="chain-anew" role="group" aria-labelledby="anew-title">
+              <span id="anew-title" class="muted">Make anew, with all stages after it:</span>
+              ${this.#stagesToMake(stages, tree).map(
+                (route) =>
+                  html`<button type="button" class="quiet small" @click=${tell({ action: 'retry', from: route })}>${printable(route)}…</button>`,
+              )}
+            </div>`
+      }
+    </div>`;
+  }
+
+  /** The stages that have begun, those that were withheld, and those that the routes have by now. */
+  #stagesToMake(stages: readonly string[], tree: Line): readonly string[] {
+    const names = new Set([...stages, ...withheldIn(tree)]);
+    const routes = this.about?.routes ?? [];
+    for (const name of names) {
+      // What is added while a set is walked through is walked through too.
+      for (const route of routes) if (route.after === name) names.add(route.name);
+    }
+    return [...names];
+  }
+}
+
+const withheldIn = ({ branches }: Line): readonly string[] =>
+  branches.flatMap((line) => (line.kind === 'withheld' ? [line.route] : []));
+
+const idsIn = (line: Line): readonly string[] => [
+  ...(line.kind === 'upload' ? [line.node.id] : []),
+  ...line.branches.flatMap(idsIn),
+];
+
+const some = (line: Line, is: (state: string) => boolean): boolean =>
+  (line.kind === 'upload' && is(line.node.state)) ||
+  (line.kind === 'summary' && Object.keys(line.counts).some(is)) ||
+  line.branches.some((each) => some(each, is));
+
+const hasUnderWay = (line: Line): boolean => some(line, (state) => state !== 'succeeded' && state !== 'failed');
+const hasFailure = (line: Line): boolean => some(line, (state) => state === 'failed');
+
+/** `under way`: its entry was not read. It looks as if it runs. */
+const shapeOf = (state: string): RowState => (state in STATE_WORDS ? (state as RowState) : 'running');
+const wordOf = (state: string): string => (state in STATE_WORDS ? STATE_WORDS[state as RowState] : 'Under way');
+
+const spanOf = (from: string, to: string): string => duration(Date.parse(to) - Date.parse(from));
+
+function stageLine(route: string, state: RowState, said: string, reason?: string): TemplateResult {
+  return html`<div class="chain-node" data-state=${state}>
+    <span class="state-icon">${STATE_ICONS[state]}</span>
+    <span class="chain-words">
+      <span class="chain-name"><strong>${printable(route)}</strong> <span class="muted">${said}</span></span>
+      ${reason === undefined ? nothing : html`<span class="chain-reason">${printable(reason)}</span>`}
+    </span>
+  </div>`;
+}
+
+customElements.define('upload-chain', UploadChain);
