@@ -37,6 +37,7 @@ export class UploadChain extends LightElement {
   /** What the list said of the uploads of the chain when it was read. */
   #read = '';
   #timer: number | undefined;
+  #isLoading = false;
 
   protected override willUpdate(changed: PropertyValues): void {
     if (!changed.has('uploadId') && !changed.has('rows') && !changed.has('row')) return;
@@ -63,22 +64,22 @@ export class UploadChain extends LightElement {
     return isInChain && this.chain !== undefined ? this.chain.first.id : (this.row?.first?.id ?? this.uploadId);
   }
 
+  /** One request at a time: the uploads of a stage may end in one burst, and a chain may have thousands. */
   async #load(): Promise<void> {
     window.clearTimeout(this.#timer);
+    if (this.#isLoading) return;
+    this.#isLoading = true;
     const { uploadId } = this;
     const read = this.#read;
-    const isStale = () => read !== this.#read || !this.isConnected;
-    try {
-      const { chain } = await getChain(uploadId);
-      if (isStale()) return;
-      this.chain = chain;
-      this.problem = undefined;
-    } catch (error) {
-      if (isStale()) return;
-      // The detail says that the upload is gone.
-      this.problem = this.chain === undefined ? undefined : messageOf(error);
-    }
-    if (this.chain?.state === 'under way' && !hasUnderWay(this.chain.tree)) {
+    const answer = await getChain(uploadId).catch((error: unknown) => messageOf(error));
+    this.#isLoading = false;
+    if (!this.isConnected) return;
+    if (read !== this.#read) return this.#load();
+    // The detail says it if the upload is gone.
+    this.problem = typeof answer === 'string' && this.chain !== undefined ? answer : undefined;
+    if (typeof answer === 'string') return;
+    this.chain = answer.chain;
+    if (answer.chain?.state === 'under way' && !hasUnderWay(answer.chain.tree)) {
       this.#timer = window.setTimeout(() => void this.#load(), SETTLE_MS);
     }
   }
