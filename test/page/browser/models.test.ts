@@ -18,7 +18,7 @@ const GLB = { ContentType: 'model/gltf-binary' };
 
 // All in one browser: without a graphics card, it takes the first viewer several seconds to make its light.
 describeInBrowser('models', (shown) => {
-  it('are shown when they are opened, compressed ones too, and the first turns with the mouse', async () => {
+  it('are shown when they are opened, compressed ones and those of each stage too, and the first turns with the mouse', async () => {
     await using visit = await shown.open(SMALL);
     const { page } = visit;
     const scripts: string[] = [];
@@ -30,6 +30,7 @@ describeInBrowser('models', (shown) => {
     await visit.drop(files);
     await page.getByRole('button', { name: 'Send 3 files' }).click();
     for (const { name } of files) await visit.shows(name, 'Succeeded');
+    await visit.shows('robot.png › optimised', 'Succeeded');
     expect(viewers()).toEqual([]);
 
     for (const { name } of files) {
@@ -46,28 +47,9 @@ describeInBrowser('models', (shown) => {
         // Two viewers at once have the same landmark inside, which is not the page's.
         expect(await violations(page, 'upload-detail')).toEqual([]);
         await turns(page, viewer);
+        await seesStages(page);
       }
       await page.getByRole('link', { name: 'All uploads' }).click();
-    }
-  });
-
-  it('of each stage of a chain are shown: what the stage got, and what it made', async () => {
-    await using visit = await shown.open(SMALL);
-    const { page } = visit;
-    await shown.operated.upload('chain/robot.png', ROBOT.body);
-    await visit.shows('robot.png › optimised', 'Succeeded');
-    await page.locator('upload-list .row a').filter({ hasText: 'chain/robot.png' }).last().click();
-    await page
-      .locator('upload-chain')
-      .getByRole('link', { name: /^optimised Succeeded/ })
-      .click();
-    await page.getByRole('heading', { name: 'chain/robot.png › optimised' }).waitFor();
-    for (const label of ['Input', 'Result']) {
-      const viewer = page.locator('.object').filter({ hasText: label }).locator('model-viewer');
-      await viewer.scrollIntoViewIfNeeded();
-      await expect
-        .poll(() => viewer.evaluate((each: ModelViewer) => each.modelIsVisible), { timeout: PATIENCE_MS })
-        .toBe(true);
     }
   });
 
@@ -159,6 +141,22 @@ async function turns(page: Page, viewer: Locator): Promise<void> {
   await page.mouse.move(x + width / 2 + 60, y + height / 2, { steps: 5 });
   await page.mouse.up();
   await expect.poll(async () => Math.abs((await theta()) - before), { timeout: PATIENCE_MS }).toBeGreaterThan(0.1);
+}
+
+/** Goes to the second stage of the chain, and sees what that stage got and what it made. */
+async function seesStages(page: Page): Promise<void> {
+  await page
+    .locator('upload-chain')
+    .getByRole('link', { name: /^optimised Succeeded/ })
+    .click();
+  await page.getByRole('heading', { name: 'robot.png › optimised' }).waitFor();
+  for (const label of ['Input', 'Result']) {
+    const viewer = page.locator('.object').filter({ hasText: label }).locator('model-viewer');
+    await viewer.scrollIntoViewIfNeeded();
+    await expect
+      .poll(() => viewer.evaluate((each: ModelViewer) => each.modelIsVisible), { timeout: PATIENCE_MS })
+      .toBe(true);
+  }
 }
 
 /** What a test keeps in the window: when the viewer began to load a model, and when that ended. */

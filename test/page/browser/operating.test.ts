@@ -187,7 +187,7 @@ describeInBrowser('operating', (shown) => {
           .trim(),
       );
 
-    it('is a tree that the keyboard goes through, and is retried where it failed', async () => {
+    it('is a tree that the keyboard goes through, is retried where it failed, made anew and cancelled', async () => {
       await using visit = await shown.open();
       const { page } = visit;
       takeOnly(2, 422);
@@ -201,7 +201,7 @@ describeInBrowser('operating', (shown) => {
       expect(lines[3]).toBe('packed did not begin after checked');
       await page.locator('.chain-reason').getByText('rejected: create: 422').waitFor();
       expect(await page.locator('.chain-state').textContent()).toBe('Failed');
-      expect(await violations(page, 'upload-detail')).toEqual([]);
+      expect(await violations(page, 'upload-chain')).toEqual([]);
 
       // Each upload of the chain is a link to its input, its results and its words.
       await tabTo(page, /^checked Failed/);
@@ -225,22 +225,14 @@ describeInBrowser('operating', (shown) => {
       expect(created()).toBe(before + 2);
       const whole = ['doubled Succeeded 2 results', ...Array(2).fill('checked Succeeded 1 result')];
       expect(words(await linesOf(page))).toEqual([...whole, 'packed Succeeded 2 results']);
-    });
 
-    it('is made anew from a stage, and is cancelled', async () => {
-      await using visit = await shown.open();
-      const { page } = visit;
-      await shown.operated.upload('chain/anew.bin', 'x');
-      await visit.row('anew.bin › packed').filter({ hasText: 'Succeeded' }).waitFor();
-      await visit.openDetail('anew.bin');
-      await page.locator('.chain-state').getByText('Succeeded').waitFor();
       // The uploads that begin now wait for a valid token.
       shown.operated.refuse(401);
       const anew = page.getByRole('group', { name: 'Make anew, with all stages after it:' });
       await anew.getByRole('button', { name: 'checked…' }).click();
-      const dialog = page.getByRole('dialog', { name: 'Make checked anew' });
-      await dialog.getByText('2 uploads will be made anew.').waitFor();
-      await dialog.getByRole('button', { name: 'Make anew: pay for 2 flows' }).click();
+      const remake = page.getByRole('dialog', { name: 'Make checked anew' });
+      await remake.getByText('2 uploads will be made anew.').waitFor();
+      await remake.getByRole('button', { name: 'Make anew: pay for 2 flows' }).click();
       await page.getByText('Stages were made anew 1 time.').waitFor();
       const waiting = ['doubled Succeeded 2 results', 'checked Waiting', 'checked Waiting'];
       await expect.poll(async () => words(await linesOf(page)), { timeout: PATIENCE_MS }).toEqual(waiting);

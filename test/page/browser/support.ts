@@ -51,12 +51,10 @@ export const START_MS = 600_000;
 const TEST_MS = 900_000;
 
 /**
- * Routes for pictures, texts, notes and models, and for files whose flows fail. A note comes back as it is. Files below
- * `chain/` begin chains.
+ * Routes for pictures, texts, notes and models, and for files whose flows fail. A note comes back as it is.
+ * Pictures, and files below `chain/`, begin chains.
  */
 export const ROUTES: PipelineOptions['routes'] = [
-  { name: 'sculpted', input: 'file', template: 'model_generate_fromimage', prefixes: ['chain/'], suffixes: ['.png'] },
-  { name: 'optimised', after: 'sculpted', input: 'file', template: 'model_optimize' },
   { name: 'doubled', input: 'file', template: 'bytes_echo', parameters: { copies: 2 }, prefixes: ['chain/'] },
   { name: 'checked', after: 'doubled', input: 'file', template: 'bytes_echo' },
   { name: 'packed', after: 'checked', inputs: 'all', input: 'file', template: 'bytes_echo' },
@@ -67,6 +65,7 @@ export const ROUTES: PipelineOptions['routes'] = [
     suffixes: ['.png', '.jpg'],
     overrides: true,
   },
+  { name: 'optimised', after: 'pictures', input: 'file', template: 'model_optimize' },
   { name: 'prompts', input: 'text', template: 'model_generate_fromprompt', suffixes: ['.txt'] },
   { name: 'notes', input: 'file', template: 'bytes_echo', suffixes: ['.md'] },
   { name: 'models', input: 'file', template: 'model_optimize', suffixes: ['.glb'] },
