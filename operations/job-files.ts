@@ -54,6 +54,8 @@ export const EMPTY_INBOX: InboxLook = {
 export type FilePlan<F> = F & {
   /** Keys of the jobs that name it as an input. Undefined if it is an upload of its own. */
   readonly inputOf?: readonly string[];
+  /** The route of the job that it is, or that it is an input of. */
+  readonly jobsRoute?: JobsRoute;
 };
 
 /** What would be uploaded. */
@@ -163,12 +165,12 @@ export async function planJobs<F extends { readonly key: string }>(
   }
   for (const { file, key, route } of keyed) {
     if (route === undefined) inputs.push(file);
-    else if (isJobFile(key)) jobFiles.push(file);
+    else if (isJobFile(key)) jobFiles.push({ ...file, jobsRoute: route });
     else {
       const here = jobFilesFor(key, route.jobs).filter((jobKey) => isNamed(key, jobKey, jobs.get(jobKey)?.job));
       const there = (await inbox.jobsNaming(key, route)).filter((each) => !jobs.has(each.key));
       const inputOf = [...here, ...there.map((each) => each.key)];
-      if (inputOf.length > 0) inputs.push({ ...file, inputOf });
+      if (inputOf.length > 0) inputs.push({ ...file, inputOf, jobsRoute: route });
       else left.push({ ...file, why: `no ${JOB_FILE} names it, and below ${route.jobs} only jobs are sent` });
       for (const each of there) if (each.waits) begins.add(each.key);
     }

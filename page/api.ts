@@ -233,7 +233,7 @@ export interface RoutedFile {
   readonly key: string;
   /** Keys of the jobs that the file is an input of. Absent from an upload of its own. */
   readonly inputOf?: readonly string[] | undefined;
-  /** Of a job: names of the inputs that are neither among the files nor in the inbox. */
+  /** Names of the inputs of a job that are neither among the files nor in the inbox. Present in every job. */
   readonly missing?: readonly string[] | undefined;
   /** Absent if no route takes the file, or the routes are not known. */
   readonly route?: string | undefined;

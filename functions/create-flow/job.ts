@@ -92,7 +92,7 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, missing: read
     const message = `${missing.length} ${were} not there by ${new Date(deadline).toISOString()}: ${names}.`;
     return failUpload(delivery, claim, { code: 'inputs-missing', message });
   }
-  const message = `${missing.length} of ${job.inputs.length} inputs are missing: ${names}.`;
+  const message = `Missing inputs: ${names}.`;
   const entry = lacking(claim.entry, { deadline, missing });
   return keepWaiting(delivery, { ...claim, entry }, { reason: 'inputs', message, counted: false, notBefore: deadline });
 }

@@ -1,10 +1,9 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import { isJobFile, JOB_FILE } from '../../functions/uploads/job-keys.ts';
 import type { About, AboutRoute, RoutedFile } from '../api.ts';
 import { type Choice, chosenFiles, droppedFiles } from './chosen-files.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
-import type { Outbox, OutboxItem, Phase } from './outbox.ts';
+import { isJob, type Outbox, type OutboxItem, type Phase } from './outbox.ts';
 import { count, plural, size, splitKey } from './words.ts';
 
 /** Files of the list that are drawn. The others are counted. */
@@ -101,7 +100,7 @@ export class DropZone extends LightElement {
     const of = (...phases: readonly Phase[]) => items.filter(({ phase }) => phases.includes(phase));
     const ready = of('ready');
     const underWay = of('sending', 'queued');
-    const jobs = new Set(items.map(({ routed }) => routed?.key ?? '').filter(isJobFile));
+    const jobs = new Set(items.flatMap(({ routed }) => (routed !== undefined && isJob(routed) ? [routed.key] : [])));
     // A job is one row. An input has a row of its own if it needs the user.
     const isPartOfJob = ({ phase, routed }: OutboxItem) =>
       !NEEDS_USER.includes(phase) && routed?.inputOf?.some((key) => jobs.has(key)) === true;
@@ -163,7 +162,7 @@ export class DropZone extends LightElement {
     const all = [item, ...inputs];
     const bytes = all.reduce((sum, { file }) => sum + file.size, 0);
     const sentBytes = all.reduce((sum, each) => sum + each.sentBytes, 0);
-    const { folder, name } = splitKey(isJobFile(item.key) ? (routed?.key ?? item.key) : item.key);
+    const { folder, name } = splitKey(routed !== undefined && isJob(routed) ? routed.key : item.key);
     return html`<li class="tray-item" data-phase=${phase}>
       <div class="tray-name">
         <span class="name"><span class="folder">${folder}</span><bdi>${name}</bdi></span>
@@ -287,7 +286,7 @@ function filesOfJob({ missing = [] }: RoutedFile, { length }: readonly OutboxIte
 }
 
 function conditionOf({ suffixes, mediaTypes, prefixes, jobs }: AboutRoute): string {
-  if (jobs !== undefined) return ` (folders with a ${JOB_FILE})`;
+  if (jobs !== undefined) return ' (folders with a job.json)';
   const each = [...(prefixes ?? []), ...(suffixes ?? []), ...(mediaTypes ?? [])];
   if (each.length === 0) return '';
   return ` (${each.slice(0, 4).join(', ')}${each.length > 4 ? ' …' : ''})`;

@@ -1,4 +1,3 @@
-import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import type { RoutedFile } from '../api.ts';
 import { messageOf, putFile, route, type Sending } from './server.ts';
 
@@ -38,10 +37,15 @@ const MAY_HAVE_ARRIVED = 'It may be in the inbox all the same. Look in the list 
 const CONCURRENCY = 3;
 /** Files in one question for routes. The server takes 10,000. */
 const ROUTED_TOGETHER = 1_000;
-/** A larger job file is refused, so its content is not needed for that, in bytes. */
+/** Files whose content the server needs in order to route the files beside them. */
+const JOB_FILE = /(^|\/)job\.json$/;
+/** A larger job file is refused, so its content is not sent, in bytes. */
 const JOB_BYTES_MAX = 256 * 1024;
 /** Files that are on the list at the same time. */
 export const ITEMS_MAX = 10_000;
+
+/** Tells whether a file is a job, as the server says. */
+export const isJob = ({ missing }: RoutedFile): boolean => missing !== undefined;
 
 /** The files on their way from the user to the inbox. Dispatches `change` after each change. */
 export class Outbox extends EventTarget {
@@ -77,7 +81,7 @@ export class Outbox extends EventTarget {
     }
     this.#changed();
     // The files of a job are asked for together.
-    const together = added.some(({ key }) => isJobFile(key)) ? ITEMS_MAX : ROUTED_TOGETHER;
+    const together = added.some(({ key }) => JOB_FILE.test(key)) ? ITEMS_MAX : ROUTED_TOGETHER;
     for (let at = 0; at < added.length; at += together) await this.#check(added.slice(at, at + together));
     return { leftOut, replaced };
   }
@@ -88,7 +92,7 @@ export class Outbox extends EventTarget {
         items.map(async ({ key, file }) => ({
           ...{ key, bytes: file.size },
           ...(file.type !== '' && { mediaType: file.type }),
-          ...(isJobFile(key) && file.size <= JOB_BYTES_MAX && { job: await file.text() }),
+          ...(JOB_FILE.test(key) && file.size <= JOB_BYTES_MAX && { job: await file.text() }),
         })),
       );
       const answers = await route({ files });
@@ -137,9 +141,8 @@ export class Outbox extends EventTarget {
 
   /** The files of this list that are inputs of a job. */
   inputsOf({ routed }: OutboxItem): readonly OutboxItem[] {
-    const key = routed?.key;
-    if (key === undefined || !isJobFile(key)) return [];
-    return this.items.filter((each) => each.routed?.inputOf?.includes(key) === true);
+    if (routed === undefined || !isJob(routed)) return [];
+    return this.items.filter((each) => each.routed?.inputOf?.includes(routed.key) === true);
   }
 
   async #sendOne(item: OutboxItem): Promise<void> {

@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
-import { jobsRouteOf } from '../../functions/uploads/routes.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { withPrefix } from '../../operations/find.ts';
 import { inboxOf, JobFilesError, placed, planJobs, tooLarge } from '../../operations/job-files.ts';
@@ -93,10 +92,9 @@ async function jobAnswers(
     },
   });
   for (const { given, key, why } of plan.left) answers.set(given, { key, reason: `It is not sent: ${why}.` });
-  for (const { given, inputOf, ...file } of plan.files) {
-    const key = withPrefix(file.key, deployment);
-    const route = jobsRouteOf(settings.routes, key);
+  for (const { given, inputOf, jobsRoute: route, ...file } of plan.files) {
     if (route === undefined) continue;
+    const key = withPrefix(file.key, deployment);
     if (inputOf !== undefined) answers.set(given, { key, inputOf, reason: issueOfBytes(file.bytes, route, settings) });
     else {
       const invalid = plan.invalid.find((each) => each.key === key)?.why;

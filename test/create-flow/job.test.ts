@@ -100,7 +100,7 @@ describe('a job', () => {
     expect(await wait()).toEqual({
       state: 'waiting',
       reason: 'inputs',
-      message: '2 of 3 inputs are missing: front.png, back.png.',
+      message: 'Missing inputs: front.png, back.png.',
       missing: ['front.png', 'back.png'],
     });
     await put('front.png');

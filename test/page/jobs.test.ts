@@ -67,14 +67,14 @@ it('an input of a job of the inbox is taken, and its row says what the job waits
     }, PATIENCE);
   await vi.waitFor(async () => {
     const { wait } = await row('waiting');
-    expect(wait).toMatchObject({ reason: 'inputs', message: '1 of 2 inputs are missing: back.png.' });
+    expect(wait).toMatchObject({ reason: 'inputs', message: 'Missing inputs: back.png.' });
   }, PATIENCE);
   const detail = (await visitor.ask(`/api/uploads/${(await row('waiting')).id}`)).json;
   expect(detail.sooner).toBe('It goes on when they are in the inbox, below multiview/sofa/.');
   expect(detail.timeline.at(-1)).toEqual({
     kind: 'waiting',
     isNow: true,
-    text: 'It waits: 1 of 2 inputs are missing: back.png.',
+    text: 'It waits: Missing inputs: back.png.',
   });
   expect(
     await routed({ key: 'multiview/sofa/back.png', bytes: 4 }, { key: 'multiview/sofa/top.png', bytes: 3 }),

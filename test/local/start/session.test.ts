@@ -266,11 +266,11 @@ describe('a session', () => {
       const shows = (text: RegExp) => vi.waitFor(() => expect(shown()).toMatch(text), PATIENCE);
       watch();
       await drop('job.json', JOB);
-      await shows(/multi\/chair\/job\.json {2}waits since .*: 2 of 2 inputs are missing: front\.png, back\.png\.\n/);
+      await shows(/multi\/chair\/job\.json {2}waits since .*: Missing inputs: front\.png, back\.png\.\n/);
       await shows(/ {4}Fails without them .*\. It goes on when they are in the inbox, below multi\/chair\/\.\n/);
       await drop('front.png', 'front');
       await shows(/multi\/chair\/front\.png {2}uploaded, for a job that names it\n/);
-      await shows(/multi\/chair\/job\.json {2}waits: 1 of 2 inputs are missing: back\.png\./);
+      await shows(/multi\/chair\/job\.json {2}waits: Missing inputs: back\.png\./);
       expect(session.unfinished).toBe(1);
       expect(service.flows).toEqual([]);
       await drop('back.png', 'back');
@@ -295,7 +295,7 @@ describe('a session', () => {
       const second = await start(standIn);
       await second.session.resume();
       await vi.waitFor(
-        () => expect(second.shown()).toMatch(/job\.json {2}waits since .*: 1 of 2 inputs are missing: back\.png\.\n/),
+        () => expect(second.shown()).toMatch(/job\.json {2}waits since .*: Missing inputs: back\.png\.\n/),
         PATIENCE,
       );
       expect(second.shown()).toContain(`Fails without them ${deadline}.`);
@@ -318,9 +318,7 @@ describe('a session', () => {
       expect(shown()).not.toContain('waits');
       const alone = [await file('job.json', 'multi/table/job.json'), await file('front.png', 'multi/table/front.png')];
       expect(await session.process(alone)).toBe(false);
-      expect(shown()).toMatch(
-        /multi\/table\/job\.json {2}given up: it waits: 1 of 2 inputs are missing: back\.png\.\n$/,
-      );
+      expect(shown()).toMatch(/multi\/table\/job\.json {2}given up: it waits: Missing inputs: back\.png\.\n$/);
     });
   });
 

@@ -1,4 +1,7 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { temporaryFolder } from '../../support/folder.ts';
 import { describeInBrowser, PATIENCE_MS, ROBOT } from './support.ts';
 
 describeInBrowser('dropping files on the page', (shown) => {
@@ -60,6 +63,40 @@ describeInBrowser('dropping files on the page', (shown) => {
     const { page } = visit;
     await page.locator('input[webkitdirectory]').setInputFiles('examples/own-app');
     await page.locator('.tray-item').filter({ hasText: 'own-app/README.md' }).waitFor();
+  });
+
+  it('takes a folder with a job file as one job, and says what it waits for', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    const folder = join(await temporaryFolder(), 'chair');
+    await mkdir(join(folder, 'sides'), { recursive: true });
+    const inputs = ['front.png', 'sides/left.png', 'back.png'];
+    await writeFile(join(folder, 'job.json'), JSON.stringify({ inputs }));
+    await writeFile(join(folder, 'front.png'), 'front');
+    await writeFile(join(folder, 'sides', 'left.png'), 'left');
+    const sent: string[] = [];
+    page.on('request', (request) => {
+      if (request.method() === 'PUT') sent.push(decodeURIComponent(new URL(request.url()).pathname));
+    });
+    const before = shown.operated.pipeline.standIn?.flows.length ?? 0;
+    await page.locator('input[webkitdirectory]').setInputFiles(folder);
+    const items = page.locator('.tray-item');
+    await items.getByText('Route views, template bytes_echo, with 2 inputs. It waits for back.png').waitFor();
+    expect(await items.count()).toBe(1);
+    expect(await items.textContent()).toContain('multiview/chair/');
+    await page.getByRole('button', { name: 'Send 3 files' }).click();
+    await visit.shows('job.json', 'Waiting');
+    expect(sent.at(-1)).toBe('/api/files/multiview/chair/job.json');
+    await visit
+      .row('job.json')
+      .getByText(/^Fails \d.* · Missing inputs: back\.png\.$/)
+      .waitFor();
+    await visit.openDetail('job.json');
+    await page.getByText('It fails without them: ').waitFor();
+    await page.getByText('It goes on when they are in the inbox, below multiview/chair/.').waitFor();
+    await shown.operated.upload('multiview/chair/back.png', 'back');
+    await visit.shows('job.json', 'Succeeded');
+    expect(shown.operated.pipeline.standIn?.flows.length).toBe(before + 1);
   });
 
   it('shows texts, JSON and pictures in place, and everything else only as a download', async () => {

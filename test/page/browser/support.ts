@@ -51,7 +51,7 @@ export const START_MS = 600_000;
 const TEST_MS = 900_000;
 
 /**
- * Routes for pictures, texts, notes and models, and for files whose flows fail. A note comes back as it is.
+ * Routes for pictures, texts, notes, models and jobs, and for files whose flows fail. A note comes back as it is.
  * Pictures, and files below `chain/`, begin chains.
  */
 export const ROUTES: PipelineOptions['routes'] = [
@@ -70,6 +70,7 @@ export const ROUTES: PipelineOptions['routes'] = [
   { name: 'notes', input: 'file', template: 'bytes_echo', suffixes: ['.md'] },
   { name: 'models', input: 'file', template: 'model_optimize', suffixes: ['.glb'] },
   { name: 'echoes', input: 'file', template: 'bytes_echo', prefixes: ['echo/'], overrides: true },
+  { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multiview/' },
 ];
 
 /** A picture, of which the stand-in makes a model. */
