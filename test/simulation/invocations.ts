@@ -18,6 +18,8 @@ interface CollectEvent {
   readonly collector?: { readonly index: number; readonly of: number };
   readonly sweep?: { readonly since?: string; readonly uploadsPerSecond?: number };
   readonly retry?: readonly string[];
+  readonly from?: string;
+  readonly cancel?: readonly string[];
 }
 
 interface InvocationRequest<T> {
@@ -99,7 +101,9 @@ export class Invocations {
   startCollect(event: CollectEvent): Promise<void> {
     const { timeline, observed, scenario } = this.#world;
     const tick: TickRecord = { startedAt: timeline.now() };
-    if (event.sweep === undefined && event.retry === undefined) observed.ticks.push(tick);
+    const { sweep, retry, from, cancel } = event;
+    if (retry !== undefined || cancel !== undefined) observed.asked.push({ retry, from, cancel });
+    else if (sweep === undefined) observed.ticks.push(tick);
     const { answer } = this.#invoke({
       which: 'collect',
       limitMs: scenario.collectLimitMs,

@@ -35,6 +35,9 @@ export interface Logged {
   readonly at: number;
 }
 
+/** True for the event of a chain that has ended. All others tell of an upload. */
+export const isOfChain = ({ detailType }: Published): boolean => detailType.startsWith('Chain ');
+
 interface Published {
   readonly detailType: string;
   readonly detail: string;
@@ -47,6 +50,14 @@ interface ServiceIncident {
   readonly fault: Fault;
   /** Keys of the uploads that the caller was to create flows of. */
   readonly keys: ReadonlySet<string>;
+}
+
+/** What an operator asked for. */
+interface Asked {
+  readonly retry?: readonly string[] | undefined;
+  /** The stage that is made anew. */
+  readonly from?: string | undefined;
+  readonly cancel?: readonly string[] | undefined;
 }
 
 /** One tick. It has no end and no result if its process was killed. */
@@ -86,6 +97,7 @@ export class Observations {
   readonly retriedAfterHealing = new Map<string, number>();
   /** Uploads whose held doubt an operator released. If a flow existed, there are two then. */
   readonly releasedByHand = new Set<string>();
+  readonly asked: Asked[] = [];
   /** The answers to all polls of a flow, by the flow's id. */
   readonly answers = new Map<string, PollAnswer[]>();
   /** Until when the service asked to be left alone, in answers to requests that are no creations. */

@@ -36,6 +36,29 @@ export function retryOneFailure(world: World): void {
   });
 }
 
+/** Cancels one upload that waits or runs. */
+export function cancelOne(world: World): void {
+  void world.entries().then((entries) => {
+    const underWay = entries.filter(({ state }) => state === 'waiting' || state === 'running');
+    if (underWay.length === 0) return;
+    const { upload } = world.randoms.main.pick(underWay);
+    world.trace(`the operator: cancel ${upload.key}`);
+    void world.invocations.startCollect({ cancel: [upload.id] });
+  });
+}
+
+/** Has one stage of a chain made anew, and those after it: any stage that ever had an upload. */
+export function makeOneAnew(world: World): void {
+  void world.entries().then((entries) => {
+    const ended = entries.filter(({ state, upload }) => state === 'succeeded' || upload.stage !== undefined);
+    if (ended.length === 0) return;
+    const { upload, route } = world.randoms.main.pick(ended);
+    const first = upload.stage?.first ?? upload;
+    world.trace(`the operator: make ${route.name} of ${first.key} anew`);
+    void world.invocations.startCollect({ retry: [first.id], from: route.name });
+  });
+}
+
 /** Retries all uploads that failed or are held, after the healing. */
 export async function retryFailures(world: World): Promise<void> {
   const entries = await world.entries();

@@ -69,7 +69,12 @@ export class OrderChecker {
     if (kind === 'entry.create' || kind === 'entry.replace') this.#seesEntry(invocation, JSON.parse(body) as Entry);
     else if (kind === 'lease.put') this.#seesLease(invocation, key, body);
     else if (kind === 'marker.put') this.#seesMarker(key);
-    else if (kind === 'receipt.put') this.#seesReceipt(body);
+    else if (kind === 'receipt.put' && key.endsWith('/receipt.json')) this.#seesReceipt(body);
+  }
+
+  /** True if the entry of an upload ever was at its end in a generation. */
+  hasEnded(uploadId: string, generation: number): boolean {
+    return this.#hasEnded.has(`${uploadId}-${generation}`);
   }
 
   /** No invocation takes over a claim while its holder works, and the claim holds until the holder's hard end. */
@@ -137,16 +142,16 @@ export class OrderChecker {
   /** The receipt comes after the terminal entry. */
   #seesReceipt(body: string): void {
     const { upload, generation } = JSON.parse(body) as { upload: { id: string; key: string }; generation: number };
-    const id = `${upload.id}-${generation}`;
-    this.receipted.add(id);
-    if (!this.#hasEnded.has(id)) this.broken.push(`a receipt was put before its entry was at its end: ${upload.key}`);
+    this.receipted.add(`${upload.id}-${generation}`);
+    if (!this.hasEnded(upload.id, generation))
+      this.broken.push(`a receipt was put before its entry was at its end: ${upload.key}`);
   }
 
   /** The event comes after the terminal entry. */
   seesEvent(detail: string): void {
     const { upload, generation } = JSON.parse(detail) as { upload: { id: string }; generation: number };
-    const id = `${upload.id}-${generation}`;
-    if (!this.#hasEnded.has(id)) this.broken.push(`an end was told of before the entry was at it: ${id}`);
+    if (this.hasEnded(upload.id, generation)) return;
+    this.broken.push(`an end was told of before the entry was at it: ${upload.id}-${generation}`);
   }
 
   /** A claim never turns its own holder away, not even if the answer to its write was lost. */

@@ -34,6 +34,7 @@ function ledgerCall({ method, query = {}, headers }: SdkRequest, key: string): S
     if (method === 'GET') return 'entry.get';
     return 'if-none-match' in headers ? 'entry.create' : 'entry.replace';
   }
+  if (key.startsWith('chains/')) return method === 'GET' ? 'chain.get' : 'chain.put';
   if (key === 'state/sweep.json') return method === 'GET' ? 'sweep.get' : 'sweep.put';
   if (key.startsWith('state/')) return method === 'GET' ? 'lease.get' : 'lease.put';
   return method === 'PUT' ? 'marker.put' : method === 'DELETE' ? 'marker.delete' : undefined;
@@ -41,7 +42,8 @@ function ledgerCall({ method, query = {}, headers }: SdkRequest, key: string): S
 
 function resultsCall({ method, query = {} }: SdkRequest, key: string): S3CallKind | undefined {
   // A GET of a receipt meets the same faults as a HEAD. Only a flow that fails makes one.
-  if (key.endsWith('/receipt.json')) return method === 'PUT' ? 'receipt.put' : 'receipt.head';
+  // What a chain tells of its end is put by the same rule.
+  if (/\/(receipt|chain)\.json$/.test(key)) return method === 'PUT' ? 'receipt.put' : 'receipt.head';
   if (method === 'POST') return 'uploads' in query ? 'asset.begin' : 'asset.complete';
   if (method === 'DELETE') return 'asset.abort';
   if (method === 'PUT') return 'partNumber' in query ? 'asset.put-part' : 'asset.put';

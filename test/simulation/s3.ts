@@ -223,7 +223,9 @@ class S3Network {
     world.trace(`${this.#lambda.name} ${nameOf(attempt)} -> ${response.statusCode}`);
     if (response.statusCode < 300) {
       const body = typeof request.body === 'string' ? request.body : '';
-      world.orderChecker.sees(invocation, { kind, key: keyOf(request), body });
+      const call = { kind, key: keyOf(request), body };
+      world.orderChecker.sees(invocation, call);
+      world.chainWatch.sees(call);
     }
     switch (fault) {
       case 'killed after':

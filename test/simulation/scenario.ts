@@ -99,6 +99,8 @@ export interface Scenario {
   readonly sweepGapMs: { readonly min: number; readonly max: number };
   /** True if operators retry failed uploads during the storm. */
   readonly areRetried: boolean;
+  /** True if operators also cancel uploads, and have stages of chains made anew. */
+  readonly isOperated: boolean;
   /** Share of messages that are delivered again while an invocation works on them. */
   readonly againEarly: number;
   /** Deployments during the storm. */
@@ -151,6 +153,5 @@ export const ROUTES: readonly Route[] = [
 ];
 
 /** The routes after the one whose template does not exist was corrected. */
-export const CORRECTED_ROUTES: readonly Route[] = ROUTES.map((route) =>
-  route.name === 'bad' ? { ...route, template: 'bytes_echo' } : route,
-);
+export const corrected = (routes: readonly Route[]): readonly Route[] =>
+  routes.map((route) => (route.name === 'bad' ? { ...route, template: 'bytes_echo' } : route));

@@ -10,6 +10,7 @@ export const NOTHING_SPECIAL = {
   expiriesAt: [],
   backfillsAt: [],
   areAllRetried: false,
+  isOperated: false,
   doNeighboursDelete: false,
   keysMax: 1_000,
   hasOddIds: false,

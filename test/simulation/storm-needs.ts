@@ -10,6 +10,8 @@ export interface StormNeeds {
   readonly areTimedOut?: boolean;
   readonly areSwept?: boolean;
   readonly areRetried?: boolean;
+  /** True if assets go on to later stages. */
+  readonly areChained?: boolean;
   /** The faults that lead to the call. */
   readonly faultPlan?: FaultPlanOptions;
 }
@@ -42,5 +44,7 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'flow.asset': { areQuick: true },
   'flow.abort': { areTimedOut: true },
   'flows.list': { faultPlan: { rate: 0.7, faults: DOUBTFUL, calls: ['flow.create'], persistence: 0 } },
+  'chain.get': { areChained: true, areQuick: true },
+  'chain.put': { areChained: true, areQuick: true },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
 };

@@ -1,8 +1,8 @@
 import type { Settings } from '../../functions/settings/environment.ts';
 import { damageEntry, damageSweepState, expireEntry } from './lost-entries.ts';
 import { NEXT_INBOX, NEXT_PIPELINE, START } from './names.ts';
-import { retryOneFailure } from './operator.ts';
-import { type Change, CORRECTED_ROUTES, LOWERED_SETTINGS, type Step } from './scenario.ts';
+import { cancelOne, makeOneAnew, retryOneFailure } from './operator.ts';
+import { type Change, corrected, LOWERED_SETTINGS, type Step } from './scenario.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -52,6 +52,10 @@ export async function runStorm(world: World): Promise<void> {
   scheduleInvocations(world, end);
   scheduleTroubles(world);
   if (scenario.areRetried) world.repeat({ min: 2 * MINUTE, max: 8 * MINUTE }, end, () => retryOneFailure(world));
+  if (scenario.isOperated) {
+    world.repeat({ min: MINUTE, max: 6 * MINUTE }, end, () => cancelOne(world));
+    world.repeat({ min: MINUTE, max: 6 * MINUTE }, end, () => makeOneAnew(world));
+  }
   if (scenario.hasNeighbours) {
     world.repeat({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => world.neighbours.create());
   }
@@ -117,7 +121,7 @@ function deploy(world: World, what: Change): void {
   world.trace(`the operator: deploy ${what}`);
   world.observed.deployedAt.set(what, world.timeline.now());
   const change: Record<Change, Partial<Settings>> = {
-    route: { routes: CORRECTED_ROUTES },
+    route: { routes: corrected(world.scenario.routes) },
     pipeline: { pipeline: NEXT_PIPELINE },
     inbox: { inboxBucket: NEXT_INBOX },
     limits: LOWERED_SETTINGS,

@@ -6,6 +6,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { Queue } from '../../local/aws/sqs.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { backfillScenarioOf } from './backfill.ts';
+import { ChainWatch } from './chain-watch.ts';
 import { type CallKind, type Fault, FaultPlan, focusOf } from './faults.ts';
 import { Inspector, type MultipartUpload } from './inspector.ts';
 import { Invocations } from './invocations.ts';
@@ -24,6 +25,7 @@ import { Processes } from './processes.ts';
 import { Random } from './random.ts';
 import type { Poison, Scenario, Step } from './scenario.ts';
 import { slowScenarioOf } from './slow-counterpart.ts';
+import { withChains } from './storm-chains.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
@@ -46,6 +48,7 @@ export class World {
   readonly observed = new Observations();
   readonly faultPlan: FaultPlan;
   readonly orderChecker: OrderChecker;
+  readonly chainWatch: ChainWatch;
   readonly s3: EmbeddedS3;
   /** Reads and writes S3 on behalf of the test. */
   readonly inspector: Inspector;
@@ -77,6 +80,7 @@ export class World {
     this.randoms = randomsOf(seed);
     this.faultPlan = new FaultPlan(this.randoms.faults, this.scenario.faultPlan);
     this.orderChecker = orderCheckerOf(this);
+    this.chainWatch = new ChainWatch(this.orderChecker);
     this.s3 = s3Of(this);
     this.inspector = new Inspector(this.s3);
     this.secret = `fake-token-${this.randoms.ids.hex(16)}`;
@@ -201,7 +205,7 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 40 === 35) return laggingReplicaScenarioOf(new Random(seed, 1));
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
   const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
-  return withDeclaredListing(storm, new Random(seed, 10));
+  return withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

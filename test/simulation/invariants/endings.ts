@@ -6,7 +6,7 @@ import { DENIED_KEY } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
 import type { World } from '../world.ts';
-import { failureCodeOf, isInvalidText, isOf, isTooLarge } from './facts.ts';
+import { failureCodeOf, isInvalidText, isSuperseded, isTooLarge, putOf } from './facts.ts';
 
 /** Smallest time between two polls, in milliseconds. Requests within one poll are closer together. */
 const POLLS_APART_MS = 5_000;
@@ -24,6 +24,7 @@ export function checkEndings(world: World, entries: readonly TerminalEntry[]): v
 class Ending {
   readonly #world: World;
   readonly #entry: TerminalEntry;
+  /** The put of the file, or of the first file of its chain. */
   readonly #put: Put;
   readonly #flow: FlowView | undefined;
   readonly #checks: Readonly<Record<string, () => void>> = {
@@ -32,25 +33,28 @@ class Ending {
       this.#demand(this.#flow?.aborted === true, 'a flow is called aborted that is not');
       this.#demand(false, 'a flow of ours was aborted, and the upload paid for it');
     },
-    'input-empty': () => this.#demand(this.#put.content.byteLength === 0, 'an upload is called empty that is not'),
+    'input-empty': () => this.#demand(this.#isEmpty(), 'an upload is called empty that is not'),
     'invalid-text': () => this.#demand(isInvalidText(this.#put), 'a text is called invalid that is not'),
     rejected: () => this.#demand(this.#wasRefused(), 'an upload is called rejected that was not'),
     'upload-gone': () => this.#demand(this.#put.versionId === undefined, 'an upload is called gone that is there'),
     'outside-inbox': () =>
       this.#demand(this.#put.bucket !== this.#world.inbox, 'an upload is called outside of the inbox that is in it'),
     'input-too-large': () =>
-      this.#demand(isTooLarge(this.#world, this.#put), 'an upload is called too large that is not'),
+      this.#demand(isTooLarge(this.#world, this.#put, this.#entry.inputs), 'an upload is called too large that is not'),
     'input-denied': () => this.#demand(this.#put.key === DENIED_KEY, 'an upload is called denied that is not'),
     'attempts-exhausted': () => this.#checkAttempts(),
     'flow-gone': () => this.#checkGone(),
     'timed-out': () => this.#demand(this.#isTooOld(), 'a flow timed out too early'),
+    'no-outputs': () => this.#demand(this.#flow?.outputs.length === 0, 'a flow has outputs, and is said to have none'),
+    cancelled: () => this.#demand(this.#wasCancelled(), 'an upload is called cancelled that no operator cancelled'),
+    superseded: () => this.#checkSuperseded(),
     'outputs-failed': () => this.#demand(this.#entry.assets.length === 0, 'all outputs failed, and there are some'),
   };
 
   constructor(world: World, entry: TerminalEntry) {
     this.#world = world;
     this.#entry = entry;
-    this.#put = world.observed.puts.find((one) => isOf(one, entry)) as Put;
+    this.#put = putOf(world, entry) as Put;
     this.#flow = world.service.flows.find(({ id }) => id === entry.flow?.id);
   }
 
@@ -74,7 +78,7 @@ class Ending {
     const entry = this.#entry;
     const flow = this.#flow;
     const code = failureCodeOf(entry);
-    if (flow === undefined || code === 'flow-gone' || code === 'timed-out') return;
+    if (flow === undefined || ['flow-gone', 'timed-out', 'cancelled'].includes(code ?? '')) return;
     // The service may say that a failed flow has no outputs to list.
     if (code === 'flow-failed' && entry.assets.length === 0 && this.#metOnFlow('flow.outputs', '404')) return;
     const stored = new Set(entry.assets.map(({ id }) => id));
@@ -93,6 +97,21 @@ class Ending {
   #demand(holds: boolean, what: string, ...values: readonly unknown[]): void {
     const flow = this.#flow && { ...this.#flow, inputs: undefined };
     demand(holds, what, ...values, failureCodeOf(this.#entry), { ...this.#entry, route: undefined }, flow);
+  }
+
+  #isEmpty(): boolean {
+    const { inputs } = this.#entry;
+    return inputs === undefined ? this.#put.content.byteLength === 0 : inputs.some(({ bytes }) => bytes === 0);
+  }
+
+  #wasCancelled(): boolean {
+    return this.#world.observed.asked.some(({ cancel = [] }) => cancel.includes(this.#entry.upload.id));
+  }
+
+  #checkSuperseded(): void {
+    const { upload, endedAt } = this.#entry;
+    const isOld = isSuperseded(this.#world, this.#put, endedAt + this.#world.scenario.skewMs);
+    this.#demand(upload.stage !== undefined && isOld, 'a stage is called superseded whose file was not replaced');
   }
 
   #checkAttempts(): void {

@@ -3,7 +3,7 @@ import { demand } from '../demand.ts';
 import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
-import { isOf, isTerminal } from './facts.ts';
+import { isOf, isTerminal, putOf } from './facts.ts';
 
 const isRouted = ({ key }: Put): boolean => !key.startsWith('elsewhere/');
 
@@ -36,9 +36,10 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
 }
 
-function checkUploadOf({ scenario, observed }: World, entry: Entry): void {
-  const hasUpload = observed.puts.some((put) => isRouted(put) && isOf(put, entry));
-  demand(hasUpload, 'an entry is of no upload', entry);
+function checkUploadOf(world: World, entry: Entry): void {
+  const { scenario } = world;
+  const put = putOf(world, entry);
+  demand(put !== undefined && isRouted(put), 'an entry is of no upload', entry);
   const isHeld = scenario.settings.inDoubt === 'hold' && entry.state === 'waiting' && entry.reason === 'held';
   demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
 }

@@ -21,11 +21,28 @@ export const isOf = (put: Put, { upload }: Pick<Entry, 'upload'>): boolean =>
     ? upload.versionId === undefined && put.etag === upload.etag && put.lastModified === upload.lastModified
     : put.versionId === upload.versionId);
 
+/** The upload of the inbox that an upload is, or that its chain began with. Undefined if it never had an entry. */
+export const firstUploadOf = ({ orderChecker }: World, upload: Entry['upload']): Entry['upload'] | undefined =>
+  upload.stage === undefined ? upload : orderChecker.uploads.get(upload.stage.first.id);
+
+/** The put of the file that an upload is, or that its chain began with. */
+export function putOf(world: World, { upload }: Pick<Entry, 'upload'>): Put | undefined {
+  const first = firstUploadOf(world, upload);
+  return first && world.observed.puts.find((put) => isOf(put, { upload: first }));
+}
+
 /** True if the limits were lowered, and an upload is larger than they are now. */
-export function isTooLarge({ observed }: World, { key, content }: Put): boolean {
+export function isTooLarge({ observed }: World, { key, content }: Put, inputs?: Entry['inputs']): boolean {
   const { textBytesMax, inputBytesMax } = LOWERED_SETTINGS;
   const bytesMax = key.startsWith('text/') ? textBytesMax : inputBytesMax;
-  return observed.deployedAt.has('limits') && content.byteLength > bytesMax;
+  const sizes = inputs?.map(({ bytes }) => bytes) ?? [content.byteLength];
+  return observed.deployedAt.has('limits') && sizes.some((bytes) => bytes > bytesMax);
 }
+
+/** True if a newer file was put at the key of a chain's first file before `at`. */
+export const isSuperseded = ({ observed }: World, first: Put, at: number): boolean =>
+  observed.puts.some(
+    (put) => put.bucket === first.bucket && put.key === first.key && put.at > first.at && put.at <= at,
+  );
 
 export const isInvalidText = ({ key, content }: Put): boolean => key.startsWith('text/') && content.includes(0xff);

@@ -12,7 +12,7 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
   const collected = new Map<string, Set<string>>();
   for (const { key } of await inspector.list(RESULTS)) {
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
-    if (key.endsWith('/receipt.json')) continue;
+    if (/\/(receipt|chain)\.json$/.test(key)) continue;
     const { name, flowId, assetId } = originOf(world, key, prefix);
     await checkAsset(world, key, world.service.asset(flowId, assetId));
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
@@ -33,8 +33,13 @@ function originOf({ service }: World, key: string, prefix: string) {
   const flowId = decodeURIComponent(flowPart);
   const flow = service.flows.find(({ id }) => id === flowId);
   const tag = flow && flowTagOf(flow);
-  const input = flow?.inputs[0]?.additional as { key?: string } | undefined;
-  demand(tag !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
+  const input = flow?.inputs[0]?.additional as { bucket: string; key: string } | undefined;
+  // Assets of a later stage are in the folder of their upload, below the key of the first file. Its input is an asset.
+  const [, firstKey, id] = /^(.*)\/chain\/[^/]+\/([^/]+)$/s.exec(uploadKey) ?? [];
+  const isOfLaterStage =
+    id === tag?.upload && input?.bucket === RESULTS && input.key.startsWith(`${prefix}${firstKey}/`);
+  const isOwn = input?.key === uploadKey || isOfLaterStage;
+  demand(tag !== undefined && isOwn, 'a result is under a wrong key', key, flow);
   // The id may end in what looks like an extension.
   const names = [assetPart, assetPart.replace(/\.\w+$/, '')].map(decodeURIComponent);
   const assetId = flow?.outputs.find((output) => names.includes(output.assetId))?.assetId ?? '';
