@@ -23,11 +23,13 @@ export interface Mutation {
 
 const CREATE_FLOW = 'create-flow/create-flow.ts';
 const CLAIM = 'create-flow/claim.ts';
+const CHAIN = 'chains/chain.ts';
 const COLLECT_FLOW = 'collect-outputs/collect-flow.ts';
 const FLOW_POLLS = 'collect-outputs/flow-polls.ts';
 const FAILURE_ISOLATION = 'collect-outputs/failure-isolation.ts';
 const FLOW_SEARCH = 'flow-service/flow-search.ts';
 const RESULTS = 'results/results.ts';
+const CHAIN_NOTES = 'publish/chain-notes.ts';
 
 /** @param seedsMax the number of seeds within which the mistake must be found. */
 const mistake = (name: string, seedsMax: number, ...changes: readonly Change[]): Mutation => ({
@@ -329,6 +331,50 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'const uploadedSince = Math.min(…);',
     with: 'const uploadedSince = this.#watermark;',
   }),
+  mistake('a later stage begun before its chain is written', 100, {
+    file: CHAIN_NOTES,
+    in: 'ChainNotes.note',
+    replace: 'const chain = await notes.written;',
+    with: `if (isTerminal(entry)) {
+            for (const child of childrenOf(entry, this.#ports.settings.resultsBucket)) await this.#begin(child, signal);
+          }
+          $&`,
+  }),
+  mistake('a stage begun with all assets before its last upload has ended', 100, {
+    file: CHAIN,
+    in: 'isComplete',
+    replace: "!uploads.some(({ route, state }) => route === name && state === 'under way')",
+    with: 'true',
+  }),
+  mistake('a stage begun with all assets although an output is missing', 300, {
+    file: CHAIN,
+    in: 'closeStage',
+    replace: '.every(({ state, failedOutputs }) => isSuccess(state) && failedOutputs === 0)',
+    with: '.every(({ state }) => isSuccess(state))',
+  }),
+  mistake('the id of a later upload without the generation of its parent', 500, {
+    file: 'uploads/upload.ts',
+    in: 'uploadId',
+    replace: 'parent.id, parent.generation, parent.asset',
+    with: 'parent.id, parent.asset',
+  }),
+  mistake('the end of a chain told before the last receipt', 100, {
+    file: 'publish/publish.ts',
+    in: 'publish',
+    replace: 'const key = await ports.receipts.put(receipt, signal);',
+    with: 'if (isInChain(entry, routes)) await ports.chainNotes.note(entry, signal); $&',
+  }),
+  mistake(
+    'the end of a chain told only by the invocation that wrote it',
+    500,
+    { file: CHAIN_NOTES, in: 'ChainNotes.#write', replace: 'const { chain } =', with: 'const { chain, isChanged } =' },
+    {
+      file: CHAIN_NOTES,
+      in: 'ChainNotes.#write',
+      replace: 'if (chain.endedAt !== undefined)',
+      with: 'if (isChanged && chain.endedAt !== undefined)',
+    },
+  ),
   mistake('a sweep that begins anew because of one damaged time', 200, {
     file: 'sweep/sweep-state.ts',
     in: 'parsedState',

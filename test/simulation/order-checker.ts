@@ -69,7 +69,7 @@ export class OrderChecker {
     if (kind === 'entry.create' || kind === 'entry.replace') this.#seesEntry(invocation, JSON.parse(body) as Entry);
     else if (kind === 'lease.put') this.#seesLease(invocation, key, body);
     else if (kind === 'marker.put') this.#seesMarker(key);
-    else if (kind === 'receipt.put' && key.endsWith('/receipt.json')) this.#seesReceipt(body);
+    else if (kind === 'receipt.put' && !key.endsWith('/chain.json')) this.#seesReceipt(body);
   }
 
   /** True if the entry of an upload ever was at its end in a generation. */

@@ -1,6 +1,6 @@
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Random } from './random.ts';
-import type { Scenario } from './scenario.ts';
+import { putStep, type Scenario, type Step } from './scenario.ts';
 import { NEEDS } from './storm-needs.ts';
 import { MINUTE } from './timeline.ts';
 
@@ -15,6 +15,9 @@ const FLOW_MS_MAX = MINUTE / 2;
 
 /** How much longer than others a chained storm lasts, in milliseconds: a tick or two for each later stage. */
 const LONGER_MS = 4 * MINUTE;
+
+/** Time within which the files of {@link ownSteps} come, in milliseconds. */
+const OWN_SPAN_MS = MINUTE;
 
 /** What flows of later stages make of each input: one asset, several, some that fail, or none. */
 const WORKS: readonly NonNullable<Route['parameters']>[] = [
@@ -39,12 +42,20 @@ export function withChains(storm: Scenario, random: Random): Scenario {
   return {
     ...storm,
     routes: [...storm.routes, ...laterRoutes(random, storm)],
+    steps: [...storm.steps, ...ownSteps(random)].sort((a, b) => a.at - b.at),
     flowMsMax: isQuick ? Math.min(FLOW_MS_MAX, storm.flowMsMax) : storm.flowMsMax,
     chaosMs: storm.chaosMs + LONGER_MS,
     isOperated,
     areRetried: storm.areRetried || isOperated,
   };
 }
+
+/** Files whose keys are put once, so that no newer file ends their chains. */
+const ownSteps = (random: Random): readonly Step[] =>
+  random.some(FIRST_ROUTES, 0.5).map((route) => {
+    const content = `${route} ${random.hex(random.int(1, 100))}`;
+    return putStep(random.int(0, OWN_SPAN_MS), `${route}/own.bin`, content, random.pick(['image/png', 'text/plain']));
+  });
 
 /** Routes of one or two later stages. Each stands behind the one that it comes after. */
 function laterRoutes(random: Random, storm: Scenario): readonly Route[] {

@@ -1,8 +1,9 @@
+import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
-import { failureCodeOf, isInvalidText, isOf, isTerminal, isTooLarge } from './facts.ts';
+import { failureCodeOf, isInvalidText, isSuperseded, isTerminal, isTooLarge, putOf } from './facts.ts';
 
 /**
  * Time between two polls of a flow: a tenth of its age, and at most a quarter of an hour. The check demands a little
@@ -60,12 +61,13 @@ export async function checkRetried(world: World): Promise<void> {
   const mayTimeOut = scenario.flowMsMax > scenario.settings.flowAgeMaxSeconds * 1000;
   for (const entry of (await world.entries()).filter(isTerminal)) {
     const before = observed.retriedAfterHealing.get(entry.upload.id);
-    const put = observed.puts.find((one) => isOf(one, entry));
+    const put = putOf(world, entry);
     // A held doubt goes on in its own generation. An upload outside of today's inbox is not sent.
     if (before === undefined || entry.generation <= before || put === undefined || put.bucket !== inbox) continue;
     const code = failureCodeOf(entry);
     if ((code === 'timed-out' && mayTimeOut) || (code === 'upload-gone' && put.versionId === undefined)) continue;
-    const deserved = codesDeserved(world, put);
+    const deserved =
+      entry.upload.stage === undefined ? codesDeserved(world, put) : codesOfLaterStage(world, put, entry);
     demand(deserved.includes(code), 'a retry ended otherwise than the file and today’s settings deserve', {
       deserved,
       code,
@@ -87,6 +89,22 @@ function codesDeserved(world: World, put: Put): readonly (string | undefined)[] 
   if (!key.startsWith('fail/')) return [undefined];
   // If the service does not serve flows, only the outputs can tell how one ended.
   return scenario.variation.getFlow === 'served' ? ['flow-failed'] : ['flow-failed', undefined];
+}
+
+/** The same, for an upload of a later stage. Its route says what its flow makes. */
+function codesOfLaterStage(world: World, first: Put, entry: Entry): readonly (string | undefined)[] {
+  // If the newer file was deleted, the older one has no successor.
+  const ifReplaced = isSuperseded(world, first, world.timeline.now()) ? ['superseded'] : [];
+  return [...ifReplaced, ...codesOfWork(world, first, entry)];
+}
+
+function codesOfWork(world: World, first: Put, { inputs = [], route }: Entry): readonly (string | undefined)[] {
+  const { copies = 1, fail = false, failed_outputs: failed = 0 } = route.parameters as Record<string, number | boolean>;
+  const outputs = inputs.length * Number(copies);
+  if (isTooLarge(world, first, inputs)) return ['input-too-large'];
+  if (fail) return world.scenario.variation.getFlow === 'served' ? ['flow-failed'] : ['flow-failed', undefined];
+  if (outputs === 0) return ['no-outputs'];
+  return Number(failed) >= outputs ? ['outputs-failed'] : [undefined];
 }
 
 /** The ETags of all objects in all buckets, without the notes that the ticks make for themselves. */

@@ -1,5 +1,6 @@
 import { demand } from '../demand.ts';
 import type { World } from '../world.ts';
+import { checkChains } from './chains.ts';
 import { checkEndings } from './endings.ts';
 import { checkEntries, checkFailedMarkers, checkMarkers } from './entries.ts';
 import { isTerminal } from './facts.ts';
@@ -27,5 +28,6 @@ export async function checkAll(world: World): Promise<void> {
   await checkMultipartUploads(world);
   await checkReceipts(world, terminal);
   checkEvents(world, terminal);
+  await checkChains(world, entries);
   await checkNoToken(world);
 }

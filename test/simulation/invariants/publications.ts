@@ -1,4 +1,4 @@
-import type { TerminalEntry } from '../../../functions/ledger/entry.ts';
+import type { Entry, TerminalEntry } from '../../../functions/ledger/entry.ts';
 import type { Receipt } from '../../../functions/publish/report-schemas.ts';
 import { demand } from '../demand.ts';
 import { RESULTS } from '../names.ts';
@@ -40,23 +40,13 @@ function isOwnerUnknown(world: World, key: string, entries: readonly TerminalEnt
 }
 
 async function checkReceiptAt(world: World, key: string, ends: readonly TerminalEntry[]): Promise<void> {
-  const { inspector, scenario, observed } = world;
+  const { inspector, scenario } = world;
   const all = ends.filter(({ upload }) => upload.key === key);
-  const last = observed.puts.findLast((put) => all.some((entry) => isOf(put, entry)));
-  // The address of a later stage has one upload.
-  const expected = all.find((entry) => entry.upload.stage !== undefined || (last !== undefined && isOf(last, entry)));
+  const { expected, excepted } = ownersAt(world, all);
   const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
   if (stored === undefined || expected === undefined) return demand(false, 'a receipt is missing', key, all);
   const receipt = JSON.parse(stored.body.toString()) as Receipt;
-  const { lastModified, currentAt = lastModified, sequencer } = expected.upload;
-  const isBetween = ({ at }: Put): boolean => at >= currentAt;
-  const isOfEarlierPut = last?.versionId === undefined && observed.puts.some((put) => isTwin(put, last, currentAt));
-  const isExcepted =
-    (sequencer === undefined || isOfEarlierPut) &&
-    observed.puts
-      .filter(isBetween)
-      .some((put) => all.some((one) => isOf(put, one) && one.upload.id === receipt.upload.id));
-  if (isExcepted && receipt.upload.id !== expected.upload.id) return;
+  if (excepted.some(({ upload }) => upload.id === receipt.upload.id)) return;
   demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
     receipt: receipt.upload,
     expected: expected.upload,
@@ -64,9 +54,27 @@ async function checkReceiptAt(world: World, key: string, ends: readonly Terminal
   checkReceipt(receipt, endToldOf(world, expected));
 }
 
+/**
+ * The upload whose receipt must be at the key of these, and whose chain tells of its end there; and those that are there
+ * instead by an exception.
+ */
+export function ownersAt<E extends Pick<Entry, 'upload'>>(
+  { observed }: Pick<World, 'observed'>,
+  all: readonly E[],
+): { readonly expected: E | undefined; readonly excepted: readonly E[] } {
+  const last = observed.puts.findLast((put) => all.some((entry) => isOf(put, entry)));
+  // The address of a later stage has one upload.
+  const expected = all.find((entry) => entry.upload.stage !== undefined || (last !== undefined && isOf(last, entry)));
+  if (expected === undefined || last === undefined) return { expected, excepted: [] };
+  const { lastModified, currentAt = lastModified, sequencer } = expected.upload;
+  const isOfEarlierPut = last.versionId === undefined && observed.puts.some((put) => isTwin(put, last, currentAt));
+  if (sequencer !== undefined && !isOfEarlierPut) return { expected, excepted: [] };
+  const between = observed.puts.filter(({ at }) => at >= currentAt);
+  return { expected, excepted: all.filter((one) => one !== expected && between.some((put) => isOf(put, one))) };
+}
+
 /** True if a put has the content of a later one, and the time by which that one ranks. */
-const isTwin = (put: Put, later: Put | undefined, currentAt: number): boolean =>
-  later !== undefined &&
+const isTwin = (put: Put, later: Put, currentAt: number): boolean =>
   put.at < later.at &&
   put.key === later.key &&
   put.etag === later.etag &&
