@@ -219,7 +219,9 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   if (!isNewer(now, known)) return chain;
   const current = now.generation === known.generation ? before : withoutDescendants(before, upload);
   const uploads = current.uploads.map((each) => (each.id === upload.id ? now : each));
-  const changed = { ...current, uploads };
+  // It may rank higher now: the operator may have deleted a newer file of its key.
+  const first = upload.stage === undefined ? upload : current.first;
+  const changed = { ...current, first, uploads };
   // A failure that is collected again may succeed without a retry.
   const mayGoOn = now.state === 'under way' || (isSuccess(now.state) && !isSuccess(known.state));
   return withChildren(mayGoOn ? reopened(changed, now.route, routes) : changed, entry, routes);

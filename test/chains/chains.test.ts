@@ -1,3 +1,4 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Chain } from '../../functions/chains/chain.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
@@ -5,7 +6,7 @@ import type { ChainReport, Receipt } from '../../functions/publish/report-schema
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
-import { dyingAt, ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
+import { dyingAt, ECHO, INBOX, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const copies = (count: number): Route['parameters'] => ({ copies: count });
 
@@ -379,6 +380,23 @@ describe('the input of a stage', () => {
     expect(world.count('UploadsSuperseded')).toBe(3);
     // The chain of the newer file has the address, in whatever order the two end.
     expect((await report()).status).toBe('succeeded');
+  });
+
+  it('has the address again if the newer file is deleted, and the older one is retried', async () => {
+    world.fault('createFlow', { status: 422 });
+    await settled();
+    const id = await firstId();
+    world.clock.advance(60_000);
+    await world.send('a.txt', 'newer');
+    await world.settle();
+    const newer = (await report()).upload;
+    expect(newer.id).not.toBe(id);
+    await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a.txt', VersionId: newer.versionId }));
+    world.clock.advance(60 * 60_000);
+    await world.collect({ retry: [id] });
+    await world.settle();
+    expect((await world.receipt('a.txt')).upload.id).toBe(id);
+    expect((await report()).upload.id).toBe(id);
   });
 
   it('fails the stage if an asset was changed by hand', async () => {
