@@ -250,6 +250,8 @@ async function cancel(
   const failure = { code: 'cancelled', message: `The operator cancelled it.${doubt}` } as const;
   const assets = entry.state === 'running' ? entry.assets : undefined;
   const terminal = ended(entry, { failure, ...(assets && { assets }) }, clock.now());
+  // The invocation that made the flow may have died before it put the marker, and only the marker leads to this end.
+  if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   const written = await ledger.replace(stored, terminal, signal);
   if (!written.won) return { upload, result: 'being sent' };
   const isAborted = entry.state === 'running' ? await abort(entry, ports, signal) : undefined;

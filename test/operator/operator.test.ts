@@ -107,6 +107,19 @@ describe('cancel', () => {
     expect(world.service.flows).toEqual([]);
   });
 
+  it('is told although both its invocation and the one that made the flow died', async () => {
+    await start();
+    const put = dyingAt(world.ports.ledger, 'putRunningMarker');
+    await world.send('a.png', 'content').catch(() => {});
+    put();
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    const publish = dyingAt(world.ports.receipts, 'put');
+    await expect(world.collect({ cancel: [await idOf()] })).rejects.toThrow('killed');
+    publish();
+    await world.tickAfter(MINUTE);
+    expect(await world.receipt('a.png')).toMatchObject({ status: 'failed', failure: { code: 'cancelled' } });
+  });
+
   it('keeps the assets that were stored before it', async () => {
     const upload = await running();
     const assets = [{ id: '1', key: 'a.png/f/1.png', bytes: 1, mediaType: 'image/png', sha256: '0'.repeat(64) }];
