@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { type Chain, childrenOf, gatheredEntry, noted } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { type Entry, isTerminal, type WaitingEntry } from '../ledger/entry.ts';
-import type { Ledger } from '../ledger/store.ts';
+import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
 import { firstOf } from '../uploads/upload.ts';
@@ -114,8 +114,14 @@ export class ChainNotes {
   async #begin(entry: WaitingEntry, signal: AbortSignal): Promise<void> {
     const { ledger, queue, clock } = this.#ports;
     const uploadId = entry.upload.id;
-    const written = await ledger.create(entry, signal);
-    if (!written.won && !isUnsent(written.current?.entry)) return;
+    try {
+      const written = await ledger.create(entry, signal);
+      if (!written.won && !isUnsent(written.current?.entry)) return;
+    } catch (error) {
+      // It has begun. That its entry was damaged since must not keep the others of its chain from going on.
+      if (error instanceof UnreadableEntryError) return;
+      throw error;
+    }
     const notBefore = queue === undefined ? entry.notBefore : clock.now() + DUE_AGAIN_MS;
     await ledger.putWaitingMarker({ uploadId, notBefore }, signal);
     await queue?.send(messageFor(entry.upload), signal);

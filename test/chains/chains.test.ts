@@ -309,6 +309,24 @@ describe('a stage that is made anew', () => {
   });
 });
 
+describe('a damaged entry of a later stage', () => {
+  beforeEach(() => start({ routes: ROUTES }));
+
+  it('does not keep the end of the stage before from being published', async () => {
+    await world.send('a.txt', 'hello');
+    const id = await firstId();
+    const revive = dyingAt(world.ports.ledger, 'deleteRunningMarker');
+    await world.tickAfter(10 * 60_000).catch(() => {});
+    revive();
+    const [damaged] = await entriesOf('each');
+    await world.put(LEDGER, `uploads/${damaged?.upload.id}.json`, '{');
+    const markers = async () => (await world.keys(LEDGER, 'running/')).filter((key) => key.includes(id));
+    expect(await markers()).toHaveLength(1);
+    await world.tickAfter(60_000).catch(() => {});
+    expect(await markers()).toEqual([]);
+  });
+});
+
 describe('several processes', () => {
   it('do not lose an end that one of them remembers too little for', async () => {
     await start({
