@@ -113,7 +113,7 @@ const CHAIN: readonly Route[] = [
   { ...ECHO, name: 'all', after: 'each', inputs: 'all' },
 ];
 
-/** The calls for a chain of three stages. The simulated worlds have none. */
+/** The calls for a chain of three stages. Few simulated worlds have one. */
 async function makeCallsOfChains(resultsVersioning: Versioning | undefined, record: Record): Promise<void> {
   let running: FunctionName | undefined;
   const world = await World.start({

@@ -7,6 +7,9 @@ import { MINUTE } from './timeline.ts';
 /** Share of storms whose routes make chains. */
 const CHAINED_SHARE = 0.4;
 
+/** Number of steps above which a storm has no chains: each of them would take as long as several others. */
+const STEPS_MAX = 9;
+
 /** Names of the routes of the inbox after which later stages come. The flows of others store nothing, or are large. */
 const FIRST_ROUTES = ['echo', 'two', 'odd'];
 
@@ -14,7 +17,7 @@ const FIRST_ROUTES = ['echo', 'two', 'odd'];
 const FLOW_MS_MAX = MINUTE / 2;
 
 /** How much longer than others a chained storm lasts, in milliseconds: a tick or two for each later stage. */
-const LONGER_MS = 4 * MINUTE;
+const LONGER_MS = 3 * MINUTE;
 
 /** Time within which the files of {@link ownSteps} come, in milliseconds. */
 const OWN_SPAN_MS = MINUTE;
@@ -36,7 +39,7 @@ const WORKS: readonly NonNullable<Route['parameters']>[] = [
 export function withChains(storm: Scenario, random: Random): Scenario {
   const { focus } = storm.faultPlan;
   const isNeeded = focus !== undefined && NEEDS[focus.call]?.areChained === true;
-  if (!random.chance(CHAINED_SHARE) && !isNeeded) return storm;
+  if (storm.steps.length > STEPS_MAX || (!random.chance(CHAINED_SHARE) && !isNeeded)) return storm;
   const isOperated = random.chance(0.5);
   const isQuick = storm.flowMsMin < FLOW_MS_MAX && storm.flowMsMax < storm.settings.flowAgeMaxSeconds * 1000;
   return {
