@@ -340,7 +340,7 @@ export const MUTATIONS: readonly Mutation[] = [
           }
           $&`,
   }),
-  mistake('a stage begun with all assets before its last upload has ended', 100, {
+  mistake('a stage begun with all assets before its last upload has ended', 300, {
     file: CHAIN,
     in: 'isComplete',
     replace: "!uploads.some(({ route, state }) => route === name && state === 'under way')",

@@ -75,7 +75,8 @@ function laterRoutes(random: Random, storm: Scenario): readonly Route[] {
 }
 
 function laterRoute(random: Random, { variation }: Scenario, after: string, name: string): Route {
-  const isAll = random.chance(0.4);
+  // Only after a stage of several uploads does it matter when the last of them ends.
+  const isAll = random.chance(FIRST_ROUTES.includes(after) ? 0.3 : 0.7);
   const mediaTypes = random.chance(0.15) ? ['image/png'] : undefined;
   // Without `GET /flows/{id}`, a flow that makes nothing cannot be told from one that runs.
   const works = variation.getFlow === 'served' ? [...WORKS, { copies: 0 }] : WORKS;
