@@ -1,5 +1,5 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { ChainReport } from '../../functions/publish/chain-report.ts';
+import type { ChainReport } from '../../functions/publish/report-schemas.ts';
 import type { OrderChecker } from './order-checker.ts';
 import type { CompletedCall } from './s3.ts';
 

@@ -1,12 +1,15 @@
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { createFlows } from '../../functions/create-flow/batch.ts';
+import { jobFilesFor } from '../../functions/uploads/job-routes.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
 import type { ReceivedMessage } from '../../local/aws/sqs.ts';
 import { Violation } from './demand.ts';
+import { isInputOnly } from './invariants/jobs.ts';
 import { CREATES_MAX } from './names.ts';
 import type { TickRecord } from './observations.ts';
 import type { Ports, Process } from './processes.ts';
+import { JOBS } from './storm-jobs.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -227,6 +230,8 @@ export class Invocations {
   }
 }
 
-/** The keys that messages tell of, each as often as they tell of it. */
+/** The keys that messages tell of, each as often as they tell of it. An input tells of the jobs that may wait for it. */
 const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
-  messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
+  messages.flatMap(({ body }) =>
+    uploadsOf(JSON.parse(body)).flatMap(({ key }) => (isInputOnly(key) ? jobFilesFor(key, JOBS) : [key])),
+  );

@@ -26,6 +26,7 @@ import { Random } from './random.ts';
 import type { Poison, Scenario, Step } from './scenario.ts';
 import { slowScenarioOf } from './slow-counterpart.ts';
 import { withChains } from './storm-chains.ts';
+import { withJobs } from './storm-jobs.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
@@ -205,7 +206,8 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 40 === 35) return laggingReplicaScenarioOf(new Random(seed, 1));
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
   const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
-  return withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
+  const chained = withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
+  return withJobs(chained, new Random(seed, 12));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

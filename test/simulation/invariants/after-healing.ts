@@ -4,6 +4,7 @@ import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isSuperseded, isTerminal, isTooLarge, putOf } from './facts.ts';
+import { isJobFile, jobOf, missingOf } from './jobs.ts';
 
 /**
  * Time between two polls of a flow: a tenth of its age, and at most a quarter of an hour. The check demands a little
@@ -81,6 +82,7 @@ function codesDeserved(world: World, put: Put): readonly (string | undefined)[] 
   if (put.key === DENIED_KEY) return ['input-denied'];
   const { observed, scenario } = world;
   const { key, content } = put;
+  if (isJobFile(key)) return codesOfJob(world, put);
   if (content.byteLength === 0) return ['input-empty'];
   if (isTooLarge(world, put)) return ['input-too-large'];
   if (isInvalidText(put)) return ['invalid-text'];
@@ -105,6 +107,12 @@ function codesOfWork(world: World, first: Put, { inputs = [], route }: Entry): r
   if (fail) return world.scenario.variation.getFlow === 'served' ? ['flow-failed'] : ['flow-failed', undefined];
   if (outputs === 0) return ['no-outputs'];
   return Number(failed) >= outputs ? ['outputs-failed'] : [undefined];
+}
+
+function codesOfJob(world: World, put: Put): readonly (string | undefined)[] {
+  if (jobOf(put) === undefined) return ['invalid-job'];
+  if (isSuperseded(world, put, world.timeline.now())) return ['superseded'];
+  return [missingOf(world, put, world.timeline.now()).length > 0 ? 'inputs-missing' : undefined];
 }
 
 /** The ETags of all objects in all buckets, without the notes that the ticks make for themselves. */

@@ -1,5 +1,5 @@
 import type { Entry, StoredAsset, TerminalEntry } from '../../../functions/ledger/entry.ts';
-import type { ChainReport } from '../../../functions/publish/chain-report.ts';
+import type { ChainReport } from '../../../functions/publish/report-schemas.ts';
 import type { Route } from '../../../functions/uploads/routes.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';

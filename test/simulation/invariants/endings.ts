@@ -7,6 +7,7 @@ import type { Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isSuperseded, isTooLarge, putOf } from './facts.ts';
+import { isJobFile, jobOf } from './jobs.ts';
 
 /** Smallest time between two polls, in milliseconds. Requests within one poll are closer together. */
 const POLLS_APART_MS = 5_000;
@@ -48,6 +49,10 @@ class Ending {
     'no-outputs': () => this.#demand(this.#flow?.outputs.length === 0, 'a flow has outputs, and is said to have none'),
     cancelled: () => this.#demand(this.#wasCancelled(), 'an upload is called cancelled that no operator cancelled'),
     superseded: () => this.#checkSuperseded(),
+    'invalid-job': () => this.#demand(jobOf(this.#put) === undefined, 'a job file is called invalid that is not'),
+    // `checkJobs` looks at what was missing.
+    'inputs-missing': () => this.#demand(isJobFile(this.#put.key), 'a file is said to lack inputs, and is no job'),
+    'input-gone': () => this.#demand(this.#put.versionId === undefined, 'an input is called gone that is there'),
     'outputs-failed': () => this.#demand(this.#entry.assets.length === 0, 'all outputs failed, and there are some'),
   };
 
@@ -111,7 +116,11 @@ class Ending {
   #checkSuperseded(): void {
     const { upload, endedAt } = this.#entry;
     const isOld = isSuperseded(this.#world, this.#put, endedAt + this.#world.scenario.skewMs);
-    this.#demand(upload.stage !== undefined && isOld, 'a stage is called superseded whose file was not replaced');
+    const isUnsentJob = isJobFile(upload.key) && this.#entry.inputs === undefined;
+    this.#demand(
+      (upload.stage !== undefined || isUnsentJob) && isOld,
+      'a stage is called superseded whose file was not replaced',
+    );
   }
 
   #checkAttempts(): void {

@@ -4,8 +4,9 @@ import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
 import { isOf, isTerminal, putOf } from './facts.ts';
+import { isInputOnly } from './jobs.ts';
 
-const isRouted = ({ key }: Put): boolean => !key.startsWith('elsewhere/');
+const isRouted = ({ key }: Put): boolean => !key.startsWith('elsewhere/') && !isInputOnly(key);
 
 /**
  * Every routed upload that could ever be read has exactly one entry, and every entry has an upload. Each entry is

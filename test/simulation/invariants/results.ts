@@ -4,6 +4,7 @@ import { flowTagOf } from '../flow-tag.ts';
 import { RESULTS } from '../names.ts';
 import type { World } from '../world.ts';
 import { isTerminal, sha256 } from './facts.ts';
+import { isJobFile } from './jobs.ts';
 
 /** Every asset is whole, under its own key, and written once. Each generation of an upload has assets of one flow. */
 export async function checkResults(world: World, entries: readonly Entry[]): Promise<void> {
@@ -13,7 +14,7 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
   for (const { key } of await inspector.list(RESULTS)) {
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
     if (/\/(receipt|chain)\.json$/.test(key)) continue;
-    const { name, flowId, assetId } = originOf(world, key, prefix);
+    const { name, flowId, assetId } = originOf(world, key, prefix, entries);
     await checkAsset(world, key, world.service.asset(flowId, assetId));
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
   }
@@ -27,7 +28,7 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
 }
 
 /** The output of the service that a key of the results is for, and its upload and generation. */
-function originOf({ service }: World, key: string, prefix: string) {
+function originOf({ service }: World, key: string, prefix: string, entries: readonly Entry[]) {
   const [, uploadKey = '', flowPart = '', assetPart = ''] =
     /^(.*)\/([^/]+)\/([^/]+)$/s.exec(key.slice(prefix.length)) ?? [];
   const flowId = decodeURIComponent(flowPart);
@@ -38,7 +39,9 @@ function originOf({ service }: World, key: string, prefix: string) {
   const [, firstKey, id] = /^(.*)\/chain\/[^/]+\/([^/]+)$/s.exec(uploadKey) ?? [];
   const isOfLaterStage =
     id === tag?.upload && input?.bucket === RESULTS && input.key.startsWith(`${prefix}${firstKey}/`);
-  const isOwn = input?.key === uploadKey || isOfLaterStage;
+  const isOfJob =
+    isJobFile(uploadKey) && entries.some(({ upload }) => upload.id === tag?.upload && upload.key === uploadKey);
+  const isOwn = input?.key === uploadKey || isOfLaterStage || isOfJob;
   demand(tag !== undefined && isOwn, 'a result is under a wrong key', key, flow);
   // The id may end in what looks like an extension.
   const names = [assetPart, assetPart.replace(/\.\w+$/, '')].map(decodeURIComponent);
