@@ -9,7 +9,7 @@ import {
   readFileSync,
   rmdirSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { NamedFile } from '../command-line/named-files.ts';
 import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
@@ -18,8 +18,9 @@ import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../command-
 import { shownPath } from '../command-line/texts.ts';
 import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import { folderOf } from '../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
-import { type Route, routeFor } from '../functions/uploads/routes.ts';
+import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readTrackedContext } from '../infra/configuration.ts';
 import { readStackContext } from '../infra/deployment.ts';
@@ -378,17 +379,21 @@ function versions(): string {
   return `${name} ${version} (Node ${process.versions.node})`;
 }
 
+/** The files of the examples that a route takes, and the folders of jobs. Returns their names. */
 function copySamples(inboxDir: string, routes: readonly Route[]): string[] {
-  const samples = readdirSync(EXAMPLES_DIR, { withFileTypes: true })
-    .filter(
-      (entry) => entry.isFile() && routeFor(routes, { key: entry.name, mediaType: mediaTypeOf(undefined, entry.name) }),
-    )
-    .map(({ name }) => name);
-  for (const name of samples) {
-    copyFileSync(join(EXAMPLES_DIR, name), join(inboxDir, name));
-    chmodSync(join(inboxDir, name), PRIVATE_FILE_MODE);
+  const copied = readdirSync(EXAMPLES_DIR, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => relative(EXAMPLES_DIR, join(parentPath, name)).split(sep).join('/'))
+    .filter((key) => {
+      const isTaken = !key.includes('/') && routeFor(routes, { key, mediaType: mediaTypeOf(undefined, key) });
+      return isTaken || jobsRouteOf(routes, key);
+    });
+  for (const key of copied) {
+    mkdirSync(dirname(join(inboxDir, key)), { recursive: true, mode: PRIVATE_FOLDER_MODE });
+    copyFileSync(join(EXAMPLES_DIR, key), join(inboxDir, key));
+    chmodSync(join(inboxDir, key), PRIVATE_FILE_MODE);
   }
-  return samples;
+  return [...new Set(copied.map((key) => folderOf(key) || key))];
 }
 
 /** Ends with one sentence. The details of an unexpected error are in a log file. */

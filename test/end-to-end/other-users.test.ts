@@ -35,7 +35,7 @@ describe('npm start', () => {
     const umask = process.umask(0);
     const { output, child } = folder.run('start', ['--open'], { env });
     process.umask(umask);
-    await vi.waitFor(() => expect(output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
+    await vi.waitFor(() => expect(output().match(/ {2}done in /g)).toHaveLength(5), PATIENCE);
     for (const each of ['inbox', 'results', '.flowdrop']) {
       expect((await readdir(join(home, each))).length).toBeGreaterThan(0);
       expect(await openToOthers(join(home, each))).toEqual([]);

@@ -78,7 +78,7 @@ describe('npm start', () => {
 
   it('watches the inbox until it is interrupted, processes no file twice, and lets S3 clients in on request', async () => {
     const first = start([]);
-    await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(4), PATIENCE);
+    await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(5), PATIENCE);
     const second = await start([]).ended;
     expect(second).toMatchObject({ code: 1, output: expect.stringContaining('is already watching') });
 
