@@ -24,6 +24,7 @@ export interface Mutation {
 const CREATE_FLOW = 'create-flow/create-flow.ts';
 const CLAIM = 'create-flow/claim.ts';
 const CHAIN = 'chains/chain.ts';
+const JOB = 'create-flow/job.ts';
 const COLLECT_FLOW = 'collect-outputs/collect-flow.ts';
 const FLOW_POLLS = 'collect-outputs/flow-polls.ts';
 const FAILURE_ISOLATION = 'collect-outputs/failure-isolation.ts';
@@ -375,6 +376,18 @@ export const MUTATIONS: readonly Mutation[] = [
       with: 'if (isChanged && chain.endedAt !== undefined)',
     },
   ),
+  mistake('a job sent without the inputs that it lacks', 100, {
+    file: JOB,
+    in: 'sendJob',
+    replace: 'if (found.missing.length > 0) return waitForInputs(…);',
+    with: '',
+  }),
+  mistake('a job that waits for its inputs beyond its deadline', 100, {
+    file: JOB,
+    in: 'waitForInputs',
+    replace: 'delivery.ports.clock.now() >= deadline',
+    with: 'false',
+  }),
   mistake('a sweep that begins anew because of one damaged time', 200, {
     file: 'sweep/sweep-state.ts',
     in: 'parsedState',
