@@ -1,8 +1,8 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { Invocation } from '../base/invocation.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
+import { finishAnew, type OperatorPorts } from '../operator/operator.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
-import type { UploadQueue } from '../uploads/upload-event.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import { type CollectorShare, type CollectorState, isIn, Lease } from './collector.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
@@ -17,13 +17,13 @@ import { EndConfirmations, NotedUploads, type TickContext } from './tick-context
  */
 const TICK_MS = 55_000;
 
-export interface CollectPorts extends CollectFlowPorts {
-  readonly queue: UploadQueue;
-  /** The pace of the requests to the service. */
-  readonly pacer: Pacer;
-  /** For the lease. */
-  readonly s3: S3Client;
-}
+export type CollectPorts = CollectFlowPorts &
+  Pick<OperatorPorts, 'chains' | 'inbox' | 'queue'> & {
+    /** The pace of the requests to the service. */
+    readonly pacer: Pacer;
+    /** For the lease. */
+    readonly s3: S3Client;
+  };
 
 export interface TickSummary {
   readonly result: 'completed' | 'lease taken' | Halt;
@@ -104,7 +104,11 @@ class Tick {
     this.#flows = flows;
     this.#storing = storing;
     this.#polls = new FlowPolls(state, ports, this.#context, { flows, storing });
-    this.#waitingUploads = new WaitingUploads(ports, state.throttled, (uploadId) => isIn(share, uploadId));
+    this.#waitingUploads = new WaitingUploads(
+      { ...ports, finishAnew: (firstId, signal) => finishAnew(firstId, ports, signal) },
+      state.throttled,
+      (uploadId) => isIn(share, uploadId),
+    );
     if (state.pace !== undefined) ports.pacer.resume(state.pace);
   }
 

@@ -21,7 +21,7 @@ import {
   type WaitingEntry,
   waitingMarkerOf,
 } from '../ledger/entry.ts';
-import type { Ledger, Stored } from '../ledger/store.ts';
+import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -161,6 +161,8 @@ async function makeStageAnew(
     return beginStages(left, ports, signal);
   }
   if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true });
+  // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
+  await ports.ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
   const next = withGenerations(anew.chain, generations);
   const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? next : now), signal);
   // If only the answer to the write was lost, the chain has all of them.
@@ -168,6 +170,30 @@ async function makeStageAnew(
     written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');
   if (!begins.every((begin) => isUnderWay(begin.upload.id))) return [{ upload, result: 'under way' }];
   return beginStages(begins, ports, signal);
+}
+
+/**
+ * Begins what a request to make a stage anew has left, because it was cut off after it had changed the chain.
+ * @returns true if something cannot begin yet.
+ */
+export async function finishAnew(firstId: string, ports: OperatorPorts, signal: AbortSignal): Promise<boolean> {
+  let chain: Chain | undefined;
+  try {
+    chain = await ports.chains.read(firstId, signal);
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    ports.telemetry.log.error('This chain cannot be read', { uploadId: firstId, error });
+    ports.telemetry.metrics.add('EntriesUnreadable');
+    return true;
+  }
+  for (const { id, state, generation, route } of chain?.uploads ?? []) {
+    if (state !== 'under way' || id === firstId) continue;
+    const entry = (await ports.ledger.read(id, signal))?.entry;
+    if (entry !== undefined && (!isTerminal(entry) || entry.generation >= generation)) continue;
+    const results = await makeStageAnew(firstId, route, ports, signal);
+    return results.some(({ result }) => result === 'under way');
+  }
+  return false;
 }
 
 /** The generations of uploads that have an entry, by id. Undefined if one of them has not ended. */

@@ -21,6 +21,11 @@ export interface ResubmitPorts {
   readonly queue: UploadQueue;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
+  /**
+   * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns true if
+   * something cannot begin yet.
+   */
+  readonly finishAnew?: (firstId: string, signal: AbortSignal) => Promise<boolean>;
 }
 
 /**
@@ -53,6 +58,12 @@ export async function resubmit(
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isItsMarker) {
     await queue.send(messageFor(stored.entry.upload), signal);
     sent = stored.entry;
+    next = { uploadId: marker.uploadId, notBefore: now + DUE_AGAIN_MS };
+  }
+  // A request to make a stage anew puts a marker of the first file, whose chain has begun.
+  const entry = stored?.entry;
+  const mayBeMadeAnew = entry?.state === 'succeeded' && entry.next !== undefined && entry.upload.stage === undefined;
+  if (mayBeMadeAnew && (await ports.finishAnew?.(marker.uploadId, signal)) === true) {
     next = { uploadId: marker.uploadId, notBefore: now + DUE_AGAIN_MS };
   }
   if (next !== undefined) {

@@ -263,7 +263,7 @@ describe('a stage that is made anew', () => {
   it('is finished by the same request if the first one died after it had changed the chain', async () => {
     await settled();
     const id = await firstId();
-    const revive = dyingAt(world.ports.ledger, 'putWaitingMarker');
+    const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', 2);
     await expect(world.collect({ retry: [id], from: 'each' })).rejects.toThrow();
     revive();
     await world.collect({ retry: [id], from: 'each' });
@@ -271,6 +271,21 @@ describe('a stage that is made anew', () => {
     expect((await entriesOf('each')).map(({ generation }) => generation)).toEqual([2, 2, 2]);
     expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([1, 1, 1, 3]);
     expect((await report()).status).toBe('succeeded');
+  });
+
+  it.each([1, 2, 3, 4, 5])('is finished by a tick if the request died at its marker %i', async (at) => {
+    await settled();
+    const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', at + 1);
+    await expect(world.collect({ retry: [await firstId()], from: 'each' })).rejects.toThrow();
+    revive();
+    for (let ticks = 0; ticks < 4; ticks += 1) {
+      await world.tickAfter(61 * 60_000);
+      await world.settle();
+    }
+    expect((await entriesOf('each')).map(({ generation }) => generation)).toEqual([2, 2, 2]);
+    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([1, 1, 1, 3]);
+    expect((await report()).status).toBe('succeeded');
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
 
   it('begins no other stage that was added beside it', async () => {
