@@ -44,6 +44,9 @@ function kindOf({ of, key }: Pick<RecordedCall, 'of' | 'key'>): string {
 /** Actions that no policy may name. */
 const OTHER_ACTIONS = ['s3:DeleteObject', 's3:DeleteObjectVersion', 's3:PutObjectAcl', 's3:GetBucketPolicy'];
 
+/** True if the routes of a configuration make chains. */
+const hasChains = (name: (typeof CONFIGURATION_NAMES)[number]): boolean => name === 'chains' || name === 'cdk-json';
+
 /** Actions that are allowed on one kind of object too many, because its keys cannot be told from those of another. */
 function widerOf(name: (typeof CONFIGURATION_NAMES)[number], by: FunctionName): readonly string[] {
   // Receipts and reports are stored beside assets, and are too small for a multipart upload.
@@ -51,7 +54,7 @@ function widerOf(name: (typeof CONFIGURATION_NAMES)[number], by: FunctionName): 
     return ['s3:AbortMultipartUpload a receipt', 's3:AbortMultipartUpload a report of a chain'];
   }
   // Only assets are read by their version.
-  return name === 'chains' ? ['s3:GetObjectVersion a receipt', 's3:GetObjectVersion a report of a chain'] : [];
+  return hasChains(name) ? ['s3:GetObjectVersion a receipt', 's3:GetObjectVersion a report of a chain'] : [];
 }
 
 /** True if only a pipeline whose routes make chains makes this call: an asset becomes the input of a flow. */
@@ -75,7 +78,7 @@ describe.each(CONFIGURATION_NAMES.flatMap((name) => FUNCTION_NAMES.map((by) => [
     let deployment: Deployment;
     let permissions: ReturnType<Deployment['permissionsOf']>;
     let s3Actions: ReadonlySet<string>;
-    const recordedHere = () => recorded.filter((call) => name === 'chains' || !isOfChains(call));
+    const recordedHere = () => recorded.filter((call) => hasChains(name) || !isOfChains(call));
     const callsOf = () => [
       ...recordedHere()
         .filter((call) => call.by === by)

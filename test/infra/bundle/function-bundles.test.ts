@@ -12,8 +12,8 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 492_000, gzipped: 165_000 },
-  'collect-outputs': { raw: 550_000, gzipped: 182_000 },
+  'create-flow': { raw: 502_000, gzipped: 168_000 },
+  'collect-outputs': { raw: 553_000, gzipped: 183_000 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));

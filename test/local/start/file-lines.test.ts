@@ -95,16 +95,16 @@ describe('a wait', () => {
         ...{ kind: 'waiting', id: '0'.repeat(40), key: 'multi/chair/job.json', versionId: undefined },
         wait: { ...wait, reason: 'inputs', message, until, ending: 'inputs' },
       });
-    const first = of('2 of 2 inputs are missing: a.png, b.png.');
+    const first = of('Missing inputs: a.png, b.png.');
     expect(first.lines).toEqual([
-      expect.stringMatching(/^multi\/chair\/job\.json {2}waits since .*: 2 of 2 inputs are missing: a\.png, b\.png\.$/),
+      expect.stringMatching(/^multi\/chair\/job\.json {2}waits since .*: Missing inputs: a\.png, b\.png\.$/),
       expect.stringMatching(
         /^ {4}Fails without them 2026-01-01 \S+ \S+\. It goes on when they are in the inbox, below multi\/chair\/\.$/,
       ),
     ]);
     waits.forget();
-    expect(of('1 of 2 inputs are missing: b.png.')).toEqual({
-      state: 'waits: 1 of 2 inputs are missing: b.png.',
+    expect(of('Missing inputs: b.png.')).toEqual({
+      state: 'waits: Missing inputs: b.png.',
       lines: [],
     });
   });

@@ -288,7 +288,7 @@ describe('a session', () => {
       first.watch();
       await drop('front.png', 'front');
       await drop('job.json', JOB);
-      await vi.waitFor(() => expect(first.shown()).toContain('inputs are missing: back.png.'), PATIENCE);
+      await vi.waitFor(() => expect(first.shown()).toContain('Missing inputs: back.png.'), PATIENCE);
       await first.stop();
       const deadline = / {4}Fails without them (.*?)\. It/.exec(first.shown())?.[1];
 
