@@ -24,6 +24,7 @@ import {
 } from '../uploads/inbox.ts';
 import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/job.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
+import { jobFilesFor } from '../uploads/job-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
@@ -32,7 +33,7 @@ import { inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
-import { jobsWaitingFor, sendJob } from './job.ts';
+import { jobFor, sendJob } from './job.ts';
 import { ATTEMPTS_EXHAUSTED, MISADDRESSED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
 
@@ -95,9 +96,21 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   return openAndBegin(delivery, event);
 }
 
-/** A file below the prefix of a jobs route is no upload by itself. The jobs that wait for it look for their inputs. */
+/**
+ * A file below the prefix of a jobs route is no upload by itself. The jobs that wait for it look for their inputs. A
+ * failure of one job keeps none of the others from that.
+ */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Outcome> {
-  for (const job of await jobsWaitingFor(delivery, event, owner)) await resume(delivery, job);
+  const failures: unknown[] = [];
+  for (const jobKey of jobFilesFor(event.key, owner.jobs)) {
+    try {
+      const job = await jobFor(delivery, event, jobKey);
+      if (job !== undefined) await resume(delivery, job);
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures.find((error) => !(error instanceof ClaimHeldError)) ?? failures[0];
   delivery.log.info('An input of jobs, or a file that no job names');
   return 'input';
 }

@@ -1,11 +1,9 @@
 import pMap from 'p-map';
-import { type Entry, gathered, type Input, isAwaited, lacking } from '../ledger/entry.ts';
+import { type ClaimedEntry, type Entry, gathered, type Input, isAwaited, lacking } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { type OpenedUpload, UploadUnreadableError } from '../uploads/inbox.ts';
 import { awaitedInputs, type Job } from '../uploads/job.ts';
 import { inputKey } from '../uploads/job-keys.ts';
-import { jobFilesFor } from '../uploads/job-routes.ts';
-import type { JobsRoute } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { inputFailure } from './admission.ts';
 import { type Claim, failUpload, keepWaiting } from './claim.ts';
@@ -98,34 +96,31 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, missing: read
 }
 
 /**
- * The jobs that wait for this file, as their entries say, and those whose invocation died before it had looked.
- * @throws {ClaimHeldError} a job is looking for its inputs all the time, and may have missed this file.
+ * The entry of the job at `jobKey`, if this file's message must go on with it. Undefined if it need not.
+ * @throws {ClaimHeldError} the job is looking for its inputs all the time, and may have missed this file.
  */
-export async function jobsWaitingFor(
+export async function jobFor(
   { ports, invocation }: Delivery,
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
-  { jobs }: JobsRoute,
-): Promise<readonly Stored[]> {
+  jobKey: string,
+): Promise<Stored | undefined> {
   const { inbox, ledger, clock } = ports;
-  const waiting: Stored[] = [];
-  for (const jobKey of jobFilesFor(key, jobs)) {
-    const job = await inbox.current(bucket, jobKey, invocation.work);
-    // A job without an entry looks for its inputs when its own message comes.
-    let stored = job && (await ledger.read(job.id, invocation.work));
-    for (let waited = 0; job !== undefined && isLooking(stored, clock.now()); waited += LOOKING_MS) {
-      if (waited >= LOOKING_MAX_MS) throw new ClaimHeldError(`The job ${jobKey} is looking for its inputs`);
-      await clock.sleep(LOOKING_MS, invocation.work);
-      stored = await ledger.read(job.id, invocation.work);
-    }
-    if (stored !== undefined && isDue(stored.entry, key)) waiting.push(stored);
+  const job = await inbox.current(bucket, jobKey, invocation.work);
+  // A job without an entry looks for its inputs when its own message comes.
+  let stored = job && (await ledger.read(job.id, invocation.work));
+  for (let waited = 0; job !== undefined && isLooking(stored, clock.now()); waited += LOOKING_MS) {
+    if (waited >= LOOKING_MAX_MS) throw new ClaimHeldError(`The job ${jobKey} is looking for its inputs`);
+    await clock.sleep(LOOKING_MS, invocation.work);
+    stored = await ledger.read(job.id, invocation.work);
   }
-  return waiting;
+  return stored !== undefined && isConcerned(stored.entry, key) ? stored : undefined;
 }
-
-/** True if the job waits for this file, or its invocation died before it had looked. */
-const isDue = (entry: Entry, key: string): boolean =>
-  isAwaited(entry, key) || (entry.state === 'claimed' && entry.job !== undefined);
 
 /** True if the job may be looking for its inputs at this moment. */
 const isLooking = (stored: Stored | undefined, now: number): boolean =>
-  stored?.entry.state === 'claimed' && stored.entry.job !== undefined && now < stored.entry.deadline;
+  stored !== undefined && hasClaimToLook(stored.entry) && now < stored.entry.deadline;
+
+/** True if the job waits for this file, or its invocation died before it had looked. */
+const isConcerned = (entry: Entry, key: string): boolean => isAwaited(entry, key) || hasClaimToLook(entry);
+
+const hasClaimToLook = (entry: Entry): entry is ClaimedEntry => entry.state === 'claimed' && entry.job !== undefined;

@@ -398,4 +398,20 @@ describe('a file below the prefix of jobs', () => {
     await world.deliverAll();
     expect(sent()).toEqual([['multi/a/b/c.png'], ['multi/a/b/c.png']]);
   });
+
+  it.each([
+    ['nearest', 'multi/a/job.json'],
+    ['farthest', 'multi/job.json'],
+  ])('wakes the other job, if the entry of the %s one cannot be read', async (_, damaged) => {
+    await open();
+    await world.upload('multi/job.json', jobFile(['a/b.png']));
+    await world.upload('multi/a/job.json', jobFile(['b.png']));
+    await world.deliverAll();
+    const { upload } = (await entries()).find((each) => each.upload.key === damaged) as Entry;
+    await world.put(LEDGER, `uploads/${upload.id}.json`, '{}');
+    await world.upload('multi/a/b.png');
+    const { batchItemFailures } = (await world.deliver()) ?? {};
+    expect(sent()).toEqual([['multi/a/b.png']]);
+    expect(batchItemFailures).toHaveLength(1);
+  });
 });
