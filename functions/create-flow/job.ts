@@ -1,5 +1,14 @@
 import pMap from 'p-map';
-import { type ClaimedEntry, type Entry, gathered, type Input, isAwaited, lacking } from '../ledger/entry.ts';
+import {
+  type ClaimedEntry,
+  type Entry,
+  gathered,
+  type Input,
+  isAwaited,
+  isTerminal,
+  isUntold,
+  lacking,
+} from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { type OpenedUpload, UploadUnreadableError } from '../uploads/inbox.ts';
 import { awaitedInputs, type Job } from '../uploads/job.ts';
@@ -120,7 +129,13 @@ export async function jobFor(
 const isLooking = (stored: Stored | undefined, now: number): boolean =>
   stored !== undefined && hasClaimToLook(stored.entry) && now < stored.entry.deadline;
 
-/** True if the job waits for this file, or its invocation died before it had looked. */
-const isConcerned = (entry: Entry, key: string): boolean => isAwaited(entry, key) || hasClaimToLook(entry);
+/**
+ * True if the job waits for this file, or its invocation died before it had looked. Also true if the job has taken the
+ * file and has not ended: this message may have begun it, and if that invocation died, only this message leads to it.
+ */
+const isConcerned = (entry: Entry, key: string): boolean =>
+  isAwaited(entry, key) || hasClaimToLook(entry) || (hasTaken(entry, key) && (!isTerminal(entry) || isUntold(entry)));
 
 const hasClaimToLook = (entry: Entry): entry is ClaimedEntry => entry.state === 'claimed' && entry.job !== undefined;
+
+const hasTaken = ({ inputs }: Entry, key: string): boolean => inputs?.some((input) => input.key === key) === true;

@@ -8,6 +8,9 @@ const HOUR = 60 * MINUTE;
 const JOBS: Route = { ...ECHO, name: 'views', jobs: 'multi/' };
 const JOB = 'multi/chair/job.json';
 
+/** A deadline that no test comes to. */
+const LONG = { deadlineSeconds: 30 * 24 * 3_600 };
+
 const open = (options: WorldOptions = {}) => start({ routes: [JOBS, ECHO], ...options });
 const jobFile = (inputs: readonly unknown[], more: object = {}) => JSON.stringify({ inputs, ...more });
 const putJob = (inputs: readonly unknown[], more?: object) => world.upload(JOB, jobFile(inputs, more));
@@ -353,14 +356,14 @@ describe('a job that cannot be sent', () => {
 
 describe('an invocation that dies', () => {
   const DEATHS = (['create', 'putWaitingMarker', 'replace', 'putRunningMarker'] as const).flatMap((method) =>
-    [1, 2, 3, 4].map((at) => [method, at] as const),
+    [1, 2, 3, 4, 5, 6].map((at) => [method, at] as const),
   );
   it.each(DEATHS)(
     'at %s, call %i, loses no job, and nothing is in doubt before its inputs are written',
     async (method, at) => {
       await open({ settings: { inDoubt: 'hold' } });
       const revive = dyingAt(world.ports.ledger, method, at);
-      await putJob(['front.png', 'back.png']);
+      await putJob(['front.png', 'back.png'], LONG);
       await world.deliver().catch(() => {});
       await put('front.png');
       await world.deliver().catch(() => {});
@@ -368,11 +371,36 @@ describe('an invocation that dies', () => {
       await world.deliver().catch(() => {});
       revive();
       await world.deliverAndTick(8, 20 * MINUTE);
-      await world.settle();
       expect(sent()).toEqual([keys('front.png', 'back.png')]);
       expect(await states()).toEqual(['succeeded']);
     },
   );
+
+  it('after the service refused the job loses no job', async () => {
+    await open();
+    await putJob(['front.png'], LONG);
+    await world.deliver();
+    await put('front.png');
+    world.fault('createFlow', { status: 503 }, 1);
+    const revive = dyingAt(world.ports.ledger, 'putWaitingMarker');
+    await world.deliver();
+    revive();
+    await world.deliverAndTick(8, 20 * MINUTE);
+    expect(await states()).toEqual(['succeeded']);
+  });
+
+  it('before the receipt of a failed job is out loses no receipt', async () => {
+    await open({ settings: { inputBytesMax: 3 } });
+    await putJob(['front.png'], LONG);
+    await world.deliver();
+    await put('front.png', 'too large');
+    const revive = dyingAt(world.ports.ledger, 'putFailedMarker');
+    await world.deliver();
+    revive();
+    await world.deliverAndTick(1, 20 * MINUTE);
+    await world.deliverAll();
+    expect(await entry()).toMatchObject({ state: 'failed', failure: { code: 'input-too-large' }, isTold: true });
+  });
 });
 
 describe('a file below the prefix of jobs', () => {
