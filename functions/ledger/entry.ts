@@ -198,9 +198,9 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms
   return { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt, deadline };
 }
 
-/** Nothing of a job is sent before its inputs are written down. */
+/** Nothing is sent before the route of a retry, and the inputs of a job, are written down. */
 const doubtOfDead = (entry: ClaimedEntry): Doubt | undefined =>
-  entry.job === undefined ? doubtAfter(entry, entry.deadline) : entry.doubt;
+  entry.job === undefined && entry.reroute === undefined ? doubtAfter(entry, entry.deadline) : entry.doubt;
 
 /**
  * The claim of an upload that was opened, with its route of the present configuration.

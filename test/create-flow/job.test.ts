@@ -376,6 +376,24 @@ describe('an invocation that dies', () => {
     },
   );
 
+  it('before a retry has its route leaves no doubt, because nothing was sent', async () => {
+    await open({ settings: { inDoubt: 'hold' } });
+    await putJob(['front.png'], { deadlineSeconds: 60 });
+    await world.deliver();
+    await world.tickAfter(2 * MINUTE);
+    await world.deliver();
+    await put('front.png');
+    await world.deliver();
+    await world.retry();
+    const revive = dyingAt(world.ports.ledger, 'replace', 2);
+    await world.deliver();
+    revive();
+    expect(await entry()).toMatchObject({ state: 'claimed', reroute: true });
+    world.clock.advance(3 * MINUTE);
+    await world.deliver();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
   it('after the service refused the job loses no job', async () => {
     await open();
     await putJob(['front.png'], LONG);
