@@ -29,7 +29,7 @@ import { snapshot } from '../uploads/route-snapshot.ts';
 import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
-import { inputFailure, type Routed, routed } from './admission.ts';
+import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
@@ -310,6 +310,7 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
 
 /** Sends a job whose route is known. Its file is read again for what is sent beside its inputs. */
 async function sendJobAgain(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
+  if (object.isArchived) return failUpload(delivery, claim, ARCHIVED);
   let job: Job;
   try {
     job = await readJob(object, delivery.invocation.work);

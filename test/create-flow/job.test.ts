@@ -326,6 +326,23 @@ describe('a job that cannot be sent', () => {
     });
   });
 
+  it.each([
+    ['the job file', JOB],
+    ['an input', 'multi/chair/a.png'],
+  ])('fails if %s was archived while it waited', async (_, archived) => {
+    await open();
+    await putJob(['a.png', 'b.png'], LONG);
+    await put('a.png');
+    await world.deliverAll();
+    world.beforeS3((call, { Key }) => {
+      if (call !== 'GetObject' || Key !== archived) return;
+      throw Object.assign(new Error('Archived'), { name: 'InvalidObjectState', $metadata: { httpStatusCode: 403 } });
+    });
+    await put('b.png');
+    await world.deliverAll();
+    expect((await failure())?.code).toBe('input-archived');
+  });
+
   it('fails if an input that it has taken is gone before it is sent, and a retry takes the present one', async () => {
     await open({ versioning: undefined });
     await put('a.png', 'first');
