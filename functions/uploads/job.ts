@@ -41,12 +41,13 @@ export class InvalidJobError extends Error {
   readonly code = 'invalid-job';
 }
 
-/** The parts of a path below the folder of the job file. None of them is empty, `.` or `..`. */
-const PART = String.raw`(?!\.{1,2}(?:\/|$))[^\/\p{Cc}]+`;
+/** The parts of a path below the folder of the job file. None of them is empty, `.` or `..`. S3 takes no half character. */
+const PART = String.raw`(?!\.{1,2}(?:\/|$))[^\/\p{Cc}\p{Cs}]+`;
 
 const nameSchema = matching(
-  `the name of a file in the folder of the ${JOB_FILE}, at most ${JOB_DEPTH_MAX} folders below it, without "." and ".."`,
-  new RegExp(`^(?!job\\.json$)${PART}(?:\\/${PART}){0,${JOB_DEPTH_MAX}}$`, 'u'),
+  `the name of a file in the folder of the ${JOB_FILE}, at most ${JOB_DEPTH_MAX} folders below it, without "." and "..", ` +
+    `and no ${JOB_FILE}`,
+  new RegExp(`^(?!(?:.*\\/)?job\\.json$)${PART}(?:\\/${PART}){0,${JOB_DEPTH_MAX}}$`, 'u'),
 );
 
 const TEXT_ERROR = 'expected a text that is not empty';

@@ -25,7 +25,7 @@ describe('job.schema.json and the code give the same verdict', () => {
       parameters: null,
       deadlineSeconds: 2_592_000,
     },
-    ...['a', 'ä b.png', '.hidden', '..a', 'a..', '...', 'job.json.png', 'sub/job.json', '1/2/3/4/5/6/7/8/9'].map(
+    ...['a', 'ä b.png', '.hidden', '..a', 'a..', '...', 'job.json.png', 'my-job.json', '1/2/3/4/5/6/7/8/9'].map(
       withName,
     ),
   ])('%j is a job', (job) => {
@@ -46,7 +46,24 @@ describe('job.schema.json and the code give the same verdict', () => {
     { inputs: [{ text: '' }] },
     { inputs: [{ name: 'a', optional: 'yes' }] },
     { inputs: [{ name: 'a', additional: { flowdrop: 1 } }] },
-    ...['', '/', 'a/', '/a', 'a//b', '.', '..', '../a', 'a/./b', 'a/..', 'job.json', 'a\nb', 7, null].map(withName),
+    ...[
+      '',
+      '/',
+      'a/',
+      '/a',
+      'a//b',
+      '.',
+      '..',
+      '../a',
+      'a/./b',
+      'a/..',
+      'job.json',
+      'sub/job.json',
+      'a\nb',
+      '\ud800',
+      7,
+      null,
+    ].map(withName),
     withName('1/2/3/4/5/6/7/8/9/10'),
   ])('%j is none', (job) => {
     expect([issuesOf(job).length > 0, isParsed(job)]).toEqual([true, false]);
