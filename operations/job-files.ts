@@ -1,6 +1,6 @@
 import { readFile, stat } from 'node:fs/promises';
 import { type Entry, isAwaited } from '../functions/ledger/entry.ts';
-import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../functions/uploads/inbox.ts';
+import { isInside, UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../functions/uploads/inbox.ts';
 import {
   awaitedInputs,
   InvalidJobError,
@@ -269,6 +269,7 @@ export async function jobThere(
   signal: AbortSignal,
 ): Promise<JobThere | undefined> {
   const { inbox, settings } = deployment;
+  if (!isInside(settings, { bucket: settings.inboxBucket, key: jobKey })) return undefined;
   const current = await inbox.current(settings.inboxBucket, jobKey, signal);
   if (current === undefined) return undefined;
   const { id } = current;

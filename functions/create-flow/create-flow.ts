@@ -101,8 +101,11 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
  * failure of one job keeps none of the others from that.
  */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Outcome> {
+  const { settings } = delivery.ports;
   const failures: unknown[] = [];
   for (const jobKey of jobFilesFor(event.key, owner.jobs)) {
+    // The prefix of jobs may be wider than the inbox.
+    if (!isInside(settings, { bucket: event.bucket, key: jobKey })) continue;
     try {
       const job = await jobFor(delivery, event, jobKey);
       if (job !== undefined) await resume(delivery, job);

@@ -8,7 +8,7 @@ import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
-import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
+import { type Inbox, isInside, type ListedUpload } from '../uploads/inbox.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { isWantedByKey, jobsRouteOf, mayMatch, routeFor } from '../uploads/routes.ts';
@@ -176,8 +176,9 @@ export class SweepRun {
    * has no right to decrypt it.
    */
   async #mayTake(job: Pick<ListedUpload, 'bucket' | 'key'>, key: string): Promise<boolean> {
-    const { inbox, ledger } = this.#ports;
+    const { inbox, ledger, settings } = this.#ports;
     const { closing } = this.#invocation;
+    if (!isInside(settings, job)) return false;
     const current = await inbox.current(job.bucket, job.key, closing);
     if (current === undefined) return false;
     const entry = (await ledger.read(current.id, closing))?.entry;

@@ -464,6 +464,19 @@ describe('a file below the prefix of jobs', () => {
     expect(sent()).toEqual([['multi/a/b/c.png'], ['multi/a/b/c.png']]);
   });
 
+  it('leads to no job files outside of the inbox, which the function may not read', async () => {
+    const authorize = ({ action, resource }: { readonly action: string; readonly resource: string }) => {
+      const isRead = action === 's3:ListBucketVersions' || action.startsWith('s3:GetObject');
+      return !isRead || !resource.includes(`:::${INBOX}`) || resource.includes(`:::${INBOX}/multi/in/`);
+    };
+    await open({ settings: { inboxPrefix: 'multi/in/' }, s3: { authorize } });
+    await world.upload('multi/in/a/job.json', jobFile(['b.png']));
+    await world.deliver();
+    await world.upload('multi/in/a/b.png');
+    expect((await world.deliver())?.batchItemFailures).toEqual([]);
+    expect(sent()).toEqual([['multi/in/a/b.png']]);
+  });
+
   it.each([
     ['nearest', 'multi/a/job.json'],
     ['farthest', 'multi/job.json'],

@@ -87,6 +87,16 @@ describe('an upload that no notification brought', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
+  it('is counted without a look at job files outside of the inbox, which the function may not read', async () => {
+    await deployed({ routes: [{ ...ECHO, jobs: 'multi/' }], settings: { inboxPrefix: 'multi/in/' } });
+    world.clock.advance(MINUTE);
+    await unannounced('multi/in/a.png');
+    const looked: unknown[] = [];
+    world.beforeS3((call, { Key }) => call === 'HeadObject' && looked.push(Key));
+    expect(await sweepAfter(HOUR)).toMatchObject({ unnamed: 1 });
+    expect(looked).toEqual(['multi/in/job.json']);
+  });
+
   it('is not submitted before it is a quarter of an hour old', async () => {
     await deployed();
     await unannounced('a');
