@@ -8,6 +8,7 @@ import {
   firstClaim,
   isJob,
   isSuspect,
+  isWaitingJob,
   nextStep,
   rerouted,
   runningMarkerOf,
@@ -36,6 +37,9 @@ import { settleDoubt } from './doubt.ts';
 import { jobFor, sendJob } from './job.ts';
 import { ATTEMPTS_EXHAUSTED, MISADDRESSED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
+
+/** Older job files of a key that are looked at when a newer one comes. */
+const OLDER_JOBS_MAX = 10;
 
 /** Times that an entry may change hands during one delivery. After that the delivery gives way. */
 const CHANGES_MAX = 5;
@@ -149,7 +153,32 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
   if (!written.won) return resume(delivery, written.current, object);
   if (terminal !== undefined) return publishFailure(delivery, terminal);
   const own = { stored: written.stored, entry: claim };
+  if (job !== undefined) await endOlderJobs(delivery, upload);
   return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
+}
+
+/**
+ * Ends the older jobs of a key that still wait for inputs. They find that a newer job file is there. Without versions,
+ * nothing leads to them, and they end at their deadlines.
+ */
+async function endOlderJobs(delivery: Delivery, { id, bucket, key, versionId }: Upload): Promise<void> {
+  if (versionId === undefined) return;
+  const { inbox, ledger } = delivery.ports;
+  const { work } = delivery.invocation;
+  try {
+    for await (const { uploads } of inbox.pages(bucket, key, undefined, work)) {
+      const older = uploads.filter((each) => each.key === key && each.id !== id).slice(0, OLDER_JOBS_MAX);
+      for (const each of older) {
+        const stored = await ledger.read(each.id, work);
+        if (stored !== undefined && isWaitingJob(stored.entry)) await resume(delivery, stored);
+      }
+      break; // The newest versions of a key are listed first.
+    }
+  } catch (error) {
+    delivery.log.warn('Older jobs of this key end at their deadlines', { error: error as Error });
+  } finally {
+    delivery.identify({ uploadId: id });
+  }
 }
 
 /**

@@ -53,8 +53,8 @@ type NextStep =
   | { readonly step: 'wait-on'; readonly entry: WaitingEntry }
   | { readonly step: 'take-over'; readonly entry: ClaimedEntry | WaitingEntry };
 
-/** @param key of the file whose message this is, if it is not the upload's own. If a job waits for it, the job is due. */
-export function nextStep(entry: Entry, now: number, key: string = entry.upload.key): NextStep {
+/** @param key of the file whose message this is. If a job waits for it, the job is due. */
+export function nextStep(entry: Entry, now: number, key?: string): NextStep {
   if (isTerminal(entry)) return { step: 'publish-again', entry };
   switch (entry.state) {
     case 'running':
@@ -68,10 +68,14 @@ export function nextStep(entry: Entry, now: number, key: string = entry.upload.k
   }
 }
 
-/** Tells whether this is a job that waits for the file with this key. */
-export function isAwaited({ state, job, upload }: Entry, key: string): boolean {
+/**
+ * Tells whether this is a job that a message with this key makes look for its inputs: one of a file that it waits for,
+ * or of a job file in its own place.
+ */
+export function isAwaited({ state, job, upload }: Entry, key: string | undefined): boolean {
+  if (state !== 'waiting' || job === undefined || key === undefined) return false;
   const name = inputName(upload.key, key);
-  return state === 'waiting' && name !== undefined && job?.missing.includes(name) === true;
+  return key === upload.key || (name !== undefined && job.missing.includes(name));
 }
 
 /** Tells whether this is a job that waits for its inputs. It has no flow. */
