@@ -16,7 +16,7 @@ import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
-import { type Route, routeFor } from '../functions/uploads/routes.ts';
+import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { findUpload, withPrefix } from './find.ts';
@@ -119,7 +119,13 @@ async function explained(subject: Subject, settings: FileSettings, signal: Abort
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
   const facts = { key, bytes, mediaType, isFile, routes } as const;
   if (isFolderMarker(subject)) return { ...facts, issue: 'It is a folder, and not a file.', request: undefined };
-  if (route === undefined) return { ...facts, issue: 'No route wants it, so nothing is sent.', request: undefined };
+  if (route === undefined) {
+    const issue =
+      jobsRouteOf(settings.routes, key) === undefined
+        ? 'No route wants it, so nothing is sent.'
+        : `It is sent only as an input of a ${JOB_FILE} in its folder, or in a folder above, that names it.`;
+    return { ...facts, issue, request: undefined };
+  }
   try {
     return { ...facts, ...(await explainedBy(route, subject, settings, signal)) };
   } catch (error) {

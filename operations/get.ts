@@ -5,6 +5,7 @@ import * as z from 'zod/mini';
 import { TERMINAL_STATE_NAMES, type TerminalState } from '../functions/ledger/terminal-states.ts';
 import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
+import { CHAIN_FOLDER } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
 import { objects } from './listing.ts';
@@ -39,7 +40,7 @@ export class DamagedResultError extends Error {
 }
 
 /**
- * Fetches the receipt of a file, or the receipts of all files below a prefix, and the results that they name. Each is
+ * Fetches the receipt of a file and those of its later stages, or the receipts of all files below a prefix, and the results that they name. Each is
  * checked against its size and SHA-256. One that differs is not kept. A file is named by its key, or by the id of its
  * upload if the receipt at its key is that upload's.
  */
@@ -57,7 +58,7 @@ export async function get(
     try {
       const text = await textOf(key, deployment, signal);
       const { status, upload, assets } = receiptSchema.parse(JSON.parse(text));
-      if (named !== undefined && upload.id !== named.id) {
+      if (named !== undefined && upload.key === named.key && upload.id !== named.id) {
         issues.push({ key, why: `it is the receipt of another upload at the same key: ${upload.id}` });
         return;
       }
@@ -88,18 +89,23 @@ const whyOf = (error: unknown, { command }: Deployment): string =>
     ? `it is not in the results bucket any more. To fetch it again: ${command} collect`
     : (error as Error).message;
 
-/** The receipt of the file with that key, or else all receipts below the prefix. */
+/** The receipt of the file with that key and those of its later stages, or else all receipts below the prefix. */
 async function receiptKeys(what: string, deployment: Deployment, signal: AbortSignal): Promise<readonly string[]> {
   const { s3, settings } = deployment;
   const { resultsBucket: bucket, resultsPrefix } = settings;
   const own = receiptKey(resultsPrefix, withPrefix(what, deployment));
-  for await (const { Key } of objects({ s3, bucket, prefix: own }, signal)) if (Key === own) return [own];
-  const keys: string[] = [];
+  const below = async (prefix: string): Promise<readonly string[]> => {
+    const keys: string[] = [];
+    for await (const { Key = '' } of objects({ s3, bucket, prefix }, signal)) {
+      if (Key.endsWith(`/${RECEIPT_NAME}`)) keys.push(Key);
+    }
+    return keys;
+  };
   const prefix = `${resultsPrefix}${withPrefix(what, deployment)}`;
-  for await (const { Key = '' } of objects({ s3, bucket, prefix }, signal)) {
-    if (Key.endsWith(`/${RECEIPT_NAME}`)) keys.push(Key);
+  for await (const { Key } of objects({ s3, bucket, prefix: own }, signal)) {
+    if (Key === own) return [own, ...(await below(`${prefix}/${CHAIN_FOLDER}/`))];
   }
-  return keys;
+  return below(prefix);
 }
 
 async function textOf(Key: string, { s3, settings }: Deployment, abortSignal: AbortSignal): Promise<string> {

@@ -137,6 +137,7 @@ async function inputStatus(
 function stateOfJob(entry: Entry | undefined): string {
   if (entry === undefined) return 'has not begun';
   if (isWaitingJob(entry)) return 'waits for its inputs';
+  if (entry.state === 'failed') return `has failed: ${entry.failure.message.replace(/\.$/, '')}`;
   return isTerminal(entry) ? `has ${entry.state}: only a new ${JOB_FILE} begins a new flow` : `is ${entry.state}`;
 }
 

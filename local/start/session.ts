@@ -130,6 +130,8 @@ export class Session {
   readonly #ends = { done: 0, failed: 0 };
   /** The first files of chains that go on after a stage that has ended. */
   readonly #openChains = new Set<string>();
+  /** Keys of the files whose chains failed. A chain may fail although all of its uploads succeeded. */
+  readonly #failedChains = new Set<string>();
   /** The files of the inbox that are not complete yet. */
   #changing: readonly InboxFile[] = [];
   readonly #waits = new Waits();
@@ -242,7 +244,7 @@ export class Session {
     const ends = [...(await takeIn(inputs ?? [])), ...(await takeIn(others ?? []))];
     const all = [...ends, ...(await this.#laterStages())];
     this.#giveUp(); // What is left needs the user.
-    return all.every(isSuccess);
+    return all.every(isSuccess) && this.#failedChains.size === 0;
   }
 
   /** Waits for the later stages of the files, until their chains have ended. */
@@ -350,7 +352,7 @@ export class Session {
       tracked.state = 'uploaded';
       if (isInput) {
         this.#tracked.delete(tracked);
-        screen.line(`${key}  uploaded, for a job that names it`);
+        screen.line(`${key}  uploaded, for the jobs that name it`);
         tracked.end.resolve('succeeded');
       }
       return { content, end: tracked.end.promise };
@@ -414,6 +416,8 @@ export class Session {
         break;
       case 'chain':
         this.#openChains.delete(progress.key);
+        if (progress.report.status === 'failed') this.#failedChains.add(progress.key);
+        else this.#failedChains.delete(progress.key);
         this.#options.screen.line(chainLine(progress, this.#options.cwd));
         break;
       case 'waiting': {

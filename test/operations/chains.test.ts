@@ -1,4 +1,9 @@
-import { GetObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import {
+  GetObjectCommand,
+  ListObjectsV2Command,
+  ListObjectVersionsCommand,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { showUpload } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
@@ -138,6 +143,22 @@ describe('status', () => {
     await operated.put('plain.bin', 'succeeded');
     expect((await operated.run('status', 'plain.bin')).output).not.toContain('chain');
   });
+});
+
+it('get fetches the results of all stages of a file', async () => {
+  await putChain('fetched.png', 'succeeded');
+  const { code, output } = await operated.run('get', 'fetched.png', '--json');
+  const { receipts, files } = JSON.parse(output);
+  expect([code, receipts.length]).toEqual([0, 1 + 2 + 1]);
+  expect(files.map(({ key }: { key: string }) => key).sort()).toEqual(
+    (
+      await operated.pipeline.s3
+        .send(new ListObjectsV2Command({ Bucket: RESULTS_BUCKET, Prefix: 'fetched.png/' }))
+        .then(({ Contents = [] }) => Contents.map(({ Key = '' }) => Key))
+    )
+      .filter((key) => !key.endsWith('.json'))
+      .sort(),
+  );
 });
 
 describe('retry', () => {

@@ -269,7 +269,7 @@ describe('a session', () => {
       await shows(/multi\/chair\/job\.json {2}waits since .*: Missing inputs: front\.png, back\.png\.\n/);
       await shows(/ {4}Fails without them .*\. It goes on when they are in the inbox, below multi\/chair\/\.\n/);
       await drop('front.png', 'front');
-      await shows(/multi\/chair\/front\.png {2}uploaded, for a job that names it\n/);
+      await shows(/multi\/chair\/front\.png {2}uploaded, for the jobs that name it\n/);
       await shows(/multi\/chair\/job\.json {2}waits: Missing inputs: back\.png\./);
       expect(session.unfinished).toBe(1);
       expect(service.flows).toEqual([]);
