@@ -1,6 +1,7 @@
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
 import { shorten } from '../../functions/base/validation.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
+import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation } from '../../operations/explain.ts';
@@ -141,9 +142,22 @@ export function showUpload(
       : []),
     ...(isSuccess(view.state) ? ['', `Fetch it: ${uploadCommand('get', { id, key }, deployment)}`] : []),
     ...(chain === undefined ? [] : ['', ...showChain(chain)]),
-    ...(chain?.state === 'failed'
-      ? ['', `To retry what failed in it, which may be paid for: ${uploadCommand('retry', chain.first, deployment)}`]
-      : []),
+    ...(chain?.state === 'failed' ? howToMend(chain, view, deployment) : []),
+  ];
+}
+
+/** What an operator can do about a chain that failed. */
+function howToMend(chain: ChainView, { failure }: UploadView, deployment: Pick<Deployment, 'command'>): string[] {
+  const retry = uploadCommand('retry', chain.first, deployment);
+  const failed = chain.stages.reduce((sum, { counts }) => sum + (counts.failed ?? 0), 0);
+  const [withheld] = chain.withheld;
+  if (failed > (failure === undefined ? 0 : 1))
+    return ['', `To retry what failed in it, which may be paid for: ${retry}`];
+  if (failed > 0 || withheld === undefined) return [];
+  const from = `${retry} --from ${shellWord(withheld.after)}`;
+  return [
+    '',
+    `No upload of it failed, but ${withheld.route} did not begin. To make ${withheld.after} anew, which is paid for: ${from}`,
   ];
 }
 
