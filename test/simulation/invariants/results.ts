@@ -14,7 +14,7 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
   for (const { key } of await inspector.list(RESULTS)) {
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
     if (/\/(receipt|chain)\.json$/.test(key)) continue;
-    const { name, flowId, assetId } = originOf(world, key, prefix, entries);
+    const { name, flowId, assetId } = originOf(world, key, prefix);
     await checkAsset(world, key, world.service.asset(flowId, assetId));
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
   }
@@ -28,7 +28,7 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
 }
 
 /** The output of the service that a key of the results is for, and its upload and generation. */
-function originOf({ service }: World, key: string, prefix: string, entries: readonly Entry[]) {
+function originOf({ service, orderChecker }: World, key: string, prefix: string) {
   const [, uploadKey = '', flowPart = '', assetPart = ''] =
     /^(.*)\/([^/]+)\/([^/]+)$/s.exec(key.slice(prefix.length)) ?? [];
   const flowId = decodeURIComponent(flowPart);
@@ -39,8 +39,8 @@ function originOf({ service }: World, key: string, prefix: string, entries: read
   const [, firstKey, id] = /^(.*)\/chain\/[^/]+\/([^/]+)$/s.exec(uploadKey) ?? [];
   const isOfLaterStage =
     id === tag?.upload && input?.bucket === RESULTS && input.key.startsWith(`${prefix}${firstKey}/`);
-  const isOfJob =
-    isJobFile(uploadKey) && entries.some(({ upload }) => upload.id === tag?.upload && upload.key === uploadKey);
+  // The inputs of a job are other files of its folder. Its entry may have expired or be damaged by now.
+  const isOfJob = isJobFile(uploadKey) && orderChecker.uploads.get(tag?.upload ?? '')?.key === uploadKey;
   const isOwn = input?.key === uploadKey || isOfLaterStage || isOfJob;
   demand(tag !== undefined && isOwn, 'a result is under a wrong key', key, flow);
   // The id may end in what looks like an extension.
