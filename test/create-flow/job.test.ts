@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { createFlows } from '../../functions/create-flow/batch.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { dyingAt, ECHO, INBOX, LEDGER, start, type WorldOptions, world } from '../support/world.ts';
@@ -176,6 +177,38 @@ describe('a job', () => {
   });
 });
 
+describe('an input that comes while its job looks', () => {
+  it('is not missed', async () => {
+    await open();
+    await putJob(['front.png']);
+    let delivered: Promise<unknown> | undefined;
+    world.beforeS3(async (call, { Bucket, Body = '' }) => {
+      if (delivered !== undefined || call !== 'PutObject' || Bucket !== LEDGER) return;
+      if (!`${Body}`.includes('"reason":"inputs"')) return;
+      // The job has looked in vain. It goes on while the message of its input waits for it.
+      await put('front.png');
+      delivered = world.deliver();
+      await world.clock.sleep(100);
+    });
+    await world.deliver();
+    await delivered;
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
+  it('begins nothing, if another invocation has taken the job over', async () => {
+    await open();
+    await put('front.png');
+    await putJob(['front.png']);
+    world.beforeS3(async (call, { Key }) => {
+      if (call !== 'HeadObject' || Key !== keys('front.png')[0]) return;
+      const { upload, ...facts } = await entry();
+      await world.put(LEDGER, `uploads/${upload.id}.json`, JSON.stringify({ upload, ...facts, claimedAt: 0 }));
+    });
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
+    expect(world.service.flows).toEqual([]);
+  });
+});
+
 describe('a job whose inputs do not come', () => {
   it('fails at its deadline, with a receipt that names them', async () => {
     await open();
@@ -229,6 +262,57 @@ describe('a job whose inputs do not come', () => {
     expect(sent()).toEqual([keys('front.png')]);
   });
 
+  it('looks at its deadline, if its file was deleted while it waited', async () => {
+    await open();
+    await putJob(['front.png']);
+    await world.deliver();
+    await world.remove(JOB);
+    await put('front.png');
+    await world.deliver();
+    expect(await states()).toEqual(['waiting']);
+    await world.tickAfter(HOUR);
+    await world.deliver();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
+  it('counts its deadline from when its message came into the queue', async () => {
+    await open();
+    await putJob(['front.png'], { deadlineSeconds: 60 });
+    const [body = ''] = world.takeMessages();
+    const attributes = { SentTimestamp: `${world.clock.now() - 5_000}` };
+    await world.invoke((invocation) =>
+      createFlows({ Records: [{ messageId: '1', body, attributes }] }, world.ports, invocation),
+    );
+    expect((await entry()).job?.deadline).toBe(world.clock.now() + 55_000);
+  });
+
+  it('counts no attempt, and lengthens no backoff, however often it looks', async () => {
+    await open();
+    await putJob(['front.png', 'back.png', 'top.png']);
+    await world.deliver();
+    for (const name of ['front.png', 'back.png']) {
+      await put(name);
+      await world.deliver();
+    }
+    expect(await entry()).toMatchObject({ state: 'waiting', reason: 'inputs', attempts: 0, waits: 0 });
+  });
+
+  it('tries again if its inputs could not be looked up', async () => {
+    await open();
+    await put('front.png');
+    await putJob(['front.png']);
+    let isBroken = true;
+    world.beforeS3((call, { Key }) => {
+      if (isBroken && call === 'HeadObject' && Key === keys('front.png')[0]) throw new Error('S3 is broken');
+    });
+    await world.deliverAll();
+    expect(await entry()).toMatchObject({ state: 'waiting', reason: 'unavailable', attempts: 1 });
+    isBroken = false;
+    await world.tickAfter(3 * MINUTE);
+    await world.deliver();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
   it('waits again if an input is deleted before the last one comes', async () => {
     await open();
     await put('front.png');
@@ -241,6 +325,32 @@ describe('a job whose inputs do not come', () => {
     await put('front.png');
     await world.deliverAll();
     expect(sent()).toEqual([keys('front.png', 'back.png')]);
+  });
+
+  it('is retried with other parameters, if its route allows that', async () => {
+    await open({ routes: [{ ...JOBS, overrides: true }] });
+    await putJob(['front.png'], { deadlineSeconds: 60, parameters: { copies: 3 } });
+    await world.deliver();
+    await world.tickAfter(2 * MINUTE);
+    await world.deliver();
+    await put('front.png');
+    await world.deliver();
+    expect(await world.retry({ parameters: { copies: 2 } })).toBe('resubmitted');
+    await world.deliver();
+    expect(world.service.flows).toMatchObject([{ parameters: { copies: 2 }, inputs: [{ bytes: 9 }] }]);
+  });
+
+  it('is an upload like any other, if no route has jobs when it is retried', async () => {
+    await open();
+    await putJob(['front.png'], { deadlineSeconds: 60 });
+    await world.deliver();
+    await world.tickAfter(2 * MINUTE);
+    await world.deliver();
+    world.redeploy({ routes: [ECHO] });
+    await world.retry();
+    await world.deliver();
+    expect(sent()).toEqual([[JOB]]);
+    expect((await entry()).job).toBeUndefined();
   });
 
   it('costs a tick no request, however many wait', async () => {
@@ -395,6 +505,32 @@ describe('an invocation that dies', () => {
     },
   );
 
+  it('while the job looks leaves no doubt, because nothing was sent', async () => {
+    await open();
+    await put('front.png');
+    await putJob(['front.png']);
+    const revive = dyingAt(world.ports.ledger, 'replace');
+    await world.deliver();
+    revive();
+    world.clock.advance(3 * MINUTE);
+    await world.deliver();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
+  it('is followed by one that sends the job alone, by the message of its input', async () => {
+    await open();
+    await putJob(['front.png']);
+    await world.deliver();
+    await put('front.png');
+    const revive = dyingAt(world.ports.ledger, 'replace', 2);
+    await world.deliver();
+    revive();
+    world.clock.advance(3 * MINUTE);
+    await world.upload('another', 'x');
+    await world.deliver();
+    expect(sent()).toEqual([['another'], keys('front.png')]);
+  });
+
   it('before a retry has its route leaves no doubt, because nothing was sent', async () => {
     await open({ settings: { inDoubt: 'hold' } });
     await putJob(['front.png'], { deadlineSeconds: 60 });
@@ -451,6 +587,17 @@ describe('a file below the prefix of jobs', () => {
     expect((await entries()).map(({ upload }) => upload.key)).toEqual([JOB]);
     expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
     expect(world.service.flows).toEqual([]);
+  });
+
+  it('may be eight folders below its job, and no deeper', async () => {
+    const deep = '1/2/3/4/5/6/7/8/a.png';
+    await open();
+    await putJob([deep]);
+    await world.deliver();
+    await put(deep);
+    await put(`9/${deep}`);
+    await world.deliver();
+    expect(sent()).toEqual([keys(deep)]);
   });
 
   it('wakes the jobs of all folders above it that wait for it', async () => {
