@@ -29,7 +29,9 @@ const when = (iso: string): string => `${localTime(iso)}  (${relative(iso)})`;
 
 export function showPipeline(status: PipelineStatus, deployment: Named): readonly string[] {
   const { intake, queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
-  const reasons = Object.entries(waiting.reasons).map(([reason, count]) => `${count} ${reason}`);
+  const reasons = Object.entries(waiting.reasons).map(
+    ([reason, count]) => `${count} ${reason === 'inputs' ? 'for inputs' : reason}`,
+  );
   const lines = [
     ...(intake === undefined || intake.state === 'on' ? [] : [['new flows', showIntake(intake, deployment)]]),
     ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],

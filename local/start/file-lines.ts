@@ -10,10 +10,11 @@ type Ended = Progress & { kind: 'ended' };
  * The line about the end of a file, and below that of a failed file a line that says what to do.
  * @param since time at which its upload began, in milliseconds since the epoch.
  * @param cwd paths are shown relative to this folder.
+ * @param isForgotten true if the run keeps nothing of the file for later commands. Default false.
  */
 export function endLines(
   ended: Ended,
-  { since, cwd }: { readonly since: number | undefined; readonly cwd: string },
+  { since, cwd, isForgotten = false }: { since: number | undefined; cwd: string; isForgotten?: boolean },
 ): string[] {
   const { key, receipt, receiptPath } = ended;
   const givenWay = receiptPath === undefined ? '; the receipt is that of a newer version of the file' : '';
@@ -23,7 +24,8 @@ export function endLines(
     const line = `${key}  failed: ${message}${givenWay}${where}`;
     // Version 0.1.0 wrote receipts without advice, and an earlier run may have left one.
     if (advice === undefined) return [line];
-    return [line, `    ${advice}${retry === undefined ? '' : ` To retry: ${retry}`}`];
+    const how = isForgotten ? 'name the file again, which is paid for from its first stage on' : retry;
+    return [line, `    ${advice}${retry === undefined ? '' : ` To retry: ${how}`}`];
   }
   const took = since === undefined ? '' : ` in ${((Date.now() - since) / 1000).toFixed(1)} s`;
   const [output] = receipt.failedOutputs;

@@ -437,7 +437,9 @@ export class Session {
         if (routesAfter(this.#options.pipeline.routes, progress.receipt.route).length > 0) {
           this.#openChains.add(firstKeyOf(progress.key));
         }
-        const lines = endLines(progress, { since: tracked?.since, cwd: this.#options.cwd });
+        const { cwd, pipeline } = this.#options;
+        const isForgotten = pipeline.inboxDir === undefined;
+        const lines = endLines(progress, { since: tracked?.since, cwd, isForgotten });
         this.#end(tracked, progress.receipt.status, ...lines);
       }
     }

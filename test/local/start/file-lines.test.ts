@@ -39,6 +39,18 @@ describe('the lines about the end of a file', () => {
     expect(linesOf({ status: 'failed', failure: old })).toHaveLength(1);
   });
 
+  it('name no command that would find nothing, if the run keeps nothing of the file', () => {
+    const receipt = {
+      ...facts,
+      status: 'failed',
+      failure: { ...failure, retry: 'flowdrop retry 1' },
+    } as unknown as Receipt;
+    const progress = { kind: 'ended', key: 'a.png', versionId: undefined, receipt, ...there } as const;
+    expect(endLines(progress, { since: undefined, cwd: '/home', isForgotten: true })[1]).toBe(
+      '    Feed it. A retry can help. To retry: name the file again, which is paid for from its first stage on',
+    );
+  });
+
   it('say that a newer version has the receipt', () => {
     const given = { receiptPath: undefined, assets: [asset('1.glb'), asset('2.glb')] };
     expect(linesOf({ status: 'succeeded' }, given)).toEqual([
