@@ -44,7 +44,7 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
       return handleFailure(delivery, claim, error);
     }
     if (found.isSuperseded) {
-      const message = `A newer job file was put at ${object.upload.key} before this job had all of its inputs.`;
+      const message = `A newer job file was put at ${object.upload.key} before this job was sent.`;
       return failUpload(delivery, claim, { code: 'superseded', message });
     }
     if (found.missing.length > 0) return waitForInputs(delivery, claim, job, found.missing);

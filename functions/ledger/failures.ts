@@ -80,7 +80,7 @@ export const FAILURES = {
   },
   superseded: {
     meaning:
-      "A newer file came to the key of the chain's first file before this stage was sent. Or a newer job file came before the job had all of its inputs.",
+      "A newer file came to the key of the chain's first file before this stage was sent. Or a newer job file came before the job was sent.",
     retry: 'cannot-help',
     action: 'Nothing: the newer file has a flow of its own.',
   },

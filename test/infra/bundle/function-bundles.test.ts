@@ -12,7 +12,7 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 502_000, gzipped: 168_000 },
+  'create-flow': { raw: 502_000, gzipped: 169_000 },
   'collect-outputs': { raw: 553_000, gzipped: 183_000 },
 };
 
