@@ -236,9 +236,10 @@ describeInBrowser('operating', (shown) => {
       await page.getByText('Stages were made anew 1 time.').waitFor();
       const waiting = ['doubled Succeeded 2 results', 'checked Waiting', 'checked Waiting'];
       await expect.poll(async () => words(await linesOf(page)), { timeout: PATIENCE_MS }).toEqual(waiting);
-      expect(await page.locator('.chain-reason').allTextContents()).toEqual(
-        Array(2).fill(expect.stringContaining('401')),
-      );
+      // An upload waits for its turn before it waits for the token.
+      await expect
+        .poll(() => page.locator('.chain-reason').allTextContents(), { timeout: PATIENCE_MS })
+        .toEqual(Array(2).fill(expect.stringContaining('401')));
 
       await page.getByRole('button', { name: 'Cancel the chain…' }).click();
       const cancel = page.getByRole('dialog', { name: 'Cancel in the chain' });
@@ -266,7 +267,7 @@ describeInBrowser('operating', (shown) => {
     await pause.getByRole('button', { name: 'Pause', exact: true }).click();
     await note.getByText(/New flows are paused \(since \d\d:\d\d:\d\d\)/).waitFor();
     await pause.waitFor({ state: 'hidden' });
-    expect(await page.locator('#announcements').textContent()).toBe('New flows are paused');
+    await page.locator('#announcements').getByText('New flows are paused').waitFor();
     // The keyboard is where it was.
     expect(await focused()).toBe('Resume…');
 
