@@ -16,6 +16,7 @@ const FLOORS = [
   'ledger',
   'chains',
   'publish',
+  'holds',
   'resubmit',
   'sweep',
   'operator',

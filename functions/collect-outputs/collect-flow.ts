@@ -1,6 +1,8 @@
 import { secondsBetween } from '../base/telemetry.ts';
 import { nextStages } from '../chains/chain.ts';
 import type { FlowServiceError } from '../flow-service/errors.ts';
+import type { HoldStore } from '../holds/hold-store.ts';
+import { noteRejection, noteSuccess } from '../holds/permit.ts';
 import {
   type Ending,
   ended,
@@ -9,6 +11,7 @@ import {
   type RunningEntry,
   runningMarkerOf,
   shared,
+  type TerminalEntry,
 } from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
@@ -24,6 +27,7 @@ import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
 
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
+  readonly holds: HoldStore;
   readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
   readonly ledger: Ledger;
   readonly settings: Settings;
@@ -232,10 +236,19 @@ export class FlowCollector {
     }
     this.counts[terminal.state] += 1;
     telemetry.metrics.add(TERMINAL_STATES[terminal.state].metric);
+    await this.#noteOutcome(terminal);
     await publish(terminal, this.#ports, closing);
     if (isSuccess(terminal.state)) {
       telemetry.metrics.add('SecondsToResult', secondsBetween(terminal.arrivedAt, terminal.endedAt));
     }
+  }
+
+  /** Only what the service says of the flow counts. */
+  async #noteOutcome(terminal: TerminalEntry): Promise<void> {
+    const { closing } = this.#tick.invocation;
+    if (terminal.state === 'succeeded') await noteSuccess(terminal, 'succeeded', this.#ports, closing);
+    else if (terminal.failure.code === 'flow-failed')
+      await noteRejection(terminal, terminal.failure, this.#ports, closing);
   }
 
   /** Aborts an abandoned flow, which costs its owner as long as it runs. */

@@ -1,9 +1,13 @@
 import type { Invocation } from '../base/invocation.ts';
+import type { HoldPorts } from '../holds/permit.ts';
+import { tendHolds } from '../holds/tend-holds.ts';
 import { parseCollectEvent } from '../operator/collect-event.ts';
 import {
   type Changed,
   cancelUploads,
+  changeHold,
   collectAgain,
+  type HoldAnswer,
   type ListingAnswer,
   listingAnswer,
   makeAnew,
@@ -19,16 +23,16 @@ import { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
 export { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
 
 /**
- * Does what the event asks for: one tick, what an operator wants of single uploads, a question to the flow service, or
- * to record a sweep. The first collector runs the sweeps that were requested. They run in parallel with its tick,
- * because a busy tick takes all of the invocation's time.
+ * Does what the event asks for: one tick, what an operator wants of single uploads or of the holds, a question to the
+ * flow service, or to record a sweep. The first collector tends the holds, and runs the sweeps that were requested. They
+ * run in parallel with its tick, because a busy tick takes all of the invocation's time.
  * @throws {InvalidCollectEventError}
  */
 export async function collect(
   event: unknown,
-  ports: CollectPorts & OperatorPorts & SweepPorts,
+  ports: CollectPorts & OperatorPorts & SweepPorts & HoldPorts,
   invocation: Invocation,
-): Promise<TickSummary | SweepReport | readonly Changed[] | OfferedTemplates | ListingAnswer> {
+): Promise<TickSummary | SweepReport | readonly Changed[] | OfferedTemplates | ListingAnswer | HoldAnswer> {
   const {
     collector,
     retry,
@@ -37,6 +41,7 @@ export async function collect(
     cancel,
     collect: again,
     sweep,
+    hold,
     templates,
     listing,
   } = parseCollectEvent(event);
@@ -47,13 +52,16 @@ export async function collect(
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given });
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (again !== undefined) return collectAgain(again, ports, invocation.closing);
+  if (hold !== undefined) return changeHold(hold, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
-  const [tick, sweeping] = await Promise.allSettled([
+  const isFirst = collector.index === 0;
+  const [tick, ...others] = await Promise.allSettled([
     collectOutputs(collector, ports, invocation),
-    collector.index === 0 ? continueSweep(ports, invocation) : undefined,
+    isFirst ? continueSweep(ports, invocation) : undefined,
+    isFirst ? tendHolds(ports, invocation.closing) : undefined,
   ]);
-  const reasons = [tick, sweeping].flatMap((part) => (part.status === 'rejected' ? [part.reason] : []));
-  if (reasons.length > 1) throw new AggregateError(reasons, 'Both the tick and the sweep failed');
+  const reasons = [tick, ...others].flatMap((part) => (part.status === 'rejected' ? [part.reason] : []));
+  if (reasons.length > 1) throw new AggregateError(reasons, 'Several parts of the tick failed');
   if (tick.status === 'rejected' || reasons.length > 0) throw reasons[0];
   return tick.value;
 }

@@ -73,7 +73,17 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   // time.
   suspects.sort((one, other) => one.attempts - other.attempts);
   for (const suspect of suspects) await begin(suspect, () => true);
+  await giveBack(ports, invocation);
   return responseTo(failures);
+}
+
+/** Uncounts what was not sent. If that fails, a tick does it. */
+async function giveBack({ holds, telemetry }: CreatePorts, { closing }: Invocation): Promise<void> {
+  try {
+    await holds.flush(closing);
+  } catch (error) {
+    telemetry.log.warn('Flows that were not made could not be uncounted yet', { error: error as Error });
+  }
 }
 
 /** The uploads of an event. A message that cannot be read fails. */

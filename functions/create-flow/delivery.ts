@@ -5,6 +5,7 @@ import type { ChainStore } from '../chains/chain-store.ts';
 import type { SharedSearch } from '../flow-service/flow-search.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
+import type { HoldStore } from '../holds/hold-store.ts';
 import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { PublishPorts } from '../publish/publish.ts';
@@ -51,6 +52,9 @@ export interface Batch {
 }
 
 export interface CreatePorts extends PublishPorts {
+  readonly holds: HoldStore;
+  /** Returns a different string each time. */
+  readonly nonce: () => string;
   readonly chains: ChainStore;
   readonly inbox: Inbox;
   readonly ledger: Ledger;

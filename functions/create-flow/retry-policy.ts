@@ -10,6 +10,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from '../flow-service/errors.ts';
+import { HeldError } from '../holds/permit.ts';
 import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
 import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
@@ -93,6 +94,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   if (error instanceof MisaddressedError) {
     return { kind: 'wait', reason: MISADDRESSED, counted: false, delayMs: operatorMs };
   }
+  if (error instanceof HeldError) return { kind: 'wait', reason: error.reason, counted: false, delayMs: 0 };
   if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs };
   if (error instanceof ThrottledError) {
     return { kind: 'wait', reason: 'throttled', counted: false, delayMs: throttledMs(error, entry) };

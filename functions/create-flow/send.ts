@@ -7,7 +7,16 @@ import {
   UnauthorisedError,
 } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
-import { answered, attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf, misaddressed } from '../ledger/entry.ts';
+import { HeldError, noteSuccess, Permit } from '../holds/permit.ts';
+import {
+  answered,
+  attemptsAfter,
+  type ClaimedEntry,
+  doubtAfter,
+  flowTagOf,
+  isInLine,
+  misaddressed,
+} from '../ledger/entry.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
 import { type Claim, commitFlow, failUpload, keepWaiting, tellWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
@@ -39,6 +48,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   const { flows, clock } = delivery.ports;
   const { work } = delivery.invocation;
   const request = requestOf(delivery, claim, object);
+  const permit = new Permit(claim.entry, delivery.ports, delivery.ports.nonce());
   for (let waitedMs = 0; ; ) {
     let told = Promise.resolve(claim);
     const onWaiting = (why: string): void => {
@@ -46,9 +56,11 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
       told = told.then((current) => tellWaiting(delivery, current, why));
     };
     try {
-      const { flowId } = await flows.create({ ...request, onWaiting }, work).finally(async () => {
+      const beforeSending = () => permit.obtain(work);
+      const { flowId } = await flows.create({ ...request, onWaiting, beforeSending }, work).finally(async () => {
         claim = await told;
       });
+      permit.settle();
       // If the next write fails, only this line names the flow.
       delivery.log.info('The service has made a flow', { flowId });
       delivery.count('FlowsCreated');
@@ -56,10 +68,13 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
         'InputBytes',
         request.inputs.reduce((sum, { source }) => sum + source.bytes, 0),
       );
-      return await commitFlow(delivery, claim, { flowId, outcome: 'created' });
+      const outcome = await commitFlow(delivery, claim, { flowId, outcome: 'created' });
+      await noteSuccess(claim.entry, 'created', delivery.ports, delivery.invocation.closing);
+      return outcome;
     } catch (error) {
       const decision = classify(error, claim.entry, clock.now());
       if (decision?.kind !== 'wait' || !isInPlace(delivery, claim.entry, decision, waitedMs)) {
+        if (!(error instanceof InDoubtError)) permit.release();
         return handleFailure(delivery, claim, error);
       }
       const { reason, delayMs, counted } = decision;
@@ -71,6 +86,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
       try {
         await clock.sleep(delayMs, work);
       } catch (outOfTime) {
+        permit.release();
         return handleFailure(delivery, claim, outOfTime);
       }
     }
@@ -97,8 +113,8 @@ function isInPlace(
   { reason, delayMs, counted }: WaitDecision,
   waitedMs: number,
 ): boolean {
-  // A throttled creation has already waited in place, for as long as it may.
-  if (reason === 'throttled') return false;
+  // A throttled creation has already waited in place, for as long as it may. Nobody knows how long a hold lasts.
+  if (isInLine(reason)) return false;
   return (
     waitedMs + delayMs <= IN_PLACE_WAIT_MAX_MS &&
     ports.clock.now() + delayMs + ATTEMPT_TIME_MIN_MS <= invocation.workEndsAt &&
@@ -108,7 +124,8 @@ function isInPlace(
 
 /** False if the attempt ended before the service or the network had a say. */
 const isAnswer = (error: unknown): boolean =>
-  !(error instanceof OutOfTimeError) && !(error instanceof ThrottledError && !error.wasSent);
+  !(error instanceof OutOfTimeError || error instanceof HeldError) &&
+  !(error instanceof ThrottledError && !error.wasSent);
 
 const isMisaddressed = (error: unknown): boolean =>
   error instanceof MisaddressedError || (error instanceof InDoubtError && error.cause instanceof MisaddressedError);
@@ -124,6 +141,7 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
   if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
   if (isMisaddressed(error)) delivery.count('ServiceMisaddressed');
   if (error instanceof UploadDeniedError) delivery.count('UploadsDenied');
+  if (error instanceof HeldError) delivery.count('UploadsHeld');
   delivery.log.warn('The upload could not be sent', { decision: decision.kind, error: error as Error });
   const message = messageOf(error);
   if (isAnswer(error)) claim = { ...claim, entry: answered(claim.entry, message, now) };
@@ -154,7 +172,8 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
       if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
         return failUpload(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
       }
-      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs });
+      const isRerouted = error instanceof HeldError && error.isRerouted;
+      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs, isRerouted });
     }
   }
 }

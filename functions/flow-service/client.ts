@@ -134,6 +134,7 @@ class HttpFlowService implements FlowService {
       startBy: request.startBy,
       isAsked: request.isAsked,
       onWaiting: request.onWaiting,
+      beforeSending: request.beforeSending,
       body: () => flowBody(request, signal),
     };
     const answer = await this.#requests.send(call, signal);

@@ -79,6 +79,7 @@ export interface Call {
   readonly patienceMs?: number | undefined;
   readonly isAsked?: boolean | undefined;
   readonly onWaiting?: ((why: string) => void) | undefined;
+  readonly beforeSending?: (() => Promise<void>) | undefined;
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly reach?: TransportRequest['reach'];
@@ -288,6 +289,7 @@ export class Requests {
     const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: waiting && onRefused };
     const response = await this.#pacer.send(kind, paced, signal, async () => {
       waiting?.isOver();
+      await call.beforeSending?.();
       return (await this.#sendOnce(call, { secret, hadToken: true }, signal)).response;
     });
     return { operation, response, secret, hadToken: true };

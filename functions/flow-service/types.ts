@@ -35,6 +35,8 @@ export interface CreateRequest {
    * @param why in the words of the service, if it has refused a creation.
    */
   readonly onWaiting?: ((why: string) => void) | undefined;
+  /** Called directly before each request. If it throws, nothing is sent, and the creation fails with its error. */
+  readonly beforeSending?: (() => Promise<void>) | undefined;
   readonly inputs: readonly FlowInput[];
 }
 

@@ -6,6 +6,7 @@ import type { CollectPorts } from '../collect-outputs/collect-outputs.ts';
 import type { CreatePorts } from '../create-flow/delivery.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
+import { HoldStore } from '../holds/hold-store.ts';
 import { Ledger } from '../ledger/store.ts';
 import { ChainNotes } from '../publish/chain-notes.ts';
 import type { EventBus } from '../publish/publish.ts';
@@ -36,9 +37,12 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
   const ledger = new Ledger(s3, settings.ledgerBucket, nonce);
   const receipts = new Receipts(s3, settings);
   const chains = new ChainStore(s3, settings.ledgerBucket);
+  const holds = new HoldStore({ s3, bucket: settings.ledgerBucket, clock: wiring.clock, nonce });
   return {
     ...wiring,
     settings,
+    nonce,
+    holds,
     inbox,
     ledger,
     receipts,

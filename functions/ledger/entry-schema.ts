@@ -11,8 +11,9 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  * member keep the older number, so that an older version can read them.
  *
  * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
+ * 3: the reasons `paused`, `budget` and `circuit`, in an upload that waits for the end of a hold.
  */
-export const ENTRY_SCHEMAS: readonly number[] = [1, 2];
+export const ENTRY_SCHEMAS: readonly number[] = [1, 2, 3];
 
 /** Why an upload waits. */
 export const WAIT_REASONS = [
@@ -27,6 +28,9 @@ export const WAIT_REASONS = [
   'retried',
   'stage',
   'inputs',
+  'paused',
+  'budget',
+  'circuit',
 ] as const;
 
 /** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
@@ -185,7 +189,7 @@ export const ANSWERS_MAX = 3;
 
 /** What an entry says in every state. */
 const facts = {
-  schema: z.union([z.literal(1), z.literal(2)]),
+  schema: z.union([z.literal(1), z.literal(2), z.literal(3)]),
   upload: uploadSchema,
   route: routeSchema,
   /** What is sent, if that is not the upload's own object: the assets of the stage before, or the files of a job. */

@@ -85,6 +85,13 @@ export const isWaitingJob = (entry: Entry): boolean => entry.state === 'waiting'
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);
 
+/** True for an upload that waits for its turn, and not for a time: the service throttled it, or it is held. */
+export const isInLine = (reason: WaitReason): boolean => reason === 'throttled' || isHold(reason);
+
+/** True for a hold of the upload's route, or of the pipeline. */
+export const isHold = (reason: WaitReason): reason is 'paused' | 'budget' | 'circuit' =>
+  reason === 'paused' || reason === 'budget' || reason === 'circuit';
+
 /** The marker of an upload that waits or is claimed. Undefined in any other state. */
 export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
   const uploadId = entry.upload.id;
@@ -92,7 +99,7 @@ export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
     case 'claimed':
       return { uploadId, notBefore: entry.deadline };
     case 'waiting': {
-      const throttledSince = entry.reason === 'throttled' ? entry.throttledSince : undefined;
+      const throttledSince = isInLine(entry.reason) ? entry.throttledSince : undefined;
       return { uploadId, notBefore: entry.notBefore, throttledSince };
     }
     default:
@@ -266,15 +273,22 @@ export interface Wait {
   readonly notBefore: number;
   /** True if the file could be the cause. */
   readonly counted: boolean;
+  /** True if the upload takes the route of the configuration of that time when it is sent. Nothing was sent before. */
+  readonly isRerouted?: boolean;
 }
 
-export function waiting(entry: ClaimedEntry, { reason, message, notBefore, counted }: Wait): WaitingEntry {
+export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
+  const { reason, message, notBefore, counted, isRerouted = false } = wait;
   return {
     ...factsOf(entry),
+    ...(isHold(reason) && { schema: 3 }),
+    ...(isRerouted && { reroute: true }),
+    // A job looks for its inputs again.
+    ...(isRerouted && isJob(entry) && { inputs: undefined, job: undefined }),
     attempts: attemptsAfter(entry, counted),
-    // A job may wait for one input after the other. That lengthens no backoff.
-    waits: entry.waits + (reason === 'inputs' ? 0 : 1),
-    throttledSince: reason === 'throttled' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
+    // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
+    waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),
+    throttledSince: isInLine(reason) ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
     misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
     reason,

@@ -13,6 +13,7 @@ import { decodedId, encodedId } from '../base/key-segment.ts';
  *                                                  which uploads failed since a time.
  *   chains/<upload id of the first file>.json      how the uploads of a chain stand
  *   state/collector-<index>.json                   a collector's lease, and its state between ticks
+ *   state/holds.json                               what is held, what is spent of budgets, and what that follows from
  *   state/sweep.json                               the state of the sweep between its runs
  *
  * Times are ISO 8601 in UTC with milliseconds. S3 sorts a listing by bytes, so it is sorted by time.
@@ -57,6 +58,8 @@ export const collectorKey = (index: number): string => `${STATE_PREFIX}collector
 
 /** The key of a chain, by the upload id of its first file. */
 export const chainKey = (firstId: string): string => `${CHAINS_PREFIX}${firstId}.json`;
+
+export const HOLDS_KEY = `${STATE_PREFIX}holds.json`;
 
 export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 

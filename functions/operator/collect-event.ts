@@ -5,6 +5,9 @@ import { UPLOAD_ID } from '../uploads/upload.ts';
 /** Maximum number of collectors that divide the work. */
 export const COLLECTORS_MAX = 64;
 
+/** Maximum length of the words about a pause, in characters. */
+const WHY_LENGTH_MAX = 200;
+
 /** Maximum number of uploads that one event may name. */
 const UPLOADS_MAX = 1_000;
 
@@ -45,6 +48,22 @@ const eventShape = z.strictObject({
   cancel: z.optional(uploadIds),
   /** Collect the flows of these uploads again. */
   collect: z.optional(uploadIds),
+  /** Hold the uploads of the pipeline or of a route, or end that. */
+  hold: z.optional(
+    z
+      .strictObject({
+        action: z.enum(['pause', 'resume', 'probe']),
+        /** Name of the route. Without it, the pipeline. */
+        route: z.optional(z.string()),
+        /** The operator's own words about a pause. */
+        why: z.optional(z.string().check(z.maxLength(WHY_LENGTH_MAX))),
+      })
+      .check(
+        z.refine(({ action, route }) => action !== 'probe' || route !== undefined, {
+          error: 'expected a route to probe',
+        }),
+      ),
+  ),
   /** Ask the flow service for its templates. */
   templates: z.optional(z.literal(true)),
   /** Ask the flow service for the first pages of its listing of flows. */
@@ -88,7 +107,7 @@ export class InvalidCollectEventError extends Error {
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
  * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, or `from` names the stage of a
- * chain, and the same with `cancel` and `collect`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * chain, and the same with `cancel` and `collect`, `{"hold": {"action": "pause"}}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

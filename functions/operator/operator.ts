@@ -6,6 +6,8 @@ import { type Chain, gatheredEntry, isInChain, madeAnew } from '../chains/chain.
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
+import { allowProbe, type Holds, pause, resume } from '../holds/holds.ts';
+import type { HoldPorts } from '../holds/permit.ts';
 import {
   collectedAgain,
   ended,
@@ -419,6 +421,49 @@ async function ranked<T extends TerminalEntry>(
   const current = await inbox.current(bucket, key, signal);
   // Our clock may be fast. A later upload must not rank below this one.
   return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
+}
+
+/** What an operator wants of the holds. */
+export interface HoldRequest {
+  readonly action: 'pause' | 'resume' | 'probe';
+  /** Name of the route. Default: the pipeline. */
+  readonly route?: string | undefined;
+  readonly why?: string | undefined;
+}
+
+/** What became of it, and all holds. */
+export interface HoldAnswer {
+  /**
+   * `not held`: there is no pause to end, or the route is not held for its rejections. `unknown route`: no route of the
+   * configuration has this name.
+   */
+  readonly result: 'paused' | 'resumed' | 'probe allowed' | 'not held' | 'unknown route';
+  readonly holds: Holds;
+}
+
+/** Pauses the pipeline or a route, ends that, or lets one file of a held route through. */
+export async function changeHold(
+  { action, route, why }: HoldRequest,
+  { holds, clock, settings }: HoldPorts,
+  signal: AbortSignal,
+): Promise<HoldAnswer> {
+  return holds.change((draft): HoldAnswer => {
+    const held = route === undefined ? draft.pipeline : draft.routes[route];
+    // A route that was removed may still be paused.
+    const isKnown = held !== undefined || settings.routes.some(({ name }) => name === route);
+    if (!isKnown) return { result: 'unknown route', holds: draft };
+    if (action === 'pause') {
+      pause(draft, route, why, clock.now());
+      return { result: 'paused', holds: draft };
+    }
+    if (action === 'probe') {
+      const isAllowed = route !== undefined && allowProbe(draft, route);
+      return { result: isAllowed ? 'probe allowed' : 'not held', holds: draft };
+    }
+    if (held?.paused === undefined) return { result: 'not held', holds: draft };
+    resume(draft, route);
+    return { result: 'resumed', holds: draft };
+  }, signal);
 }
 
 /** Why the flow service did not answer a question. */

@@ -12,8 +12,11 @@ export const DETAIL_BYTES_MAX = 240 * 1024;
 
 /** The event of an upload, or of a chain, that ended. */
 export interface CompletionEvent {
-  readonly detailType: (typeof TERMINAL_STATES)[TerminalState]['detailType'] | 'Chain Succeeded' | 'Chain Failed';
-  /** JSON of {@link CompletionDetail}, or of the chain. */
+  readonly detailType:
+    | (typeof TERMINAL_STATES)[TerminalState]['detailType']
+    | ('Chain Succeeded' | 'Chain Failed')
+    | ('Budget Reached' | 'Route Held');
+  /** JSON of {@link CompletionDetail}, of the chain, or of the hold. */
   readonly detail: string;
 }
 

@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, compareMembers, strictObject } from '../base/validation.ts';
+import { priceIssueOf } from '../uploads/budget.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
 import { deadRoutes } from './route-checks.ts';
 import { baseUrlSchema } from './service-address.ts';
@@ -39,7 +40,15 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
       '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',
   ).check(
     compareMembers(({ routes, settings }, isSound, context) => {
-      if (!Array.isArray(routes) || !isSound('settings', 'inboxPrefix')) return;
+      if (!Array.isArray(routes)) return;
+      if (isSound('settings', 'budget') && settings.budget !== 'unlimited') {
+        for (const [index, { price }] of routes.entries()) {
+          const message = isSound('routes', index) ? priceIssueOf(settings.budget, price) : undefined;
+          if (message === undefined) continue;
+          context.addIssue({ code: 'custom', path: ['routes', index, 'price'], message, input: price });
+        }
+      }
+      if (!isSound('settings', 'inboxPrefix')) return;
       const sound = routes.map((route, index) => (isSound('routes', index) ? route : undefined));
       for (const { index, message } of deadRoutes(sound, settings.inboxPrefix)) {
         const params = { quoted: true };

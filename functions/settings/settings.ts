@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
+import { type Budget, budgetSchema } from '../uploads/budget.ts';
 import { templateSchema } from '../uploads/routes.ts';
 import { issueOfResultsKey, RESULTS_KEY_END } from './results-key-pattern.ts';
 
@@ -108,6 +109,11 @@ export const SETTINGS = {
    * without an entry they would be paid for again.
    */
   ledgerRetentionDays: wholeOr('forever', 'days', { min: 30, max: 3650, default: 'forever' }),
+  /**
+   * Cap on the flows of all routes together: `"unlimited"`, or an object such as
+   * `{"flows": 500, "per": "day", "timezone": "Europe/Berlin"}`. What it has no room for waits: see docs/holds.md.
+   */
+  budget: budgetSetting(),
   /** Path of the listing of outputs: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
   outputsPath: oneOf(['auto', 'flows', 'root'], 'auto'),
   /**
@@ -194,6 +200,15 @@ function oneOf<const W extends string>(words: readonly W[], value: NoInfer<W>): 
 
 function textSetting(schema: z.ZodMiniType<string>, value: string): Setting<string> {
   return { default: value, schema };
+}
+
+function budgetSetting(): Setting<Budget | 'unlimited'> {
+  const error = 'expected "unlimited", or a budget such as {"flows": 500, "per": "day"}';
+  return {
+    default: 'unlimited',
+    words: ['unlimited'],
+    schema: z.union([z.literal('unlimited'), budgetSchema], { error }),
+  };
 }
 
 function listOf<T>(each: z.ZodMiniType<T>, max: number): Setting<readonly T[]> {

@@ -3,6 +3,7 @@ import type { Json, JsonObject } from '../base/json.ts';
 import { boundedText, compareMembers, matching, shorten, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
+import { type Budget, budgetSchema, type Price, priceIssueOf, priceSchema } from './budget.ts';
 import { issuesOfChains } from './chain-routes.ts';
 import { isJobFile } from './job-keys.ts';
 import { issuesOfJobs } from './job-routes.ts';
@@ -45,6 +46,15 @@ export interface Route extends Conditions {
   readonly jobs?: string | undefined;
   /** How long a job waits for its inputs, in seconds. Default: an hour. */
   readonly deadlineSeconds?: number | undefined;
+  /** What one flow of the route costs. */
+  readonly price?: Price | undefined;
+  /** Cap on the flows of the route. What it has no room for waits. */
+  readonly budget?: Budget | undefined;
+  /**
+   * After how many equal rejections in a row the route is held. False if never. Default: 20. They must be about ten
+   * different files, or about as many as the number if it is smaller.
+   */
+  readonly circuit?: { readonly after: number } | false | undefined;
 }
 
 const NAME_LENGTH_MAX = 64;
@@ -55,6 +65,8 @@ const TEMPLATE_LENGTH_MAX = 256;
 const JSON_DEPTH_MAX = 32;
 /** Longest time for which a job may wait for its inputs, in seconds: 30 days. */
 const DEADLINE_SECONDS_MAX = 30 * 24 * 3_600;
+/** Largest number of equal rejections that a circuit can wait for. The ledger keeps each until the route is held. */
+const CIRCUIT_AFTER_MAX = 100;
 
 /** @internal */
 export const templateSchema = boundedText('the id or name of a template', TEMPLATE_LENGTH_MAX);
@@ -95,6 +107,24 @@ const jobsSchema = matching(
   new RegExp(`^\\P{Cc}{1,${KEY_BYTES_MAX - 1}}\\/$`, 'u'),
 );
 
+const AFTER_ERROR = `expected a whole number of rejections from 2 to ${CIRCUIT_AFTER_MAX}`;
+const CIRCUIT_ERROR = 'expected false, or a number of rejections such as {"after": 20}';
+
+const circuitSchema = z.union(
+  [
+    z.literal(false),
+    strictObject(
+      {
+        after: z
+          .int({ error: AFTER_ERROR })
+          .check(z.gte(2, { error: AFTER_ERROR }), z.lte(CIRCUIT_AFTER_MAX, { error: AFTER_ERROR })),
+      },
+      'a number of rejections such as {"after": 20}',
+    ),
+  ],
+  { error: CIRCUIT_ERROR },
+);
+
 const routeSchema: z.ZodMiniType<Route> = strictObject({
   name: boundedText('a name', NAME_LENGTH_MAX),
   ...CONDITION_SCHEMAS,
@@ -108,6 +138,9 @@ const routeSchema: z.ZodMiniType<Route> = strictObject({
   allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
   jobs: z.optional(jobsSchema),
   deadlineSeconds: z.optional(deadlineSecondsSchema),
+  price: z.optional(priceSchema),
+  budget: z.optional(budgetSchema),
+  circuit: z.optional(circuitSchema),
 });
 
 const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;
@@ -126,6 +159,11 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
       if (first === index || !isSound(index, 'name')) continue;
       const message = `expected a name that routes[${first}] does not have already`;
       context.addIssue({ code: 'custom', path: [index, 'name'], message, input: name });
+    }
+    for (const [index, { budget, price }] of routes.entries()) {
+      if (!isSound(index, 'budget') || !isSound(index, 'price')) continue;
+      const message = priceIssueOf(budget, price);
+      if (message !== undefined) context.addIssue({ code: 'custom', path: [index, 'price'], message, input: price });
     }
     // A route that cannot be read may be the one that another one comes after.
     if (!routes.every((_, index) => isSound(index))) return;

@@ -6,6 +6,7 @@ import { Construct } from 'constructs';
 import {
   CHAINS_PREFIX,
   FAILED_PREFIX,
+  HOLDS_KEY,
   RUNNING_PREFIX,
   STATE_PREFIX,
   UPLOADS_PREFIX,
@@ -57,7 +58,7 @@ export class Ledger extends Construct {
    * route has an `after`: a chain that began with earlier routes still comes to its end.
    */
   grantCreate(role: IRole): void {
-    this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX, CHAINS_PREFIX);
+    this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX, CHAINS_PREFIX, HOLDS_KEY);
     this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX);
     this.#grant(role, ['s3:PutObject'], WAITING_PREFIX, FAILED_PREFIX);
     this.#grantList(role);

@@ -67,6 +67,8 @@ describe('an upload that a route wants', () => {
     const created = new Date(entry.flow.createdAt).toISOString();
     expect(await world.keys(LEDGER)).toEqual([
       `running/${created}/${entry.upload.id}/${flow?.id}`,
+      // That the route works.
+      'state/holds.json',
       `uploads/${entry.upload.id}.json`,
     ]);
   });
@@ -207,6 +209,7 @@ describe('a file that can never pass', () => {
     expect(await world.entry()).toMatchObject({ state: 'failed' });
     expect(await world.keys(LEDGER)).toEqual([
       `failed/${receipt.endedAt}/${receipt.upload.id}`,
+      ...(code === 'rejected' ? ['state/holds.json'] : []),
       `uploads/${receipt.upload.id}.json`,
     ]);
     expect(world.count('UploadsFailed')).toBe(1);

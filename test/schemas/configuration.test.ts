@@ -117,7 +117,12 @@ function leavesOf(schema: JsonSchema, path: readonly string[] = []): readonly (r
 }
 
 /** What a right member of a configuration has around the one that is replaced. */
-const AROUND: Readonly<Record<string, object>> = { '[]': ROUTE, vpc: { id: 'vpc-0', subnetIds: ['subnet-0'] } };
+const AROUND: Readonly<Record<string, object>> = {
+  '[]': ROUTE,
+  vpc: { id: 'vpc-0', subnetIds: ['subnet-0'] },
+  price: { amount: 0.4, currency: 'EUR' },
+  budget: { flows: 1, per: 'day' },
+};
 
 /** A configuration that is right, apart from one member. */
 function configurationWith([name = '', ...rest]: readonly string[], value: unknown, around: object = BASE): unknown {
@@ -147,6 +152,7 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
     ...['https://flows.example.com', 'a-bucket', '123456789012', 'eu-central-1', 'vpc-0', 'ops@example.com'],
     ...['{flowId}/{assetId}', arn('kms:eu-central-1:*:key/k'), arn('sns:eu-central-1:*:t'), arn('iam::*:policy/p')],
     ...['partial', 'all', 'text', 'hold', 'root', 'newest-first', 'destroy', arn('events:eu-central-1:*:event-bus/b')],
+    ...['EUR', 'month', 'UTC', { after: 20 }, false],
     ...[['subnet-0'], ['sg-0'], [arn('iam::*:role/Viewer')], 'sort_by=-created_at'],
   ];
   const OTHERS = [null, true, [], {}, ['a'], [''], [1], ['text/plain'], { a: 'b' }, { 'aws:a': 'b' }, { flowdrop: 1 }];
@@ -156,9 +162,10 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
   );
   const VALUES = [...new Set<unknown>([...NUMBERS, ...LIMITS]), ...TEXTS, ...OTHERS, ...RIGHT];
   /** Only the code can take these apart. */
-  const PARSED = ['baseUrl', 'settings.resultsKey'];
+  const PARSED = ['baseUrl', 'settings.resultsKey', 'routes.[].budget.timezone'];
   /** What the code says of a member because of others. */
-  const AMONG_OTHERS = /as well|only with|only beside|name of another route|at least twice|can never match/;
+  const AMONG_OTHERS =
+    /as well|only with|only beside|name of another route|currency of amount|amount of that|flows, or amount|currency of the budget|at least twice|can never match/;
 
   it.each(leaves.map(([path]) => [path.join('.'), path] as const))('say the same of %s', (name, path) => {
     const verdicts = VALUES.map((value) => {

@@ -80,7 +80,7 @@ function docsOfConfiguration(): Docs {
     routes: {
       ...routes,
       members: {
-        ...docsOf(['functions/uploads/routes.ts'], 'Route'),
+        ...docsOf(['functions/uploads/routes.ts', 'functions/uploads/budget.ts'], 'Route'),
         ...docsOf(['functions/uploads/route-conditions.ts'], 'Conditions'),
       },
     },

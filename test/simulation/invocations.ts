@@ -115,7 +115,7 @@ export class Invocations {
     });
     return answer.then(
       (summary) => {
-        if ('result' in summary) {
+        if ('rounds' in summary) {
           Object.assign(tick, { endedAt: timeline.now(), result: summary.result, rounds: summary.rounds });
         }
       },

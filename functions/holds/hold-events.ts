@@ -1,0 +1,49 @@
+import type { CompletionEvent } from '../publish/completion-event.ts';
+import { amountOf, type Budget, type Spent } from '../uploads/budget.ts';
+import type { Circuit } from './holds.ts';
+
+/** A budget of which a share is spent. */
+export interface BudgetReached {
+  readonly pipeline: string;
+  /** Undefined for the budget of the pipeline. */
+  readonly route: string | undefined;
+  readonly budget: Budget;
+  readonly spent: Spent;
+  /** The share, in percent. */
+  readonly reached: number;
+  /** When the next period begins, in milliseconds since the epoch. */
+  readonly endsAt: number;
+}
+
+/** The event for a share of a budget that is spent. It may be sent more than once, always with the same id. */
+export function budgetEvent({ pipeline, route, budget, spent, reached, endsAt }: BudgetReached): CompletionEvent {
+  const { period, flows, micros } = spent;
+  const detail = {
+    id: JSON.stringify([pipeline, route ?? null, period, reached]),
+    pipeline,
+    route,
+    percent: reached,
+    budget,
+    spent: {
+      period,
+      flows,
+      ...(budget.currency !== undefined && { amount: amountOf(micros), currency: budget.currency }),
+    },
+    endsAt: new Date(endsAt).toISOString(),
+  };
+  return { detailType: 'Budget Reached', detail: JSON.stringify(detail) };
+}
+
+/** The event for a route that is held, because the service rejects its files. */
+export function heldEvent(pipeline: string, route: string, circuit: Circuit): CompletionEvent {
+  const { code, message, since } = circuit;
+  const detail = {
+    id: JSON.stringify([pipeline, route, since]),
+    pipeline,
+    route,
+    code,
+    message,
+    since: new Date(since).toISOString(),
+  };
+  return { detailType: 'Route Held', detail: JSON.stringify(detail) };
+}

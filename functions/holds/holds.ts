@@ -1,0 +1,438 @@
+import * as z from 'zod/mini';
+import type { Json } from '../base/json.ts';
+import {
+  amountOf,
+  type Budget,
+  microsOf,
+  type Price,
+  periodEnd,
+  roomIn,
+  type Spent,
+  spentNow,
+} from '../uploads/budget.ts';
+import type { Route } from '../uploads/routes.ts';
+
+/*
+ * What holds uploads back: the pipeline, or a route, is held for a reason. Its uploads wait in the ledger until the
+ * reason is gone.
+ *
+ *   paused    the operator said so, and says when it is over
+ *   budget    the cap of the pipeline or of the route leaves no room
+ *   circuit   the service rejected the last files of the route alike
+ *
+ * No hold has a release time: each tick asks again whether the reason still is. All holds are in one object of the
+ * ledger, with all that is counted for them, so that one write counts a flow for every cap that applies.
+ */
+
+/** Why uploads are held. */
+export type HoldReason = 'paused' | 'budget' | 'circuit';
+
+/** The operator's pause, of the pipeline or of a route. */
+const pauseSchema = z.object({
+  since: z.number(),
+  /** The operator's own words. */
+  why: z.optional(z.string()),
+});
+export type Pause = z.infer<typeof pauseSchema>;
+
+const spentSchema: z.ZodMiniType<Spent> = z.object({
+  period: z.string(),
+  flows: z.int().check(z.gte(0)),
+  micros: z.int().check(z.gte(0)),
+  told: z.optional(z.number()),
+});
+
+/** What a route sends, apart from the file. */
+const requestSchema = z.object({
+  template: z.string(),
+  input: z.enum(['file', 'text']),
+  parameters: z.optional(z.custom<Json>((value) => value !== undefined)),
+});
+/** What a route sends, apart from the file. */
+export type RouteRequest = z.infer<typeof requestSchema>;
+
+const rejectionSchema = z.object({
+  /** The code of the failure. */
+  code: z.string(),
+  /** The words of the service, as they were about the first of these files. */
+  message: z.string(),
+  /** The same words without ids and numbers. They are the same for all. */
+  gist: z.string(),
+});
+
+/** Equal rejections, without a success in between. */
+const streakSchema = z.extend(rejectionSchema, {
+  request: requestSchema,
+  /** `<upload id>.<generation>` of each, the latest last. */
+  outcomes: z.array(z.string()),
+});
+
+const circuitSchema = z.extend(rejectionSchema, {
+  since: z.number(),
+  /** What the route sent when it was held, or when the last probe went. If it sends something else, one probe goes. */
+  request: requestSchema,
+  /** True if the operator allows a probe. */
+  isProbeAllowed: z.optional(z.boolean()),
+  /** `<upload id>.<generation>` of the one file that was let through. */
+  probe: z.optional(z.string()),
+  /** True once the event of the hold was sent. */
+  isTold: z.optional(z.literal(true)),
+});
+export type Circuit = z.infer<typeof circuitSchema>;
+
+const scope = { paused: z.optional(pauseSchema), spent: z.optional(spentSchema) };
+
+const routeSchema = z.object({
+  ...scope,
+  streak: z.optional(streakSchema),
+  circuit: z.optional(circuitSchema),
+  /** What the route sent at its last success, and the time of the first success with it. */
+  succeeded: z.optional(z.object({ at: z.number(), request: requestSchema })),
+});
+export type RouteHolds = z.infer<typeof routeSchema>;
+
+/** Flows that are counted, of an upload whose flow is not known yet. */
+const reservationSchema = z.object({
+  route: z.string(),
+  at: z.number(),
+  flows: z.int().check(z.positive()),
+  /** The price of each, in millionths. */
+  micros: z.int().check(z.gte(0)),
+  /** Of the attempt that wrote this. */
+  nonce: z.string(),
+});
+export type Reservation = z.infer<typeof reservationSchema>;
+
+export const holdsSchema = z.object({
+  schema: z.literal(1),
+  pipeline: z.object(scope),
+  /** By the name of the route. */
+  routes: z.record(z.string(), routeSchema),
+  /** By `<upload id>.<generation>`. */
+  reservations: z.record(z.string(), reservationSchema),
+});
+export type Holds = z.infer<typeof holdsSchema>;
+
+export const NO_HOLDS: Holds = { schema: 1, pipeline: {}, routes: {}, reservations: {} };
+
+/** The caps that apply to a flow, and what it costs. */
+export interface Terms {
+  readonly pipeline: Budget | undefined;
+  readonly route: Budget | undefined;
+  readonly price: Price | undefined;
+}
+
+/** An attempt to send an upload. */
+export interface Attempt extends Terms {
+  readonly uploadId: string;
+  readonly generation: number;
+  readonly routeName: string;
+  /** What the route sends, by the present configuration. */
+  readonly request: RouteRequest;
+  /** False if the upload began with another configuration of its route, and would send that. */
+  readonly isPresent: boolean;
+  /** True if an earlier attempt may have made a flow, and absence is not proven. */
+  readonly isResent: boolean;
+  /** Different in each attempt. */
+  readonly nonce: string;
+}
+
+/** Why an attempt is not made. */
+export interface Held {
+  readonly reason: HoldReason;
+  readonly message: string;
+}
+
+/** Maximum number of open reservations. Each has a hundred bytes, and each flow that is counted writes all of them. */
+export const RESERVATIONS_MAX = 2_000;
+
+export const outcomeOf = ({ uploadId, generation }: Pick<Attempt, 'uploadId' | 'generation'>): string =>
+  `${uploadId}.${generation}`;
+
+/** The holds of a route, to be changed. */
+const ofRoute = (draft: Holds, name: string): RouteHolds => {
+  draft.routes[name] ??= {};
+  return draft.routes[name];
+};
+
+/** True if an attempt must be written down before it is made. */
+export const isCounted = ({ pipeline, route, price }: Terms): boolean =>
+  pipeline !== undefined || route !== undefined || price !== undefined;
+
+/** What keeps an attempt from being made, apart from the budget. */
+export function holdOf(holds: Holds, attempt: Attempt): Held | undefined {
+  const { routeName } = attempt;
+  const route = holds.routes[routeName];
+  const pause = holds.pipeline.paused ?? route?.paused;
+  if (pause !== undefined) {
+    const what = holds.pipeline.paused === undefined ? `The route ${routeName}` : 'The pipeline';
+    return { reason: 'paused', message: `${what} is paused.${pause.why === undefined ? '' : ` ${pause.why}`}` };
+  }
+  const circuit = route?.circuit;
+  if (circuit === undefined || mayProbe(circuit, attempt)) return undefined;
+  const message = `The route ${routeName} is held, because the service rejected its last files alike: ${circuit.message}`;
+  return { reason: 'circuit', message };
+}
+
+/** True if two requests say the same. */
+export const isSameRequest = (one: RouteRequest, other: RouteRequest): boolean =>
+  JSON.stringify([one.template, one.input, one.parameters]) ===
+  JSON.stringify([other.template, other.input, other.parameters]);
+
+/** True if this attempt is the probe of a held route, or may become it. */
+const mayProbe = (circuit: Circuit, attempt: Attempt): boolean =>
+  circuit.probe === outcomeOf(attempt) || (isProbeDue(circuit, attempt.request) && attempt.isPresent);
+
+/**
+ * True if one file of a held route may be let through.
+ * @param request what the route sends now.
+ */
+export const isProbeDue = ({ probe, isProbeAllowed, request: before }: Circuit, request: RouteRequest): boolean =>
+  probe === undefined && (isProbeAllowed === true || !isSameRequest(before, request));
+
+/**
+ * Counts an attempt for all caps that apply, or says why it may not be made. Done again for the same attempt, it changes
+ * nothing.
+ */
+export function admit(draft: Holds, attempt: Attempt, now: number): Held | undefined {
+  const held = holdOf(draft, attempt);
+  if (held !== undefined) return held;
+  const key = outcomeOf(attempt);
+  const known = draft.reservations[key];
+  if (isCounted(attempt) && known?.nonce !== attempt.nonce) {
+    const full = count(draft, attempt, now);
+    if (full !== undefined) return full;
+  }
+  const circuit = draft.routes[attempt.routeName]?.circuit;
+  if (circuit !== undefined && circuit.probe !== key) {
+    circuit.probe = key;
+    circuit.request = attempt.request;
+    delete circuit.isProbeAllowed;
+  }
+  return undefined;
+}
+
+/** A cap, and where what is spent of it is kept. */
+interface Cap {
+  readonly name: string;
+  readonly budget: Budget;
+  readonly scope: { spent?: Spent | undefined };
+}
+
+function capsOf(draft: Holds, routeName: string, { pipeline, route }: Pick<Terms, 'pipeline' | 'route'>): Cap[] {
+  const caps: Cap[] = [];
+  if (pipeline !== undefined) caps.push({ name: 'the pipeline', budget: pipeline, scope: draft.pipeline });
+  if (route !== undefined) {
+    caps.push({ name: `the route ${routeName}`, budget: route, scope: ofRoute(draft, routeName) });
+  }
+  return caps;
+}
+
+function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
+  const { routeName, price, isResent, nonce } = attempt;
+  const key = outcomeOf(attempt);
+  let known = draft.reservations[key];
+  if (known !== undefined && !isResent && known.flows > 1) {
+    // No flow was made by any earlier attempt.
+    giveBack(draft, key, known.flows - 1, attempt);
+    known = draft.reservations[key];
+  }
+  if (known === undefined && Object.keys(draft.reservations).length >= RESERVATIONS_MAX) {
+    return {
+      reason: 'budget',
+      message: `${RESERVATIONS_MAX} flows are being sent or in doubt. It waits for one of them.`,
+    };
+  }
+  const micros = price === undefined ? 0 : microsOf(price.amount);
+  const caps = capsOf(draft, routeName, attempt).map((cap) => ({
+    ...cap,
+    spent: spentNow(cap.budget, cap.scope.spent, now),
+  }));
+  // A flow that is counted in an earlier period, and is sent now, counts now too.
+  const counting = caps.filter(
+    ({ budget, spent }) => isResent || known === undefined || spentNow(budget, spent, known.at).period !== spent.period,
+  );
+  const full = counting.find(({ budget, spent }) => roomIn(budget, spent, price) < 1);
+  if (full !== undefined) return { reason: 'budget', message: wordsOf(full.name, full.budget, full.spent, now) };
+  for (const { scope, spent } of counting) {
+    scope.spent = { ...spent, flows: spent.flows + 1, micros: spent.micros + micros };
+  }
+  const flows = known === undefined ? 1 : known.flows + (isResent ? 1 : 0);
+  draft.reservations[key] = { route: routeName, at: now, flows, micros, nonce };
+  return undefined;
+}
+
+function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent, now: number): string {
+  const { amount, currency } = budget;
+  const spent = [
+    ...(budget.flows === undefined ? [] : [`${flows} of ${budget.flows} flows`]),
+    ...(amount === undefined ? [] : [`${amountOf(micros)} of ${amount} ${currency}`]),
+  ].join(', ');
+  const end = new Date(periodEnd(budget, now)).toISOString();
+  return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). It ends ${end}.`;
+}
+
+/** Uncounts flows that were certainly not made. */
+function giveBack(draft: Holds, key: string, flows: number, terms: Pick<Terms, 'pipeline' | 'route'>): void {
+  const known = draft.reservations[key];
+  if (known === undefined) return;
+  for (const { budget, scope } of capsOf(draft, known.route, terms)) {
+    const { spent } = scope;
+    if (spent === undefined || spentNow(budget, spent, known.at) !== spent) continue;
+    scope.spent = {
+      ...spent,
+      flows: Math.max(0, spent.flows - flows),
+      micros: Math.max(0, spent.micros - flows * known.micros),
+    };
+  }
+  if (known.flows > flows) draft.reservations[key] = { ...known, flows: known.flows - flows };
+  else delete draft.reservations[key];
+}
+
+/** The upload has a flow. What was counted stays counted. */
+export function settle(draft: Holds, key: string): void {
+  delete draft.reservations[key];
+}
+
+/**
+ * No flow of the upload exists.
+ * @param nonce of the attempt that found that out. Nothing is given back if a later attempt has begun.
+ */
+export function release(draft: Holds, key: string, nonce: string, terms: Pick<Terms, 'pipeline' | 'route'>): void {
+  const known = draft.reservations[key];
+  if (known?.nonce === nonce) giveBack(draft, key, known.flows, terms);
+}
+
+/** After how many equal rejections a route is held. */
+export type CircuitTerms = NonNullable<Route['circuit']>;
+
+/** Equal rejections after which a route is held, unless it says another number. */
+export const CIRCUIT_AFTER = 20;
+
+/** Different files that these rejections must be about, if there are so many. */
+const FILES_MIN = 10;
+
+/** The words of a rejection without what differs from file to file: ids and numbers, quoted names and addresses. */
+export const gistOf = (message: string): string =>
+  message
+    .replaceAll(/"[^"]*"|'[^']*'|`[^`]*`/g, '"…"')
+    .replaceAll(/\b(?=[\w-]*\d)[\w-]+/g, '…')
+    .slice(0, 300);
+
+/** The service's verdict about an attempt, or about the flow that it made. */
+export interface Rejection {
+  readonly code: string;
+  readonly message: string;
+}
+
+/**
+ * Notes a rejection. Holds the route after `after` equal ones of at least {@link FILES_MIN} files.
+ * @returns true if the route is held now, and was not before.
+ */
+export function rejected(
+  draft: Holds,
+  attempt: Pick<Attempt, 'uploadId' | 'generation' | 'routeName' | 'request'>,
+  { code, message }: Rejection,
+  { after, now }: { readonly after: number; readonly now: number },
+): boolean {
+  const route = ofRoute(draft, attempt.routeName);
+  const { uploadId, request } = attempt;
+  const outcome = outcomeOf(attempt);
+  const rejection = { code, message: message.slice(0, MESSAGE_LENGTH_MAX), gist: gistOf(message) };
+  if (route.circuit !== undefined) {
+    // Another rejection says nothing about the one for which the route is held. But the probe is over.
+    dropProbe(draft, attempt.routeName, outcome);
+    return false;
+  }
+  const { streak } = route;
+  const isLikeLast = streak?.code === code && streak.gist === rejection.gist && isSameRequest(streak.request, request);
+  if (!isLikeLast) route.streak = { ...rejection, request, outcomes: [outcome] };
+  else if (!streak.outcomes.includes(outcome)) streak.outcomes = [...streak.outcomes, outcome].slice(-after);
+  const { outcomes } = route.streak as NonNullable<RouteHolds['streak']>;
+  const files = new Set(outcomes.map((each) => each.slice(0, uploadId.length)));
+  if (outcomes.length < after || files.size < Math.min(FILES_MIN, after)) return false;
+  route.circuit = { ...rejection, since: now, request };
+  delete route.streak;
+  return true;
+}
+
+/** The probe of a held route is over, and the route stays held. */
+export function dropProbe(draft: Holds, routeName: string, outcome: string): void {
+  const circuit = draft.routes[routeName]?.circuit;
+  if (circuit?.probe === outcome) delete circuit.probe;
+}
+
+const MESSAGE_LENGTH_MAX = 500;
+
+/** What a success shows: that the service takes the request, or also that the flow of it succeeds. */
+export type Success = 'created' | 'succeeded';
+
+/** A rejection of the request itself. Any other one is about the flow that it made. */
+const isOfRequest = ({ code }: Rejection): boolean => code === 'rejected';
+
+/** True if a success changes anything. */
+export function isNews(
+  holds: Holds,
+  attempt: Pick<Attempt, 'uploadId' | 'generation' | 'routeName' | 'request'>,
+  success: Success,
+): boolean {
+  const draft = structuredClone(holds);
+  succeeded(draft, attempt, success, 0);
+  return JSON.stringify(draft) !== JSON.stringify(holds);
+}
+
+/** Notes a success. It ends a streak of rejections, and the success of the probe opens the route. */
+export function succeeded(
+  draft: Holds,
+  attempt: Pick<Attempt, 'uploadId' | 'generation' | 'routeName' | 'request'>,
+  success: Success,
+  now: number,
+): void {
+  const route = ofRoute(draft, attempt.routeName);
+  const { streak, circuit } = route;
+  const isProof = (rejection: Rejection) => success === 'succeeded' || isOfRequest(rejection);
+  if (streak !== undefined && isProof(streak)) delete route.streak;
+  if (circuit?.probe === outcomeOf(attempt) && isProof(circuit)) delete route.circuit;
+  const { request } = attempt;
+  if (route.succeeded === undefined || !isSameRequest(route.succeeded.request, request))
+    route.succeeded = { at: now, request };
+}
+
+/** The operator pauses the pipeline, or a route. An earlier pause stays. */
+export function pause(draft: Holds, routeName: string | undefined, why: string | undefined, now: number): void {
+  const held = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
+  held.paused ??= { since: now, ...(why !== undefined && { why }) };
+}
+
+/** The operator ends a pause. */
+export function resume(draft: Holds, routeName: string | undefined): void {
+  const held = routeName === undefined ? draft.pipeline : draft.routes[routeName];
+  if (held !== undefined) delete held.paused;
+}
+
+/** The operator lets one file of a held route through. @returns false if the route is not held for its rejections. */
+export function allowProbe(draft: Holds, routeName: string): boolean {
+  const circuit = draft.routes[routeName]?.circuit;
+  if (circuit === undefined) return false;
+  if (circuit.probe === undefined) circuit.isProbeAllowed = true;
+  return true;
+}
+
+/** How many uploads may leave the line now: of the whole pipeline, or of a route. */
+export function roomOf(
+  holds: Holds,
+  { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },
+  now: number,
+): (routeName?: string) => number {
+  const left = (cap: Budget | 'unlimited' | undefined, spent: Spent | undefined, price?: Price) =>
+    cap === undefined || cap === 'unlimited' ? Number.POSITIVE_INFINITY : roomIn(cap, spentNow(cap, spent, now), price);
+  return (routeName) => {
+    if (holds.pipeline.paused !== undefined) return 0;
+    if (routeName === undefined) return left(budget, holds.pipeline.spent);
+    const held = holds.routes[routeName] ?? {};
+    const route = routes.find(({ name }) => name === routeName);
+    if (held.paused !== undefined) return 0;
+    if (held.circuit !== undefined) return isProbeDue(held.circuit, route ?? held.circuit.request) ? 1 : 0;
+    return Math.min(left(budget, holds.pipeline.spent, route?.price), left(route?.budget, held.spent, route?.price));
+  };
+}

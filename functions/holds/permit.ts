@@ -1,0 +1,181 @@
+import type { Clock } from '../base/clock.ts';
+import type { Telemetry } from '../base/telemetry.ts';
+import type { Entry } from '../ledger/entry.ts';
+import { UnreadableEntryError } from '../ledger/store.ts';
+import type { Budget } from '../uploads/budget.ts';
+import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
+import type { Route } from '../uploads/routes.ts';
+import type { HoldStore } from './hold-store.ts';
+import {
+  type Attempt,
+  admit,
+  CIRCUIT_AFTER,
+  type Held,
+  type HoldReason,
+  holdOf,
+  isCounted,
+  isNews,
+  isSameRequest,
+  outcomeOf,
+  type Rejection,
+  type RouteRequest,
+  rejected,
+  release,
+  type Success,
+  settle,
+  succeeded,
+} from './holds.ts';
+
+/** The upload may not be sent now. Nothing was sent. */
+export class HeldError extends Error {
+  override readonly name = 'HeldError';
+  readonly reason: HoldReason;
+  /** True if the upload takes the route of the configuration of that time when it is sent. */
+  readonly isRerouted: boolean;
+  constructor({ reason, message }: Held, { isRerouted, ...options }: ErrorOptions & { isRerouted: boolean }) {
+    super(message, options);
+    this.reason = reason;
+    this.isRerouted = isRerouted;
+  }
+}
+
+export interface HoldPorts {
+  readonly holds: HoldStore;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  readonly settings: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' };
+}
+
+/** What is sent. */
+export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt'>;
+
+const requestOf = ({ template, input, parameters }: RouteRequest): RouteRequest => ({ template, input, parameters });
+
+const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['settings'], 'routes'>) =>
+  routes.find(({ name }) => name === route.name);
+
+/** What the present configuration says about sending an upload. */
+export function attemptOf(subject: Subject, settings: HoldPorts['settings'], nonce: string): Attempt {
+  const { upload, generation, route, doubt } = subject;
+  const { budget } = settings;
+  const present = routeOf(subject, settings);
+  return {
+    uploadId: upload.id,
+    generation,
+    routeName: route.name,
+    request: requestOf(present ?? route),
+    isPresent: present === undefined || isOf(present, route),
+    isResent: doubt !== undefined,
+    nonce,
+    pipeline: budget === 'unlimited' ? undefined : budget,
+    route: present?.budget,
+    price: present?.price,
+  };
+}
+
+/** True if a snapshot was made of this route as it is. A file or a job may replace parts of it. */
+function isOf(route: Route, snapshot: RouteSnapshot): boolean {
+  if (route.overrides === true) return true;
+  const parameters = route.jobs === undefined ? snapshot.parameters : route.parameters;
+  return isSameRequest(requestOf(route), { ...requestOf(snapshot), parameters });
+}
+
+/**
+ * The permission to send one upload. It is asked for directly before each request, so that what is held is not sent, and
+ * what is sent is counted.
+ */
+export class Permit {
+  readonly #ports: HoldPorts;
+  readonly #attempt: Attempt;
+  readonly #mayBeRerouted: boolean;
+  #isCounted = false;
+
+  constructor(subject: Subject, ports: HoldPorts, nonce: string) {
+    this.#ports = ports;
+    this.#attempt = attemptOf(subject, ports.settings, nonce);
+    // The operator may have given other parameters for this retry.
+    const isGiven = subject.generation > 1 && routeOf(subject, ports.settings)?.overrides === true;
+    this.#mayBeRerouted = !isGiven && subject.doubt === undefined;
+  }
+
+  /** @throws {HeldError} also if it cannot be known whether the upload is held. */
+  async obtain(signal: AbortSignal): Promise<void> {
+    let held: Held | undefined;
+    try {
+      held = await this.#hold(signal);
+    } catch (cause) {
+      signal.throwIfAborted();
+      if (cause instanceof UnreadableEntryError) this.#ports.telemetry.metrics.add('HoldsUnreadable');
+      const why = cause instanceof Error ? cause.message : String(cause);
+      const message = `It cannot be known whether it may be sent: ${why}`;
+      throw new HeldError({ reason: 'budget', message }, { cause, isRerouted: false });
+    }
+    if (held === undefined) return;
+    throw new HeldError(held, { isRerouted: held.reason === 'circuit' && this.#mayBeRerouted });
+  }
+
+  async #hold(signal: AbortSignal): Promise<Held | undefined> {
+    const { holds, clock } = this.#ports;
+    const now = await holds.read(signal);
+    const isProbe = now.routes[this.#attempt.routeName]?.circuit !== undefined;
+    const held = holdOf(now, this.#attempt);
+    const isNew = isCounted(this.#attempt) && !this.#isCounted;
+    if (held !== undefined || !(isProbe || isNew)) return held;
+    const refused = await holds.change((draft) => admit(draft, this.#attempt, clock.now()), signal);
+    this.#isCounted ||= refused === undefined && isNew;
+    return refused;
+  }
+
+  /** No request of this permit has made a flow. */
+  release(): void {
+    if (!this.#isCounted) return;
+    const { holds } = this.#ports;
+    holds.later((draft) => release(draft, outcomeOf(this.#attempt), this.#attempt.nonce, this.#attempt), true);
+  }
+
+  /** The upload has a flow. */
+  settle(): void {
+    if (this.#isCounted) this.#ports.holds.later((draft) => settle(draft, outcomeOf(this.#attempt)), false);
+  }
+}
+
+/** Notes that a route works: the service took a request of it, or a flow of it succeeded. */
+export function noteSuccess(subject: Subject, success: Success, ports: HoldPorts, signal: AbortSignal): Promise<void> {
+  return noted(ports, async () => {
+    const attempt = attemptOf(subject, ports.settings, '');
+    // A file that began with another configuration says nothing about the present one.
+    if (!attempt.isPresent || !isNews(await ports.holds.read(signal), attempt, success)) return;
+    await ports.holds.change((draft) => succeeded(draft, attempt, success, ports.clock.now()), signal);
+  });
+}
+
+/** Notes that the service rejected an upload, or failed its flow. That may hold the route. */
+export function noteRejection(
+  subject: Subject,
+  rejection: Rejection,
+  ports: HoldPorts,
+  signal: AbortSignal,
+): Promise<void> {
+  return noted(ports, async () => {
+    const attempt = attemptOf(subject, ports.settings, '');
+    const { circuit } = routeOf(subject, ports.settings) ?? {};
+    if (circuit === false || !attempt.isPresent) return;
+    const terms = { after: circuit?.after ?? CIRCUIT_AFTER, now: ports.clock.now() };
+    if (!(await ports.holds.change((draft) => rejected(draft, attempt, rejection, terms), signal))) return;
+    ports.telemetry.log.error('This route is held: the service rejects its files', {
+      route: attempt.routeName,
+      rejection: rejection.message,
+    });
+  });
+}
+
+/**
+ * If a note is lost, a route is held one file later, or opened by a later tick. That must keep no upload from its end.
+ */
+async function noted({ telemetry }: HoldPorts, note: () => Promise<void>): Promise<void> {
+  try {
+    await note();
+  } catch (error) {
+    telemetry.log.warn('An outcome could not be noted at its route', { error: error as Error });
+  }
+}

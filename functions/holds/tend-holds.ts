@@ -1,0 +1,186 @@
+import { type Entry, isTerminal } from '../ledger/entry.ts';
+import type { Ledger } from '../ledger/store.ts';
+import { UnreadableEntryError } from '../ledger/store.ts';
+import type { EventBus } from '../publish/publish.ts';
+import { type Budget, microsOf, periodEnd, type Spent, spentNow } from '../uploads/budget.ts';
+import type { Route } from '../uploads/routes.ts';
+import { budgetEvent, heldEvent } from './hold-events.ts';
+import { type Circuit, dropProbe, type Holds, type Reservation, release, settle, succeeded } from './holds.ts';
+import type { HoldPorts } from './permit.ts';
+
+/*
+ * What a tick does for the holds: it ends what a dead invocation left open, and tells how much of each budget is spent.
+ */
+
+/**
+ * Age from which a reservation is looked at, in milliseconds. Its attempt has ended by then: the 15 minutes of a
+ * function, the margin of a claim, and clocks that differ.
+ */
+const OPEN_MAX_MS = 25 * 60_000;
+
+/** Reservations and probes that one tick looks at. */
+const LOOKED_AT_MAX = 200;
+
+/** Shares of a budget that are told when they are reached, in percent. */
+const TOLD_PERCENTS = [80, 100] as const;
+
+export interface TendPorts extends HoldPorts {
+  readonly ledger: Pick<Ledger, 'read'>;
+  readonly events: EventBus;
+  readonly settings: HoldPorts['settings'] & { readonly pipeline: string };
+}
+
+/** @throws any error of S3. The next tick does the rest then. */
+export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<void> {
+  let holds: Holds;
+  try {
+    holds = await ports.holds.read(signal);
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    ports.telemetry.metrics.add('HoldsUnreadable');
+    ports.telemetry.log.error('Nothing is sent, because the holds cannot be read', { error });
+    return;
+  }
+  await closeReservations(holds, ports, signal);
+  await closeProbes(holds, ports, signal);
+  await tellHeldRoutes(holds, ports, signal);
+  await tellBudgets(holds, ports, signal);
+}
+
+/** Ends reservations whose attempt is over, as the entry says. Those in doubt stay open, and stay counted. */
+async function closeReservations(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
+  const { clock, settings } = ports;
+  const old = Object.entries(holds.reservations).filter(([, { at }]) => at < clock.now() - OPEN_MAX_MS);
+  const ends: ((draft: Holds) => void)[] = [];
+  for (const [key, reservation] of old.slice(0, LOOKED_AT_MAX)) {
+    const end = whatBecameOf(key, await readEntry(key, ports, signal));
+    if (end === 'has a flow') ends.push((draft) => settle(draft, key));
+    if (end === 'has no flow')
+      ends.push((draft) => release(draft, key, reservation.nonce, capsOf(reservation, settings)));
+  }
+  if (ends.length === 0) return;
+  await ports.holds.change((draft) => {
+    for (const end of ends) end(draft);
+  }, signal);
+}
+
+const capsOf = ({ route }: Reservation, { routes, budget }: TendPorts['settings']) => ({
+  pipeline: budget === 'unlimited' ? undefined : budget,
+  route: routes.find(({ name }) => name === route)?.budget,
+});
+
+/** Undefined if it is not known yet. What cannot be known any more stays counted. */
+function whatBecameOf(key: string, entry: Entry | undefined): 'has a flow' | 'has no flow' | undefined {
+  if (entry === undefined || entry.generation !== generationIn(key)) return 'has a flow';
+  if (entry.state === 'running' || ('flow' in entry && entry.flow !== undefined)) return 'has a flow';
+  if (entry.doubt !== undefined) return isTerminal(entry) ? 'has a flow' : undefined;
+  return entry.state === 'claimed' ? undefined : 'has no flow';
+}
+
+const generationIn = (key: string): number => Number(key.slice(key.indexOf('.') + 1));
+
+async function readEntry(key: string, { ledger }: TendPorts, signal: AbortSignal): Promise<Entry | undefined> {
+  try {
+    return (await ledger.read(key.slice(0, key.indexOf('.')), signal))?.entry;
+  } catch (error) {
+    if (error instanceof UnreadableEntryError) return undefined;
+    throw error;
+  }
+}
+
+/** Ends probes whose outcome was not noted, because their invocation died. */
+async function closeProbes(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
+  for (const [routeName, { circuit }] of Object.entries(holds.routes)) {
+    if (circuit?.probe === undefined) continue;
+    const { probe } = circuit;
+    const entry = await readEntry(probe, ports, signal);
+    const end = endOfProbe(circuit, entry, generationIn(probe));
+    if (end === undefined) continue;
+    await ports.holds.change((draft) => {
+      const uploadId = probe.slice(0, probe.indexOf('.'));
+      const attempt = { uploadId, generation: generationIn(probe), routeName, request: circuit.request };
+      if (end === 'over') dropProbe(draft, routeName, probe);
+      else succeeded(draft, attempt, end, ports.clock.now());
+    }, signal);
+  }
+}
+
+function endOfProbe(
+  { code }: Circuit,
+  entry: Entry | undefined,
+  generation: number,
+): 'created' | 'succeeded' | 'over' | undefined {
+  if (entry === undefined || entry.generation !== generation) return 'over';
+  if (entry.state === 'succeeded') return 'succeeded';
+  if (entry.state === 'running') return code === 'rejected' ? 'created' : undefined;
+  return isTerminal(entry) ? 'over' : undefined;
+}
+
+async function tellHeldRoutes(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
+  const held = Object.entries(holds.routes).flatMap(([name, { circuit }]) => (circuit ? [{ name, circuit }] : []));
+  if (held.length > 0) ports.telemetry.metrics.add('RoutesHeld', held.length);
+  for (const { name, circuit } of held) {
+    if (circuit.isTold) continue;
+    await ports.events.send(heldEvent(ports.settings.pipeline, name, circuit), signal);
+    await ports.holds.change((draft) => {
+      const now = draft.routes[name]?.circuit;
+      if (now?.since === circuit.since) now.isTold = true;
+    }, signal);
+  }
+}
+
+/** A budget, and how much of it is spent. */
+interface Told {
+  /** Undefined for the pipeline. */
+  readonly route: string | undefined;
+  readonly budget: Budget;
+  readonly spent: Spent;
+  readonly percent: number;
+}
+
+async function tellBudgets(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
+  const now = ports.clock.now();
+  const all = budgetsOf(holds, ports.settings, now);
+  if (all.length === 0) return;
+  ports.telemetry.metrics.add('BudgetSpentPercent', Math.max(...all.map(({ percent }) => percent)));
+  for (const { route, budget, spent, percent } of all) {
+    const reached = TOLD_PERCENTS.findLast((share) => percent >= share);
+    if (reached === undefined || reached <= (spent.told ?? 0)) continue;
+    const { pipeline } = ports.settings;
+    await ports.events.send(
+      budgetEvent({ pipeline, route, budget, spent, reached, endsAt: periodEnd(budget, now) }),
+      signal,
+    );
+    await ports.holds.change((draft) => {
+      const scope = route === undefined ? draft.pipeline : draft.routes[route];
+      if (scope?.spent?.period === spent.period) scope.spent = { ...scope.spent, told: reached };
+    }, signal);
+  }
+}
+
+/** Every budget, and what is spent of it. */
+export function budgetsOf(
+  holds: Holds,
+  { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },
+  now: number,
+): Told[] {
+  const told = (route: string | undefined, cap: Budget, stored: Spent | undefined): Told => {
+    const spent = spentNow(cap, stored, now);
+    return { route, budget: cap, spent, percent: percentOf(cap, spent) };
+  };
+  return [
+    ...(budget === 'unlimited' ? [] : [told(undefined, budget, holds.pipeline.spent)]),
+    ...routes.flatMap((route) =>
+      route.budget === undefined ? [] : [told(route.name, route.budget, holds.routes[route.name]?.spent)],
+    ),
+  ];
+}
+
+/** The share that is spent, in whole percent. It is 100 only if there is no room left. */
+function percentOf({ flows, amount }: Budget, spent: Spent): number {
+  const shares = [
+    ...(flows === undefined ? [] : [flows === 0 ? 1 : spent.flows / flows]),
+    ...(amount === undefined ? [] : [amount === 0 ? 1 : spent.micros / microsOf(amount)]),
+  ];
+  return Math.floor(100 * Math.max(...shares));
+}
