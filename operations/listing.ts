@@ -3,6 +3,7 @@ import pMap from 'p-map';
 import { type CollectorState, readState } from '../functions/collect-outputs/collector.ts';
 import type { Entry } from '../functions/ledger/entry.ts';
 import {
+  COLLECTORS_PREFIX,
   collectorKey,
   FAILED_PREFIX,
   type FailedMarker,
@@ -12,7 +13,6 @@ import {
   parseWaitingKey,
   RUNNING_PREFIX,
   type RunningMarker,
-  STATE_PREFIX,
   WAITING_PREFIX,
   type WaitingMarker,
 } from '../functions/ledger/keys.ts';
@@ -130,7 +130,7 @@ export async function collectorStates(
 ): Promise<readonly KnownCollector[]> {
   const bucket = settings.ledgerBucket;
   const written = new Map<string, number>();
-  for await (const { Key = '', LastModified } of objects({ s3, bucket, prefix: STATE_PREFIX }, signal)) {
+  for await (const { Key = '', LastModified } of objects({ s3, bucket, prefix: COLLECTORS_PREFIX }, signal)) {
     written.set(Key, LastModified?.getTime() ?? 0);
   }
   const known: KnownCollector[] = [];

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { printableLines } from '../../functions/base/printable.ts';
+import { COSTS_BY, type CostsBy, costs } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
 import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
@@ -15,13 +16,16 @@ import { addIntake } from './intake.ts';
 import { addOpen } from './open.ts';
 import { explainOffline } from './plan.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, isJson, type Run, runCommand, type Surroundings } from './run.ts';
-import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
+import { showCosts, showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
 
 /** How often `--watch` shows the state again, in milliseconds. */
 const WATCH_MS = 2_000;
 
 const LIST_LIMIT_DEFAULT = 50;
+
+/** How far back costs are shown, in milliseconds: 30 days. */
+const COSTS_SINCE_MS = 30 * 24 * 60 * 60_000;
 
 /** Width of the help where no terminal says how wide it is: in the documentation. */
 const HELP_COLUMNS = 100;
@@ -80,6 +84,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   addExplain(add);
   addChanges(add);
   addIntake(add);
+  addCosts(add);
   addTemplates(add);
   addDoctor(add);
   return { command: program, exitCode: () => exitCode };
@@ -165,6 +170,21 @@ function addList(add: Add): void {
     console.answer(listed, () => showList(listed, query, deployment));
     return EXIT_OK;
   });
+}
+
+function addCosts(add: Add): void {
+  const command = new Command('costs')
+    .description('what the flows cost, by route, by the first folder of the files, or by day')
+    .addOption(new Option('--by <what>', 'what to tell apart').choices(COSTS_BY).default('route'))
+    .option('--since <time>', 'whole days since then, such as 30d or 2026-11-01', (text) => sinceOf(text))
+    .addHelpText('after', example('costs', 'costs --by prefix --since 30d', 'costs --by day --json'));
+  add<CommonOptions & { readonly by: CostsBy; readonly since?: number }>(
+    command,
+    async ({ deployment, console, signal }, _, { by, since = Date.now() - COSTS_SINCE_MS }) => {
+      console.answer(await costs({ by, since }, deployment, signal), showCosts);
+      return EXIT_OK;
+    },
+  );
 }
 
 function addExplain(add: Add): void {

@@ -3,6 +3,7 @@ import { shorten } from '../../functions/base/validation.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
+import type { CostRow, CostsView } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
@@ -65,6 +66,31 @@ export function showPipeline(status: PipelineStatus, deployment: Named): readonl
     ],
   ];
   return [`${status.pipeline}: ${status.deployment}`, ...indented(table(lines)), ...hintsOf(status, deployment)];
+}
+
+/** Heads of the first column. */
+const COSTS_HEADS = { route: 'route', prefix: 'folder', day: 'day (UTC)' } as const;
+
+export function showCosts({ by, since, until, rows, total, isCounted }: CostsView): readonly string[] {
+  if (rows.length === 0) {
+    return isCounted
+      ? [`No flow was counted from ${since} to ${until} (days in UTC).`]
+      : ['No flow is counted, because no route has a price, and nothing has a budget: see docs/holds.md.'];
+  }
+  const cells = ({ name, flows, mayBeSecond, amounts }: CostRow): string[] => [
+    name === '' ? '(in no folder)' : name,
+    String(flows),
+    Object.entries(amounts)
+      .map(([currency, amount]) => `${amount.toLocaleString('en', { maximumFractionDigits: 6 })} ${currency}`)
+      .join(' + ') || 'no price',
+    ...(mayBeSecond === 0 ? [] : [`${mayBeSecond} of them may have been paid twice`]),
+  ];
+  return [
+    `Flows from ${since} to ${until}, as they were counted when they were sent:`,
+    ...indented(
+      table([[COSTS_HEADS[by], 'flows', 'cost'], ...rows.map(cells), ...(rows.length > 1 ? [cells(total)] : [])]),
+    ),
+  ];
 }
 
 /** Whether uploads become flows, in words. */

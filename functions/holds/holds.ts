@@ -11,6 +11,7 @@ import {
   spentNow,
 } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
+import { addCosts, costsSchema } from './costs.ts';
 
 /*
  * What holds uploads back: the pipeline, or a route, is held for a reason. Its uploads wait in the ledger until the
@@ -94,10 +95,13 @@ export type RouteHolds = z.infer<typeof routeSchema>;
 /** Flows that are counted, of an upload whose flow is not known yet. */
 const reservationSchema = z.object({
   route: z.string(),
+  prefix: z.string(),
   at: z.number(),
   flows: z.int().check(z.positive()),
   /** The price of each, in millionths. */
   micros: z.int().check(z.gte(0)),
+  /** The currency of the price. Empty without a price. */
+  currency: z.string(),
   /** Of the attempt that wrote this. */
   nonce: z.string(),
 });
@@ -110,10 +114,12 @@ export const holdsSchema = z.object({
   routes: z.record(z.string(), routeSchema),
   /** By `<upload id>.<generation>`. */
   reservations: z.record(z.string(), reservationSchema),
+  /** What the flows of the last days cost. */
+  costs: z._default(costsSchema, {}),
 });
 export type Holds = z.infer<typeof holdsSchema>;
 
-export const NO_HOLDS: Holds = { schema: 1, pipeline: {}, routes: {}, reservations: {} };
+export const NO_HOLDS: Holds = { schema: 1, pipeline: {}, routes: {}, reservations: {}, costs: {} };
 
 /** The caps that apply to a flow, and what it costs. */
 export interface Terms {
@@ -127,6 +133,8 @@ export interface Attempt extends Terms {
   readonly uploadId: string;
   readonly generation: number;
   readonly routeName: string;
+  /** The prefix of the file, for its costs. */
+  readonly prefix: string;
   /** What the route sends, by the present configuration. */
   readonly request: RouteRequest;
   /** False if the upload began with another configuration of its route, and would send that. */
@@ -229,7 +237,7 @@ function capsOf(draft: Holds, routeName: string, { pipeline, route }: Pick<Terms
 }
 
 function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
-  const { routeName, price, isResent, nonce } = attempt;
+  const { routeName, prefix, price, isResent, nonce } = attempt;
   const key = outcomeOf(attempt);
   let known = draft.reservations[key];
   if (known !== undefined && !isResent && known.flows > 1) {
@@ -257,8 +265,14 @@ function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
   for (const { scope, spent } of counting) {
     scope.spent = { ...spent, flows: spent.flows + 1, micros: spent.micros + micros };
   }
-  const flows = known === undefined ? 1 : known.flows + (isResent ? 1 : 0);
-  draft.reservations[key] = { route: routeName, at: now, flows, micros, nonce };
+  const isMore = known === undefined || isResent;
+  const flows = (known?.flows ?? 0) + (isMore ? 1 : 0);
+  const currency = price?.currency ?? '';
+  if (isMore) {
+    const again = known === undefined ? 0 : 1;
+    addCosts(draft.costs, now, { route: routeName, prefix, currency }, { flows: 1, price: micros, again });
+  }
+  draft.reservations[key] = { route: routeName, prefix, at: now, flows, micros, currency, nonce };
   return undefined;
 }
 
@@ -285,6 +299,8 @@ function giveBack(draft: Holds, key: string, flows: number, terms: Pick<Terms, '
       micros: Math.max(0, spent.micros - flows * known.micros),
     };
   }
+  const again = known.flows > flows ? -flows : 1 - flows;
+  addCosts(draft.costs, known.at, known, { flows: -flows, price: known.micros, again });
   if (known.flows > flows) draft.reservations[key] = { ...known, flows: known.flows - flows };
   else delete draft.reservations[key];
 }

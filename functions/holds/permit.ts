@@ -2,9 +2,11 @@ import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import type { Entry } from '../ledger/entry.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
-import type { Budget } from '../uploads/budget.ts';
+import type { Settings } from '../settings/environment.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Route } from '../uploads/routes.ts';
+import { firstOf } from '../uploads/upload.ts';
+import { prefixIn } from './costs.ts';
 import type { HoldStore } from './hold-store.ts';
 import {
   type Attempt,
@@ -43,7 +45,7 @@ export interface HoldPorts {
   readonly holds: HoldStore;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  readonly settings: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' };
+  readonly settings: Pick<Settings, 'routes' | 'budget' | 'inboxPrefix'>;
 }
 
 /** What is sent. */
@@ -63,6 +65,7 @@ export function attemptOf(subject: Subject, settings: HoldPorts['settings'], non
     uploadId: upload.id,
     generation,
     routeName: route.name,
+    prefix: prefixIn(firstOf(upload).key, settings.inboxPrefix),
     request: requestOf(present ?? route),
     isPresent: present === undefined || isOf(present, route),
     isResent: doubt !== undefined,

@@ -1,9 +1,12 @@
+import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { type Entry, isTerminal } from '../ledger/entry.ts';
+import { costsKey } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { EventBus } from '../publish/publish.ts';
 import { type Budget, microsOf, periodEnd, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
+import { dayOf } from './costs.ts';
 import { budgetEvent, heldEvent } from './hold-events.ts';
 import { type Circuit, dropProbe, type Holds, type Reservation, release, settle, succeeded } from './holds.ts';
 import type { HoldPorts } from './permit.ts';
@@ -18,6 +21,12 @@ import type { HoldPorts } from './permit.ts';
  */
 const OPEN_MAX_MS = 25 * 60_000;
 
+/**
+ * How long the costs of a day stay in the holds, in milliseconds: the day itself, and as long as a reservation of it may
+ * be open.
+ */
+const COSTS_KEPT_MS = 24 * 60 * 60_000;
+
 /** Reservations and probes that one tick looks at. */
 const LOOKED_AT_MAX = 200;
 
@@ -27,7 +36,8 @@ const TOLD_PERCENTS = [80, 100] as const;
 export interface TendPorts extends HoldPorts {
   readonly ledger: Pick<Ledger, 'read'>;
   readonly events: EventBus;
-  readonly settings: HoldPorts['settings'] & { readonly pipeline: string };
+  readonly s3: S3Client;
+  readonly settings: HoldPorts['settings'] & { readonly pipeline: string; readonly ledgerBucket: string };
 }
 
 /** @throws any error of S3. The next tick does the rest then. */
@@ -45,6 +55,7 @@ export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<
   await closeProbes(holds, ports, signal);
   await tellHeldRoutes(holds, ports, signal);
   await tellBudgets(holds, ports, signal);
+  await moveCosts(holds, ports, signal);
 }
 
 /** Ends reservations whose attempt is over, as the entry says. Those in doubt stay open, and stay counted. */
@@ -154,6 +165,23 @@ async function tellBudgets(holds: Holds, ports: TendPorts, signal: AbortSignal):
     await ports.holds.change((draft) => {
       const scope = route === undefined ? draft.pipeline : draft.routes[route];
       if (scope?.spent?.period === spent.period) scope.spent = { ...scope.spent, told: reached };
+    }, signal);
+  }
+}
+
+/**
+ * Moves the costs of days that have ended out of the holds, into an object for each. No flow is added to such a day any
+ * more, so a crash in between repeats the same write.
+ */
+async function moveCosts(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
+  const before = dayOf(ports.clock.now() - COSTS_KEPT_MS);
+  for (const [day, costs] of Object.entries(holds.costs)) {
+    if (day >= before) continue;
+    const { ledgerBucket: Bucket } = ports.settings;
+    const put = { Bucket, Key: costsKey(day), Body: JSON.stringify(costs), ContentType: 'application/json' };
+    await ports.s3.send(new PutObjectCommand(put), { abortSignal: signal });
+    await ports.holds.change((draft) => {
+      delete draft.costs[day];
     }, signal);
   }
 }

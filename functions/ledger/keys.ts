@@ -14,6 +14,7 @@ import { decodedId, encodedId } from '../base/key-segment.ts';
  *   chains/<upload id of the first file>.json      how the uploads of a chain stand
  *   state/collector-<index>.json                   a collector's lease, and its state between ticks
  *   state/holds.json                               what is held, what is spent of budgets, and what that follows from
+ *   state/costs/<day in UTC>.json                  what the flows of a day cost that has ended
  *   state/sweep.json                               the state of the sweep between its runs
  *
  * Times are ISO 8601 in UTC with milliseconds. S3 sorts a listing by bytes, so it is sorted by time.
@@ -26,6 +27,8 @@ export const THROTTLED_PREFIX = `${WAITING_PREFIX}throttled/`;
 export const FAILED_PREFIX = 'failed/';
 export const CHAINS_PREFIX = 'chains/';
 export const STATE_PREFIX = 'state/';
+export const COLLECTORS_PREFIX = `${STATE_PREFIX}collector-`;
+export const COSTS_PREFIX = `${STATE_PREFIX}costs/`;
 
 /** A running flow. The key of its marker holds all of this. */
 export interface RunningMarker {
@@ -54,12 +57,15 @@ export interface FailedMarker {
 export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${uploadId}.json`;
 
 /** The key of a collector's state, by its index: from 0 to one less than the number of collectors. */
-export const collectorKey = (index: number): string => `${STATE_PREFIX}collector-${index}.json`;
+export const collectorKey = (index: number): string => `${COLLECTORS_PREFIX}${index}.json`;
 
 /** The key of a chain, by the upload id of its first file. */
 export const chainKey = (firstId: string): string => `${CHAINS_PREFIX}${firstId}.json`;
 
 export const HOLDS_KEY = `${STATE_PREFIX}holds.json`;
+
+/** The key of the costs of a day, such as `2026-11-24`. */
+export const costsKey = (day: string): string => `${COSTS_PREFIX}${day}.json`;
 
 export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 

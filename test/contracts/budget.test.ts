@@ -12,7 +12,7 @@ const FLOWS = 100;
 const TIMES = 5;
 
 const attempt = (uploadId: string): Attempt => ({
-  ...{ uploadId, generation: 1, routeName: 'r', isPresent: true, isResent: false, nonce: randomUUID() },
+  ...{ uploadId, generation: 1, routeName: 'r', prefix: '', isPresent: true, isResent: false, nonce: randomUUID() },
   request: { template: 't', input: 'file' },
   pipeline: { flows: FLOWS, per: 'month', timezone: 'UTC' },
   route: undefined,

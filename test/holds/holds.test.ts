@@ -172,7 +172,7 @@ describe('a budget', () => {
   it('counts a flow whose answer was lost once, if it is found or proven absent', async () => {
     await start({ settings: { budget: { ...budget, flows: 10 } } });
     await sendAll(1, 'known');
-    world.fault('createFlow', { reset: 'after-effect' }, 1);
+    world.fault('createFlow', { reset: 'after-effect' }, 2);
     await sendAll(1, 'lost');
     await world.waitOutDoubt();
     expect(flows()).toBeLessThanOrEqual(3);
@@ -353,5 +353,52 @@ describe('a circuit', () => {
     for (let i = 0; i < 4; i += 1) await next();
     expect(await circuit()).toBeUndefined();
     expect(await reasons()).not.toContain('circuit');
+  });
+});
+
+describe('what flows cost', () => {
+  const routes: Route[] = [{ ...ECHO, price: { amount: 0.4, currency: 'EUR' } }];
+  const totals = async () => Object.values((await holds()).costs);
+
+  it('is counted by route and prefix, and moves away when the day has ended', async () => {
+    await start({ routes });
+    await sendAll(2, 'anna/');
+    await sendAll(1, 'b');
+    const day = {
+      '["echo","anna/","EUR"]': { flows: 2, micros: 800_000 },
+      '["echo","","EUR"]': { flows: 1, micros: 400_000 },
+    };
+    expect((await holds()).costs).toEqual({ '2026-01-01': day });
+    await next(25 * HOUR);
+    expect((await holds()).costs).toEqual({ '2026-01-01': day });
+    await next(24 * HOUR);
+    expect((await holds()).costs).toEqual({});
+    expect(await world.json(LEDGER, 'state/costs/2026-01-01.json')).toEqual(day);
+  });
+
+  it('does not count what was not made, and tells what may have been paid twice', async () => {
+    await start({ routes, settings: { flowListing: 'none' } });
+    world.fault('createFlow', answer({ detail: 'No' }, 422), 1);
+    await sendAll(1, 'rejected');
+    expect(await totals()).toEqual([{ '["echo","","EUR"]': { flows: 0, micros: 0 } }]);
+    world.fault('createFlow', { reset: 'after-effect' }, 2);
+    await sendAll(1, 'lost');
+    await world.waitOutDoubt();
+    expect(await totals()).toEqual([{ '["echo","","EUR"]': { flows: 2, micros: 800_000, again: 1 } }]);
+  });
+
+  it('is counted for at most 500 prefixes of a day, and for all others together', async () => {
+    await start({ routes, settings: { uploadConcurrency: 16 } });
+    const costs: Holds['costs'] = { '2026-01-01': {} };
+    for (let n = 0; n < 500; n += 1)
+      Object(costs['2026-01-01'])[JSON.stringify(['echo', `${n}/`, 'EUR'])] = { flows: 1, micros: 1 };
+    const state = { schema: 1, pipeline: {}, routes: {}, reservations: {}, costs };
+    await world.put(LEDGER, HOLDS, JSON.stringify(state));
+    await sendAll(2, 'one more/');
+    await sendAll(1, '7/');
+    const day = Object((await holds()).costs['2026-01-01']);
+    expect(Object.keys(day)).toHaveLength(501);
+    expect(day['["echo","…","EUR"]']).toEqual({ flows: 2, micros: 800_000 });
+    expect(day['["echo","7/","EUR"]']).toEqual({ flows: 2, micros: 400_001 });
   });
 });

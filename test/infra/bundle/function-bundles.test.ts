@@ -12,8 +12,8 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 502_000, gzipped: 169_000 },
-  'collect-outputs': { raw: 553_000, gzipped: 183_000 },
+  'create-flow': { raw: 520_000, gzipped: 175_000 },
+  'collect-outputs': { raw: 572_000, gzipped: 189_000 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
