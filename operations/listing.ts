@@ -27,7 +27,7 @@ export const runningMarkers = (deployment: Deployment, signal: AbortSignal): Asy
   markers(deployment, { prefix: RUNNING_PREFIX, parse: parseRunningKey }, signal);
 
 /**
- * The markers of all waiting uploads: those that wait for a time by that time, then the throttled ones in their order.
+ * The markers of all waiting uploads: those that wait for a time by that time, then those in the line.
  */
 export const waitingMarkers = (deployment: Deployment, signal: AbortSignal): AsyncGenerator<WaitingMarker> =>
   markers(deployment, { prefix: WAITING_PREFIX, parse: parseWaitingKey }, signal);

@@ -214,11 +214,11 @@ export async function waitingStatus(
   const ids = new Set<string>();
   const toRead: string[] = [];
   let throttled = 0;
-  for await (const { uploadId, throttledSince } of waitingMarkers(deployment, signal)) {
+  for await (const { uploadId, turn, formerSince } of waitingMarkers(deployment, signal)) {
     // A resubmitted upload may have two markers for a moment.
     if (ids.has(uploadId)) continue;
     ids.add(uploadId);
-    if (throttledSince !== undefined) throttled += 1;
+    if (turn !== undefined || formerSince !== undefined) throttled += 1;
     if (toRead.length < readMax) toRead.push(uploadId);
   }
   const reasons: Record<string, number> = {};

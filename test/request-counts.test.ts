@@ -114,7 +114,12 @@ describe('the requests of', () => {
     });
     world.service.intercept = undefined;
     const resubmitted = await tickAfter(3 * MINUTE);
-    expect(without(resubmitted.s3, tick.s3)).toEqual(['DeleteObject', 'GetObject', 'PutObject']);
+    expect(without(resubmitted.s3, tick.s3)).toEqual([
+      ...['DeleteObject', 'GetObject'],
+      // Its route, its segment and its marker.
+      ...Array(3).fill('ListObjectsV2'),
+      'PutObject',
+    ]);
     const retry = await during(() => world.deliver());
     expect(retry).toEqual({
       s3: ['GetObject', 'GetObject', 'PutObject', 'PutObject', 'PutObject'],

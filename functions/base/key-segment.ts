@@ -1,3 +1,22 @@
+import { createHash } from 'node:crypto';
+
+/** Maximum length of a {@link shortSegment}, in bytes. Two of them fit into a key beside three times and an id. */
+const SHORT_BYTES_MAX = 128;
+
+/** Digits of the hash at the end of a segment that was too long. */
+const HASH_DIGITS = 16;
+
+/**
+ * Encodes any text as one short segment of an S3 key, the same for the same text. A long text loses its end, and gets a
+ * hash of the whole in its place.
+ */
+export function shortSegment(text: string): string {
+  const whole = encodedId(text);
+  if (whole.length <= SHORT_BYTES_MAX) return whole;
+  const hash = createHash('sha256').update(whole).digest('hex').slice(0, HASH_DIGITS);
+  return `${whole.slice(0, SHORT_BYTES_MAX - HASH_DIGITS - 1)}~${hash}`;
+}
+
 /**
  * Encodes an id from the service as one segment of an S3 key. Ids are opaque and may be hostile. The result contains no
  * separator, and no leading dot that could look like a parent directory.

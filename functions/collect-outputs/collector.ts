@@ -5,9 +5,9 @@ import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
 import { collectorKey, type RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
-import type { ThrottledState } from '../resubmit/waiting-uploads.ts';
+import type { LineState } from '../resubmit/waiting-uploads.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
-import { spreadOf } from '../uploads/upload.ts';
+import { spreadOf, UPLOAD_ID } from '../uploads/upload.ts';
 
 /** Duration of a lease, in milliseconds. It is renewed after a third of it. */
 const LEASE_MS = 30_000;
@@ -32,8 +32,8 @@ export interface CollectorState {
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** The pace that the service allowed. */
   readonly pace?: { readonly requestsPerSecond: number; readonly throttledAt: number } | undefined;
-  /** When throttled uploads were last resubmitted, and how many more than flows had ended. */
-  readonly throttled?: ThrottledState;
+  /** When uploads last left the line, how many more may leave next, and whose turn it is then. */
+  readonly line?: LineState | undefined;
 }
 
 /** A round that was cut off before its end. */
@@ -57,6 +57,11 @@ function stateSchema(now: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);
   const noted = z.record(z.string(), time);
+  const turns = z.object({
+    route: z.optional(z.string()),
+    credit: z.int().check(z.gte(0)),
+    segments: z.record(z.string(), z.string()),
+  });
   return z.object({
     heldUntil: orDropped(timeUpTo(now + LEASE_MS)),
     tickCompletedAt: orDropped(time),
@@ -66,7 +71,14 @@ function stateSchema(now: number) {
     slow: orDropped(noted),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
-    throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),
+    line: orDropped(
+      z.object({
+        sentAt: time,
+        sent: z.array(z.string().check(z.regex(UPLOAD_ID))),
+        extra: z.int().check(z.gte(1)),
+        turns: z.object({ count: z.int().check(z.gte(0)), live: turns, late: turns }),
+      }),
+    ),
   });
 }
 

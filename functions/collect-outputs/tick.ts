@@ -1,6 +1,7 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { Invocation } from '../base/invocation.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
+import { holdRoom } from '../holds/permit.ts';
 import { finishAnew, type OperatorPorts } from '../operator/operator.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
@@ -106,8 +107,8 @@ class Tick {
     this.#polls = new FlowPolls(state, ports, this.#context, { flows, storing });
     this.#waitingUploads = new WaitingUploads(
       { ...ports, finishAnew: (firstId, signal) => finishAnew(firstId, ports, signal) },
-      state.throttled,
-      (uploadId) => isIn(share, uploadId),
+      state.line,
+      { isOurs: (uploadId) => isIn(share, uploadId), room: (signal) => holdRoom(ports, signal) },
     );
     if (state.pace !== undefined) ports.pacer.resume(state.pace);
   }
@@ -127,7 +128,7 @@ class Tick {
       slow: slow.remembered,
       unconfirmedEnds: confirmations.remembered,
       pace: this.#ports.pacer.learnt,
-      throttled: this.#waitingUploads.remembered,
+      line: this.#waitingUploads.remembered,
     };
   }
 

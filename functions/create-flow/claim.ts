@@ -155,6 +155,6 @@ export async function keepWaiting(delivery: Delivery, claim: Claim, wait: Wait):
 
 /** Puts the marker of an upload that waits. Nothing is put in any other state. */
 export async function putWaitingMarker({ ports, invocation }: Delivery, entry: Entry): Promise<void> {
-  const marker = waitingMarkerOf(entry);
+  const marker = waitingMarkerOf(entry, ports.settings);
   if (marker !== undefined) await ports.ledger.putWaitingMarker(marker, invocation.closing);
 }

@@ -241,7 +241,7 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
         if (isSuspect(entry) && !delivery.mayTakeOver(entry)) return 'put off';
         const claim = claimAgain(entry, delivery.claimTerms());
         const written = await ledger.replace(stored, claim, work);
-        const isAsked = entry.state === 'waiting' && entry.reason === 'retried';
+        const isAsked = entry.state === 'waiting' && entry.reason === 'retried' && entry.late === undefined;
         if (written.won) return takeOver(delivery, { stored: written.stored, entry: claim, isAsked }, object);
         if (written.current === undefined) throw new ClaimHeldError(`The entry of ${id} is gone`);
         stored = written.current;

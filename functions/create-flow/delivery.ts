@@ -74,7 +74,9 @@ export class Delivery {
   readonly searches: SharedSearch;
   /** Key of the file that the message names. */
   readonly key: string;
-  readonly #arrivedAt: number | undefined;
+  /** When its message came into the queue, in milliseconds since the epoch. Undefined without a queue. */
+  readonly arrivedAt: number | undefined;
+  readonly #late: true | undefined;
   #log: Log;
 
   constructor(event: UploadEvent, ports: CreatePorts, invocation: Invocation, batch: Batch) {
@@ -83,7 +85,8 @@ export class Delivery {
     this.mayTakeOver = batch.mayTakeOver;
     this.searches = batch.searches;
     this.key = event.key;
-    this.#arrivedAt = event.arrivedAt;
+    this.arrivedAt = event.arrivedAt;
+    this.#late = event.late;
     this.#log = ports.telemetry.log.with({ key: event.key });
   }
 
@@ -108,7 +111,8 @@ export class Delivery {
       claimedAt: clock.now(),
       deadline: this.invocation.endsAt + CLAIM_MARGIN_MS,
       pipeline: settings.pipeline,
-      arrivedAt: this.#arrivedAt,
+      arrivedAt: this.arrivedAt,
+      late: this.#late,
     };
   }
 }

@@ -14,7 +14,7 @@ import {
   type ClaimedEntry,
   doubtAfter,
   flowTagOf,
-  isInLine,
+  isHold,
   misaddressed,
 } from '../ledger/entry.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
@@ -35,8 +35,9 @@ import {
 const IN_PLACE_WAIT_MAX_MS = 20_000;
 
 /**
- * How long a creation may wait before it is sent, in milliseconds. If the service refuses creations for longer, the
- * upload waits in the ledger. Otherwise five refused files would occupy all invocations, and no other would get through.
+ * How long a creation may wait before it is sent, in the queue and then in place, in milliseconds. If the service refuses
+ * creations for longer, the upload waits in the ledger. Otherwise five refused files would occupy all invocations, and no
+ * other would get through; and the next file would wait in the queue behind all that came before, and not for its turn.
  */
 const SENDING_WAIT_MAX_MS = 60_000;
 
@@ -93,14 +94,17 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   }
 }
 
-function requestOf({ ports, invocation }: Delivery, { entry, isAsked }: Claim, object: OpenedUpload): CreateRequest {
+function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: OpenedUpload): CreateRequest {
+  const { ports, invocation } = delivery;
   const { template, parameters, additional, input: as } = entry.route;
+  const now = ports.clock.now();
+  const { arrivedAt = now } = delivery;
   return {
     template,
     parameters,
     additional,
     tag: flowTagOf(entry, ports.settings.pipeline),
-    startBy: Math.min(invocation.workEndsAt - ATTEMPT_TIME_MIN_MS, ports.clock.now() + SENDING_WAIT_MAX_MS),
+    startBy: Math.min(invocation.workEndsAt - ATTEMPT_TIME_MIN_MS, Math.max(now, arrivedAt + SENDING_WAIT_MAX_MS)),
     isAsked,
     inputs: object.inputs.map((input) => ({ ...input, as: input.as ?? as })),
   };
@@ -114,7 +118,7 @@ function isInPlace(
   waitedMs: number,
 ): boolean {
   // A throttled creation has already waited in place, for as long as it may. Nobody knows how long a hold lasts.
-  if (isInLine(reason)) return false;
+  if (reason === 'throttled' || isHold(reason)) return false;
   return (
     waitedMs + delayMs <= IN_PLACE_WAIT_MAX_MS &&
     ports.clock.now() + delayMs + ATTEMPT_TIME_MIN_MS <= invocation.workEndsAt &&

@@ -23,6 +23,7 @@ import {
   type RouteRequest,
   rejected,
   release,
+  roomOf,
   type Success,
   settle,
   succeeded,
@@ -180,5 +181,18 @@ async function noted({ telemetry }: HoldPorts, note: () => Promise<void>): Promi
     await note();
   } catch (error) {
     telemetry.log.warn('An outcome could not be noted at its route', { error: error as Error });
+  }
+}
+
+/** How many uploads may leave the line now: of a route, or of all together. None if that cannot be known. */
+export async function holdRoom(
+  { holds, clock, settings }: HoldPorts,
+  signal: AbortSignal,
+): Promise<(routeName?: string) => number> {
+  try {
+    return roomOf(await holds.read(signal), settings, clock.now());
+  } catch (error) {
+    if (error instanceof UnreadableEntryError) return () => 0;
+    throw error;
   }
 }

@@ -214,6 +214,11 @@ const facts = {
   arrivedAt: time,
   /** 1, plus 1 for each retry of an upload that had ended. It is part of the flow tag. */
   generation: count,
+  /**
+   * True if live files go first: it came by a backfill, or by a retry of many. A retry of this upload alone ends it. An
+   * older version may lose it.
+   */
+  late: z.optional(z.literal(true)),
   /** Failures that the file could be the cause of. Counted anew when the flow runs. */
   attempts: count,
   /**
@@ -227,7 +232,7 @@ const facts = {
    * {@link ANSWERS_MAX} at most. Kept until it has a flow or has ended.
    */
   answers: z.optional(z.readonly(z.array(answer))),
-  /** Since when throttling keeps the upload waiting. It is the upload's place in the queue. */
+  /** Since when throttling keeps the upload waiting. It is the upload's place in the line. */
   throttledSince: z.optional(time),
   /** Since when answers to this upload come from something other than the flow service. Limits that wait. */
   misaddressedSince: z.optional(time),

@@ -1,11 +1,12 @@
 import type * as z from 'zod/mini';
+import { shortSegment } from '../base/key-segment.ts';
 import type { FlowTag } from '../flow-service/types.ts';
 import { inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
-import type { Upload } from '../uploads/upload.ts';
+import { firstOf, type Upload } from '../uploads/upload.ts';
 import { ANSWERS_MAX, type entrySchema } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
-import type { FailedMarker, RunningMarker, WaitingMarker } from './keys.ts';
+import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isTerminalState, type TerminalState } from './terminal-states.ts';
 
 /**
@@ -85,22 +86,32 @@ export const isWaitingJob = (entry: Entry): boolean => entry.state === 'waiting'
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);
 
-/** True for an upload that waits for its turn, and not for a time: the service throttled it, or it is held. */
-export const isInLine = (reason: WaitReason): boolean => reason === 'throttled' || isHold(reason);
-
 /** True for a hold of the upload's route, or of the pipeline. */
 export const isHold = (reason: WaitReason): reason is 'paused' | 'budget' | 'circuit' =>
   reason === 'paused' || reason === 'budget' || reason === 'circuit';
 
+/**
+ * Tells whether a waiting upload waits in the line, for its turn. Any other waits for its time only, and goes at once
+ * then.
+ */
+export const isInLine = ({ reason, late }: WaitingEntry): boolean =>
+  reason === 'throttled' || isHold(reason) || (reason === 'retried' && late === true);
+
 /** The marker of an upload that waits or is claimed. Undefined in any other state. */
-export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
+export function waitingMarkerOf(
+  entry: Entry,
+  { inboxPrefix }: { readonly inboxPrefix: string },
+): WaitingMarker | undefined {
   const uploadId = entry.upload.id;
   switch (entry.state) {
     case 'claimed':
       return { uploadId, notBefore: entry.deadline };
     case 'waiting': {
-      const throttledSince = isInLine(entry.reason) ? entry.throttledSince : undefined;
-      return { uploadId, notBefore: entry.notBefore, throttledSince };
+      const { notBefore, late, route, upload, throttledSince: since = entry.arrivedAt } = entry;
+      if (!isInLine(entry)) return { uploadId, notBefore };
+      const segment = segmentOf(firstOf(upload).key, inboxPrefix);
+      const turn = { class: late ? 'late' : 'live', route: shortSegment(route.name), segment, since } as const;
+      return { uploadId, notBefore, turn };
     }
     default:
       return undefined;
@@ -150,6 +161,8 @@ export interface ClaimTerms {
   readonly pipeline: string;
   /** When the upload came into the queue. Default: the time of the claim. */
   readonly arrivedAt?: number | undefined;
+  /** True if live files go first. Only the first claim of an upload takes it. */
+  readonly late?: true | undefined;
 }
 
 /**
@@ -157,7 +170,7 @@ export interface ClaimTerms {
  * @param job present if the upload is a job.
  */
 export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms, job?: AwaitedInputs): ClaimedEntry {
-  const { claimedAt, deadline, pipeline, arrivedAt = claimedAt } = terms;
+  const { claimedAt, deadline, pipeline, arrivedAt = claimedAt, late } = terms;
   return {
     schema: job === undefined ? 1 : 2,
     ...(job && { job }),
@@ -167,6 +180,7 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTer
     pipeline,
     arrivedAt,
     generation: 1,
+    late,
     attempts: 0,
     waits: 0,
     claimedAt,
@@ -288,7 +302,8 @@ export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
     waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),
-    throttledSince: isInLine(reason) ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
+    throttledSince:
+      reason === 'throttled' || isHold(reason) ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
     misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
     reason,
@@ -413,8 +428,13 @@ export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
  * never taken for the next one, and the upload takes the present route and pipeline. A retried wait keeps its
  * generation, route and pipeline.
  * @param given what replaces parts of the route, for a failure.
+ * @param late true if it is one of many.
  */
-export function retried(entry: TerminalEntry | WaitingEntry, now: number, given?: GivenOverrides): WaitingEntry {
+export function retried(
+  entry: TerminalEntry | WaitingEntry,
+  now: number,
+  { given, late }: { readonly given?: GivenOverrides | undefined; readonly late?: true | undefined } = {},
+): WaitingEntry {
   const anew = { generation: entry.generation + 1, reroute: given ?? true, pipeline: undefined } as const;
   return {
     ...factsOf(entry),
@@ -422,6 +442,7 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number, given?
     // A job looks for its inputs again.
     ...(entry.state !== 'waiting' && isJob(entry) && { inputs: undefined, job: undefined }),
     arrivedAt: now,
+    late,
     attempts: 0,
     waits: 0,
     throttledSince: undefined,
@@ -445,8 +466,8 @@ const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: unde
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
   const { schema, upload, route, inputs, job, reroute, pipeline, arrivedAt, generation, attempts } = entry;
-  const { claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
+  const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
   const sent = { upload, route, inputs, job, reroute, pipeline };
-  return { schema, ...sent, arrivedAt, generation, attempts, claimDied, ...waited, doubt };
+  return { schema, ...sent, arrivedAt, generation, late, attempts, claimDied, ...waited, doubt };
 }

@@ -1,4 +1,4 @@
-import { decodedId, encodedId } from '../base/key-segment.ts';
+import { decodedId, encodedId, shortSegment } from '../base/key-segment.ts';
 
 /**
  * This file owns every key of the ledger bucket.
@@ -6,9 +6,9 @@ import { decodedId, encodedId } from '../base/key-segment.ts';
  *   uploads/<upload id>.json                       the entry
  *   running/<created>/<upload id>/<flow id>        marker of a running flow
  *   waiting/<not before>/<upload id>               marker of an upload that waits
- *   waiting/throttled/<since>/<not before>/<upload id>
- *                                                  marker of a throttled upload. These markers are a queue: the
- *                                                  upload that has waited longest leaves first.
+ *   waiting/turn/<live or late>/<route>/<segment>/<since>/<not before>/<upload id>
+ *                                                  marker of an upload in the line. It waits for its turn among those
+ *                                                  of its class, its route and its segment.
  *   failed/<ended>/<upload id>                     marker of a failed upload. No function works from it: it answers
  *                                                  which uploads failed since a time.
  *   chains/<upload id of the first file>.json      how the uploads of a chain stand
@@ -22,8 +22,12 @@ import { decodedId, encodedId } from '../base/key-segment.ts';
 export const UPLOADS_PREFIX = 'uploads/';
 export const RUNNING_PREFIX = 'running/';
 export const WAITING_PREFIX = 'waiting/';
-/** `throttled/` sorts after every time, so a listing of due markers ends before it. */
-export const THROTTLED_PREFIX = `${WAITING_PREFIX}throttled/`;
+/** The line. `turn/` sorts after every time, so a listing of due markers ends before it. */
+export const LINE_PREFIX = `${WAITING_PREFIX}turn/`;
+/** Where earlier versions put the markers of throttled uploads: `waiting/throttled/<since>/<not before>/<upload id>`. */
+export const FORMER_LINE_PREFIX = `${WAITING_PREFIX}throttled/`;
+/** What the two have in common, and no other marker. */
+export const LINES_PREFIX = `${WAITING_PREFIX}t`;
 export const FAILED_PREFIX = 'failed/';
 export const CHAINS_PREFIX = 'chains/';
 export const STATE_PREFIX = 'state/';
@@ -43,9 +47,29 @@ export interface WaitingMarker {
   /** When it is due. */
   readonly notBefore: number;
   readonly uploadId: string;
-  /** Since when the service's throttling keeps it waiting. Undefined if it waits for another reason. */
-  readonly throttledSince?: number | undefined;
+  /** Its place in the line. Undefined if it waits for a time only. */
+  readonly turn?: Turn | undefined;
+  /** Since when it was throttled, in a marker that an earlier version put. */
+  readonly formerSince?: number | undefined;
 }
+
+/** Live files have nine of ten turns. Late ones have the tenth: backfills, and retries of many. */
+export const TURN_CLASSES = ['live', 'late'] as const;
+export type TurnClass = (typeof TURN_CLASSES)[number];
+
+/** A place in the line. */
+export interface Turn {
+  readonly class: TurnClass;
+  /** The name of the route, as a {@link shortSegment}. */
+  readonly route: string;
+  /** The first segment of the key of the file, as a {@link shortSegment}; {@link NO_SEGMENT} for a key without a slash. */
+  readonly segment: string;
+  /** Since when it waits. The longest waiting upload of a segment leaves first. */
+  readonly since: number;
+}
+
+/** No text is encoded like this. */
+const NO_SEGMENT = '!';
 
 /** An upload that failed. The key of its marker holds all of this. */
 export interface FailedMarker {
@@ -72,10 +96,23 @@ export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 export const runningKey = (marker: RunningMarker): string =>
   `${RUNNING_PREFIX}${time(marker.ageFrom)}/${marker.uploadId}/${encodedId(marker.flowId)}`;
 
-export const waitingKey = ({ notBefore, uploadId, throttledSince }: WaitingMarker): string =>
-  throttledSince === undefined
-    ? `${WAITING_PREFIX}${time(notBefore)}/${uploadId}`
-    : `${THROTTLED_PREFIX}${time(throttledSince)}/${time(notBefore)}/${uploadId}`;
+export function waitingKey({ notBefore, uploadId, turn, formerSince }: WaitingMarker): string {
+  const due = `${time(notBefore)}/${uploadId}`;
+  if (turn !== undefined) return `${segmentPrefix(turn)}${time(turn.since)}/${due}`;
+  return formerSince === undefined ? `${WAITING_PREFIX}${due}` : `${FORMER_LINE_PREFIX}${time(formerSince)}/${due}`;
+}
+
+/** The prefix of a class in the line, of a route in it, and of a segment in that. */
+export const classPrefix = (of: TurnClass): string => `${LINE_PREFIX}${of}/`;
+export const routePrefix = (turn: Pick<Turn, 'class' | 'route'>): string => `${classPrefix(turn.class)}${turn.route}/`;
+export const segmentPrefix = (turn: Omit<Turn, 'since'>): string => `${routePrefix(turn)}${turn.segment}/`;
+
+/** The segment in the line of a file with this key. */
+export function segmentOf(key: string, inboxPrefix: string): string {
+  const below = key.startsWith(inboxPrefix) ? key.slice(inboxPrefix.length) : key;
+  const [first = '', ...rest] = below.replace(/^\/+/, '').split('/');
+  return rest.length === 0 ? NO_SEGMENT : shortSegment(first);
+}
 
 export const failedKey = ({ endedAt, uploadId }: FailedMarker): string =>
   `${FAILED_PREFIX}${time(endedAt)}/${uploadId}`;
@@ -98,17 +135,28 @@ export function parseRunningKey(key: string): RunningMarker | undefined {
 /** The upload id in the key of an entry. Undefined for any other key. */
 export const parseEntryKey = (key: string): string | undefined => /^uploads\/([0-9a-f]+)\.json$/.exec(key)?.[1];
 
+const WAITING_KEY = new RegExp(
+  [
+    '^waiting/',
+    `(?:turn/(?<of>${TURN_CLASSES.join('|')})/(?<route>[^/]+)/(?<segment>[^/]+)/(?<since>\\d{4}-[^/]+)/`,
+    '|throttled/(?<former>\\d{4}-[^/]+)/)?',
+    '(?<notBefore>\\d{4}-[^/]+)/(?<uploadId>[0-9a-f]+)$',
+  ].join(''),
+);
+
 /** The marker of a key. Undefined if the key is not ours. */
 export function parseWaitingKey(key: string): WaitingMarker | undefined {
-  const match = /^waiting\/(?:throttled\/(\d{4}-[^/]+)\/)?(\d{4}-[^/]+)\/([0-9a-f]+)$/.exec(key);
-  if (match === null) return undefined;
-  const [, since, notBefore, uploadId] = match;
-  const marker = {
-    notBefore: Date.parse(notBefore as string),
-    uploadId: uploadId as string,
-    ...(since === undefined ? {} : { throttledSince: Date.parse(since) }),
+  const match = WAITING_KEY.exec(key)?.groups;
+  if (match === undefined) return undefined;
+  const { of, route = '', segment = '', since = '', former, notBefore = '', uploadId = '' } = match;
+  const marker: WaitingMarker = {
+    notBefore: Date.parse(notBefore),
+    uploadId,
+    ...(of === undefined ? {} : { turn: { class: of as TurnClass, route, segment, since: Date.parse(since) } }),
+    ...(former === undefined ? {} : { formerSince: Date.parse(former) }),
   };
-  return isKeyOf(key, marker.notBefore + (marker.throttledSince ?? 0), () => waitingKey(marker)) ? marker : undefined;
+  const times = marker.notBefore + (marker.turn?.since ?? 0) + (marker.formerSince ?? 0);
+  return isKeyOf(key, times, () => waitingKey(marker)) ? marker : undefined;
 }
 
 /** The marker of a key. Undefined if the key is not ours. */

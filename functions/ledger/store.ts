@@ -3,6 +3,7 @@ import {
   DeleteObjectCommand,
   GetObjectCommand,
   ListObjectsV2Command,
+  type ListObjectsV2CommandInput,
   PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
@@ -14,14 +15,16 @@ import { ENTRY_SCHEMAS, entrySchema } from './entry-schema.ts';
 import {
   entryKey,
   type FailedMarker,
+  FORMER_LINE_PREFIX,
   failedKey,
+  LINE_PREFIX,
+  LINES_PREFIX,
   parseEntryKey,
   parseRunningKey,
   parseWaitingKey,
   RUNNING_PREFIX,
   type RunningMarker,
   runningKey,
-  THROTTLED_PREFIX,
   UPLOADS_PREFIX,
   WAITING_PREFIX,
   type WaitingMarker,
@@ -148,20 +151,51 @@ export class Ledger {
     }
   }
 
-  /** The markers of throttled uploads, longest waiting first, and when each was put. */
-  async *throttledMarkers(signal: AbortSignal): AsyncGenerator<WaitingMarker & { readonly putAt: number }> {
-    for await (const objects of this.#pages(THROTTLED_PREFIX, signal)) {
-      for (const { Key = '', LastModified } of objects) {
-        const marker = parseWaitingKey(Key);
-        if (marker !== undefined) yield { ...marker, putAt: LastModified?.getTime() ?? 0 };
-      }
+  /** Tells whether uploads wait in the line, and whether markers are left that an earlier version put. */
+  async lines(signal: AbortSignal): Promise<{ readonly present: boolean; readonly former: boolean }> {
+    const { CommonPrefixes = [] } = await this.#list({ Prefix: LINES_PREFIX, Delimiter: '/' }, signal);
+    const has = (prefix: string): boolean => CommonPrefixes.some(({ Prefix }) => Prefix === prefix);
+    return { present: has(LINE_PREFIX), former: has(FORMER_LINE_PREFIX) };
+  }
+
+  /** The markers of throttled uploads that an earlier version put. */
+  async *formerMarkers(signal: AbortSignal): AsyncGenerator<WaitingMarker> {
+    for await (const key of this.#keys(FORMER_LINE_PREFIX, signal)) {
+      const marker = parseWaitingKey(key);
+      if (marker !== undefined) yield marker;
+    }
+  }
+
+  /**
+   * The folders directly below a prefix of the line, in their order, after the folder `after`.
+   * @returns `max` at most, and whether there are more.
+   */
+  async foldersBelow(
+    prefix: string,
+    { after, max }: { readonly after?: string | undefined; readonly max: number },
+    signal: AbortSignal,
+  ): Promise<{ readonly folders: readonly string[]; readonly isTruncated: boolean }> {
+    // The slash sorts before `0`. So this is after all keys of the folder, and before the next one.
+    const StartAfter = after === undefined ? undefined : `${prefix}${after}0`;
+    const { CommonPrefixes = [], IsTruncated = false } = await this.#list(
+      { Prefix: prefix, Delimiter: '/', StartAfter, MaxKeys: max },
+      signal,
+    );
+    const folders = CommonPrefixes.flatMap(({ Prefix = '' }) => Prefix.slice(prefix.length, -1) || []);
+    return { folders, isTruncated: IsTruncated };
+  }
+
+  /** The markers below a prefix of the line, in their order, by pages of `max`. */
+  async *markersInLine(prefix: string, max: number, signal: AbortSignal): AsyncGenerator<readonly WaitingMarker[]> {
+    for await (const objects of this.#pages(prefix, signal, { MaxKeys: max })) {
+      yield objects.flatMap(({ Key = '' }) => parseWaitingKey(Key) ?? []);
     }
   }
 
   /** The upload ids of all entries, earliest upload first. Begins after the upload id `after`, or its first digits. */
   async *entryPages(after: string | undefined, signal: AbortSignal): AsyncGenerator<EntryPage> {
     const startAfter = after === undefined ? undefined : entryKey(after);
-    for await (const objects of this.#pages(UPLOADS_PREFIX, signal, startAfter)) {
+    for await (const objects of this.#pages(UPLOADS_PREFIX, signal, { StartAfter: startAfter })) {
       const entries = objects.flatMap(({ Key = '', LastModified }) => {
         const uploadId = parseEntryKey(Key);
         return uploadId === undefined ? [] : [{ id: uploadId, lastModified: LastModified?.getTime() ?? 0 }];
@@ -271,21 +305,21 @@ export class Ledger {
     }
   }
 
-  async *#pages(prefix: string, signal: AbortSignal, startAfter?: string): AsyncGenerator<readonly _Object[]> {
-    let token: string | undefined;
+  async *#pages(
+    Prefix: string,
+    signal: AbortSignal,
+    options: Pick<ListObjectsV2CommandInput, 'StartAfter' | 'MaxKeys'> = {},
+  ): AsyncGenerator<readonly _Object[]> {
+    let ContinuationToken: string | undefined;
     do {
-      const page = await this.#s3.send(
-        new ListObjectsV2Command({
-          Bucket: this.#bucket,
-          Prefix: prefix,
-          StartAfter: startAfter,
-          ContinuationToken: token,
-        }),
-        { abortSignal: signal },
-      );
+      const page = await this.#list({ Prefix, ContinuationToken, ...options }, signal);
       yield page.Contents ?? [];
-      token = page.NextContinuationToken;
-    } while (token !== undefined);
+      ContinuationToken = page.NextContinuationToken;
+    } while (ContinuationToken !== undefined);
+  }
+
+  #list(options: Omit<ListObjectsV2CommandInput, 'Bucket'>, abortSignal: AbortSignal) {
+    return this.#s3.send(new ListObjectsV2Command({ Bucket: this.#bucket, ...options }), { abortSignal });
   }
 }
 

@@ -13,6 +13,7 @@ import {
   ended,
   failedMarkerOf,
   isFlowShared,
+  isInLine,
   isTerminal,
   type RunningEntry,
   retried,
@@ -23,6 +24,7 @@ import {
   type WaitingEntry,
   waitingMarkerOf,
 } from '../ledger/entry.ts';
+import type { WaitingMarker } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
 import { headObject } from '../s3/objects.ts';
@@ -54,6 +56,9 @@ export interface OperatorPorts extends PublishPorts {
   readonly clock: Clock;
   readonly settings: Settings;
 }
+
+/** Uploads of one retry that go into the queue at once. More of them wait in the line, and live files go first. */
+const RETRIED_AT_ONCE_MAX = 20;
 
 /** Uploads that are changed, and assets that are looked up, side by side. */
 const CONCURRENCY = 16;
@@ -92,7 +97,8 @@ interface RetryOptions {
 }
 
 /**
- * Retries failed uploads, and resubmits waiting ones at once.
+ * Retries failed uploads, and resubmits waiting ones at once. If there are many, they wait in the line, so that they do
+ * not fill the queue before live files.
  */
 export function retryUploads(
   uploadIds: readonly string[],
@@ -100,6 +106,7 @@ export function retryUploads(
   signal: AbortSignal,
   { given, isSuccessRetried = false }: RetryOptions = {},
 ): Promise<readonly Changed[]> {
+  const late = uploadIds.length > RETRIED_AT_ONCE_MAX || undefined;
   return each(uploadIds, async (upload) => {
     const stored = await readPublished(upload, ports, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
@@ -113,7 +120,7 @@ export function retryUploads(
     const route = stage === undefined ? routeFor(ports.settings.routes, entry.upload) : undefined;
     if (given !== undefined && route?.overrides !== true) return { upload, result: 'overrides not allowed' };
     const before = isTerminal(entry) ? await ranked(entry, ports, signal) : entry;
-    const isBegun = await beginAgain(stored, retried(before, ports.clock.now(), given), ports, signal);
+    const isBegun = await beginAgain(stored, retried(before, ports.clock.now(), { given, late }), ports, signal);
     return { upload, result: isBegun ? 'resubmitted' : 'under way' };
   });
 }
@@ -284,7 +291,7 @@ async function cancel(
   if (!written.won) return { upload, result: 'being sent' };
   const isAborted = entry.state === 'running' ? await abort(entry, ports, signal) : undefined;
   await publish(terminal, ports, signal);
-  const marker = waitingMarkerOf(entry);
+  const marker = waitingMarkerOf(entry, ports.settings);
   if (marker !== undefined) await ledger.deleteWaitingMarker(marker, signal);
   return {
     ...({ upload, result: 'cancelled' } as const),
@@ -399,8 +406,9 @@ async function beginAgain(
   else {
     // Otherwise the chain could end while this upload is under way.
     if (isInChain(before, settings.routes)) await chainNotes.note(entry, signal);
-    await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: entry.notBefore }, signal);
-    await queue.send(messageFor(upload), signal);
+    const marker = waitingMarkerOf(entry, settings) as WaitingMarker;
+    await ledger.putWaitingMarker(marker, signal);
+    if (!isInLine(entry)) await queue.send(messageFor(upload), signal);
   }
   if (before.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(before), signal);
   return true;

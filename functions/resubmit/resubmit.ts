@@ -1,10 +1,16 @@
-import { SendMessageCommand, type SQSClient } from '@aws-sdk/client-sqs';
+import {
+  GetQueueAttributesCommand,
+  type QueueAttributeName,
+  SendMessageCommand,
+  type SQSClient,
+} from '@aws-sdk/client-sqs';
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { type Entry, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
+import type { Settings } from '../settings/environment.ts';
 import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
 
 /** The queue of uploads in SQS. */
@@ -12,6 +18,13 @@ export function uploadQueue(sqs: SQSClient, QueueUrl: string): UploadQueue {
   return {
     async send(MessageBody, abortSignal) {
       await sqs.send(new SendMessageCommand({ QueueUrl, MessageBody }), { abortSignal });
+    },
+    async waitingCount(abortSignal) {
+      const AttributeNames: QueueAttributeName[] = ['ApproximateNumberOfMessages'];
+      const { Attributes } = await sqs.send(new GetQueueAttributesCommand({ QueueUrl, AttributeNames }), {
+        abortSignal,
+      });
+      return Number(Attributes?.ApproximateNumberOfMessages);
     },
   };
 }
@@ -21,6 +34,7 @@ export interface ResubmitPorts {
   readonly queue: UploadQueue;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
+  readonly settings: Pick<Settings, 'inboxPrefix'>;
   /**
    * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns true if
    * something cannot begin yet.
@@ -40,7 +54,7 @@ export async function resubmit(
   ports: ResubmitPorts,
   signal: AbortSignal,
 ): Promise<Entry | undefined> {
-  const { ledger, queue, clock } = ports;
+  const { ledger, queue, clock, settings } = ports;
   let stored: Stored | undefined;
   try {
     stored = await ledger.read(marker.uploadId, signal);
@@ -50,11 +64,10 @@ export async function resubmit(
     return undefined;
   }
   const now = clock.now();
-  let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry));
+  let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
   let sent: Entry | undefined;
-  // A throttled upload is resubmitted only from its marker in the throttled queue. From another marker, we only put
-  // that one back.
-  const isItsMarker = next?.throttledSince === undefined || marker.throttledSince !== undefined;
+  // An upload in the line is resubmitted only from its marker there. From another marker, we only put that one back.
+  const isItsMarker = next?.turn === undefined || marker.turn !== undefined;
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isItsMarker) {
     await queue.send(messageFor(stored.entry.upload), signal);
     sent = stored.entry;

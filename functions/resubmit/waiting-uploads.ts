@@ -1,7 +1,10 @@
 import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
-import type { Entry } from '../ledger/entry.ts';
+import { type Entry, isHold, isInLine } from '../ledger/entry.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
+import { UnreadableEntryError } from '../ledger/store.ts';
+import type { Route } from '../uploads/routes.ts';
+import { BEGINNING, nextTurns, type Room, type TurnState } from './line.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
 /** Uploads that are resubmitted side by side. */
@@ -12,54 +15,80 @@ const CONCURRENCY = 16;
  */
 const DUE_MAX = 4_000;
 
-/** Maximum number of throttled uploads resubmitted in a round beyond the number of flows that ended. */
-const PROBES_MAX = 256;
+/** Maximum number of uploads that leave the line in a round beyond the number of flows that ended. */
+const EXTRA_MAX = 256;
 
-/** When throttled uploads were last resubmitted, and how many more than flows had ended. */
-export type ThrottledState = { readonly sentAt: number; readonly extra: number } | undefined;
+/** Uploads of the last turns whose entries tell what became of them. They are the last ones in the queue. */
+const WATCHED_MAX = 8;
+
+/**
+ * How long the last turns may be undecided, in milliseconds: a minute in which the service refuses them in place, and
+ * some time in the queue. After that they are taken to be large, or lost.
+ */
+const UNDECIDED_MAX_MS = 2 * 60_000;
+
+/** Maximum number of markers of an earlier version that a round replaces. */
+const FORMER_MAX = 500;
+
+/** What the next round has to know of the line. */
+export interface LineState {
+  /** When uploads last left the line. */
+  readonly sentAt: number;
+  /** The last ones of these, by their ids. */
+  readonly sent: readonly string[];
+  /** How many more than flows have ended may leave next, unless one comes back. */
+  readonly extra: number;
+  readonly turns: TurnState;
+}
+
+interface WaitingPorts extends ResubmitPorts {
+  readonly settings: ResubmitPorts['settings'] & { readonly routes: readonly Route[] };
+}
+
+interface WaitingOptions {
+  readonly isOurs: (uploadId: string) => boolean;
+  /** Maximum number of uploads resubmitted in a round, without those in the line. Default {@link DUE_MAX}. */
+  readonly dueMax?: number;
+  /** The room that holds leave. Asked for in each round in which uploads wait in the line. Default: unlimited. */
+  readonly room?: (signal: AbortSignal) => Promise<Room>;
+}
 
 /**
  * Resubmits the waiting uploads of a collector, round by round.
  *
- * An upload that waits for a time is due at that time. Uploads that the service throttled wait in a queue, and the
- * longest waiting leaves first. As many leave it as flows have ended, since each ended flow frees a place. A few more
- * leave it to probe whether the service allows more by now: twice as many each time, until one comes back.
+ * An upload that waits for a time is due at that time. Uploads that the service throttled wait in the line. As many
+ * leave it as flows have ended, since each ended flow frees a place. A few more leave it to find out whether the service
+ * allows more by now: twice as many each time, until one comes back. None of these leaves while the last ones are still
+ * in the queue: a new file would have to wait behind them.
  */
 export class WaitingUploads {
-  readonly #ports: ResubmitPorts;
-  readonly #isOurs: (uploadId: string) => boolean;
-  readonly #dueMax: number;
-  #throttled: ThrottledState;
+  readonly #ports: WaitingPorts;
+  readonly #options: Required<WaitingOptions>;
+  #line: LineState | undefined;
   #endedBefore = 0;
 
-  /** @param dueMax maximum number of uploads resubmitted in a round, without the throttled ones. */
-  constructor(
-    ports: ResubmitPorts,
-    remembered: ThrottledState,
-    isOurs: (uploadId: string) => boolean,
-    dueMax: number = DUE_MAX,
-  ) {
-    this.#dueMax = dueMax;
+  constructor(ports: WaitingPorts, remembered: LineState | undefined, options: WaitingOptions) {
     this.#ports = ports;
-    this.#throttled = remembered;
-    this.#isOurs = isOurs;
+    this.#line = remembered;
+    this.#options = { dueMax: DUE_MAX, room: async () => () => Number.POSITIVE_INFINITY, ...options };
   }
 
-  /** What the next tick has to know of the throttled uploads. */
-  get remembered(): ThrottledState {
-    return this.#throttled;
+  /** What the next tick has to know of the line. */
+  get remembered(): LineState | undefined {
+    return this.#line;
   }
 
   /**
-   * Resubmits what is due, and the next throttled uploads.
+   * Resubmits what is due, and those whose turn it is in the line.
    * @param endedCount flows that have ended in this tick so far.
    */
   async resubmitDue(endedCount: number, signal: AbortSignal): Promise<{ sent: number; failures: readonly unknown[] }> {
-    const { telemetry, clock } = this.#ports;
-    const due = [
-      ...(await this.#dueMarkers(signal)),
-      ...(await this.#nextThrottled(endedCount - this.#endedBefore, signal)),
-    ];
+    const { telemetry, clock, ledger } = this.#ports;
+    const due = await this.#ours(ledger.waitingMarkersDue(clock.now(), signal), this.#options.dueMax);
+    const lines = await ledger.lines(signal);
+    // None of these is sent. Each gets its place in the line.
+    if (lines.former) due.push(...(await this.#ours(ledger.formerMarkers(signal), FORMER_MAX)));
+    if (lines.present) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;
     const sent: Entry[] = [];
     const failures: unknown[] = [];
@@ -87,36 +116,53 @@ export class WaitingUploads {
     return { sent: sent.length, failures };
   }
 
-  async #dueMarkers(signal: AbortSignal): Promise<readonly WaitingMarker[]> {
-    const { ledger, clock } = this.#ports;
-    const due: WaitingMarker[] = [];
-    for await (const marker of ledger.waitingMarkersDue(clock.now(), signal)) {
-      if (this.#isOurs(marker.uploadId)) due.push(marker);
-      if (due.length === this.#dueMax) break; // The longest due come first. The others follow in the next round.
+  /** The first markers of this collector. The others follow in the next round. */
+  async #ours(markers: AsyncIterable<WaitingMarker>, max: number): Promise<WaitingMarker[]> {
+    const ours: WaitingMarker[] = [];
+    for await (const marker of markers) {
+      if (this.#options.isOurs(marker.uploadId)) ours.push(marker);
+      if (ours.length === max) break;
     }
-    return due;
+    return ours;
   }
 
-  async #nextThrottled(endedCount: number, signal: AbortSignal): Promise<readonly WaitingMarker[]> {
-    const { ledger, clock } = this.#ports;
+  async #nextInLine(endedCount: number, signal: AbortSignal): Promise<readonly WaitingMarker[]> {
+    const { ledger, clock, settings } = this.#ports;
     const now = clock.now();
-    const { sentAt, extra } = this.#throttled ?? { sentAt: now, extra: 1 };
-    const allowed = endedCount + extra;
-    const next: WaitingMarker[] = [];
-    let wasRefused = false;
-    for await (const { putAt, ...marker } of ledger.throttledMarkers(signal)) {
-      if (!this.#isOurs(marker.uploadId)) continue;
-      // A resubmitted upload that was refused is at the head of the queue again. S3 rounds times down to seconds.
-      if (putAt >= sentAt - (sentAt % 1000)) wasRefused = true;
-      if (marker.notBefore > now) continue;
-      next.push(marker);
-      if (next.length === allowed) break;
-    }
-    if (next.length > 0) {
-      const wasUsedUp = this.#throttled !== undefined && next.length === allowed;
-      const grown = wasUsedUp ? Math.min(PROBES_MAX, 2 * extra) : extra;
-      this.#throttled = { sentAt: now, extra: wasRefused ? 1 : grown };
+    const before = this.#line ?? { sentAt: now, sent: [], extra: 1, turns: BEGINNING };
+    const fate = await this.#fateOfLast(before, signal);
+    const extra = { refused: 1, undecided: 0, through: before.extra }[fate];
+    const room = await this.#options.room(signal);
+    const count = Math.min(endedCount + extra, room());
+    const wanted = { count, now, ledger, routes: settings.routes, isOurs: this.#options.isOurs, room };
+    const { next, turns } = await nextTurns(wanted, before.turns, signal);
+    if (next.length === 0) this.#line = { ...before, turns };
+    else {
+      const sent = next.slice(-WATCHED_MAX).map(({ uploadId }) => uploadId);
+      const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
+      this.#line = { sentAt: now, sent, extra: extra === 0 ? before.extra : grown, turns };
     }
     return next;
+  }
+
+  /** What became of the uploads that left the line last. */
+  async #fateOfLast({ sentAt, sent }: LineState, signal: AbortSignal): Promise<'refused' | 'undecided' | 'through'> {
+    const entries = await pMap(sent, (id) => this.#entryOf(id, signal), { concurrency: CONCURRENCY });
+    // A hold that came back says nothing of the service.
+    const inLine = entries.flatMap((entry) =>
+      entry?.state === 'waiting' && isInLine(entry) && !isHold(entry.reason) ? [entry] : [],
+    );
+    if (inLine.some(({ notBefore }) => notBefore > sentAt)) return 'refused';
+    const isUndecided = inLine.length > 0 || entries.some((entry) => entry?.state === 'claimed');
+    return isUndecided && this.#ports.clock.now() < sentAt + UNDECIDED_MAX_MS ? 'undecided' : 'through';
+  }
+
+  async #entryOf(uploadId: string, signal: AbortSignal): Promise<Entry | undefined> {
+    try {
+      return (await this.#ports.ledger.read(uploadId, signal))?.entry;
+    } catch (error) {
+      if (error instanceof UnreadableEntryError) return undefined; // It is reported when its marker is due again.
+      throw error;
+    }
   }
 }

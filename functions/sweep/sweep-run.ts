@@ -37,6 +37,15 @@ const SETTLING_MS = 15 * 60_000;
  */
 const CHECK_MS = 10_000;
 
+/**
+ * Messages that may wait in the queue while a backfill sends more. The queue is first come, first served, so a live file
+ * waits for these at most.
+ */
+const QUEUED_MAX = 100;
+
+/** Time after which a backfill asks again whether the queue is short, in milliseconds. */
+const QUEUE_ASKED_MS = 1_000;
+
 const DAY_MS = 24 * 3_600_000;
 
 /**
@@ -96,6 +105,8 @@ export class SweepRun {
   #asked = 0;
   /** When the stored state was last read or written. */
   #checkedAt: number;
+  /** How many messages a backfill may send before it asks for the length of the queue. */
+  #queueRoom = 0;
 
   constructor({ kind, pass, store, watermark }: TakenPass, ports: SweepPorts, invocation: Invocation) {
     this.#kind = kind;
@@ -252,6 +263,8 @@ export class SweepRun {
   /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
   async #submit(upload: ListedUpload): Promise<boolean> {
     const { queue, clock, telemetry } = this.#ports;
+    const isBackfill = this.#kind === 'backfill';
+    if (isBackfill && !(await this.#hasShortQueue())) return false;
     this.#counts.missed += 1;
     if (this.#isDryRun) return true;
     telemetry.log.info('The sweep submits an upload that has no entry', {
@@ -260,13 +273,31 @@ export class SweepRun {
     });
     // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none.
     telemetry.metrics.add(this.#kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
-    await queue.send(messageFor({ ...upload, currentAt: this.#currentAt }), this.#invocation.closing);
+    const message = messageFor({ ...upload, currentAt: this.#currentAt }, isBackfill || undefined);
+    await queue.send(message, this.#invocation.closing);
     try {
       await clock.sleep(1000 / this.#pass.uploadsPerSecond, this.#invocation.work);
     } catch {
       return false; // The time is over. The pass goes on from its position.
     }
     return this.#isStillOurs();
+  }
+
+  /** Waits until the queue is short. Returns false if the run must end. */
+  async #hasShortQueue(): Promise<boolean> {
+    const { queue, clock } = this.#ports;
+    while (this.#queueRoom <= 0) {
+      this.#queueRoom = QUEUED_MAX - (await queue.waitingCount(this.#invocation.closing));
+      if (this.#queueRoom > 0) break;
+      try {
+        await clock.sleep(QUEUE_ASKED_MS, this.#invocation.work);
+      } catch {
+        return false;
+      }
+      if (!(await this.#isStillOurs())) return false;
+    }
+    this.#queueRoom -= 1;
+    return true;
   }
 
   /**
@@ -299,7 +330,7 @@ export class SweepRun {
     this.#counts.repaired += 1;
     if (this.#isDryRun) return;
     if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
-    const waiting = waitingMarkerOf(entry);
+    const waiting = waitingMarkerOf(entry, this.#ports.settings);
     if (waiting !== undefined) await ledger.putWaitingMarker(waiting, closing);
     if (entry.state === 'failed' && missing.includes('failed marker')) {
       await ledger.putFailedMarker(failedMarkerOf(entry), closing);

@@ -55,7 +55,13 @@ export interface Route extends Conditions {
    * different files, or about as many as the number if it is smaller.
    */
   readonly circuit?: { readonly after: number } | false | undefined;
+  /** Its share of the turns while uploads of several routes wait in the line. Default 1. */
+  readonly weight?: number | undefined;
 }
+
+/** The weight of a route that names none. */
+export const WEIGHT_DEFAULT = 1;
+const WEIGHT_MAX = 100;
 
 const NAME_LENGTH_MAX = 64;
 const ROUTES_MAX = 200;
@@ -102,6 +108,8 @@ export const deadlineSecondsSchema = z
   .int({ error: DEADLINE_ERROR })
   .check(z.gte(1, { error: DEADLINE_ERROR }), z.lte(DEADLINE_SECONDS_MAX, { error: DEADLINE_ERROR }));
 
+const WEIGHT_ERROR = `expected a whole number from 1 to ${WEIGHT_MAX}`;
+
 const jobsSchema = matching(
   `a prefix with a slash at its end, of at most ${KEY_BYTES_MAX} characters, none of them a control character`,
   new RegExp(`^\\P{Cc}{1,${KEY_BYTES_MAX - 1}}\\/$`, 'u'),
@@ -141,6 +149,9 @@ const routeSchema: z.ZodMiniType<Route> = strictObject({
   price: z.optional(priceSchema),
   budget: z.optional(budgetSchema),
   circuit: z.optional(circuitSchema),
+  weight: z.optional(
+    z.int({ error: WEIGHT_ERROR }).check(z.gte(1, { error: WEIGHT_ERROR }), z.lte(WEIGHT_MAX, { error: WEIGHT_ERROR })),
+  ),
 });
 
 const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;

@@ -18,11 +18,15 @@ export interface UploadEvent {
   readonly arrivedAt?: number | undefined;
   /** Only in messages of our own, for an upload that the ledger knows already. */
   readonly uploadId?: string | undefined;
+  /** Only in messages of our own. True if live files go first. */
+  readonly late?: true | undefined;
 }
 
 /** The queue of uploads, as a sender sees it. */
 export interface UploadQueue {
   send(message: string, signal: AbortSignal): Promise<void>;
+  /** About how many messages wait to be received. */
+  waitingCount(signal: AbortSignal): Promise<number>;
 }
 
 /** A message of no known kind. It belongs in the dead-letter queue, for an operator to look at. */
@@ -62,13 +66,14 @@ export function uploadsOf(message: unknown): readonly UploadEvent[] {
  * The message that resubmits a waiting upload: an S3 notification as S3 itself would write it. It also has the upload
  * id, so that the upload's entry is found even after the object was deleted. An upload of a later stage has no object:
  * its message names the first file.
+ * @param late true for an upload without an entry, if live files go first.
  */
-export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): string {
+export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>, late?: true): string {
   const notification = {
     eventSource: 'aws:s3',
     eventName: 'ObjectCreated:Resubmitted',
     ...(upload.currentAt === undefined ? {} : { eventTime: new Date(upload.currentAt).toISOString() }),
-    flowdrop: { uploadId: upload.id },
+    flowdrop: { uploadId: upload.id, late },
     s3: {
       bucket: { name: upload.bucket },
       object: {
@@ -91,7 +96,8 @@ function fromNotification(record: unknown): readonly UploadEvent[] {
     throw new UnrecognisedEventError(`A record without s3.bucket.name and s3.object.key: ${excerpt(record)}`);
   }
   if (typeof record.eventName !== 'string' || !/^(s3:)?ObjectCreated:/.test(record.eventName)) return [];
-  const known = isObject(record.flowdrop) ? text(record.flowdrop.uploadId) : undefined;
+  const ours = isObject(record.flowdrop) ? record.flowdrop : {};
+  const known = text(ours.uploadId);
   return [
     {
       bucket,
@@ -103,6 +109,7 @@ function fromNotification(record: unknown): readonly UploadEvent[] {
       sequencer: sequencerOf(object.sequencer),
       // The id becomes part of a ledger key, and any principal that may send to the queue could have written it.
       uploadId: known !== undefined && UPLOAD_ID.test(known) ? known : undefined,
+      late: ours.late === true ? true : undefined,
     },
   ];
 }

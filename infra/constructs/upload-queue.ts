@@ -84,9 +84,9 @@ export class UploadQueue extends Construct {
     Grant.addToPrincipal({ grantee, actions: ['kms:GetKeyPolicy'], resourceArns: [key.keyArn] });
   }
 
-  /** Allows the role to send. */
+  /** Allows the role to send, and to ask how many messages wait. */
   grantSend(role: IRole): void {
-    allow(role, { actions: ['sqs:SendMessage'], resources: [this.queue.queueArn] });
+    allow(role, { actions: ['sqs:SendMessage', 'sqs:GetQueueAttributes'], resources: [this.queue.queueArn] });
     allowKey(role, this.queue.encryptionMasterKey, 'write', 'sqs');
   }
 }

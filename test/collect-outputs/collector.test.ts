@@ -11,7 +11,16 @@ const STATE: CollectorState = {
   ended: { a: NOW - 2_000, b: NOW - 1_000 },
   unconfirmedEnds: { abc: { digest: 'flow-gone', at: NOW - 30_000 } },
   pace: { requestsPerSecond: 2.5, throttledAt: NOW - 1_000 },
-  throttled: { sentAt: NOW - 1_000, extra: 4 },
+  line: {
+    sentAt: NOW - 1_000,
+    sent: ['ab'.repeat(20)],
+    extra: 4,
+    turns: {
+      count: 3,
+      live: { route: 'echo', credit: 1, segments: { echo: 'customer' } },
+      late: { credit: 0, segments: {} },
+    },
+  },
 };
 
 const parsed = (state: object) => parsedState(JSON.stringify(state), NOW);
@@ -28,6 +37,7 @@ describe('the state of a collector', () => {
       lateUploads: ['a'],
       slowPolls: { a: NOW },
       neighbourNeverSince: NOW,
+      throttled: { sentAt: NOW, extra: 4 },
     };
     expect(parsed({ ...STATE, ...earlier, unfinishedRound })).toEqual(STATE);
   });
@@ -52,8 +62,10 @@ describe('the state of a collector', () => {
     ['unconfirmedEnds', []],
     ['pace', { requestsPerSecond: 0, throttledAt: NOW }],
     ['pace', { requestsPerSecond: 1, throttledAt: NOW + 24 * 60 * 60_000 }],
-    ['throttled', { sentAt: NOW, extra: -1 }],
-    ['throttled', null],
+    ['line', { ...STATE.line, extra: -1 }],
+    ['line', { ...STATE.line, sent: ['not hexadecimal'] }],
+    ['line', { ...STATE.line, turns: null }],
+    ['line', null],
   ];
   it.each(DAMAGED)('loses a damaged member and keeps all others: %s %j', (member, value) => {
     const { [member]: _, ...others } = STATE;

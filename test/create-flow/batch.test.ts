@@ -93,7 +93,7 @@ describe('an upload that the pace kept waiting past half of the time', () => {
     // The second upload was sent and refused. After that the service was left alone.
     expect(world.service.counts.createFlow).toBe(3);
     expect(world.sentKeys).toEqual(['a']);
-    expect(await world.keys(LEDGER, 'waiting/throttled/')).toHaveLength(3);
+    expect(await world.keys(LEDGER, 'waiting/turn/live/echo/!/')).toHaveLength(3);
     for (const entry of await world.entries()) {
       if (entry.upload.key === 'a') continue;
       expect(entry).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
@@ -124,7 +124,7 @@ describe('uploads that the service refuses for ever', () => {
     const startedAt = world.clock.now();
     await world.deliver();
     expect(world.clock.now() - startedAt).toBeLessThan(1.2 * MINUTE);
-    expect(await world.keys(LEDGER, 'waiting/throttled/')).toHaveLength(5);
+    expect(await world.keys(LEDGER, 'waiting/turn/live/echo/!/')).toHaveLength(5);
   });
 });
 

@@ -67,7 +67,8 @@ describe('a pause', () => {
     await hold({ action: 'pause' });
     world.service.intercept = undefined;
     await next(10 * MINUTE);
-    expect(await reasons()).toContain('paused');
+    // They do not even leave the line.
+    expect(await reasons()).toEqual(['throttled', 'throttled']);
     expect(flows()).toBe(0);
     const [entry] = await world.entries();
     expect(await world.collect({ cancel: [entry?.upload.id] })).toMatchObject([{ result: 'cancelled' }]);
@@ -124,6 +125,18 @@ describe('a budget', () => {
     world.redeploy({ budget: 'unlimited' });
     await next();
     expect(flows()).toBe(4);
+  });
+
+  it('costs a tick no request for an upload that it holds', async () => {
+    await start({ settings: { budget: { ...budget, flows: 1 } } });
+    await sendAll(12);
+    await next();
+    const calls: string[] = [];
+    world.beforeS3((call, { Key = '', Prefix = '' }) => calls.push(`${call} ${Key}${Prefix}`));
+    await next(10 * MINUTE);
+    expect(calls.filter((call) => /uploads\/|turn\//.test(call)).length).toBeLessThan(4);
+    expect(world.queue.counts().visible).toBe(0);
+    expect(flows()).toBe(1);
   });
 
   it('of a route and that of the pipeline must both allow a flow', async () => {

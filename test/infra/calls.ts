@@ -32,6 +32,7 @@ export function recordedCall(
 }
 
 const PARTS: Readonly<Record<string, Part>> = {
+  'sqs:GetQueueAttributes': 'uploads',
   'sqs:SendMessage': 'uploads',
   'secretsmanager:GetSecretValue': 'token',
   'events:PutEvents': 'bus',

@@ -298,23 +298,55 @@ describe('a retry by the operator', () => {
   });
 });
 
+const inbox = { inboxPrefix: '' };
+
 describe('the marker of an upload', () => {
   it('that is claimed or waits is due at the end of the claim or the wait', () => {
-    expect(waitingMarkerOf(claim)).toEqual({ uploadId: upload.id, notBefore: 70_000 });
+    expect(waitingMarkerOf(claim, inbox)).toEqual({ uploadId: upload.id, notBefore: 70_000 });
     const entry = waiting(claim, { ...wait, reason: 'forbidden' });
-    expect(waitingMarkerOf(entry)).toEqual({ uploadId: upload.id, notBefore: 99_000 });
+    expect(waitingMarkerOf(entry, inbox)).toEqual({ uploadId: upload.id, notBefore: 99_000 });
   });
 
-  it('that is throttled has its place in the queue', () => {
-    const entry = waiting(claim, wait);
-    expect(waitingMarkerOf(entry)).toEqual({ uploadId: upload.id, notBefore: 99_000, throttledSince: 10_000 });
+  it('that is throttled has its place in the line', () => {
+    const turn = { class: 'live', route: 'pictures', segment: '!', since: 10_000 };
+    expect(waitingMarkerOf(waiting(claim, wait), inbox)).toEqual({ uploadId: upload.id, notBefore: 99_000, turn });
     const forbidden = waiting({ ...claim, throttledSince: 5 }, { ...wait, reason: 'forbidden' });
-    expect(waitingMarkerOf(forbidden)?.throttledSince).toBeUndefined();
+    expect(waitingMarkerOf(forbidden, inbox)?.turn).toBeUndefined();
+  });
+
+  it.each([
+    ['in/customer/2026/a.png', 'in/', 'customer'],
+    ['in/customer/a.png', 'in', 'customer'],
+    ['in/a.png', 'in/', '!'],
+    ['customer/a.png', '', 'customer'],
+    ['elsewhere/a.png', 'in/', 'elsewhere'],
+    ['a b/é.png', '', 'a%20b'],
+    ['!/a.png', '', '%21'],
+  ])('in the line has the first segment of its key below the inbox: %s', (key, inboxPrefix, segment) => {
+    const entry = waiting({ ...claim, upload: { ...upload, key } }, wait);
+    expect(waitingMarkerOf(entry, { inboxPrefix })?.turn?.segment).toBe(segment);
+  });
+
+  it('of a later stage has the segment of the first file of its chain', () => {
+    const first = { id: upload.id, key: 'customer/a.png' };
+    const stage = { first, route: 'second', parent: { ...first, generation: 1 } };
+    const entry = waiting({ ...claim, upload: { ...upload, key: 'customer/a.png/chain/x', stage } }, wait);
+    expect(waitingMarkerOf(entry, inbox)?.turn).toMatchObject({ route: 'pictures', segment: 'customer' });
+  });
+
+  it('that is late waits behind live files, and a retry of it alone ends that', () => {
+    const late = waiting({ ...claim, late: true }, wait);
+    expect(waitingMarkerOf(late, inbox)?.turn?.class).toBe('late');
+    expect(retried(late, 500)).not.toHaveProperty('late', true);
+    const ofMany = retried(late, 500, { late: true });
+    const turn = { class: 'late', route: 'pictures', segment: '!', since: 500 };
+    expect(waitingMarkerOf(ofMany, inbox)).toEqual({ uploadId: upload.id, notBefore: 500, turn });
+    expect(waitingMarkerOf(retried(late, 500), inbox)).toEqual({ uploadId: upload.id, notBefore: 500 });
   });
 
   it('that runs or has ended is none that waits', () => {
-    expect(waitingMarkerOf(running(claim, flow))).toBeUndefined();
-    expect(waitingMarkerOf(ended(claim, { failure }, 1))).toBeUndefined();
+    expect(waitingMarkerOf(running(claim, flow), inbox)).toBeUndefined();
+    expect(waitingMarkerOf(ended(claim, { failure }, 1), inbox)).toBeUndefined();
   });
 
   it('that runs names the flow', () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { shortSegment } from '../../functions/base/key-segment.ts';
 import {
   collectorKey,
   entryKey,
@@ -11,6 +12,7 @@ import {
   parseWaitingKey,
   runningKey,
   SWEEP_KEY,
+  segmentOf,
   waitingDueKey,
   waitingKey,
 } from '../../functions/ledger/keys.ts';
@@ -30,11 +32,38 @@ describe('keys of the ledger', () => {
     expect(collectorKey(3)).toBe('state/collector-3.json');
     expect(failedKey({ endedAt: createdAt, uploadId })).toBe(`failed/2026-01-02T03:04:05.678Z/${uploadId}`);
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
-    const throttled = { throttledSince: createdAt - 678, notBefore: createdAt, uploadId };
-    expect(waitingKey(throttled)).toBe(
-      `waiting/throttled/2026-01-02T03:04:05.000Z/2026-01-02T03:04:05.678Z/${uploadId}`,
+    const turn = { class: 'late', route: 'a%20route', segment: '!', since: createdAt - 678 } as const;
+    const inLine = { turn, notBefore: createdAt, uploadId };
+    expect(waitingKey(inLine)).toBe(
+      `waiting/turn/late/a%20route/!/2026-01-02T03:04:05.000Z/2026-01-02T03:04:05.678Z/${uploadId}`,
     );
-    expect(parseWaitingKey(waitingKey(throttled))).toEqual(throttled);
+    expect(parseWaitingKey(waitingKey(inLine))).toEqual(inLine);
+  });
+
+  it('of throttled uploads that an earlier version wrote are read, so that they can be deleted', () => {
+    const key = `waiting/throttled/2026-01-02T03:04:05.000Z/2026-01-02T03:04:05.678Z/${uploadId}`;
+    const former = { formerSince: createdAt - 678, notBefore: createdAt, uploadId };
+    expect(parseWaitingKey(key)).toEqual(former);
+    expect(waitingKey(former)).toBe(key);
+  });
+
+  it('of the line fit into a key of S3, and differ for different texts', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', maxLength: 1_024 }), (text) => {
+        const turn = {
+          class: 'live',
+          route: shortSegment(text),
+          segment: segmentOf(`${text}/a`, ''),
+          since: 0,
+        } as const;
+        const key = waitingKey({ turn, notBefore: 0, uploadId });
+        expect(Buffer.byteLength(key)).toBeLessThan(512);
+        if (text !== '') expect(parseWaitingKey(key)).toEqual({ turn, notBefore: 0, uploadId });
+      }),
+    );
+    const long = 'x'.repeat(1_000);
+    expect(shortSegment(`${long}a`)).not.toBe(shortSegment(`${long}b`));
+    expect(shortSegment(`${long}a`)).toBe(shortSegment(`${long}a`));
   });
 
   it('of markers parse to the marker, for any flow id', () => {
@@ -88,6 +117,10 @@ describe('keys of the ledger', () => {
     `running/2026-01-02T03:04:05.678Z/${uploadId}/not encoded`,
     `running/2026-01-02T03:04:05Z/${uploadId}/flow`,
     `waiting/2026-01-02/${uploadId}`,
+    `waiting/turn/soon/r/s/2026-01-02T03:04:05.678Z/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `waiting/turn/live/r/2026-01-02T03:04:05.678Z/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `waiting/turn/live/r/s/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `waiting/throttled/2026-01-02T03:04:05.678Z/${uploadId}`,
     `running/+010000-01-01T00:00:00.000Z/${uploadId}/flow`,
     'something/else',
   ])('that are not ours are no markers: %s', (key) => {

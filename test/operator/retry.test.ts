@@ -231,6 +231,43 @@ describe('a retried wait', () => {
   });
 });
 
+describe('a retry of many', () => {
+  /** Files that fail because the service refuses their template. */
+  async function manyRejected(count: number): Promise<readonly string[]> {
+    await start();
+    world.fault('createFlow', { status: 422, body: '{}' });
+    for (let n = 0; n < count; n += 1) await world.upload(`customer/${n}`);
+    await world.deliverAll();
+    world.service.intercept = undefined;
+    return (await world.entries()).map(({ upload }) => upload.id);
+  }
+
+  const retry = async (ids: readonly string[]) =>
+    new Set((await retryUploads(ids, world.ports, new AbortController().signal)).map(({ result }) => result));
+
+  it('puts them into the line, behind live files, and not into the queue', async () => {
+    const ids = await manyRejected(21);
+    expect(await retry(ids)).toEqual(new Set(['resubmitted']));
+    expect(world.queue.counts().visible).toBe(0);
+    expect(await world.keys(LEDGER, 'waiting/turn/late/echo/customer/')).toHaveLength(21);
+    await world.settle();
+    for (let n = 0; n < 21; n += 1) expect((await world.receipt(`customer/${n}`)).status).toBe('succeeded');
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+  });
+
+  it('puts up to twenty into the queue, and one that is retried alone leaves the line', async () => {
+    const ids = await manyRejected(21);
+    await retry(ids);
+    const [id = ''] = ids;
+    expect(await retry([id])).toEqual(new Set(['resubmitted']));
+    expect(world.queue.counts().visible).toBe(1);
+    expect(await retry(ids.slice(1))).toEqual(new Set(['resubmitted']));
+    expect(world.queue.counts().visible).toBe(21);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(21);
+  });
+});
+
 it('what runs, succeeded or is unknown is not retried', async () => {
   await start();
   await world.send('a');

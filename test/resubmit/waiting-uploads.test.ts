@@ -1,10 +1,21 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { firstClaim, type Wait, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
-import type { WaitingMarker } from '../../functions/ledger/keys.ts';
+import { parsedState } from '../../functions/collect-outputs/collector.ts';
+import {
+  type ClaimedEntry,
+  claimAgain,
+  type Entry,
+  firstClaim,
+  running,
+  type Wait,
+  waiting,
+  waitingMarkerOf,
+} from '../../functions/ledger/entry.ts';
+import { type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
+import { BEGINNING, nextTurns } from '../../functions/resubmit/line.ts';
 import { WaitingUploads } from '../../functions/resubmit/waiting-uploads.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
-import { INBOX, LEDGER, openWorld, type World } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, openWorld, type World } from '../support/world.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -14,90 +25,157 @@ let world: World;
 let waitingUploads: WaitingUploads;
 beforeEach(async () => {
   world = await openWorld({ isVirtual: true });
-  waitingUploads = new WaitingUploads(world.ports, undefined, () => true);
+  waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true });
 });
 
 /** An object. The ids of these objects are in the reverse order of the times since which the uploads wait. */
-function objectOf(index: number) {
+function objectOf(index: number, folder = '') {
   const lastModified = (Math.floor(world.clock.now() / SECOND) - index) * SECOND;
-  const object = { bucket: INBOX, key: `${index}`, etag: 'e', lastModified };
+  const object = { bucket: INBOX, key: `${folder}${index}`, etag: 'e', lastModified };
   return { id: uploadId(object), ...object, bytes: 1, mediaType: 'a/b' };
 }
 
-/** Makes an upload that has waited for so many minutes, and is due. */
-async function waits(index: number, minutesAgo: number, reason: Wait['reason'] = 'throttled'): Promise<WaitingMarker> {
-  const { ledger, clock } = world.ports;
+interface Of {
+  readonly reason?: Wait['reason'];
+  /** With a slash at its end. Default: none. */
+  readonly folder?: string;
+  readonly route?: string;
+  readonly late?: true;
+  /** How long it may not be sent yet. Default: it is due. */
+  readonly waitMs?: number;
+}
+
+/** Makes an upload that has waited for so many minutes. */
+async function waits(index: number, minutesAgo: number, of: Of = {}): Promise<WaitingMarker> {
+  const { reason = 'throttled', folder, route: name = 'echo', late, waitMs = -SECOND } = of;
+  const { ledger, clock, settings } = world.ports;
   const since = clock.now() - minutesAgo * MINUTE;
-  const upload = objectOf(index);
-  const route = { name: 'echo', input: 'file' as const, template: 'bytes_echo' };
-  const claim = firstClaim(upload, route, { claimedAt: since, deadline: since + MINUTE, pipeline: 'test' });
+  const upload = objectOf(index, folder);
+  const route = { name, input: 'file' as const, template: 'bytes_echo' };
+  const claim = firstClaim(upload, route, { claimedAt: since, deadline: since + MINUTE, pipeline: 'test', late });
   const written = await ledger.create(claim, never);
   if (!written.won) throw new Error(`There is an upload ${index} already`);
-  const wait = { reason, message: 'Come again.', counted: false, notBefore: clock.now() - SECOND };
+  const wait = { reason, message: 'Come again.', counted: false, notBefore: clock.now() + waitMs };
   const entry = waiting(claim, wait);
   await ledger.replace({ ...written.stored, entry: claim }, entry, never);
-  const marker = waitingMarkerOf(entry) as WaitingMarker;
+  const marker = waitingMarkerOf(entry, settings) as WaitingMarker;
   await ledger.putWaitingMarker(marker, never);
   return marker;
 }
 
-const throttled = async (count: number): Promise<WaitingMarker[]> => {
+const throttled = async (count: number, of?: Of, from = 0): Promise<WaitingMarker[]> => {
   const markers: WaitingMarker[] = [];
-  for (let index = 0; index < count; index += 1) markers.push(await waits(index, 60 - index));
+  for (let index = from; index < from + count; index += 1) markers.push(await waits(index, 600 - index, of));
   return markers;
 };
 
-/** Returns the uploads that one round resubmits, a minute after the last round. */
-async function round(endedCount = 0): Promise<number[]> {
+/** Returns the keys of the uploads that one round resubmits, in its order, a minute after the last round. */
+async function keysOfRound(endedCount = 0): Promise<string[]> {
   world.clock.advance(MINUTE);
   const { failures } = await waitingUploads.resubmitDue(endedCount, never);
   expect(failures).toEqual([]);
-  const messages = world.takeMessages();
-  return messages.map((body) => Number(/"key":"(\d+)"/.exec(body)?.[1])).sort((a, b) => a - b);
+  const messages: string[] = [];
+  for (let taken = world.takeMessages(); taken.length > 0; taken = world.takeMessages()) messages.push(...taken);
+  return messages.map((body) => decodeURIComponent(/"key":"([^"]+)"/.exec(body)?.[1] ?? ''));
 }
 
-/** The service refuses a resubmitted upload, so its marker is back at its place in the queue. */
-const refused = (marker: WaitingMarker, waitMs: number): Promise<void> =>
-  world.ports.ledger.putWaitingMarker({ ...marker, notBefore: world.clock.now() + waitMs }, never);
+/** The same, sorted by their numbers. */
+const round = async (endedCount?: number): Promise<number[]> =>
+  (await keysOfRound(endedCount)).map(numberOf).sort((a, b) => a - b);
 
-describe('uploads that the service throttled', () => {
-  it('leave their queue longest waiting first, one more of them than flows have ended', async () => {
+const numberOf = (key: string): number => Number(/\d+$/.exec(key)?.[0]);
+
+/** The same, and the service makes a flow of each. */
+async function acceptedRound(endedCount?: number): Promise<number[]> {
+  const sent = await round(endedCount);
+  await decided(sent, (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }));
+  return sent;
+}
+
+async function decided(sent: readonly number[], next: (claim: ClaimedEntry) => Entry): Promise<void> {
+  const { ledger, clock } = world.ports;
+  for (const { upload } of await world.entries()) {
+    const stored = await ledger.read(upload.id, never);
+    if (!sent.includes(numberOf(upload.key)) || stored?.entry.state !== 'waiting') continue;
+    const now = clock.now();
+    const claim = claimAgain(stored.entry, { claimedAt: now, deadline: now + MINUTE, pipeline: 'test' });
+    await ledger.replace(stored, next(claim), never);
+  }
+}
+
+/** The service refuses resubmitted uploads, so their markers are back at their places in the line. */
+async function refused(sent: readonly number[], waitMs: number): Promise<void> {
+  const { ledger, clock, settings } = world.ports;
+  await decided(sent, (claim) => {
+    const wait = { message: 'Come again.', counted: false, notBefore: clock.now() + waitMs };
+    return waiting(claim, { ...wait, reason: 'throttled' });
+  });
+  for (const entry of await world.entries()) {
+    if (!sent.includes(numberOf(entry.upload.key)) || entry.state !== 'waiting') continue;
+    await ledger.putWaitingMarker(waitingMarkerOf(entry, settings) as WaitingMarker, never);
+  }
+}
+
+describe('uploads in the line', () => {
+  it('leave it longest waiting first, one more of them than flows have ended', async () => {
     await throttled(9);
-    expect(await round()).toEqual([0]);
-    expect(await round(3)).toEqual([1, 2, 3, 4]);
+    expect(await acceptedRound()).toEqual([0]);
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true });
+    expect(await acceptedRound(3)).toEqual([1, 2, 3, 4]);
   });
 
   it('leave it in twice the number each time, until one comes back', async () => {
-    await throttled(16);
+    await throttled(40);
     const sizes: number[] = [];
-    for (let i = 0; i < 5; i += 1) sizes.push((await round()).length);
-    expect(sizes).toEqual([1, 1, 2, 4, 8]);
+    for (let i = 0; i < 4; i += 1) sizes.push((await acceptedRound()).length);
+    expect(sizes).toEqual([1, 2, 4, 8]);
+    await refused(await round(), HOUR);
+    expect(await acceptedRound()).toHaveLength(1);
   });
 
   it('leave it one by one again after one came back', async () => {
-    const markers = await throttled(12);
-    for (let i = 0; i < 3; i += 1) await round();
-    await refused(markers[3] as WaitingMarker, HOUR);
+    await throttled(12);
+    for (let i = 0; i < 2; i += 1) await acceptedRound();
+    await refused((await round()).slice(-1), HOUR);
     const sizes: number[] = [];
-    for (let i = 0; i < 3; i += 1) sizes.push((await round()).length);
-    expect(sizes[0]).toBeLessThanOrEqual(4);
-    expect(sizes.slice(1)).toEqual([1, 2]);
+    for (let i = 0; i < 2; i += 1) sizes.push((await acceptedRound()).length);
+    expect(sizes).toEqual([1, 2]);
+  });
+
+  it('leave it no faster than flows end, while the last ones are still in the queue or being sent', async () => {
+    await throttled(12);
+    expect(await round()).toEqual([0]);
+    world.clock.advance(-MINUTE);
+    expect(await round(2)).toEqual([1, 2]);
+    await decided([2], (claim) => claim);
+    world.clock.advance(-MINUTE);
+    expect(await round(2)).toEqual([]);
+  });
+
+  it('do not wait for ever for one whose message was lost', async () => {
+    await throttled(6);
+    expect(await round()).toEqual([0]);
+    expect(await round()).toEqual([]);
+    expect(await round()).toEqual([1, 2]);
   });
 
   it('leave it in the numbers of the last tick', async () => {
     await throttled(8);
-    for (let i = 0; i < 3; i += 1) await round();
-    waitingUploads = new WaitingUploads(world.ports, waitingUploads.remembered, () => true);
+    for (let i = 0; i < 2; i += 1) await acceptedRound();
+    waitingUploads = new WaitingUploads(world.ports, waitingUploads.remembered, { isOurs: () => true });
     expect(await round()).toHaveLength(4);
   });
 
   it('do not wait behind one that comes back every time', async () => {
-    const markers = await throttled(6);
-    const [poisoned] = markers as [WaitingMarker];
+    await throttled(6);
     const sent: number[] = [];
-    for (let i = 0; i < 8; i += 1) {
+    for (let i = 0; i < 10; i += 1) {
       const next = await round();
-      if (next.includes(0)) await refused(poisoned, 2 * MINUTE);
+      if (next.includes(0)) await refused([0], 2 * MINUTE);
+      await decided(
+        next.filter((number) => number !== 0),
+        (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
+      );
       sent.push(...next);
     }
     expect(new Set(sent)).toEqual(new Set([0, 1, 2, 3, 4, 5]));
@@ -105,24 +183,171 @@ describe('uploads that the service throttled', () => {
 
   it('do not delay uploads that wait for another reason', async () => {
     await throttled(3);
-    for (let index = 10; index < 16; index += 1) await waits(index, 5, 'unavailable');
+    for (let index = 10; index < 16; index += 1) await waits(index, 5, { reason: 'unavailable' });
     expect(await round()).toEqual([0, 10, 11, 12, 13, 14, 15]);
   });
 
   it('are left to their own collector', async () => {
     const [first] = await throttled(3);
-    waitingUploads = new WaitingUploads(world.ports, undefined, (id) => id !== first?.uploadId);
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: (id) => id !== first?.uploadId });
     expect(await round()).toEqual([1]);
+  });
+
+  it('are found behind many that may not be sent yet', async () => {
+    await throttled(250, { waitMs: HOUR });
+    await throttled(1, {}, 250);
+    expect(await round()).toEqual([250]);
+  });
+});
+
+describe('turns in the line', () => {
+  /** The folders, or the routes, of the uploads of one round. */
+  const turnsOf = async (count: number, by: (key: string) => string): Promise<string> =>
+    (await keysOfRound(count - 1)).map(by).join('');
+  const folder = (key: string): string => key.split('/')[0] ?? '';
+
+  /** One turn in each round: the state of the turns is all that the rounds share. */
+  async function oneByOne(rounds: number, by: (key: string) => string): Promise<string> {
+    let turns = '';
+    for (let i = 0; i < rounds; i += 1) {
+      const { remembered } = waitingUploads;
+      const stored = parsedState(
+        JSON.stringify({ line: remembered && { ...remembered, extra: 1 } }),
+        world.clock.now(),
+      );
+      waitingUploads = new WaitingUploads(world.ports, stored.line, { isOurs: () => true });
+      const [key = ''] = await keysOfRound();
+      await decided([numberOf(key)], (claim) => running(claim, { id: claim.upload.id, createdAt: 1 }));
+      turns += by(key);
+    }
+    return turns;
+  }
+
+  it('go round the first segments of the keys, however many files wait in one of them', async () => {
+    await throttled(30, { folder: 'a/' });
+    await throttled(1, { folder: 'b/' }, 30);
+    await throttled(2, { folder: 'c/' }, 31);
+    await throttled(1, {}, 33);
+    expect(await turnsOf(8, (key) => (key.includes('/') ? folder(key) : '.'))).toBe('.abcacaa');
+  });
+
+  it('go on after the segment of the last one in the next round, and in the next tick', async () => {
+    await throttled(6, { folder: 'a/' });
+    await throttled(2, { folder: 'b/' }, 6);
+    await throttled(2, { folder: 'b-/' }, 8);
+    expect(await oneByOne(8, (key) => `${folder(key)} `)).toBe('a b- b a b- b a a ');
+  });
+
+  it('go round the routes, by their weights', async () => {
+    const routes = [
+      { ...ECHO, name: 'one' },
+      { ...ECHO, name: 'three', weight: 3 },
+    ];
+    world = await openWorld({ isVirtual: true, routes });
+    const of = (name: string) => ({ route: name, folder: `${name}/` });
+    await throttled(12, of('one'));
+    await throttled(12, of('three'), 12);
+    await throttled(2, of('gone'), 24);
+    const letter = (key: string): string => key[0] ?? '';
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true });
+    expect(await turnsOf(10, letter)).toBe('gotttgottt');
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true });
+    expect(await oneByOne(10, letter)).toBe('otttotttoo');
+  });
+
+  it('are for late uploads once in ten, and otherwise only if no live one is due', async () => {
+    await throttled(20, { folder: 'live/' });
+    await throttled(20, { folder: 'late/', late: true }, 20);
+    const letter = (key: string): string => (folder(key) === 'late' ? 'x' : '.');
+    expect(await turnsOf(12, letter)).toBe('.........x..');
+    waitingUploads = new WaitingUploads(world.ports, waitingUploads.remembered, { isOurs: () => true });
+    expect(await turnsOf(20, letter)).toBe('.......x..xxxxxxxxx');
+  });
+
+  it('are not for a route without room, and for no more uploads of a route than it has room for', async () => {
+    await throttled(5, { route: 'full' });
+    await throttled(5, { route: 'open' }, 5);
+    await throttled(5, { route: 'tight' }, 10);
+    const rooms: Record<string, number> = { full: 0, open: Number.POSITIVE_INFINITY, tight: 2 };
+    const room = async () => (route?: string) => (route === undefined ? Number.POSITIVE_INFINITY : (rooms[route] ?? 0));
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true, room });
+    const lists: string[] = [];
+    world.s3.middlewareStack.add(
+      (next) => (args) => {
+        const { Prefix = '' } = args.input as { Prefix?: string };
+        lists.push(Prefix);
+        return next(args);
+      },
+      { step: 'initialize', name: 'listed' },
+    );
+    expect(await round(9)).toEqual([5, 6, 7, 8, 9, 10, 11]);
+    expect(lists.filter((prefix) => prefix.includes('full'))).toEqual([]);
+  });
+
+  it('are no more than all routes have room for together, and without room the line is not read', async () => {
+    await throttled(5, { route: 'a' });
+    let room = 2;
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true, room: async () => () => room });
+    expect(await round(9)).toEqual([0, 1]);
+    room = 0;
+    const lists: string[] = [];
+    world.beforeS3((call, { Prefix = '' }) => {
+      if (call === 'ListObjectsV2' && Prefix.startsWith('waiting/turn/')) lists.push(Prefix);
+    });
+    expect(await round(9)).toEqual([]);
+    expect(lists).toEqual([]);
+  });
+
+  it('cost a bounded number of requests in a round, and none is passed over for ever', async () => {
+    for (let index = 0; index < 40; index += 1) await waits(index, 5, { folder: `${index + 100}/`, waitMs: HOUR });
+    await waits(40, 5, { folder: '999/' });
+    const lists: string[] = [];
+    const ledger = new (class {
+      foldersBelow: typeof world.ports.ledger.foldersBelow = (prefix, ...rest) => {
+        lists.push(prefix);
+        return world.ports.ledger.foldersBelow(prefix, ...rest);
+      };
+      async *markersInLine(...args: Parameters<typeof world.ports.ledger.markersInLine>) {
+        for await (const page of world.ports.ledger.markersInLine(...args)) {
+          lists.push(args[0]);
+          yield page;
+        }
+      }
+    })();
+    const wanted = { count: 1, now: world.clock.now(), ledger, routes: [], isOurs: () => true, room: () => 1 };
+    const sent: string[] = [];
+    let turns = BEGINNING;
+    for (let i = 0; i < 3; i += 1) {
+      lists.length = 0;
+      const found = await nextTurns({ ...wanted, listsMax: 20 }, turns, never);
+      expect(lists.filter((prefix) => prefix.includes('/live/')).length).toBeLessThanOrEqual(20);
+      sent.push(...found.next.map(({ turn }) => turn?.segment ?? ''));
+      turns = found.turns;
+    }
+    expect(sent).toEqual(['999']);
+  });
+});
+
+describe('markers of throttled uploads that an earlier version put', () => {
+  it('lead to their uploads, which get their places in the line', async () => {
+    const markers = await throttled(3, { folder: 'a/' });
+    for (const { uploadId, notBefore, turn } of markers) {
+      await world.ports.ledger.deleteWaitingMarker({ uploadId, notBefore, turn }, never);
+      await world.put(LEDGER, waitingKey({ uploadId, notBefore, formerSince: turn?.since }), '');
+    }
+    expect(await round()).toEqual([]);
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual(markers.map(waitingKey));
+    expect(await round()).toEqual([0]);
   });
 });
 
 describe('a round', () => {
   beforeEach(() => {
-    waitingUploads = new WaitingUploads(world.ports, undefined, () => true, 3);
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true, dueMax: 3 });
   });
 
   it('resubmits no more than its limit, longest due first, and the next one resubmits the others', async () => {
-    for (let index = 0; index < 5; index += 1) await waits(index, 60 - index, 'unavailable');
+    for (let index = 0; index < 5; index += 1) await waits(index, 60 - index, { reason: 'unavailable' });
     expect(await round()).toHaveLength(3);
     expect(await round()).toHaveLength(2);
     expect(await round()).toEqual([]);
@@ -135,7 +360,7 @@ describe('a round', () => {
       await world.put(LEDGER, `uploads/${uploadId}.json`, '{"schema":99}');
       await world.ports.ledger.putWaitingMarker({ uploadId, notBefore: due }, never);
     }
-    await waits(9, 5, 'unavailable');
+    await waits(9, 5, { reason: 'unavailable' });
     expect(await round()).toEqual([]);
     expect(world.count('EntriesUnreadable')).toBe(3);
     expect(await round()).toEqual([9]);

@@ -10,6 +10,7 @@ const ATTEMPTS_MAX = 3;
 const PERMISSIONS = {
   'secret.read': { action: 'secretsmanager:GetSecretValue', resource: 'token' },
   'queue.send': { action: 'sqs:SendMessage', resource: 'uploads' },
+  'queue.ask': { action: 'sqs:GetQueueAttributes', resource: 'uploads' },
   'event.send': { action: 'events:PutEvents', resource: 'default' },
 } as const;
 

@@ -33,9 +33,12 @@ const OTHER_CALLS = ['secret.read', 'queue.send', 'event.send'] as const;
 /** Calls of S3 that only chains make. They come last, so that the focus of the others' seeds stays. */
 const CHAIN_CALLS = ['chain.get', 'chain.put'] as const;
 export type S3CallKind = (typeof S3_CALLS | typeof CHAIN_CALLS)[number];
-export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS)[number];
+export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS | typeof BACKFILL_CALLS)[number];
 
-const CALLS: readonly CallKind[] = [...S3_CALLS, ...SERVICE_CALLS, ...OTHER_CALLS, ...CHAIN_CALLS];
+/** Calls that only backfills make. */
+const BACKFILL_CALLS = ['queue.ask'] as const;
+
+const CALLS: readonly CallKind[] = [...S3_CALLS, ...SERVICE_CALLS, ...OTHER_CALLS, ...CHAIN_CALLS, ...BACKFILL_CALLS];
 const S3_NO_BODY: readonly CallKind[] = ['inbox.head', 'receipt.head', 'marker.delete', 'asset.abort', 'asset.begin'];
 
 const oneOf =
@@ -44,7 +47,7 @@ const oneOf =
     calls.includes(call);
 const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS]);
 const isService = oneOf(SERVICE_CALLS);
-const isOther = oneOf(OTHER_CALLS);
+const isOther = oneOf([...OTHER_CALLS, ...BACKFILL_CALLS]);
 /** The answer of these calls is JSON, and not an asset. */
 const hasJsonAnswer = (call: CallKind): boolean => isService(call) && call !== 'flow.asset';
 
@@ -183,7 +186,7 @@ const RARE_CALLS: readonly CallKind[] = [
   'chain.put',
 ];
 /** Calls that only one world in many makes. */
-const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort'];
+const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort', 'queue.ask'];
 const IDLE_SHARE = 0.25;
 const RARE_SHARE = 4;
 const SINGULAR_SHARE = 12;

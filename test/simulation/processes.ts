@@ -100,6 +100,8 @@ function portsFor(world: World, lambda: Lambda): Ports {
     queue: {
       send: (message, signal) =>
         callAws(world, lambda, { kind: 'queue.send', signal, effect: () => notifications.send(message) }),
+      waitingCount: (signal) =>
+        callAws(world, lambda, { kind: 'queue.ask', signal, effect: () => world.queue.counts().visible }),
     },
     events: {
       send: (event, signal) =>

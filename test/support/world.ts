@@ -195,6 +195,14 @@ function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings 
   };
 }
 
+/** What most calls of S3 have, as far as tests look at it. */
+interface S3Input {
+  readonly Bucket?: string;
+  readonly Key?: string;
+  readonly Body?: string;
+  readonly Prefix?: string;
+}
+
 /** A request for a pass of the sweep, as an operator writes it. */
 interface SweepEvent {
   readonly since?: string;
@@ -308,7 +316,10 @@ export class World {
       s3: this.s3,
       flows,
       pacer,
-      queue: { send: async (message: string) => void this.queue.send(message) },
+      queue: {
+        send: async (message: string) => void this.queue.send(message),
+        waitingCount: async () => this.queue.counts().visible,
+      },
       events: { send: async (event: CompletionEvent) => void this.events.push(event) },
       clock: this.clock,
       nonce: randomUUID,
@@ -363,11 +374,11 @@ export class World {
   }
 
   /** Acts before each call of S3, such as `GetObject`. If it throws, the call fails with that error. */
-  beforeS3(act: (call: string, input: { Bucket?: string; Key?: string; Body?: string }) => unknown): void {
+  beforeS3(act: (call: string, input: S3Input) => unknown): void {
     this.s3.middlewareStack.add(
       (next, { commandName = '' }) =>
         async (args) => {
-          await act(commandName.replace('Command', ''), args.input as { Bucket?: string; Key?: string; Body?: string });
+          await act(commandName.replace('Command', ''), args.input as S3Input);
           return next(args);
         },
       { step: 'initialize' },

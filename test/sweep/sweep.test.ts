@@ -450,6 +450,34 @@ describe('a requested pass', () => {
     expect(world.count('UploadsMissed')).toBe(0);
   });
 
+  it('sends a hundred messages at most while the queue is not emptied, and goes on in the next tick', async () => {
+    await start();
+    await aged(130);
+    const request = { since: ago(2 * HOUR), uploadsPerSecond: 1_000 };
+    world.remainingMs = 10_000;
+    expect(await sweep(request)).toMatchObject({ complete: false });
+    expect(world.queue.counts().visible).toBe(100);
+    await world.deliverAll();
+    expect(await world.continueSweep()).toMatchObject({ complete: true });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(130);
+  });
+
+  it('lets live files go first: its uploads are late, and those of a daily pass are not', async () => {
+    await deployed();
+    await unannounced('old');
+    world.clock.advance(HOUR);
+    await sweep({ since: ago(2 * HOUR) });
+    await world.deliver();
+    await unannounced('missed');
+    await sweepAfter(DAY);
+    await world.deliver();
+    expect((await world.entries()).map(({ upload, late }) => [upload.key, late])).toEqual([
+      ['old', true],
+      ['missed', undefined],
+    ]);
+  });
+
   it('is run beside a tick that is busy for its whole time', async () => {
     await start({ service: { flowMs: 1 } });
     await world.send('slow');

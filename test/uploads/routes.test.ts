@@ -283,6 +283,9 @@ describe('a route for jobs', () => {
       { name: 'a', jobs: 'multi/', deadlineSeconds: 0 },
       'routes[0].deadlineSeconds: expected a whole number of seconds',
     ],
+    [{ name: 'a', weight: 0 }, 'routes[0].weight: expected a whole number from 1 to 100'],
+    [{ name: 'a', weight: 101 }, 'routes[0].weight: expected a whole number from 1 to 100'],
+    [{ name: 'a', weight: 1.5 }, 'routes[0].weight: expected a whole number from 1 to 100'],
   ])('refuses %j', (first, message) => {
     expect(issuesOf(first, { name: 'b' }).join('\n')).toContain(message);
   });

@@ -236,6 +236,13 @@ describe('a message that resubmits an upload', () => {
     });
   });
 
+  it('says that live files go first, if the upload has no entry that says so', () => {
+    const upload = { id: 'f'.repeat(40), bucket: 'inbox', key: 'a', etag: 'e', bytes: 5 };
+    const [late, live] = [messageFor(upload, true), messageFor(upload)].flatMap((text) => uploadsOf(JSON.parse(text)));
+    expect(late?.late).toBe(true);
+    expect(live?.late).toBeUndefined();
+  });
+
   it('names the same upload, whatever its key', () => {
     fc.assert(
       fc.property(

@@ -12,8 +12,8 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 520_000, gzipped: 175_000 },
-  'collect-outputs': { raw: 572_000, gzipped: 189_000 },
+  'create-flow': { raw: 523_000, gzipped: 176_000 },
+  'collect-outputs': { raw: 580_000, gzipped: 192_000 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));

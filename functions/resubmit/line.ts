@@ -1,0 +1,257 @@
+import { shortSegment } from '../base/key-segment.ts';
+import { classPrefix, routePrefix, segmentPrefix, type TurnClass, type WaitingMarker } from '../ledger/keys.ts';
+import type { Ledger } from '../ledger/store.ts';
+import { type Route, WEIGHT_DEFAULT } from '../uploads/routes.ts';
+
+/** Maximum number of LIST requests of a round in each of the two classes: a few seconds of work. */
+const LISTS_MAX = 150;
+
+/** Folders and markers that a LIST request reads, at least. More if more turns are given. Most markers are due. */
+const PAGE_MIN = 100;
+
+/** The most that S3 lists at once. */
+const PAGE_MAX = 1_000;
+
+/** Each turn of this number is one of a late upload, if one waits. */
+const LATE_EVERY = 10;
+
+/** Where the turns of a class stand. */
+interface ClassState {
+  /** The route that was looked at last. The next round begins after it, unless it has turns left. */
+  readonly route?: string | undefined;
+  /** The turns that this route still has before the next one. */
+  readonly credit: number;
+  /** The segment of each waiting route that was looked at last. The next round begins after it. */
+  readonly segments: Readonly<Record<string, string>>;
+}
+
+/** Where the turns stand. If it is lost, they begin anew, and no upload is lost. */
+export interface TurnState {
+  /** Turns since the last one that was kept for late uploads. */
+  readonly count: number;
+  readonly live: ClassState;
+  readonly late: ClassState;
+}
+
+/** Before the first turn. */
+export const BEGINNING: TurnState = {
+  count: 0,
+  live: { credit: 0, segments: {} },
+  late: { credit: 0, segments: {} },
+};
+
+/** How many uploads may leave the line now: of the route of this name, or of all together. */
+export type Room = (route?: string) => number;
+
+interface Wanted {
+  /** The number of turns. */
+  readonly count: number;
+  readonly now: number;
+  readonly ledger: Pick<Ledger, 'foldersBelow' | 'markersInLine'>;
+  readonly routes: readonly Route[];
+  readonly isOurs: (uploadId: string) => boolean;
+  readonly room: Room;
+  /** Maximum number of LIST requests in each class. Default {@link LISTS_MAX}. */
+  readonly listsMax?: number;
+}
+
+/** What the listings of one class in a round share. */
+interface Round extends Wanted {
+  /** Folders and markers that a LIST request reads. */
+  readonly page: number;
+  /** LIST requests that are left. */
+  lists: number;
+}
+
+/**
+ * Finds whose turn it is in the line: each tenth turn is one of a late upload, and all others are of live ones, unless
+ * none of them is due. Within a class, the turns go round the routes, and each has as many in a row as its weight says
+ * (deficit round robin, where each upload costs the same). Within a route they go round the segments, one at a time, and
+ * within a segment the longest waiting upload leaves first.
+ *
+ * Routes, segments and uploads are listed only when it is their turn.
+ * @returns the markers that have the next turns, and where the turns stand then.
+ */
+export async function nextTurns(
+  wanted: Wanted,
+  state: TurnState,
+  signal: AbortSignal,
+): Promise<{ readonly next: readonly WaitingMarker[]; readonly turns: TurnState }> {
+  const { count: before, ...states } = state;
+  const page = Math.min(PAGE_MAX, Math.max(PAGE_MIN, wanted.count));
+  const round: Round = { ...wanted, page, lists: wanted.listsMax ?? LISTS_MAX };
+  const live = new ClassTurns('live', { ...round }, states.live);
+  const late = new ClassTurns('late', { ...round }, states.late);
+  const next: WaitingMarker[] = [];
+  let count = before;
+  while (next.length < wanted.count) {
+    const [first, second] = count === LATE_EVERY - 1 ? [late, live] : [live, late];
+    const marker = (await first.next(signal)) ?? (await second.next(signal));
+    if (marker === undefined) break;
+    next.push(marker);
+    count = (count + 1) % LATE_EVERY;
+  }
+  return { next, turns: { count, live: live.state, late: late.state } };
+}
+
+/** The turns of one class in a round. */
+class ClassTurns {
+  readonly #class: TurnClass;
+  readonly #round: Round;
+  readonly #before: ClassState;
+  /** The routes that may have a turn, the next one first. Undefined before they are listed. */
+  #routes: RouteTurns[] | undefined;
+  #listed: readonly RouteTurns[] = [];
+  #last: string | undefined;
+  #credit: number;
+
+  constructor(of: TurnClass, round: Round, before: ClassState) {
+    this.#class = of;
+    this.#round = round;
+    this.#before = before;
+    this.#last = before.route;
+    this.#credit = before.credit;
+  }
+
+  get state(): ClassState {
+    if (this.#routes === undefined) return this.#before;
+    const segments = this.#listed.flatMap(({ name, last }) => (last === undefined ? [] : [[name, last] as const]));
+    return { route: this.#last, credit: this.#credit, segments: Object.fromEntries(segments) };
+  }
+
+  async next(signal: AbortSignal): Promise<WaitingMarker | undefined> {
+    this.#routes ??= await this.#list(signal);
+    for (;;) {
+      const [route] = this.#routes;
+      if (route === undefined) return undefined;
+      const marker = await route.next(signal);
+      this.#last = route.name;
+      if (marker === undefined) {
+        this.#routes.shift();
+        this.#credit = 0;
+        continue;
+      }
+      if (this.#credit < 1) this.#credit = route.weight;
+      this.#credit -= 1;
+      if (this.#credit < 1) this.#routes.push(this.#routes.shift() as RouteTurns);
+      return marker;
+    }
+  }
+
+  async #list(signal: AbortSignal): Promise<RouteTurns[]> {
+    const { route: last, credit, segments } = this.#before;
+    const names = await foldersFrom(classPrefix(this.#class), last, this.#round, signal);
+    this.#listed = names.map((name) => new RouteTurns(this.#class, name, this.#round, segments[name]));
+    const routes = this.#listed.filter(({ hasRoom }) => hasRoom);
+    const at = routes.findIndex(({ name }) => name === last);
+    if (credit >= 1 && at >= 0) return [...routes.splice(at, 1), ...routes];
+    this.#credit = 0;
+    return routes;
+  }
+}
+
+/** The turns of one route of a class in a round. */
+class RouteTurns {
+  /** As it is in keys. */
+  readonly name: string;
+  readonly weight: number;
+  readonly #class: TurnClass;
+  readonly #round: Round;
+  /** The segments that may have a turn, the next one first. Undefined before they are listed. */
+  #segments: SegmentTurns[] | undefined;
+  #room: number;
+  #last: string | undefined;
+
+  constructor(of: TurnClass, name: string, round: Round, last: string | undefined) {
+    const route = round.routes.find((each) => shortSegment(each.name) === name);
+    this.name = name;
+    this.weight = route?.weight ?? WEIGHT_DEFAULT;
+    this.#class = of;
+    this.#round = round;
+    this.#room = round.room(route?.name ?? name);
+    this.#last = last;
+  }
+
+  get hasRoom(): boolean {
+    return this.#room >= 1;
+  }
+
+  /** The segment that was looked at last. */
+  get last(): string | undefined {
+    return this.#last;
+  }
+
+  async next(signal: AbortSignal): Promise<WaitingMarker | undefined> {
+    if (!this.hasRoom) return undefined;
+    this.#segments ??= await this.#list(signal);
+    for (;;) {
+      const [segment] = this.#segments;
+      if (segment === undefined || !segment.mayHaveNext) return undefined;
+      this.#segments.shift();
+      this.#last = segment.name;
+      const marker = await segment.next(signal);
+      if (marker === undefined) continue;
+      this.#segments.push(segment);
+      this.#room -= 1;
+      return marker;
+    }
+  }
+
+  async #list(signal: AbortSignal): Promise<SegmentTurns[]> {
+    const route = { class: this.#class, route: this.name };
+    const names = await foldersFrom(routePrefix(route), this.#last, this.#round, signal);
+    return names.map((segment) => new SegmentTurns(segment, segmentPrefix({ ...route, segment }), this.#round));
+  }
+}
+
+/** The turns of one segment of a route in a round. */
+class SegmentTurns {
+  readonly name: string;
+  readonly #prefix: string;
+  readonly #round: Round;
+  #pages: AsyncGenerator<readonly WaitingMarker[]> | undefined;
+  #due: WaitingMarker[] = [];
+
+  constructor(name: string, prefix: string, round: Round) {
+    this.name = name;
+    this.#prefix = prefix;
+    this.#round = round;
+  }
+
+  /** False if no marker is left, and no request to list more. Then the next round begins with this segment. */
+  get mayHaveNext(): boolean {
+    return this.#due.length > 0 || this.#round.lists > 0;
+  }
+
+  async next(signal: AbortSignal): Promise<WaitingMarker | undefined> {
+    const { ledger, isOurs, now, page } = this.#round;
+    this.#pages ??= ledger.markersInLine(this.#prefix, page, signal);
+    while (this.#due.length === 0 && this.#round.lists > 0) {
+      const { value, done } = await this.#pages.next();
+      if (done) return undefined;
+      this.#round.lists -= 1;
+      this.#due = value.filter(({ uploadId, notBefore }) => isOurs(uploadId) && notBefore <= now);
+    }
+    return this.#due.shift();
+  }
+}
+
+/** The folders below a prefix, beginning after the one that had the last turn, and then from the first one. */
+async function foldersFrom(
+  prefix: string,
+  last: string | undefined,
+  round: Round,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const { ledger, page: max } = round;
+  if (round.lists <= 0) return [];
+  round.lists -= 1;
+  const { folders, isTruncated } = await ledger.foldersBelow(prefix, { max }, signal);
+  if (last === undefined) return folders;
+  const isAfter = (folder: string): boolean => `${folder}/` > `${last}/`;
+  const first = folders.filter((folder) => !isAfter(folder));
+  if (!isTruncated || round.lists <= 0) return [...folders.filter(isAfter), ...first];
+  round.lists -= 1;
+  const { folders: after } = await ledger.foldersBelow(prefix, { after: last, max }, signal);
+  return [...after, ...first];
+}
