@@ -36,8 +36,8 @@ it('an upload of any key becomes a flow, and its results are below that key', as
   expect(world.sentKeys.sort()).toEqual(KEYS);
   const stored = await world.keys(RESULTS);
   expect(stored).toHaveLength(2 * KEYS.length);
-  // An entry for each, and the state of the collector.
-  expect(await world.keys(LEDGER)).toHaveLength(KEYS.length + 1);
+  // An entry for each, the state of the collector, and the holds.
+  expect(await world.keys(LEDGER)).toHaveLength(KEYS.length + 2);
   const ended: string[] = [];
   for (const receiptKey of stored.filter((each) => each.endsWith('/receipt.json'))) {
     const { status, upload, assets } = await world.json<Receipt>(RESULTS, receiptKey);
