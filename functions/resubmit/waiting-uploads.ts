@@ -3,7 +3,7 @@ import { secondsBetween } from '../base/telemetry.ts';
 import { type Entry, isHold, isInLine } from '../ledger/entry.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
-import type { Route } from '../uploads/routes.ts';
+import type { Settings } from '../settings/environment.ts';
 import { BEGINNING, nextTurns, type Room, type TurnState } from './line.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
@@ -42,7 +42,7 @@ export interface LineState {
 }
 
 interface WaitingPorts extends ResubmitPorts {
-  readonly settings: ResubmitPorts['settings'] & { readonly routes: readonly Route[] };
+  readonly settings: Pick<Settings, 'inboxPrefix' | 'pollIntervalSeconds' | 'routes'>;
 }
 
 interface WaitingOptions {
@@ -66,6 +66,8 @@ export class WaitingUploads {
   readonly #options: Required<WaitingOptions>;
   #line: LineState | undefined;
   #endedBefore = 0;
+  /** When the last round began. Undefined in the first one of a tick. */
+  #roundBefore: number | undefined;
 
   constructor(ports: WaitingPorts, remembered: LineState | undefined, options: WaitingOptions) {
     this.#ports = ports;
@@ -88,8 +90,9 @@ export class WaitingUploads {
     const lines = await ledger.lines(signal);
     // None of these is sent. Each gets its place in the line.
     if (lines.former) due.push(...(await this.#ours(ledger.formerMarkers(signal), FORMER_MAX)));
-    if (lines.present) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
+    if (lines.present) due.push(...(await this.#nextInLine(this.#replaced(endedCount), signal)));
     this.#endedBefore = endedCount;
+    this.#roundBefore = clock.now();
     const sent: Entry[] = [];
     const failures: unknown[] = [];
     await pMap(
@@ -124,6 +127,18 @@ export class WaitingUploads {
       if (ours.length === max) break;
     }
     return ours;
+  }
+
+  /**
+   * How many uploads leave the line in place of those that have ended since the last round. If that round was longer
+   * than a poll interval, more flows are running than the service lets us poll. Then fewer leave: as many as end in one
+   * interval. Otherwise the flow of a new file would wait behind all of them for its polls.
+   */
+  #replaced(endedCount: number): number {
+    const { clock, settings } = this.#ports;
+    const ms = clock.now() - (this.#roundBefore ?? clock.now());
+    const share = Math.min(1, (settings.pollIntervalSeconds * 1000) / Math.max(1, ms));
+    return Math.ceil((endedCount - this.#endedBefore) * share);
   }
 
   async #nextInLine(endedCount: number, signal: AbortSignal): Promise<readonly WaitingMarker[]> {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { createFlows } from '../../functions/create-flow/batch.ts';
 import { TransportError } from '../../functions/flow-service/transport.ts';
 import type { WaitingEntry } from '../../functions/ledger/entry.ts';
 import { INBOX, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
@@ -125,6 +126,29 @@ describe('uploads that the service refuses for ever', () => {
     await world.deliver();
     expect(world.clock.now() - startedAt).toBeLessThan(1.2 * MINUTE);
     expect(await world.keys(LEDGER, 'waiting/turn/live/echo/!/')).toHaveLength(5);
+  });
+});
+
+describe('uploads that waited in the queue for longer than a minute', () => {
+  it('do not wait in place for a limited service, so that the next file need not wait in the queue', async () => {
+    await start();
+    world.remainingMs = 15 * MINUTE;
+    world.fault('createFlow', { status: 429, headers: { 'retry-after': '5' } });
+    await world.send('refused');
+    world.service.intercept = undefined;
+    const placedAfter = async (queuedMs: number): Promise<number> => {
+      for (let n = 0; n < 10; n += 1) await world.upload(`${queuedMs}-${n}`);
+      const attributes = { SentTimestamp: `${world.clock.now() - queuedMs}` };
+      const records = world.takeMessages().map((body, n) => ({ messageId: `${n}`, body, attributes }));
+      const startedAt = world.clock.now();
+      await world.invoke((invocation) => createFlows({ Records: records }, world.ports, invocation));
+      return world.clock.now() - startedAt;
+    };
+    expect(await placedAfter(2 * MINUTE)).toBeLessThan(2_000);
+    expect(await world.keys(LEDGER, 'waiting/turn/live/echo/!/')).not.toHaveLength(1);
+    const sent = world.service.flows.length;
+    expect(await placedAfter(0)).toBeGreaterThan(5_000);
+    expect(world.service.flows).toHaveLength(sent + 10);
   });
 });
 

@@ -142,6 +142,14 @@ describe('uploads in the line', () => {
     expect(sizes).toEqual([1, 2]);
   });
 
+  it('leave it as fast as flows end in a poll interval, if a round took longer than that', async () => {
+    await throttled(30);
+    expect(await acceptedRound()).toEqual([0]);
+    world.clock.advance(3 * MINUTE); // The interval is a minute.
+    expect(await acceptedRound(40)).toHaveLength(10 + 2);
+    expect(await acceptedRound(45)).toHaveLength(5 + 4);
+  });
+
   it('leave it no faster than flows end, while the last ones are still in the queue or being sent', async () => {
     await throttled(12);
     expect(await round()).toEqual([0]);
