@@ -1,5 +1,6 @@
 import { isAbsolute, relative, sep } from 'node:path';
 import stringWidth from 'string-width';
+import { isSuccess, type TerminalState } from '../functions/ledger/terminal-states.ts';
 
 /**
  * The text in at most so many columns. Letters of Asian scripts and emoji have two columns, and are not cut in half.
@@ -39,4 +40,29 @@ export function shownPath(path: string, cwd = process.cwd()): string {
   const inside = relative(cwd, path);
   const isInside = inside !== '' && inside !== '..' && !inside.startsWith(`..${sep}`) && !isAbsolute(inside);
   return isInside ? `./${inside}` : path;
+}
+
+/** How a chain ended, or how far it came. */
+export interface ChainEnd {
+  readonly state: TerminalState | 'under way';
+  /** Number of uploads by state, of each stage. */
+  readonly stages: readonly { readonly route: string; readonly counts: Readonly<Record<string, number>> }[];
+  readonly withheld: readonly { readonly route: string; readonly why?: string | undefined }[];
+}
+
+/** The end of a chain in words. It names each stage, and says of each what was not one success. */
+export function chainEnd({ state, stages, withheld }: ChainEnd): string {
+  const told = [
+    ...stages.map(({ route, counts }) => {
+      const uploads = Object.values(counts).reduce((sum, count) => sum + count, 0);
+      const others = Object.entries(counts).filter(([name]) => !isSuccess(name));
+      const words = [
+        ...(uploads > 1 ? [`${uploads} uploads`] : []),
+        ...others.map(([name, count]) => (uploads > 1 ? `${count} ${name}` : name)),
+      ];
+      return words.length === 0 ? route : `${route} (${words.join(', ')})`;
+    }),
+    ...withheld.map(({ route, why }) => `${route} did not begin: ${why}`),
+  ];
+  return `chain ${state === 'succeeded' ? 'done' : state}: ${told.join(', ')}`;
 }

@@ -2,9 +2,8 @@ import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
 import { type Chain, madeAnew } from '../functions/chains/chain.ts';
-import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
+import { isTerminal } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
-import { Receipts } from '../functions/publish/receipts.ts';
 import { pathTo } from '../functions/uploads/chain-routes.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import { chainBegunBy, readChain, viewsOf } from './chains.ts';
@@ -362,32 +361,6 @@ async function makeAnew(
   return acted;
 }
 
-/**
- * Follows uploads until each one waits for the operator, or has ended with its receipt out.
- * @param onProgress called whenever the entries were read.
- * @returns their last state, in the order of the ids. Undefined for an upload without an entry.
- */
-export async function follow(
-  ids: readonly string[],
-  deployment: Deployment,
-  signal: AbortSignal,
-  onProgress: (seen: readonly (UploadView | undefined)[]) => void = () => {},
-): Promise<readonly (UploadView | undefined)[]> {
-  const ends = new PublishedEnds(deployment);
-  const isAtRest = async (entry: Entry | undefined): Promise<boolean> => {
-    if (entry === undefined) return false;
-    return isTerminal(entry) ? ends.has(entry, signal) : needsOperator(entry);
-  };
-  for (;;) {
-    const entries = (await readEntries(ids, deployment, signal)).map(({ entry }) => entry);
-    const seen = entries.map((entry) => entry && viewOf(entry, deployment.settings));
-    onProgress(seen);
-    const areAtRest = await pMap(entries, isAtRest, { concurrency: READS_MAX });
-    if (!areAtRest.includes(false)) return seen;
-    await sleepUntilNext(signal);
-  }
-}
-
 /** Uploads whose retry is followed, and for how long at most, in milliseconds. */
 const TRIED_MAX = 50;
 const TRIED_WITHIN_MS = 15_000;
@@ -410,40 +383,5 @@ export async function tried(
       view?.state === 'claimed' || view?.wait?.reason === 'retried' || view?.wait?.reason === 'stage';
     if (!seen.some(isUnderWay) || deployment.clock.now() > endsAt) return seen;
     await sleepUntilNext(signal);
-  }
-}
-
-/** A held upload and one without a valid token go on only when the operator acts. */
-const needsOperator = (entry: Entry): boolean =>
-  entry.state === 'waiting' && ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);
-
-/** Ends that were published. An upload ends a moment before its receipt is put. */
-class PublishedEnds {
-  /** They are not asked for again. */
-  readonly #known = new Set<string>();
-  readonly #ledger: Deployment['ledger'];
-  readonly #receipts: Receipts;
-
-  constructor({ s3, settings, ledger }: Deployment) {
-    this.#ledger = ledger;
-    this.#receipts = new Receipts(s3, settings);
-  }
-
-  async has(end: TerminalEntry, signal: AbortSignal): Promise<boolean> {
-    const key = `${end.upload.id} ${end.generation} ${end.endedAt}`;
-    if (!this.#known.has(key) && (await this.#isPublished(end, signal))) this.#known.add(key);
-    return this.#known.has(key);
-  }
-
-  /**
-   * The receipt of a newer version of the file may hide that of an end. Then a failure is known to be published by its
-   * entry, and a success by the absence of its running marker.
-   */
-  async #isPublished(end: TerminalEntry, signal: AbortSignal): Promise<boolean> {
-    if (await this.#receipts.isPublished(end, signal)) return true;
-    if (end.state === 'failed') return !isUntold(end);
-    return (
-      end.flow === undefined || !(await this.#ledger.hasRunningMarker(runningMarkerOf(end.upload, end.flow), signal))
-    );
   }
 }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
 import { headObject } from '../functions/s3/objects.ts';
-import { follow } from './act.ts';
 import type { Outcome } from './checks.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
+import { follow } from './follow.ts';
 import { type FileToPut, put } from './put.ts';
 import { routeOfFile } from './route-file.ts';
 import type { UploadView } from './upload-view.ts';

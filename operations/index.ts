@@ -7,7 +7,6 @@ export {
   type Action,
   type Asked,
   act,
-  follow,
   type Plan,
   type PlannedStage,
   plan,
@@ -34,6 +33,7 @@ export {
 } from './deployment.ts';
 export { doctor } from './doctor.ts';
 export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
+export { type Followed, follow, followChains } from './follow.ts';
 export { forget, LaterStageError, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
 export { DamagedResultError, type Fetched, get, type WriteResult } from './get.ts';
 export {

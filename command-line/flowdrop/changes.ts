@@ -4,7 +4,6 @@ import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import {
   type Asked,
   act,
-  follow,
   isHopeless,
   type Plan,
   type PlannedStage,
@@ -12,6 +11,7 @@ import {
   type Selection,
   tried,
 } from '../../operations/act.ts';
+import { type Followed, followChains } from '../../operations/follow.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { intakeOf } from '../../operations/intake.ts';
@@ -25,7 +25,7 @@ import { ResultsFolder } from '../results-folder.ts';
 import { localTime, size } from '../texts.ts';
 import { type Add, example } from './add.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
-import { type PutFile, showActed, showFetched, showPut, showSweep } from './show-changes.ts';
+import { type PutFile, showActed, showFetched, showLaterEnd, showPut, showSweep } from './show-changes.ts';
 import { counted, sinceOf } from './words.ts';
 
 /** The commands that change something, or copy files. Those that cost money or delete say so, and ask. */
@@ -44,6 +44,7 @@ export interface AskedOptions extends CommonOptions {
 }
 
 export const YES = ['--yes', 'do not ask'] as const;
+const WAIT = ['--wait', 'wait until they and their chains have ended, and their receipts are out'] as const;
 
 /** Asks before something that costs money or deletes. @throws {UsageError} nobody is there to ask. */
 export async function isAllowed({ console, signal }: Run, question: string, { yes }: AskedOptions): Promise<boolean> {
@@ -74,7 +75,7 @@ function addRetry(add: Add): void {
     .option('--route <name>', 'with --failed: only of this route')
     .option('--parameters <json>', 'other parameters for this retry of failed files, where the route allows it', json)
     .option('--from <route>', 'make this stage of the chains of named files anew, and the stages after it')
-    .option('--wait', 'wait until they have ended and their receipts are out')
+    .option(...WAIT)
     .option(...YES)
     .addHelpText(
       'after',
@@ -128,7 +129,7 @@ function addCollect(add: Add): void {
   const command = new Command('collect')
     .description('fetches the results of ended flows again, without paying for new ones')
     .argument('<keys...>', 'keys of files, beginnings of keys, or upload ids')
-    .option('--wait', 'wait until they have ended and their receipts are out')
+    .option(...WAIT)
     .addHelpText('after', example('collect photos/robot.png --wait'));
   add<RetryOptions>(command, async (run, words, options) => {
     return actOn(run, await planned(run, { action: 'collect' }, { words }), options);
@@ -187,8 +188,8 @@ async function actOn(
   const ids = results.map(({ id }) => id);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
   const now = action === 'retry' && !isPaused && ends === undefined ? await triedOnce(run, ids) : undefined;
-  const seen = results.map((each, index) => ({ ...each, upload: (ends ?? now)?.[index] }));
-  console.answer({ action, results: seen, left, skipped: chosen.skipped }, () =>
+  const seen = results.map((each, index) => ({ ...each, upload: (ends?.uploads ?? now)?.[index] }));
+  console.answer({ action, results: seen, chains: ends?.chains, left, skipped: chosen.skipped }, () =>
     showActed(results, { ends, now }, deployment),
   );
   const isBad = left.length > 0 || results.some(({ isDone }) => !isDone) || hasFailed(ends);
@@ -202,8 +203,6 @@ const triedOnce = ({ console, deployment, signal }: Run, ids: readonly string[])
     () => tried(ids, deployment, signal),
   );
 
-type Ends = Awaited<ReturnType<typeof follow>>;
-
 /**
  * Says so if no flow begins at present, and returns true then. The files are sent by now, so an error here must not hide
  * that.
@@ -216,19 +215,33 @@ async function notePause({ console, deployment, signal }: Run): Promise<boolean>
   return true;
 }
 
-/** Waits until uploads have ended and their receipts are out, or they wait for the operator. */
-function followed({ console, deployment, signal }: Run, ids: readonly string[]): Promise<Ends> {
+/**
+ * Waits until uploads and their chains have ended and their receipts are out, or they wait for the operator. Says of each
+ * upload of a later stage how it ends.
+ */
+function followed({ console, deployment, signal }: Run, ids: readonly string[]): Promise<Followed> {
   let ended = 0;
+  let total = ids.length;
+  const told = new Set<string>();
   return console.during(
-    () => `${ended} of ${ids.length} ended`,
+    () => `${ended} of ${total} ended`,
     () =>
-      follow(ids, deployment, signal, (seen) => {
-        ended = seen.filter((view) => view?.endedAt !== undefined).length;
+      followChains(ids, deployment, signal, ({ uploads, later }) => {
+        const laterEnds = later.filter(({ endedAt }) => endedAt !== undefined);
+        ended = uploads.filter((view) => view?.endedAt !== undefined).length + laterEnds.length;
+        total = ids.length + later.length;
+        for (const upload of laterEnds) {
+          const end = `${upload.id} ${upload.generation}`;
+          if (!told.has(end)) console.note(showLaterEnd(upload));
+          told.add(end);
+        }
       }),
   );
 }
 
-const hasFailed = (ends: Ends = []): boolean => ends.some((end) => end === undefined || !isSuccess(end.state));
+/** True if an upload did not succeed, or a stage of its chain failed or was withheld. */
+const hasFailed = ({ uploads, chains }: Followed = { uploads: [], chains: [] }): boolean =>
+  uploads.some((end) => end === undefined || !isSuccess(end.state)) || chains.some(({ state }) => !isSuccess(state));
 
 interface PutOptions extends AskedOptions {
   readonly wait?: boolean;
@@ -240,7 +253,7 @@ function addPut(add: Add): void {
   const command = new Command('put')
     .description('uploads files, or the files in folders. A folder with a job.json is one job')
     .argument('<paths...>', 'files and folders of this machine')
-    .option('--wait', 'wait until they have ended and their receipts are out')
+    .option(...WAIT)
     .option('--template <name>', 'another template, where the route allows it')
     .option('--parameters <json>', 'other parameters, where the route allows it', (text) => JSON.stringify(json(text)))
     .option(...YES)
@@ -283,9 +296,9 @@ function addPut(add: Add): void {
     // An input has no end of its own.
     const ids = done.filter(({ inputOf }) => inputOf === undefined).map(({ id }) => id);
     const ended = options.wait === true ? await followed(run, ids) : undefined;
-    const ends = ended && done.map(({ id }) => ended[ids.indexOf(id)]);
-    const seen = done.map((each, index) => ({ ...each, upload: ends?.[index] }));
-    console.answer({ files: seen, refused }, () => showPut(done, ends));
+    const ends = ended && { ...ended, uploads: done.map(({ id }) => ended.uploads[ids.indexOf(id)]) };
+    const seen = done.map((each, index) => ({ ...each, upload: ends?.uploads[index] }));
+    console.answer({ files: seen, chains: ends?.chains, refused }, () => showPut(done, ends));
     return refused.length > 0 || hasFailed(ended) ? EXIT_FAILED : EXIT_OK;
   });
 }

@@ -1,29 +1,41 @@
+import type { ChainUpload } from '../../functions/chains/chain.ts';
+import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/act.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import type { Followed } from '../../operations/follow.ts';
 import type { Fetched } from '../../operations/get.ts';
 import type { Put } from '../../operations/put-body.ts';
 import type { SweepPass } from '../../operations/sweep.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
-import { localTime, size } from '../texts.ts';
+import { chainEnd, localTime, size } from '../texts.ts';
 import { table } from './console.ts';
 import { counted } from './words.ts';
-
-type Ends = readonly (UploadView | undefined)[] | undefined;
 
 /** @param ends if they were waited for. @param now what came of the first retries. */
 export const showActed = (
   results: readonly Acted[],
-  { ends, now }: { readonly ends?: Ends; readonly now?: Ends },
+  { ends, now }: { readonly ends: Followed | undefined; readonly now: Followed['uploads'] | undefined },
   deployment: Pick<Deployment, 'command' | 'isLocal'>,
-): readonly string[] =>
-  table(
+): readonly string[] => [
+  ...table(
     results.map((acted, index) => {
       const view = now?.[index];
-      if (ends !== undefined) return [acted.key, endOf(ends[index])];
+      if (ends !== undefined) return [acted.key, endOf(ends.uploads[index])];
       return [acted.key, acted.isDone && view !== undefined ? triedOf(view, deployment) : resultOf(acted)];
     }),
-  );
+  ),
+  ...chainLines(ends),
+];
+
+/** A line for each chain that was waited for. */
+const chainLines = ({ chains }: Pick<Followed, 'chains'> = { chains: [] }): readonly string[] =>
+  chains.map((chain) => `${chain.first.key}  ${chainEnd(chain)}`);
+
+/** How an upload of a later stage ended. */
+export function showLaterEnd({ id, key, route, state, failure, assets }: ChainUpload): string {
+  return `${uploadName({ id, key }, route)}  ${endOf({ state, failure, assets })}`;
+}
 
 function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isLocal'>): string {
   const { state, flow, wait, failure } = view;
@@ -46,7 +58,11 @@ function resultOf({ result, isAborted, isInDoubt }: Acted): string {
   return [result, ...notes].join(', ');
 }
 
-function endOf(view: UploadView | undefined): string {
+function endOf(
+  view:
+    | (Pick<UploadView, 'wait'> & Pick<ChainUpload, 'failure'> & { state: string; assets: readonly unknown[] })
+    | undefined,
+): string {
   if (view === undefined) return 'unknown';
   const { state, failure, wait, assets } = view;
   if (failure !== undefined) return `failed: ${failure.code}: ${failure.message}`;
@@ -60,20 +76,20 @@ export interface PutFile extends Put {
 }
 
 /** A job stands for the inputs that were uploaded with it. */
-export function showPut(files: readonly PutFile[], ends: Ends): readonly string[] {
+export function showPut(files: readonly PutFile[], ends: Followed | undefined): readonly string[] {
   const keys = new Set(files.map(({ key }) => key));
   const rows = files.map((file, index): readonly string[] => {
     const { key, bytes, inputOf } = file;
     if (inputOf !== undefined) {
       return inputOf.some((job) => keys.has(job)) ? [] : [key, `uploaded for ${inputOf.join(', ')}, ${size(bytes)}`];
     }
-    if (ends !== undefined) return [key, endOf(ends[index])];
+    if (ends !== undefined) return [key, endOf(ends.uploads[index])];
     const inputs = files.filter((each) => each.inputOf?.includes(key));
     if (inputs.length === 0) return [key, `uploaded, ${size(bytes)}`];
     const all = inputs.reduce((sum, each) => sum + each.bytes, bytes);
     return [key, `uploaded with ${counted(inputs.length, 'input')}, ${size(all)}`];
   });
-  return table(rows.filter((row) => row.length > 0));
+  return [...table(rows.filter((row) => row.length > 0)), ...chainLines(ends)];
 }
 
 export function showFetched({ receipts, files, issues }: Fetched): readonly string[] {

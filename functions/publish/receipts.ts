@@ -172,6 +172,12 @@ export class Receipts {
     return there?.uploadId === end.upload.id && !isLater(end, there);
   }
 
+  /** True if the end of a chain was put, or what is at its address outranks it. */
+  async isChainPut(report: ChainReport, signal: AbortSignal): Promise<boolean> {
+    const there = await this.#stored(chainReportKey(this.#settings.resultsPrefix, report.upload.key), signal);
+    return there !== undefined && !outranks(rankOf(metadataOf(report)), there);
+  }
+
   /**
    * How the running flow of an upload has succeeded before, if its receipt says so. Undefined if it does not. A ledger
    * that was restored may still take the flow for running, and the service may have deleted it.

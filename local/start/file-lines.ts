@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import { localTime, shownPath, size } from '../../command-line/texts.ts';
+import { chainEnd, localTime, shownPath, size } from '../../command-line/texts.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Progress } from './follower.ts';
@@ -35,17 +35,14 @@ export function endLines(
 
 /** The line about the end of a chain. */
 export function chainLine({ key, report, path }: Progress & { kind: 'chain' }, cwd: string): string {
-  const { status, stages } = report;
-  const told = stages.map(({ route, status, why, uploads }) => {
-    if (status === 'withheld') return `${route} did not begin: ${why}`;
-    const failed = uploads.filter((upload) => upload.status === 'failed').length;
-    const counts = [
-      ...(uploads.length > 1 ? [`${uploads.length} uploads`] : []),
-      ...(failed > 0 ? [uploads.length > 1 ? `${failed} failed` : 'failed'] : []),
-    ];
-    return counts.length === 0 ? route : `${route} (${counts.join(', ')})`;
-  });
-  return `${key}  chain ${status === 'succeeded' ? 'done' : 'failed'}: ${told.join(', ')}  ${shownPath(path, cwd)}`;
+  const stages = report.stages
+    .filter(({ status }) => status !== 'withheld')
+    .map(({ route, uploads }) => {
+      const byStatus = [...Map.groupBy(uploads, (upload) => upload.status)];
+      return { route, counts: Object.fromEntries(byStatus.map(([status, some]) => [status, some.length])) };
+    });
+  const withheld = report.stages.filter(({ status }) => status === 'withheld');
+  return `${key}  ${chainEnd({ state: report.status, stages, withheld })}  ${shownPath(path, cwd)}`;
 }
 
 /** The number of assets, and where they are. */

@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import {
   GetObjectCommand,
   ListObjectsV2Command,
@@ -44,15 +46,23 @@ afterEach(() => {
 afterAll(() => operated[Symbol.asyncDispose]());
 
 /** The service takes so many flows more. It refuses those after them. */
-function takeOnly(count: number): void {
+const takeOnly = (count: number): void => refuseAfter(count, 422);
+
+function refuseAfter(count: number, status: number): void {
   const { standIn } = operated.pipeline;
   if (standIn === undefined) throw new Error('There is no stand-in');
   let taken = 0;
   standIn.intercept = (_, { operation }) => {
     if (operation !== 'createFlow') return undefined;
     taken += 1;
-    return taken > count ? { status: 422 } : undefined;
+    return taken > count ? { status } : undefined;
   };
+}
+
+/** The keys of the results bucket that begin so. */
+async function keysBelow(Prefix: string): Promise<readonly string[]> {
+  const list = new ListObjectsV2Command({ Bucket: RESULTS_BUCKET, Prefix });
+  return ((await operated.pipeline.s3.send(list)).Contents ?? []).map(({ Key = '' }) => Key);
 }
 
 const flows = (): number => operated.pipeline.standIn?.flows.length ?? 0;
@@ -145,19 +155,59 @@ describe('status', () => {
   });
 });
 
+describe('put --wait', () => {
+  it('tells how each upload of the later stages ends, and waits for the end of the chain', async () => {
+    writeFileSync(join(operated.directory, 'waited.png'), 'waited');
+    const { code, output, errors } = await operated.run('put', 'waited.png', '--yes', '--wait', '--json');
+    const answer = JSON.parse(output);
+    expect(issuesOf('put', answer)).toBe('');
+    expect(answer.chains).toMatchObject([{ first: { key: 'waited.png' }, state: 'succeeded' }]);
+    expect(errors.split('\n').toSorted()).toEqual([
+      '',
+      'waited.png › checked  succeeded, with 1 result',
+      'waited.png › checked  succeeded, with 1 result',
+      'waited.png › packed  succeeded, with 2 results',
+    ]);
+    expect(code).toBe(0);
+    const chain = await keysBelow('waited.png/chain.json');
+    expect(chain).toHaveLength(1);
+  });
+
+  it('exits with 1 if a later stage failed or was withheld', async () => {
+    writeFileSync(join(operated.directory, 'unlucky.png'), 'unlucky');
+    takeOnly(2);
+    const { code, output, errors } = await operated.run('put', 'unlucky.png', '--yes', '--wait');
+    expect({ code, output }).toEqual({
+      code: 1,
+      output:
+        'unlucky.png  succeeded, with 2 results\n' +
+        'unlucky.png  chain failed: copied, checked (2 uploads, 1 failed), ' +
+        'packed did not begin: An upload or an output of the stages before failed.\n',
+    });
+    expect(errors).toMatch(/^unlucky\.png › checked {2}failed: rejected: .*422.*$/m);
+  });
+
+  it('stops if all that is left of the chain waits for the operator', async () => {
+    writeFileSync(join(operated.directory, 'locked.png'), 'locked');
+    refuseAfter(1, 401);
+    const { code, output } = await operated.run('put', 'locked.png', '--yes', '--wait');
+    expect({ code, output }).toEqual({
+      code: 1,
+      output:
+        'locked.png  succeeded, with 2 results\nlocked.png  chain under way: copied, checked (2 uploads, 2 waiting)\n',
+    });
+    operated.refuse(undefined);
+    await operated.run('retry', 'locked.png/', '--yes', '--wait');
+  });
+});
+
 it('get fetches the results of all stages of a file', async () => {
   await putChain('fetched.png', 'succeeded');
   const { code, output } = await operated.run('get', 'fetched.png', '--json');
   const { receipts, files } = JSON.parse(output);
   expect([code, receipts.length]).toEqual([0, 1 + 2 + 1]);
   expect(files.map(({ key }: { key: string }) => key).sort()).toEqual(
-    (
-      await operated.pipeline.s3
-        .send(new ListObjectsV2Command({ Bucket: RESULTS_BUCKET, Prefix: 'fetched.png/' }))
-        .then(({ Contents = [] }) => Contents.map(({ Key = '' }) => Key))
-    )
-      .filter((key) => !key.endsWith('.json'))
-      .sort(),
+    (await keysBelow('fetched.png/')).filter((key) => !key.endsWith('.json')).sort(),
   );
 });
 
@@ -176,11 +226,11 @@ describe('retry', () => {
 
     const forbidden = await operated.run('retry', 'again.png', '--parameters', '{}', '--yes');
     expect(forbidden.errors).toMatch(/^again\.png\/chain\/checked\/\w+: nothing is done: its route does not allow/);
-    const { code, output } = await operated.run('retry', 'again.png', '--yes', '--wait');
-    expect({ code, output }).toEqual({
-      code: 0,
-      output: expect.stringMatching(/^again\.png\/chain\/checked\/\w+ {2}succeeded, with 1 result\n$/),
-    });
+    const { code, output, errors } = await operated.run('retry', 'again.png', '--yes', '--wait');
+    expect({ code, errors }).toEqual({ code: 0, errors: 'again.png › packed  succeeded, with 2 results\n' });
+    expect(output).toMatch(
+      /^again\.png\/chain\/checked\/\w+ {2}succeeded, with 1 result\nagain\.png {2}chain done: copied, checked \(2 uploads\), packed\n$/,
+    );
     await chainBecomes('again.png', 'succeeded');
     // The upload itself, and the stage after it.
     expect(flows()).toBe(paid + 2);
@@ -194,7 +244,7 @@ describe('retry', () => {
     await operated.putRefused('never.png');
     expect(await operated.run('retry', 'never.png', '--yes', '--wait')).toMatchObject({
       code: 0,
-      output: 'never.png  succeeded, with 2 results\n',
+      output: 'never.png  succeeded, with 2 results\nnever.png  chain done: copied, checked (2 uploads), packed\n',
     });
     await chainBecomes('never.png', 'succeeded');
   });

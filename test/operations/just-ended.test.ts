@@ -1,8 +1,10 @@
 import { expect, it, vi } from 'vitest';
-import { collectedAgain, ended, running, runningMarkerOf, told } from '../../functions/ledger/entry.ts';
-import { runningKey } from '../../functions/ledger/keys.ts';
+import { noted } from '../../functions/chains/chain.ts';
+import { collectedAgain, type Ending, ended, running, runningMarkerOf, told } from '../../functions/ledger/entry.ts';
+import { chainKey, runningKey } from '../../functions/ledger/keys.ts';
+import { chainReport } from '../../functions/publish/chain-report.ts';
 import { Receipts, receiptOf } from '../../functions/publish/receipts.ts';
-import { follow } from '../../operations/act.ts';
+import { follow, followChains } from '../../operations/follow.ts';
 import { forget, tracesOf, UnderWayError } from '../../operations/forget.ts';
 import { World } from '../page/world.ts';
 import { signal } from './support.ts';
@@ -12,7 +14,7 @@ vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 const failure = { code: 'rejected', message: 'no' } as const;
 
 /** A ledger with one upload that has just ended, and whose receipt is not out yet. */
-async function justEnded(how: { failure?: typeof failure }) {
+async function justEnded(how: Ending) {
   const world = await World.start();
   const flow = { id: 'f1', createdAt: world.now };
   const entry = ended(running(world.claimed('a.png'), flow), how, world.now);
@@ -49,6 +51,29 @@ it.each<[string, object, (its: Ended) => Promise<unknown>]>([
   });
   expect(reads).toBeGreaterThan(1);
   expect(view).toMatchObject({ state: its.entry.state, endedAt: expect.any(String) });
+});
+
+it('followChains waits for the object of a chain that its first file says will come, and for chain.json', async () => {
+  const next = [{ route: { name: 'later', input: 'file', template: 'bytes_echo' }, assets: [] }] as const;
+  const its = await justEnded({ next });
+  const { deployment, now } = its.world;
+  await putReceipt(its);
+  await its.world.remove(its.marker);
+  const routes = [{ name: 'later', input: 'file', template: 'bytes_echo', after: 'echo' }] as const;
+  const chain = noted(undefined, [its.entry], { routes, resultsBucket: 'results' });
+  if (chain === undefined) throw new Error('There is no chain');
+  const steps = [
+    async () => undefined,
+    () => its.world.putObject(chainKey(its.entry.upload.id), JSON.stringify(chain)),
+    async () => undefined,
+    () => new Receipts(deployment.s3, deployment.settings).putChain(chainReport(chain, ''), signal),
+  ];
+  expect(chain.endedAt).toBe(now);
+  const { uploads, chains } = await followChains([its.entry.upload.id], deployment, signal, () => {
+    void steps.shift()?.();
+  });
+  expect(steps).toEqual([]);
+  expect([uploads, chains]).toMatchObject([[{ state: 'succeeded' }], [{ state: 'succeeded' }]]);
 });
 
 it.each([
