@@ -1,6 +1,7 @@
 import { type Chain, type ChainUpload, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
 import { ChainStore } from '../functions/chains/chain-store.ts';
-import { isTerminal } from '../functions/ledger/entry.ts';
+import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
+import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isTerminalState } from '../functions/ledger/terminal-states.ts';
 import { firstOf, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
@@ -67,7 +68,7 @@ export const readChain = (
  * @internal
  */
 export async function chainBegunBy(
-  { entry }: FoundUpload,
+  { entry }: Pick<FoundUpload, 'entry'>,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Chain | undefined> {
@@ -89,6 +90,27 @@ export async function chainOf(
   const chain = await readChain(firstOf(upload).id, deployment, signal);
   return chain && chainView(chain, deployment, signal);
 }
+
+/**
+ * How the chain stands that an upload begins. Undefined if it begins none, or its object cannot be read.
+ * @internal
+ */
+export async function stateOfChain(
+  entry: Entry,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<ChainView['state'] | undefined> {
+  try {
+    const chain = await chainBegunBy({ entry }, deployment, signal);
+    return chain && stateOf(chain);
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    return undefined;
+  }
+}
+
+const stateOf = (chain: Chain): ChainView['state'] =>
+  chain.endedAt === undefined ? 'under way' : hasSucceeded(chain) ? 'succeeded' : 'failed';
 
 /** Reads the entries of some uploads of a chain. Those without a readable entry are left out. @internal */
 export async function viewsOf(
@@ -113,7 +135,7 @@ async function chainView(chain: Chain, deployment: Deployment, signal: AbortSign
   if (root === undefined || later.length > 0) throw new Error(`The chain of ${first.key} is no tree`);
   return {
     first: { id: first.id, key: first.key },
-    state: endedAt === undefined ? 'under way' : hasSucceeded(chain) ? 'succeeded' : 'failed',
+    state: stateOf(chain),
     endedAt: endedAt === undefined ? undefined : iso(endedAt),
     generation,
     stages: countsOf(seen),

@@ -1,4 +1,4 @@
-import { entryKey, parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
+import { CHAINS_PREFIX, entryKey, parseChainKey, parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
 import { secondDigits } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { failedMarkers, objects, runningMarkers, waitingMarkers } from './listing.ts';
@@ -15,7 +15,10 @@ export interface WindowLimits {
   readonly rowsMax: number;
 }
 
-/** What a look has seen: by upload id, a text that changes whenever the entry may have changed. Newest first. */
+/**
+ * What a look has seen: by upload id, a text that changes whenever the entry may have changed, or the chain that the
+ * upload begins. Newest first.
+ */
 export type Seen = ReadonlyMap<string, string>;
 
 /**
@@ -52,7 +55,19 @@ export class LedgerWindow {
     // These have ended by now. The mark changes once more, and so the end is read.
     for (const id of this.#older) if (!marked.has(id)) this.#addOlder(seen, id, 'ended');
     this.#older = new Set([...seen.keys()].filter((id) => id <= this.#start));
+    await this.#addChains(seen, signal);
     return seen;
+  }
+
+  /** A chain changes without the entry of its first file. */
+  async #addChains(seen: Map<string, string>, signal: AbortSignal): Promise<void> {
+    const { s3, settings } = this.#deployment;
+    const place = { s3, bucket: settings.ledgerBucket, prefix: CHAINS_PREFIX, after: `${CHAINS_PREFIX}${this.#start}` };
+    for await (const { Key = '', ETag = '' } of objects(place, signal)) {
+      const id = parseChainKey(Key);
+      const mark = id && seen.get(id);
+      if (id !== undefined && mark !== undefined) seen.set(id, `${mark} ${ETag}`);
+    }
   }
 
   #addOlder(seen: Map<string, string>, id: string, mark: string): void {

@@ -112,6 +112,8 @@ export interface UploadRow
   readonly assetCount: number;
   /** The first file of its chain, if it belongs to a later stage. */
   readonly first?: ChainView['first'] | undefined;
+  /** How the chain stands that it begins. Absent if it begins none. */
+  readonly chain?: ChainView['state'] | undefined;
 }
 
 /** `GET /api/uploads?state=&name=&before=&limit=`. `name` is a part of the key, in any case. */

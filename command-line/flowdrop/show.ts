@@ -149,7 +149,7 @@ export function showUpload(
     ...(view.endedAt ? [[when(view.endedAt), endOf(view)] as [string, string]] : []),
   ];
   return [
-    `${key}: ${state}`,
+    `${key}: ${state}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment)),
     ...(view.claimedUntil

@@ -135,6 +135,9 @@ export function parseRunningKey(key: string): RunningMarker | undefined {
 /** The upload id in the key of an entry. Undefined for any other key. */
 export const parseEntryKey = (key: string): string | undefined => /^uploads\/([0-9a-f]+)\.json$/.exec(key)?.[1];
 
+/** The upload id in the key of a chain. Undefined for any other key. */
+export const parseChainKey = (key: string): string | undefined => /^chains\/([0-9a-f]+)\.json$/.exec(key)?.[1];
+
 const WAITING_KEY = new RegExp(
   [
     '^waiting/',

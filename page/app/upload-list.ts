@@ -379,7 +379,8 @@ export class UploadList extends LightElement {
 
 /** What a row says beside its state. */
 function whatElse(row: UploadRow, now: number): string {
-  const { state, route, wait, failure, assetCount } = row;
+  const { state, route, wait, failure, assetCount, chain } = row;
+  if (isSuccess(state) && chain === 'failed') return `Its chain failed · ${plural(assetCount, 'asset')} · ${route}`;
   if (isSuccess(state)) return `${plural(assetCount, 'asset')} · ${route}`;
   const why = failure?.message ?? wait?.message;
   if (why === undefined) return route;

@@ -21,7 +21,8 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   const first = stage?.first ?? { id, key };
   const view = viewOf(entry, settings);
   const isEnded = view.endedAt !== undefined;
-  const [current, receipt] = await Promise.all([
+  const [row, current, receipt] = await Promise.all([
+    rowOf(entry, deployment, signal),
     inbox.current(settings.inboxBucket, first.key, signal),
     isEnded ? receiptOf(view, deployment, signal) : undefined,
   ]);
@@ -35,7 +36,7 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;
   const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
-    ...{ row: rowOf(view), upload: view, isCurrent, receipt },
+    ...{ row, upload: view, isCurrent, receipt },
     sooner: soonerBy(view, deployment, (name) => `${name.charAt(0).toUpperCase()}${name.slice(1)}…`),
     inputs: inputsOf(entry).map((input, index) => stored(input, `${base}/inputs/${index}`)),
     assets: assets.map((asset, index) => ({

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import pMap from 'p-map';
 import type { Deployment } from '../../operations/deployment.ts';
 import { LedgerWindow, type WindowLimits } from '../../operations/ledger-window.ts';
-import { readEntries } from '../../operations/listing.ts';
+import { READS_MAX, type ReadEntry, readEntries } from '../../operations/listing.ts';
 import { pipelineStatus } from '../../operations/status.ts';
-import { viewOf } from '../../operations/upload-view.ts';
 import type { RowState, Status, UploadRow, UploadsPage } from '../api.ts';
 import { shownState } from '../row-state.ts';
 import { EventLog, type LoggedEvent } from './event-log.ts';
@@ -198,9 +198,12 @@ export class Feed {
 
   async #readRows(ids: readonly string[]): Promise<void> {
     const entries = await readEntries(ids, this.#deployment, this.#signal);
-    for (const [index, { entry, issue }] of entries.entries()) {
+    const toRow = ({ entry }: ReadEntry) => entry && rowOf(entry, this.#deployment, this.#signal);
+    const rows = await pMap(entries, toRow, { concurrency: READS_MAX });
+    for (const [index, { issue }] of entries.entries()) {
       const id = ids[index] as string;
-      if (entry !== undefined) this.#set(rowOf(viewOf(entry, this.#deployment.settings)));
+      const row = rows[index];
+      if (row !== undefined) this.#set(row);
       else this.#remove(id);
       if (issue?.kind === 'unreadable') this.#unreadable.add(id);
       else this.#unreadable.delete(id);

@@ -1,6 +1,5 @@
 import type { Deployment } from '../../operations/deployment.ts';
 import { findUpload } from '../../operations/find.ts';
-import { viewOf } from '../../operations/upload-view.ts';
 import type { UploadRow } from '../api.ts';
 import { rowOf } from './rows.ts';
 
@@ -11,5 +10,5 @@ export async function olderRow(
   signal: AbortSignal,
 ): Promise<UploadRow | undefined> {
   const { entry } = (await findUpload(name, deployment, signal)) ?? {};
-  return entry && rowOf(viewOf(entry, deployment.settings));
+  return entry && rowOf(entry, deployment, signal);
 }

@@ -1,11 +1,19 @@
-import { TERMINAL_STATE_NAMES, type UploadView } from '../../operations/upload-view.ts';
+import { stateOfChain } from '../../operations/chains.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import type { ReadEntry } from '../../operations/listing.ts';
+import { TERMINAL_STATE_NAMES, viewOf } from '../../operations/upload-view.ts';
 import type { RowState, UploadRow } from '../api.ts';
 import { shownState } from '../row-state.ts';
 
 export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'running', ...TERMINAL_STATE_NAMES];
 
-/** What the list shows of an upload. */
-export function rowOf(view: UploadView): UploadRow {
+/** What the list shows of an upload. The row of a first file says how its chain stands. */
+export async function rowOf(
+  entry: NonNullable<ReadEntry['entry']>,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<UploadRow> {
+  const view = viewOf(entry, deployment.settings);
   const { id, key, bytes, mediaType, route, state, arrivedAt, endedAt, wait, failure, assets, stage } = view;
   return {
     ...{ id, key, bytes, mediaType, route, state, arrivedAt, endedAt },
@@ -13,6 +21,7 @@ export function rowOf(view: UploadView): UploadRow {
     failure: failure && { code: failure.code, message: failure.message },
     assetCount: assets.length,
     first: stage?.first,
+    chain: await stateOfChain(entry, deployment, signal),
   };
 }
 

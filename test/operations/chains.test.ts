@@ -116,6 +116,7 @@ describe('status', () => {
     await putChain('broken.png', 'failed');
     const { code, output } = await operated.run('status', 'broken.png');
     expect(code).toBe(1);
+    expect(output).toMatch(/^broken\.png: succeeded, but its chain failed\n/);
     expect(output).toMatch(/the chain of broken\.png: failed at /);
     expect(output).toMatch(/├─ checked \w{8} +failed +\S+ \S+ +rejected: .*422/);
     expect(output).toMatch(

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { nextStages, noted } from '../../functions/chains/chain.ts';
 import { doubtAfter, ended, failedMarkerOf, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
-import { entryKey, failedKey, type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
+import { chainKey, entryKey, failedKey, type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
 import type { UploadsPage } from '../../page/api.ts';
 import { EventLog } from '../../page/server/event-log.ts';
 import type { FeedPace } from '../../page/server/feed.ts';
@@ -61,6 +62,27 @@ describe('the list', () => {
     const page = await list(visitor);
     expect(keysOf(page)).toEqual(['future.png', 'now.png', 'hour.png', 'days.png']);
     expect(Date.parse(page.since)).toBeGreaterThan(world.now - 7 * DAY_MS - 2_000);
+  });
+
+  it('says of the first file of a chain how the chain stands', async () => {
+    const echo = { name: 'echo', input: 'file', template: 'bytes_echo' } as const;
+    const routes = [echo, { ...echo, name: 'later', after: 'echo', inputs: 'all' } as const];
+    const asset = { id: '1', key: 'first.png/f/1', bytes: 1, mediaType: 'image/png', sha256: '' };
+    const lost = { id: '2', code: 'x', message: 'It was lost.' };
+    const next = nextStages({ ...world.claimed('first.png'), next: undefined }, [asset], routes);
+    const first = ended(world.claimed('first.png'), { assets: [asset], failedOutputs: [lost], next }, world.now);
+    const id = await world.put(first);
+    await world.put(ended(world.claimed('alone.png'), {}, world.now));
+    const { visitor } = await open();
+    const listener = visitor.listen();
+    const rows = async () => (await list(visitor)).uploads.map(({ key, state, chain }) => ({ key, state, chain }));
+    expect(await rows()).toContainEqual({ key: 'first.png', state: 'succeeded', chain: undefined });
+    const chain = noted(undefined, [first], { routes, resultsBucket: 'results' });
+    await world.putObject(chainKey(id), JSON.stringify(chain));
+    await hears(listener, { id, state: 'succeeded', chain: 'failed' });
+    await world.putObject(chainKey(id), '{');
+    await hears(listener, { id, state: 'succeeded' });
+    expect(await rows()).toContainEqual({ key: 'alone.png', state: 'succeeded', chain: undefined });
   });
 
   it('is filtered by state and name, and comes in pages', async () => {
