@@ -87,10 +87,11 @@ export type ChainUpload = Chain['uploads'][number];
 
 /**
  * True if an upload is part of a chain, or begins one. A success says by itself what came after it: routes that were
- * added later make no chain of it.
+ * added later make no chain of it. Routes that are removed later take no upload out of its chain.
  */
 export const isInChain = (entry: Entry, routes: readonly Route[]): boolean =>
   entry.upload.stage !== undefined ||
+  entry.isInChain === true ||
   ('next' in entry && entry.next !== undefined) ||
   (!isSuccess(entry.state) && routesAfter(routes, entry.route.name).length > 0);
 

@@ -236,6 +236,8 @@ const facts = {
   throttledSince: z.optional(time),
   /** Since when answers to this upload come from something other than the flow service. Limits that wait. */
   misaddressedSince: z.optional(time),
+  /** True once its chain has heard of an end. It stays in its chain, also if the later routes are removed. */
+  isInChain: z.optional(z.literal(true)),
   /** Present if a POST of this generation may have made a flow that we do not know. */
   doubt: z.optional(doubt),
 };

@@ -408,9 +408,12 @@ export const isFlowShared = (entry: Entry): boolean =>
 export const isUntold = (entry: Entry): entry is FailedEntry & { readonly isTold?: undefined } =>
   entry.state === 'failed' && entry.isTold !== true;
 
-/** A failure whose receipt, event and marker are out. */
-export function told(entry: FailedEntry): FailedEntry {
-  return { ...entry, isTold: true };
+/**
+ * A failure whose receipt, event and marker are out.
+ * @param isInChain true if its chain has heard of it. Default false.
+ */
+export function told(entry: FailedEntry, isInChain = false): FailedEntry {
+  return { ...entry, isTold: true, ...(isInChain && { isInChain }) };
 }
 
 /** The entry of an ended upload that was seen to be current at its key at a time, by S3's clock. */
@@ -469,5 +472,18 @@ function factsOf(entry: Entry) {
   const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
   const sent = { upload, route, inputs, job, reroute, pipeline };
-  return { schema, ...sent, arrivedAt, generation, late, attempts, claimDied, ...waited, doubt };
+  const hasBegunChain = 'next' in entry && entry.next !== undefined && entry.next.length > 0;
+  const isInChain = hasBegunChain || entry.isInChain;
+  return {
+    schema,
+    ...sent,
+    arrivedAt,
+    generation,
+    late,
+    attempts,
+    claimDied,
+    ...waited,
+    doubt,
+    ...(isInChain && { isInChain }),
+  };
 }

@@ -43,10 +43,11 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
   // When a chain tells of its end, the receipts of all its uploads can be read.
-  if (isInChain(entry, routes)) await ports.chainNotes.note(entry, signal);
+  const hasChain = isInChain(entry, routes);
+  if (hasChain) await ports.chainNotes.note(entry, signal);
   if (isUntold(entry)) {
     await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);
-    await writeTold(entry, ports.ledger, signal);
+    await writeTold(entry, hasChain, ports.ledger, signal);
   }
   if (entry.flow !== undefined) {
     await ports.ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
@@ -69,9 +70,14 @@ export async function isPublished(
   return end.flow === undefined || !(await ledger.hasRunningMarker(runningMarkerOf(end.upload, end.flow), signal));
 }
 
-async function writeTold(entry: FailedEntry, ledger: PublishPorts['ledger'], signal: AbortSignal): Promise<void> {
+async function writeTold(
+  entry: FailedEntry,
+  hasChain: boolean,
+  ledger: PublishPorts['ledger'],
+  signal: AbortSignal,
+): Promise<void> {
   const stored = await ledger.read(entry.upload.id, signal);
   if (stored?.entry.state !== 'failed' || !isSameEnd(stored.entry, entry)) return;
   // It does not matter whether our write wins. Another writer has published the same end, or retries it now.
-  await ledger.replace(stored, told(stored.entry), signal);
+  await ledger.replace(stored, told(stored.entry, hasChain), signal);
 }

@@ -221,6 +221,40 @@ describe('a stage that fails', () => {
   });
 });
 
+describe('a chain whose later routes are removed', () => {
+  beforeEach(() => start({ routes: ROUTES }));
+
+  it('tells of the success of its first file, which had failed before', async () => {
+    world.fault('createFlow', { status: 422 });
+    await settled();
+    world.service.intercept = undefined;
+    world.redeploy({ routes: [ECHO] });
+    await world.collect({ retry: [await firstId()] });
+    await world.settle();
+    expect(await report()).toMatchObject({ status: 'succeeded', stages: [{ route: 'echo', status: 'succeeded' }] });
+    expect(chainEvents()).toEqual(['Chain Failed', 'Chain Succeeded']);
+  });
+
+  it('tells of the end of its first stage, which is made anew', async () => {
+    await settled();
+    world.redeploy({ routes: [ECHO] });
+    await world.collect({ retry: [await firstId()], from: 'echo' });
+    await world.settle();
+    expect(await report()).toMatchObject({ status: 'succeeded', generation: 2, stages: [{ route: 'echo' }] });
+    expect(chainEvents()).toEqual(['Chain Succeeded', 'Chain Succeeded']);
+  });
+
+  it('is none if the file had failed without later routes', async () => {
+    world.redeploy({ routes: [ECHO] });
+    world.fault('createFlow', { status: 422 });
+    await settled();
+    world.service.intercept = undefined;
+    await world.collect({ retry: [await firstId()] });
+    await world.settle();
+    expect([await statesOf('echo'), chainEvents()]).toEqual([['succeeded'], []]);
+  });
+});
+
 describe('a stage that is made anew', () => {
   beforeEach(() => start({ routes: ROUTES }));
 
