@@ -1,6 +1,6 @@
-import { createFlows } from './create-flow/batch.ts';
+import { createFlowsOrAnswer } from './create-flow/asset-question.ts';
 import { lambda } from './lambda/lambda.ts';
 import { createFlowPorts } from './lambda/ports.ts';
 
 /** Makes flows of uploads, which come from the queue or from S3 itself. */
-export const handler = lambda(createFlowPorts, createFlows);
+export const handler = lambda(createFlowPorts, createFlowsOrAnswer);

@@ -134,15 +134,16 @@ export class FlowPipeline extends Construct {
   }
 
   /**
-   * Allows the grantee what {@link grantView} does, to put files, to pause and resume, and to have the collecting
-   * function retry, collect, cancel and sweep. The function has the token, and the right to write to the ledger. The
-   * grantee has neither.
+   * Allows the grantee what {@link grantView} does, to put files, to pause and resume, to have the collecting function
+   * retry, collect, cancel and sweep, and to ask the creating function whether it can read an asset. Whoever may invoke
+   * that function may also have it make flows of files of the inbox. The functions have the token, and the right to write
+   * to the ledger. The grantee has neither.
    */
   grantOperate(grantee: IGrantable): void {
     this.grantView(grantee);
     this.grantUpload(grantee);
     this.#createFlow.grantPause(grantee);
-    const resourceArns = [this.collectOutputsFunction.functionArn];
+    const resourceArns = [this.collectOutputsFunction, this.createFlowFunction].map((each) => each.functionArn);
     Grant.addToPrincipal({ grantee, actions: ['lambda:InvokeFunction'], resourceArns });
   }
 

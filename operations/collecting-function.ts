@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { type AwsAccess, sendToAws } from './aws-requests.ts';
 
-/** The collecting function threw. The message is the function's. */
+/** A function threw. The message is the function's. */
 export class FunctionFailedError extends Error {
   override readonly name = 'FunctionFailedError';
   /** The name of the error in the function, such as `PassUnderWayError`. */
@@ -31,13 +31,9 @@ export class CollectingFunction {
     this.#access = access;
   }
 
-  get #path(): string {
-    return `/2015-03-31/functions/${encodeURIComponent(this.name)}`;
-  }
-
   /** The environment of the function: the settings of the pipeline. There is no secret in it. */
   async environment(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
-    const request = { service: 'lambda', method: 'GET', path: `${this.#path}/configuration` } as const;
+    const request = { service: 'lambda', method: 'GET', path: `${pathOf(this.name)}/configuration` } as const;
     const { text } = await sendToAws(request, this.#access, signal);
     return configurationSchema.parse(JSON.parse(text)).Environment.Variables;
   }
@@ -46,19 +42,29 @@ export class CollectingFunction {
    * Runs the function once with an event, and waits for its answer.
    * @throws {FunctionFailedError} the function threw.
    */
-  async invoke(event: object, signal: AbortSignal): Promise<unknown> {
-    const { headers, text } = await sendToAws(
-      {
-        ...({ service: 'lambda', method: 'POST', path: `${this.#path}/invocations` } as const),
-        headers: { 'content-type': 'application/json', 'x-amz-invocation-type': 'RequestResponse' },
-        body: JSON.stringify(event),
-      },
-      this.#access,
-      signal,
-    );
-    const answer: unknown = text === '' ? undefined : JSON.parse(text);
-    if (!headers.has('x-amz-function-error')) return answer;
-    const { errorType, errorMessage } = failureSchema.parse(answer);
-    throw new FunctionFailedError(errorType, errorMessage);
+  invoke(event: object, signal: AbortSignal): Promise<unknown> {
+    return invoke(this.name, event, this.#access, signal);
   }
 }
+
+/**
+ * Runs a function once with an event, and waits for its answer.
+ * @throws {FunctionFailedError} the function threw.
+ */
+export async function invoke(name: string, event: object, access: AwsAccess, signal: AbortSignal): Promise<unknown> {
+  const { headers, text } = await sendToAws(
+    {
+      ...({ service: 'lambda', method: 'POST', path: `${pathOf(name)}/invocations` } as const),
+      headers: { 'content-type': 'application/json', 'x-amz-invocation-type': 'RequestResponse' },
+      body: JSON.stringify(event),
+    },
+    access,
+    signal,
+  );
+  const answer: unknown = text === '' ? undefined : JSON.parse(text);
+  if (!headers.has('x-amz-function-error')) return answer;
+  const { errorType, errorMessage } = failureSchema.parse(answer);
+  throw new FunctionFailedError(errorType, errorMessage);
+}
+
+const pathOf = (name: string): string => `/2015-03-31/functions/${encodeURIComponent(name)}`;

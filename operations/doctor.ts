@@ -10,6 +10,7 @@ import { list } from './list.ts';
 import { collectorStates, type KnownCollector } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
+import { examineStageInputs } from './stage-inputs.ts';
 import { type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
 
@@ -61,6 +62,7 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   notifications: ({ deployment, signal }) => examineNotifications(deployment, signal),
   'runs of create-flow': examineRunsUnlessPaused,
   ticks: examineTicks,
+  'inputs of later stages': ({ deployment, signal }) => examineStageInputs(deployment, signal),
   'errors of the functions': ({ deployment, signal }) => examineErrors(deployment, signal),
   pace: examinePace,
   'dead letters': examineDeadLetters,

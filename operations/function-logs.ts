@@ -84,7 +84,8 @@ export async function examineRuns(visible: number, deployment: Deployment, signa
   };
 }
 
-const creatingFunction = ({ settings }: Deployment): string => `${settings.pipeline}-create-flow`;
+/** The name of the function that creates flows. */
+export const creatingFunction = ({ settings }: Deployment): string => `${settings.pipeline}-create-flow`;
 
 interface LogQuery {
   /** Milliseconds since the epoch. */

@@ -192,6 +192,14 @@ export class Inbox {
     return { ...opened, inputs: all };
   }
 
+  /**
+   * Reads the first bytes of an object, to see whether that is possible.
+   * @throws as {@link open} does. @throws {UploadArchivedError}
+   */
+  async probe(object: PinnedObject, signal: AbortSignal): Promise<void> {
+    for await (const _ of await this.#openPinned(object, signal)) break;
+  }
+
   #pinnedInput(object: PinnedObject, additional?: JsonObject): OpenedInput {
     return inputOf(object, (signal) => this.#openPinned(object, signal), additional);
   }
