@@ -206,14 +206,19 @@ const isNamed = (key: string, jobKey: string, job: Job | undefined): boolean => 
   return job?.inputs.some((input) => 'name' in input && input.name === name) === true;
 };
 
-/** The inbox of a deployment. Each job file is read once. */
-export function inboxOf(deployment: Deployment, signal: AbortSignal): InboxLook {
+/** Reads the job files of a deployment by their keys, each once. Undefined if there is none. */
+export function jobsOf(deployment: Deployment, signal: AbortSignal): (jobKey: string) => Promise<JobThere | undefined> {
   const known = new Map<string, Promise<JobThere | undefined>>();
-  const jobAt = (jobKey: string): Promise<JobThere | undefined> => {
+  return (jobKey) => {
     const there = known.get(jobKey) ?? jobThere(jobKey, deployment, signal);
     known.set(jobKey, there);
     return there;
   };
+}
+
+/** The inbox of a deployment. */
+export function inboxOf(deployment: Deployment, signal: AbortSignal): InboxLook {
+  const jobAt = jobsOf(deployment, signal);
   return {
     has: async (key) => (await deployment.inbox.current(deployment.settings.inboxBucket, key, signal)) !== undefined,
     jobsNaming: async (key, route) => {
@@ -263,11 +268,7 @@ export async function jobsNaming(
 }
 
 /** The job file that is at a key now. Undefined if there is none. */
-export async function jobThere(
-  jobKey: string,
-  deployment: Deployment,
-  signal: AbortSignal,
-): Promise<JobThere | undefined> {
+async function jobThere(jobKey: string, deployment: Deployment, signal: AbortSignal): Promise<JobThere | undefined> {
   const { inbox, settings } = deployment;
   if (!isInside(settings, { bucket: settings.inboxBucket, key: jobKey })) return undefined;
   const current = await inbox.current(settings.inboxBucket, jobKey, signal);

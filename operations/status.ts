@@ -1,4 +1,5 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
 import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
@@ -13,8 +14,8 @@ import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type Intake, intakeOf } from './intake.ts';
-import { inputRouteOf, jobsNaming, jobThere } from './job-files.ts';
-import { collectorStates, failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
+import { inputRouteOf, jobsNaming, jobsOf } from './job-files.ts';
+import { collectorStates, failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -65,6 +66,7 @@ export interface CollectorStatus {
 export interface PrefixStatus {
   readonly kind: 'prefix';
   readonly prefix: string;
+  /** Number of uploads by state. Files that only jobs can send are no uploads of their own, and not counted. */
   readonly counts: Readonly<Record<string, number>>;
   /** True if there are more uploads than are looked at. */
   readonly isCut: boolean;
@@ -83,10 +85,7 @@ export interface UploadStatus {
   readonly issue?: string | undefined;
   /** False if another version of the file is current at its key, or none is. For a later stage: of the first file. */
   readonly isCurrent: boolean;
-  /**
-   * Keys of the job files that name it, if only jobs can send it. Undefined if it is an upload of its own, and below a
-   * prefix.
-   */
+  /** Keys of the job files that name it, if only jobs can send it. Undefined if it is an upload of its own. */
   readonly inputOf?: readonly string[] | undefined;
   /** The chain that it belongs to. Undefined if it is part of none, and below a prefix. */
   readonly chain?: ChainView | undefined;
@@ -103,14 +102,19 @@ export async function status(
   if (found.kind === 'upload') {
     const { entry, current } = found.upload;
     const isUnbegun = entry === undefined && current !== undefined;
-    const input = isUnbegun ? await inputStatus(found.upload, deployment, signal) : undefined;
+    const input = await inputStatus(found.upload, deployment, jobsOf(deployment, signal));
     if (input !== undefined) return input;
     const intake = isUnbegun ? await intakeOf(deployment, signal) : undefined;
     return withChain(statusOf(found.upload, deployment, intake), deployment, signal);
   }
-  const uploads = found.uploads.map((upload) => statusOf(upload, deployment));
+  const jobAt = jobsOf(deployment, signal);
+  const uploads = await pMap(
+    found.uploads,
+    async (upload) => (await inputStatus(upload, deployment, jobAt)) ?? statusOf(upload, deployment),
+    { concurrency: READS_MAX },
+  );
   const counts: Record<string, number> = {};
-  for (const { state } of uploads) counts[state] = (counts[state] ?? 0) + 1;
+  for (const { state, inputOf } of uploads) if (inputOf === undefined) counts[state] = (counts[state] ?? 0) + 1;
   return { kind: 'prefix', prefix: found.prefix, counts, isCut: found.isCut, uploads };
 }
 
@@ -118,12 +122,13 @@ export async function status(
 async function inputStatus(
   upload: FoundUpload,
   deployment: Deployment,
-  signal: AbortSignal,
+  jobAt: ReturnType<typeof jobsOf>,
 ): Promise<UploadStatus | undefined> {
-  const { key, issue } = upload;
+  const { key, entry, current, issue } = upload;
   const route = inputRouteOf(key, deployment.settings);
-  if (route === undefined || issue?.kind === 'unreadable') return undefined;
-  const { naming, unreadable } = await jobsNaming(key, route, (jobKey) => jobThere(jobKey, deployment, signal));
+  const isUnbegun = entry === undefined && current !== undefined;
+  if (!isUnbegun || route === undefined || issue?.kind === 'unreadable') return undefined;
+  const { naming, unreadable } = await jobsNaming(key, route, jobAt);
   const [first] = naming;
   const said = [
     ...naming.map((job) => `It is an input of ${job.key}, which ${stateOfJob(job.entry)}.`),
@@ -176,7 +181,6 @@ function whyUnknown(
 ): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
   const { routes } = settings;
-  if (inputRouteOf(key, settings) !== undefined) return 'It is a file for jobs, and begins nothing by itself.';
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
   if (areRoutesKnown && !isWanted) return `No route wants it. To see why: ${command} explain`;

@@ -122,15 +122,27 @@ export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, dep
     return [`No upload has a key that begins with "${prefix}".${hint}`];
   }
   const states = Object.entries(counts).map(([state, count]) => `${count} ${state}`);
+  const inputs = uploads.flatMap(({ inputOf }) => (inputOf === undefined ? [] : [inputOf]));
+  const named = inputs.filter((jobs) => jobs.length > 0).length;
+  const all = [
+    ...(total > inputs.length ? [counted(total - inputs.length, 'upload')] : []),
+    ...(named > 0 ? [`${counted(named, 'input')} of jobs`] : []),
+    ...(inputs.length > named ? [`${counted(inputs.length - named, 'file')} that no job names`] : []),
+  ];
+  const more = isCut ? ' (there are more, which were not looked at)' : '';
   const shown = uploads.slice(0, PREFIX_SHOWN_MAX);
   return [
-    `${counted(total, 'upload')} below "${prefix}"${isCut ? ' (there are more, which were not looked at)' : ''}: ${states.join(', ')}`,
-    ...indented(
-      table(shown.map(({ key, state, upload, issue }) => [key, state, upload ? reasonOf(upload) : (issue ?? '')])),
-    ),
+    `${all.join(', ')} below "${prefix}"${more}${states.length === 0 ? '' : `: ${states.join(', ')}`}`,
+    ...indented(table(shown.map(rowBelow))),
     ...(total > shown.length ? [`  and ${total - shown.length} more`] : []),
   ];
 }
+
+/** An upload below a prefix, or a file for jobs there. */
+const rowBelow = ({ key, state, upload, issue = '', inputOf }: UploadStatus): readonly string[] => {
+  if (inputOf === undefined) return [key, state, upload ? reasonOf(upload) : issue];
+  return [key, inputWord(inputOf), inputOf.length === 0 ? issue : inputOf.join(', ')];
+};
 
 export function showUpload(
   { id, key, state, upload: view, issue, isCurrent, inputOf, chain }: UploadStatus,

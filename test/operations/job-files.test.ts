@@ -239,9 +239,29 @@ describe('flowdrop status', () => {
   });
 
   it('tells inputs from jobs below a prefix', async () => {
-    expect(await shown('multiview/lamp/')).toMatch(/front\.png +unknown +It is a file for jobs, and begins nothing/);
-    const { output } = await operated.run('status', 'multiview/', '--json');
-    expect(issuesOf('statusBelowPrefix', JSON.parse(output))).toBe('');
+    expect(await shown('multiview/lamp/')).toMatch(
+      new RegExp(
+        [
+          '^1 upload, 1 input of jobs, 1 file that no job names below "multiview/lamp/": 1 waiting',
+          ' {2}multiview/lamp/front\\.png +input of a job +multiview/lamp/job\\.json',
+          ' {2}multiview/lamp/job\\.json +waiting .*',
+          ' {2}multiview/lamp/notes\\.txt +no input of a job +No job\\.json in its folder or above names it.*\\n$',
+        ].join('\\n'),
+      ),
+    );
+    const answer = JSON.parse((await operated.run('status', 'multiview/lamp/', '--json')).output);
+    expect(issuesOf('statusBelowPrefix', answer)).toBe('');
+    expect(answer.counts).toEqual({ waiting: 1 });
+    expect(answer.uploads.map(({ inputOf }: { inputOf?: string[] }) => inputOf)).toEqual([
+      ['multiview/lamp/job.json'],
+      undefined,
+      [],
+    ]);
+  });
+
+  it('counts no uploads below a prefix that has inputs alone', async () => {
+    await operated.upload('multiview/alone/a.png', 'a');
+    expect(await shown('multiview/alone/')).toMatch(/^1 file that no job names below "multiview\/alone\/"\n/);
   });
 
   it('is what a retry of a job shows that still lacks its inputs', async () => {
