@@ -1,25 +1,29 @@
 import { open, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { JsonObject } from '../functions/base/json.ts';
-import { ARCHIVED, sizeFailure } from '../functions/create-flow/admission.ts';
+import { ARCHIVED, inputFailure, sizeFailure } from '../functions/create-flow/admission.ts';
 import { flowBody } from '../functions/flow-service/request-body.ts';
-import type { FlowInput, InputSource } from '../functions/flow-service/types.ts';
+import type { FlowInput, FlowTag, InputSource } from '../functions/flow-service/types.ts';
+import { type Entry, isJob, isTerminal } from '../functions/ledger/entry.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import {
-  deadlineSecondsOf,
-  InvalidJobError,
-  JOB_BYTES_MAX,
-  type JobInput,
-  parseJob,
-} from '../functions/uploads/job.ts';
-import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
+  type OpenedInput,
+  type OpenedUpload,
+  type PinnedObject,
+  UploadDeniedError,
+  UploadGoneError,
+  UploadUnreadableError,
+} from '../functions/uploads/inbox.ts';
+import { deadlineSecondsOf, InvalidJobError, JOB_BYTES_MAX, parseJob, readJob } from '../functions/uploads/job.ts';
+import { inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
 import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
+import { UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
-import { findUpload, withPrefix } from './find.ts';
+import { type FoundUpload, findUpload, withPrefix } from './find.ts';
 import { type JobInputView, jobInputs, missingOf, placeOfJob } from './jobs.ts';
 
 /** Bytes of the file that an explained request shows. */
@@ -30,7 +34,7 @@ export class RoutesUnknownError extends Error {
   override readonly name = 'RoutesUnknownError';
 }
 
-/** Neither a file of this machine nor a key of the inbox. */
+/** Neither a file of this machine, nor a key of the inbox, nor an upload of the ledger. */
 export class NothingToExplainError extends Error {
   override readonly name = 'NothingToExplainError';
 }
@@ -66,8 +70,9 @@ interface Subject {
 }
 
 /**
- * Tells which route takes a file, why the others do not, and which request would be sent. Nothing is sent.
- * @param what the path of a file, or else the key of an object in the inbox.
+ * Tells which route takes a file, why the others do not, and which request would be sent. Of an upload that is named by
+ * its id, and of one of a later stage, it tells the same by the entry of the upload. Nothing is sent.
+ * @param what the path of a file; or else the key of an object in the inbox, or an upload id.
  * @throws {NothingToExplainError} @throws {RoutesUnknownError}
  */
 export async function explain(
@@ -75,26 +80,32 @@ export async function explain(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Explanation> {
-  if (!deployment.areRoutesKnown) {
+  const { settings, areRoutesKnown } = deployment;
+  const { localInbox = '', inboxPrefix } = settings;
+  const name = what.key.startsWith(inboxPrefix) ? what.key.slice(inboxPrefix.length) : what.key;
+  const file = await fileSubject(what.path, settings);
+  const found = file === undefined ? await findUpload(what.key, deployment, signal) : undefined;
+  const entry = found?.entry;
+  if (entry !== undefined && (entry.upload.stage !== undefined || UPLOAD_ID.test(what.key))) {
+    return explainedEntry(entry, deployment, signal);
+  }
+  if (!areRoutesKnown) {
     throw new RoutesUnknownError(
       'The routes of this deployment do not fit into its environment, and stand in a file beside its code. ' +
         'Read them in the configuration that was deployed.',
     );
   }
-  const { settings } = deployment;
-  const { localInbox = '', inboxPrefix } = settings;
-  const name = what.key.startsWith(inboxPrefix) ? what.key.slice(inboxPrefix.length) : what.key;
   const subject =
-    (await fileSubject(what.path, settings)) ??
-    (await objectSubject(what.key, deployment, signal)) ??
+    file ??
+    (await objectSubject(found, deployment, signal)) ??
     // A local run skips files that no route wants, so they exist only in its folder.
     (localInbox === '' ? undefined : await fileSubject(join(localInbox, name), settings, name));
-  if (subject === undefined) {
-    throw new NothingToExplainError(
-      `There is no file ${what.path}, and no object with the key ${what.key} in the inbox.`,
-    );
-  }
-  return explained(subject, settings, signal);
+  if (subject !== undefined) return explained(subject, settings, signal);
+  throw new NothingToExplainError(
+    found?.issue?.kind === 'unreadable'
+      ? found.issue.message
+      : `There is no file ${what.path}, no object with the key ${what.key} in the inbox, and no upload with this id.`,
+  );
 }
 
 /** What the explanation of a file needs of the settings. */
@@ -145,11 +156,13 @@ async function explainedBy(
   if (route.jobs !== undefined) return explainedJob(route, subject, settings, signal);
   const chosen = snapshot(route, subject.metadata);
   const issue = sizeFailure(settings, 'The file', subject.bytes, route.input)?.message;
-  const shown = [{ subject, additional: {} }];
+  const inputs = [shownFile(subject, {}, settings)];
   return {
     issue,
     request:
-      issue === undefined ? await requestOf({ route: chosen, id: subject.id, shown }, settings, signal) : undefined,
+      issue === undefined
+        ? await requestOf({ route: chosen, ...tagged(subject.id), inputs }, settings, signal)
+        : undefined,
   };
 }
 
@@ -169,26 +182,116 @@ async function explainedJob(
     ),
   );
   const inputs = await jobInputs(job, { key, input: route.input }, settings, async (name) => files.get(name)?.bytes);
-  const missing = missingOf(inputs).map((input) => input.key);
-  const issues = [
-    ...(missing.length === 0 ? [] : [`It waits for ${missing.join(', ')}.`]),
-    ...inputs.flatMap((input) => (input.issue === undefined ? [] : `${input.key ?? 'A text'}: ${input.issue}`)),
-  ];
+  const issue = issueOfInputs(inputs, 'waits for');
   const chosen = snapshot({ ...route, parameters: job.parameters ?? route.parameters }, subject.metadata);
   const shown = job.inputs.flatMap((input): readonly Shown[] => {
-    if ('text' in input) return [input];
+    if ('text' in input) return [shownText(input.text, input.additional)];
     const file = files.get(input.name);
-    return file === undefined ? [] : [{ subject: file, additional: input.additional }];
+    return file === undefined ? [] : [shownFile(file, input.additional, settings)];
   });
   return {
-    issue: issues.length === 0 ? undefined : issues.join(' '),
+    issue,
     job: {
       inputs,
       deadlineSeconds: deadlineSecondsOf({ deadlineSeconds: job.deadlineSeconds ?? route.deadlineSeconds }),
     },
     request:
-      issues.length === 0 ? await requestOf({ route: chosen, id: subject.id, shown }, settings, signal) : undefined,
+      issue === undefined
+        ? await requestOf({ route: chosen, ...tagged(subject.id), inputs: shown }, settings, signal)
+        : undefined,
   };
+}
+
+/** What keeps a job from being sent with these inputs, in sentences. Undefined if nothing does. */
+function issueOfInputs(inputs: readonly JobInputView[], lacks: 'lacks' | 'waits for'): string | undefined {
+  const missing = missingOf(inputs).map((input) => input.key);
+  const issues = [
+    ...(missing.length === 0 ? [] : [`It ${lacks} ${missing.join(', ')}.`]),
+    ...inputs.flatMap((input) => (input.issue === undefined ? [] : `${input.key ?? 'A text'}: ${input.issue}`)),
+  ];
+  return issues.length === 0 ? undefined : issues.join(' ');
+}
+
+/** Explains an upload by its entry: with the route and the inputs that the entry names. */
+async function explainedEntry(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<Explanation> {
+  const { upload, route, reroute } = entry;
+  const { key, bytes, mediaType } = upload;
+  const word = reroute === undefined ? 'takes it' : 'took it before its retry, which takes the route of today';
+  const routes = [{ name: route.name, takesIt: true, why: `${word}, as input of the template ${route.template}` }];
+  const facts = { key, bytes, mediaType, isFile: false, routes } as const;
+  let opened: OpenedUpload | undefined;
+  try {
+    if (upload.stage !== undefined)
+      return { ...facts, ...(await sentOf(entry, assetsOf(entry, deployment), deployment, signal)) };
+    opened = await deployment.inbox.open(upload, signal);
+    if (opened.isArchived) return { ...facts, issue: ARCHIVED.message, request: undefined };
+    if (!isJobOf(entry, deployment)) return { ...facts, ...(await sentOf(entry, opened, deployment, signal)) };
+    return { ...facts, ...(await jobOf(entry, opened, deployment, signal)) };
+  } catch (error) {
+    if (error instanceof InvalidJobError) return { ...facts, issue: `It fails: ${error.message}`, request: undefined };
+    if (!NOT_THERE.some((kind) => error instanceof kind)) throw error;
+    return { ...facts, issue: `Its input cannot be shown: ${(error as Error).message}.`, request: undefined };
+  } finally {
+    opened?.discard();
+  }
+}
+
+/** Why the input of an upload cannot be read now. */
+const NOT_THERE = [UploadGoneError, UploadDeniedError, UploadUnreadableError];
+
+/** True if the upload is a job file. A retry or a mistake in the file leaves no trace of that in the entry. */
+const isJobOf = (entry: Entry, { settings }: Deployment): boolean =>
+  isJob(entry) ||
+  (isJobFile(entry.upload.key) &&
+    (jobsRouteOf(settings.routes, entry.upload.key) !== undefined ||
+      (entry.state === 'failed' && entry.failure.code === 'invalid-job')));
+
+/** The upload of a later stage, with its assets. They are read by their ETags, because no grant allows to view old versions. */
+function assetsOf({ upload, inputs: assets = [] }: Entry, { inbox }: Deployment): OpenedUpload {
+  const opened = inbox.openAssets(
+    upload,
+    assets.map((asset) => ({ ...asset, versionId: undefined })),
+  );
+  const inputs = opened.inputs.map((input, index) => {
+    const { versionId } = assets[index] ?? {};
+    return versionId === undefined ? input : { ...input, additional: { ...input.additional, versionId } };
+  });
+  return { ...opened, inputs };
+}
+
+async function jobOf(
+  entry: Entry,
+  opened: OpenedUpload,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
+  const { inbox, settings } = deployment;
+  const { key, bucket } = entry.upload;
+  const job = await readJob(opened, signal);
+  const names = job.inputs.flatMap((input) => ('name' in input ? [inputKey(key, input.name)] : []));
+  const files: readonly PinnedObject[] =
+    entry.inputs ??
+    (await Promise.all(names.map((each) => inbox.current(bucket, each, signal)))).filter((file) => file !== undefined);
+  const inputs = await jobInputs(job, { key, input: entry.route.input }, settings, async (name) => {
+    return files.find((file) => file.key === inputKey(key, name))?.bytes;
+  });
+  const issue = issueOfInputs(inputs, isTerminal(entry) ? 'lacks' : 'waits for');
+  const explainedJob = { inputs, deadlineSeconds: deadlineSecondsOf(job) };
+  if (issue !== undefined) return { issue, job: explainedJob, request: undefined };
+  return { ...(await sentOf(entry, inbox.openJob(opened, job, files), deployment, signal)), job: explainedJob };
+}
+
+/** The request of an entry with these inputs. */
+async function sentOf(
+  { upload, route, generation }: Entry,
+  opened: OpenedUpload,
+  { settings }: Deployment,
+  signal: AbortSignal,
+): Promise<Pick<Explanation, 'issue' | 'request'>> {
+  const issue = inputFailure(settings, opened, route.input)?.message;
+  if (issue !== undefined) return { issue, request: undefined };
+  const inputs = opened.inputs.map((input) => shownInput(input, signal));
+  return { issue, request: await requestOf({ route, ...tagged(upload.id, generation), inputs }, settings, signal) };
 }
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
@@ -261,10 +364,12 @@ const nameOf = (path: string, routes: readonly Route[]): string =>
   basename(path) === JOB_FILE ? placeOfJob(routes, `${basename(dirname(resolve(path)))}/${JOB_FILE}`) : basename(path);
 
 /** Undefined if the inbox has no such object. */
-async function objectSubject(text: string, deployment: Deployment, signal: AbortSignal): Promise<Subject | undefined> {
-  const found = await findUpload(text, deployment, signal);
-  if (found?.current === undefined) return undefined;
-  return openedSubject(found.key, deployment, signal);
+async function objectSubject(
+  found: FoundUpload | undefined,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Subject | undefined> {
+  return found?.current && openedSubject(found.key, deployment, signal);
 }
 
 async function openedSubject(key: string, deployment: Deployment, signal: AbortSignal): Promise<Subject> {
@@ -278,15 +383,8 @@ async function openedSubject(key: string, deployment: Deployment, signal: AbortS
     isFile: false,
     async head(bytesMax) {
       const again = await inbox.open(upload, signal);
-      const chunks: Uint8Array[] = [];
-      let length = 0;
       try {
-        for await (const chunk of (await again.inputs[0]?.source.open(signal)) ?? []) {
-          chunks.push(Uint8Array.from(chunk));
-          length += chunk.byteLength;
-          if (length >= bytesMax) break;
-        }
-        return Buffer.concat(chunks).subarray(0, bytesMax);
+        return await headOf(again.inputs[0]?.source, bytesMax, signal);
       } finally {
         again.discard();
       }
@@ -299,20 +397,62 @@ async function openedSubject(key: string, deployment: Deployment, signal: AbortS
   };
 }
 
-/** An input as an explained request shows it. */
-type Shown =
-  | { readonly subject: Subject; readonly additional: JsonObject }
-  | Extract<JobInput, { readonly text: string }>;
+/** An input as an explained request shows it: with its first bytes. */
+interface Shown {
+  /** Default: as the route says. */
+  readonly as?: 'text' | undefined;
+  readonly bytes: number;
+  readonly mediaType: string;
+  readonly additional: JsonObject;
+  head(bytesMax: number): Promise<Uint8Array>;
+}
 
-/** The body as the creating function would make it, of the first bytes of each file. */
+const shownText = (text: string, additional: JsonObject): Shown => {
+  const bytes = Buffer.from(text);
+  const head = async (bytesMax: number) => bytes.subarray(0, bytesMax);
+  return { as: 'text', bytes: bytes.byteLength, mediaType: 'text/plain', additional, head };
+};
+
+function shownFile(subject: Subject, additional: JsonObject, { inboxBucket }: FileSettings): Shown {
+  const { key, bytes, mediaType, versionId } = subject;
+  const place = { bucket: inboxBucket, key, ...(versionId === undefined ? {} : { versionId }) };
+  const head = (bytesMax: number) => subject.head(bytesMax);
+  return { bytes, mediaType, additional: { ...additional, ...place }, head };
+}
+
+const shownInput = ({ as, mediaType, source, additional }: OpenedInput, signal: AbortSignal): Shown => {
+  const head = (bytesMax: number) => headOf(source, bytesMax, signal);
+  return { as, bytes: source.bytes, mediaType, additional, head };
+};
+
+/** The first bytes of a source. */
+async function headOf(source: InputSource | undefined, bytesMax: number, signal: AbortSignal): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of (await source?.open(signal)) ?? []) {
+    chunks.push(Uint8Array.from(chunk));
+    length += chunk.byteLength;
+    if (length >= bytesMax) break;
+  }
+  return Buffer.concat(chunks).subarray(0, bytesMax);
+}
+
+const tagged = (upload: string, generation = 1): Pick<FlowTag, 'upload' | 'generation'> => ({ upload, generation });
+
+/** The body as the creating function would make it, of the first bytes of each input. */
 async function requestOf(
-  { route, id, shown }: { readonly route: RouteSnapshot; readonly id: string; readonly shown: readonly Shown[] },
-  settings: FileSettings,
+  {
+    route,
+    inputs: shown,
+    upload,
+    generation,
+  }: Pick<FlowTag, 'upload' | 'generation'> & { readonly route: RouteSnapshot; readonly inputs: readonly Shown[] },
+  { pipeline }: Pick<FileSettings, 'pipeline'>,
   signal: AbortSignal,
 ): Promise<object> {
   const { template, parameters, additional } = route;
-  const inputs = await Promise.all(shown.map((each) => shownInput(each, route, settings)));
-  const tag = { pipeline: settings.pipeline, upload: id, generation: 1 };
+  const inputs = await Promise.all(shown.map((each) => cutInput(each, route)));
+  const tag = { pipeline, upload, generation };
   const body = await flowBody({ template, parameters, additional, tag, inputs }, signal);
   const chunks: Uint8Array[] = [];
   for await (const chunk of body.chunks(signal)) chunks.push(Uint8Array.from(chunk));
@@ -326,23 +466,12 @@ async function requestOf(
 }
 
 /** The first bytes of an input, and its true size. */
-async function shownInput(
-  shown: Shown,
-  { input: as }: RouteSnapshot,
-  { inboxBucket }: FileSettings,
-): Promise<FlowInput & { readonly bytes: number }> {
-  if ('text' in shown) {
-    const text = Buffer.from(shown.text);
-    const head = wellFormed(text.subarray(0, SHOWN_BYTES));
-    const { additional } = shown;
-    return { as: 'text', mediaType: 'text/plain', source: sourceOf(head), additional, bytes: text.byteLength };
-  }
-  const { key, bytes, mediaType, versionId, head } = shown.subject;
-  const start = await head(SHOWN_BYTES);
+async function cutInput(shown: Shown, route: RouteSnapshot): Promise<FlowInput & { readonly bytes: number }> {
+  const { as = route.input, bytes, mediaType, additional } = shown;
+  const start = await shown.head(SHOWN_BYTES);
   // The cut may split a character.
   const source = sourceOf(as === 'text' ? wellFormed(start) : start);
-  const place = { bucket: inboxBucket, key, ...(versionId === undefined ? {} : { versionId }) };
-  return { as, mediaType, source, additional: { ...shown.additional, ...place }, bytes };
+  return { as, mediaType, source, additional, bytes };
 }
 
 const sourceOf = (bytes: Uint8Array): InputSource => ({

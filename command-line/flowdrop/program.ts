@@ -190,7 +190,10 @@ function addCosts(add: Add): void {
 function addExplain(add: Add): void {
   const command = new Command('explain')
     .description('which route takes a file, why the others do not, and the request that would be sent')
-    .argument('<file>', 'a file of this machine (then no pipeline is needed), or the key of a file in the inbox')
+    .argument(
+      '<file>',
+      'a file of this machine (then no pipeline is needed), the key of a file in the inbox, or an upload id',
+    )
     .addHelpText('after', example('explain robot.png', 'explain photos/robot.png --json'));
   add(
     command,

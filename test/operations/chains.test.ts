@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
+  DeleteObjectCommand,
   GetObjectCommand,
   ListObjectsV2Command,
   ListObjectVersionsCommand,
@@ -10,8 +11,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { showUpload } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import type { ChainNode, ChainView } from '../../operations/chains.ts';
+import { explain } from '../../operations/explain.ts';
 import { tracesOf } from '../../operations/forget.ts';
-import { status } from '../../operations/status.ts';
+import { status, type UploadStatus } from '../../operations/status.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { Operated, signal } from './support.ts';
@@ -412,4 +414,65 @@ it('explain says of a route of a later stage that it takes assets', async () => 
   const { output } = await operated.run('explain', 'which.zip');
   expect(output).toContain('route checked: takes assets of the route copied, instead of files\n');
   expect(output).toContain('No route wants it, so nothing is sent.');
+});
+
+describe('explain of an upload id', () => {
+  const explained = async (id: string) => {
+    const { output } = await operated.run('explain', id, '--json');
+    const answer = JSON.parse(output);
+    expect(issuesOf('explain', answer)).toBe('');
+    return answer;
+  };
+
+  it('shows the request of the first file, and of each later stage with its own assets', async () => {
+    const chain = await putChain('explained.png', 'succeeded');
+    const first = await explained(chain.first.id);
+    expect(first).toMatchObject({
+      key: 'explained.png',
+      routes: [{ name: 'copied', takesIt: true }],
+      request: { parameters: { copies: 2 }, additional: { flowdrop: { upload: chain.first.id, generation: 1 } } },
+    });
+    const { uploads } = chain.root;
+    const checked = uploads.find(({ route }) => route === 'checked') as ChainNode;
+    const one = await explained(checked.id);
+    expect(one.request.inputs).toEqual([
+      {
+        additional: { bucket: RESULTS_BUCKET, key: expect.stringMatching(/^explained\.png\/.+\.png$/) },
+        data: `data:image/png;base64,${Buffer.from('content of explained.png').toString('base64')}`,
+      },
+    ]);
+    expect(one.request.additional.flowdrop).toMatchObject({ upload: checked.id, generation: 1 });
+    expect(one.routes[0].why).toBe('takes it, as input of the template bytes_echo');
+    const packed = uploads.find(({ route }) => route === 'packed') as ChainNode;
+    expect((await explained(packed.id)).request.inputs).toHaveLength(2);
+    expect((await explained(checked.key)).request).toEqual(one.request);
+  });
+
+  it('says so if the input is gone, or has another version now', async () => {
+    const { first, root } = await putChain('lost.png', 'succeeded');
+    const { id } = first;
+    await operated.upload('lost.png', 'another');
+    expect((await explained(id)).request.inputs[0].data).toContain(Buffer.from('content of lost').toString('base64'));
+    const found = (await status(id, operated.deployment, signal)) as UploadStatus;
+    const [asset] = found.upload?.assets ?? [];
+    await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key: asset?.key }));
+    const answers = await Promise.all(
+      root.uploads.filter(({ route }) => route === 'checked').map((each) => explained(each.id)),
+    );
+    expect(answers.map(({ issue }) => issue).filter((issue) => issue !== undefined)).toEqual([
+      `Its input cannot be shown: results/${asset?.key} was replaced or deleted.`,
+    ]);
+  });
+
+  it('needs neither the routes of the deployment nor an id that is there', async () => {
+    const { deployment } = operated;
+    const chain = await putChain('unrouted.png', 'succeeded');
+    const unknown = { ...deployment, areRoutesKnown: false, settings: { ...deployment.settings, routes: [] } };
+    const what = { path: 'nowhere', key: chain.first.id };
+    expect(await explain(what, unknown, signal)).toMatchObject({ key: 'unrouted.png', issue: undefined });
+    expect(await operated.run('explain', '0'.repeat(40))).toMatchObject({
+      code: 1,
+      errors: expect.stringMatching(/and no upload with this id\.\n$/),
+    });
+  });
 });

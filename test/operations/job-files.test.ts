@@ -274,6 +274,37 @@ describe('flowdrop status', () => {
   });
 });
 
+describe('flowdrop explain of the id of a job', () => {
+  const idOf = async (key: string) => JSON.parse((await operated.run('status', key, '--json')).output).id;
+  const explained = async (id: string) => JSON.parse((await operated.run('explain', id, '--json')).output);
+
+  it('shows the inputs that the job has taken, although newer ones are there', async () => {
+    await operated.upload('multiview/pot/front.png', 'first');
+    await operated.put('multiview/pot/job.json', 'succeeded', jobFile(['front.png', { text: 'clay' }]));
+    await operated.upload('multiview/pot/front.png', 'second');
+    const answer = await explained(await idOf('multiview/pot/job.json'));
+    expect(answer.request.inputs).toMatchObject([
+      {
+        additional: { key: 'multiview/pot/front.png', versionId: expect.any(String) },
+        data: `data:image/png;base64,${Buffer.from('first').toString('base64')}`,
+      },
+      { data: 'clay' },
+    ]);
+    expect(answer.job.inputs).toMatchObject([{ key: 'multiview/pot/front.png', bytes: 5 }, { text: 'clay' }]);
+  });
+
+  it('says what the job waits for, and what is wrong with a job file that cannot be used', async () => {
+    await operated.put('multiview/mug/job.json', 'waiting', jobFile(['front.png']));
+    const waiting = await explained(await idOf('multiview/mug/job.json'));
+    expect(waiting).toMatchObject({ issue: 'It waits for multiview/mug/front.png.', job: { deadlineSeconds: 3600 } });
+    expect(waiting.request).toBeUndefined();
+    await operated.put('multiview/jug/job.json', 'failed', '{}');
+    const invalid = await explained(await idOf('multiview/jug/job.json'));
+    expect(invalid.issue).toContain('inputs: expected a list of 1 to 32 inputs');
+    expect(invalid.request).toBeUndefined();
+  });
+});
+
 it('flowdrop put names the prefixes, if several routes are for jobs', async () => {
   const routes = [VIEWS, { ...VIEWS, name: 'texts of things', jobs: 'things/' }];
   await using several = await Operated.start({ routes });
