@@ -6,6 +6,7 @@ import {
   InvalidJobError,
   JOB_BYTES_MAX,
   type Job,
+  linesOfInvalidJob,
   parseJob,
   readJob,
 } from '../functions/uploads/job.ts';
@@ -133,7 +134,7 @@ export async function planFiles<F extends { readonly key: string; readonly path:
   const plan = await planJobs(placed(files, settings), settings, { ...terms, read: ({ path }) => readJobFile(path) });
   if (plan.invalid.length === 0) return plan;
   throw new JobFilesError(
-    plan.invalid.map(({ why }) => why).join('\n'),
+    plan.invalid.flatMap(({ why }) => linesOfInvalidJob(why)).join('\n'),
     plan.invalid.map(({ key }) => folderOf(key)),
   );
 }

@@ -1,6 +1,6 @@
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
-import type { Job } from '../functions/uploads/job.ts';
+import { type Job, linesOfInvalidJob } from '../functions/uploads/job.ts';
 import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { jobsRouteOf, type Route } from '../functions/uploads/routes.ts';
 import type { Diagnosis } from './checks.ts';
@@ -75,7 +75,11 @@ export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagno
             todo: `Put the folder of the ${JOB_FILE} below the prefix of such a route.`,
           },
       job === undefined
-        ? { check: 'job file', result: 'fault', what: issue ?? 'It is no job.', todo: `Correct the ${JOB_FILE}.` }
+        ? {
+            ...({ check: 'job file', result: 'fault' } as const),
+            what: linesOfInvalidJob(issue ?? 'It is no job.').join('\n'),
+            todo: `Correct the ${JOB_FILE}.`,
+          }
         : { check: 'job file', result: 'good' },
       job === undefined
         ? { check: 'inputs', ...notRead }

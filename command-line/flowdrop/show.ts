@@ -1,6 +1,7 @@
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
 import { shorten } from '../../functions/base/validation.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
+import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { CostRow, CostsView } from '../../operations/costs.ts';
@@ -169,7 +170,7 @@ export function showUpload(
       : []),
     ...(view.isInDoubt ? ['  a request may have made a flow that is not known yet'] : []),
     ...(view.failure
-      ? [`  ${view.failure.message}`, ...(view.failure.advice ? [`  ${view.failure.advice}`] : [])]
+      ? [...indented(linesOfFailure(view.failure)), ...(view.failure.advice ? [`  ${view.failure.advice}`] : [])]
       : []),
     ...view.failedOutputs.map(({ id: output, code, message }) => `  output ${output}: ${code}: ${message}`),
     ...view.assets.map((asset) => `  ${asset.key}  ${size(asset.bytes)}`),
@@ -185,6 +186,9 @@ export function showUpload(
     ...(chain?.state === 'failed' ? howToMend(chain, view, deployment) : []),
   ];
 }
+
+const linesOfFailure = ({ code, message }: NonNullable<UploadView['failure']>): readonly string[] =>
+  code === 'invalid-job' ? linesOfInvalidJob(message) : [message];
 
 /** What an operator can do about a chain that failed. */
 function howToMend(chain: ChainView, { failure }: UploadView, deployment: Pick<Deployment, 'command'>): string[] {
@@ -304,7 +308,7 @@ export function showExplanation(explanation: Explanation): readonly string[] {
     `${key}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
     ...indented(routes.map(({ name, why }) => `route ${name}: ${why}`)),
     ...indented(job?.inputs.map(lineOfInput) ?? []),
-    ...(issue === undefined ? [] : [issue]),
+    ...(issue === undefined ? [] : linesOfInvalidJob(issue)),
     ...(request === undefined ? [] : ['The request would be POST /flows with', ...indented(body)]),
   ];
 }

@@ -126,11 +126,25 @@ export function parseJob(content: Uint8Array, key: string): Job {
   }
   const { data, issues } = check(jobSchema, value, '');
   const all = [...issues, ...(data === undefined ? [] : issuesOfKeys(data.inputs, key))];
-  if (data === undefined || all.length > 0) {
-    throw new InvalidJobError(`${JOB_FILE} cannot be used: ${all.join('; ')}`);
-  }
+  if (data === undefined || all.length > 0) throw new InvalidJobError(`${JOB_FILE} cannot be used: ${numbered(all)}`);
   const { parameters, deadlineSeconds } = data;
   return { inputs: data.inputs.map(inputOf), parameters, deadlineSeconds };
+}
+
+/** Many issues as one text. Their numbers tell where each begins, because a value may hold a semicolon. */
+const numbered = (issues: readonly string[]): string =>
+  issues.length === 1 ? `${issues[0]}` : issues.map((issue, index) => `(${index + 1}) ${issue}`).join('; ');
+
+/** The message of an {@link InvalidJobError} in lines: what is wrong, and then each issue, indented. */
+export function linesOfInvalidJob(message: string): readonly string[] {
+  const [head = '', ...rest] = message.split(/(?<=cannot be used:) (?=\(1\) )/);
+  if (rest.length === 0) return [message];
+  const lines = [head];
+  for (const part of rest.join(' ').split('; ')) {
+    if (part.startsWith(`(${lines.length}) `)) lines.push(`  ${part}`);
+    else lines[lines.length - 1] += `; ${part}`;
+  }
+  return lines;
 }
 
 const tooLarge = (bytes: number): InvalidJobError =>

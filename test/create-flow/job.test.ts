@@ -386,7 +386,7 @@ describe('a job that cannot be sent', () => {
     const { code, message = '' } = (await failure()) ?? {};
     expect(code).toBe('invalid-job');
     for (const part of [
-      'inputs[0]: expected the name of a file in the folder of the job.json',
+      'job.json cannot be used: (1) inputs[0]: expected the name of a file in the folder of the job.json',
       'got "../a.png"',
       'inputs[1].txt: unknown',
       'Did you mean text?',

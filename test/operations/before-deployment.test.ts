@@ -341,7 +341,9 @@ describe('a job file, before it is put', () => {
       'job file',
       {
         result: 'fault',
-        what: expect.stringMatching(/inputs\[0\]: .*got "\.\.\/front\.png".*Did you mean parameters\?/),
+        what: expect.stringMatching(
+          /:\n {2}\(1\) inputs\[0\]: .*got "\.\.\/front\.png"\n {2}\(2\) .*Did you mean parameters\?/,
+        ),
       },
       1,
     ],

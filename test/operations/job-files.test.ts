@@ -163,7 +163,7 @@ describe('flowdrop put of a folder with a job file', () => {
         'bad/c/c.png': 'c',
       },
       ['bad/'],
-      /^multiview\/bad\/a\/job\.json cannot be used: inputs\[0\]: .*; inputs\[1\]: .*\nmultiview\/bad\/b\/job\.json is not JSON/,
+      /^multiview\/bad\/a\/job\.json cannot be used:\n {2}\(1\) inputs\[0\]: .*got "\.\.\/a\.png"\n {2}\(2\) inputs\[1\]: .*got 7\nmultiview\/bad\/b\/job\.json is not JSON/,
     ],
     [
       'a route that allows no overrides',
@@ -236,6 +236,14 @@ describe('flowdrop status', () => {
     expect(await shown('multiview/broken/a.png')).toContain(
       'multiview/broken/job.json cannot be used: see its status.',
     );
+  });
+
+  it('says each mistake of a job file in a line, and so does explain', async () => {
+    await operated.put('multiview/wrong/job.json', 'failed', jobFile(['../a; b.png', 7]));
+    const lines =
+      /^ *(It fails: )?job\.json cannot be used:\n +\(1\) inputs\[0\]: .*got "\.\.\/a; b\.png"\n +\(2\) inputs\[1\]: .*got 7\.?$/m;
+    expect(await shown('multiview/wrong/job.json')).toMatch(lines);
+    expect((await operated.run('explain', 'multiview/wrong/job.json')).output).toMatch(lines);
   });
 
   it('tells inputs from jobs below a prefix', async () => {

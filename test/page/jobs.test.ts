@@ -47,7 +47,7 @@ it('the folder of a job goes below the prefix of its route, and its files are in
 
 it('a job file that cannot be used is refused with all that is wrong', async () => {
   const [bad, large] = await routed(jobFile('bad/job.json', ['../a', 7]), { key: 'large/job.json', bytes: 300_000 });
-  expect(bad.reason).toMatch(/^multiview\/bad\/job\.json cannot be used: inputs\[0\]: .*; inputs\[1\]: /);
+  expect(bad.reason).toMatch(/^multiview\/bad\/job\.json cannot be used: \(1\) inputs\[0\]: .*; \(2\) inputs\[1\]: /);
   expect(large.reason).toBe('multiview/large/job.json has 300000 bytes, and at most 262144 are read.');
   expect(await routed(jobFile('job.json', ['a.png']), { key: 'a.png', bytes: 1 })).toEqual([
     { key: 'job.json', reason: expect.stringContaining('Name the folder') },
