@@ -17,7 +17,7 @@ function worldWith(why: string, others: readonly object[]): World {
   const observed = new Observations();
   const fields = { uploadId: UPLOAD, why };
   observed.logged.push({ level: 'warn', message: SECOND_FLOW_LINES.resent, fields, at });
-  observed.noteExpired(UPLOAD);
+  observed.noteExpired(UPLOAD, at);
   const ours = { flowdrop: { pipeline: 'simulated', upload: UPLOAD, generation: 1 } };
   return {
     observed,

@@ -6,7 +6,7 @@ import type { World } from './world.ts';
 
 /** Removes an entry whose end is fully published, as the lifecycle rule of the ledger does after a while. */
 export async function expireEntry(world: World): Promise<void> {
-  const { observed, inspector, randoms } = world;
+  const { observed, inspector, randoms, timeline } = world;
   const published = new Set(observed.published.map(({ detail }) => (JSON.parse(detail) as { id: string }).id));
   const markers = [...(await inspector.list(LEDGER, 'running/')), ...(await inspector.list(LEDGER, 'waiting/'))];
   const candidates = (await world.entries()).filter(
@@ -18,7 +18,7 @@ export async function expireEntry(world: World): Promise<void> {
   if (candidates.length === 0) return;
   const { upload } = randoms.changes.pick(candidates);
   world.trace(`an entry expires: ${upload.key}`);
-  observed.noteExpired(upload.id);
+  observed.noteExpired(upload.id, timeline.now());
   await inspector.delete(LEDGER, `uploads/${upload.id}.json`);
 }
 

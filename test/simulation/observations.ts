@@ -87,8 +87,8 @@ export class Observations {
   readonly abortTried = new Set<string>();
   /** Number of writes of each key in the results bucket. */
   readonly resultWrites = new Map<string, number>();
-  /** Number of times that the entry of an upload expired, by the upload's id. */
-  readonly expired = new Map<string, number>();
+  /** When the entry of an upload expired, each time, by the upload's id. */
+  readonly expired = new Map<string, readonly number[]>();
   /** The upload whose entry was damaged. */
   damaged: Entry['upload'] | undefined;
   /** When each part of the configuration was changed. */
@@ -150,7 +150,7 @@ export class Observations {
     this.resultWrites.set(resultsKey, (this.resultWrites.get(resultsKey) ?? 0) + 1);
   }
 
-  noteExpired(uploadId: string): void {
-    this.expired.set(uploadId, (this.expired.get(uploadId) ?? 0) + 1);
+  noteExpired(uploadId: string, at: number): void {
+    this.expired.set(uploadId, [...(this.expired.get(uploadId) ?? []), at]);
   }
 }

@@ -77,7 +77,7 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
   const resent = linesOf(SECOND_FLOW_LINES.resent);
   const orphaned = linesOf(SECOND_FLOW_LINES.orphaned).length;
   // The ledger forgot the upload, or an operator had it sent although a flow might exist.
-  const knownExtra = (observed.expired.get(uploadId) ?? 0) + (observed.releasedByHand.has(uploadId) ? 1 : 0);
+  const knownExtra = (observed.expired.get(uploadId)?.length ?? 0) + (observed.releasedByHand.has(uploadId) ? 1 : 0);
   const isStrict = !scenario.isSkewWild && !observed.wasAnyFrozen;
   const count = flows.length;
   const values = [

@@ -19,7 +19,7 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
   }
   for (const [name, flowIds] of collected) {
-    const expired = observed.expired.get(name.split(' ')[0] ?? '') ?? 0;
+    const expired = observed.expired.get(name.split(' ')[0] ?? '')?.length ?? 0;
     demand(flowIds.size <= 1 + expired, 'two flows of one generation were collected', name, flowIds);
   }
   for (const { assets } of entries.filter(isTerminal)) {
