@@ -25,6 +25,8 @@ export interface PollAnswer {
   readonly status: number;
   /** In milliseconds since the epoch. */
   readonly at: number;
+  /** The name of the invocation that asked. */
+  readonly by: string;
 }
 
 export interface Logged {

@@ -14,6 +14,15 @@ interface LastWrite {
   readonly at: number;
 }
 
+/** The invocation that wrote an end, when it wrote that, and when it last wrote its lease before. */
+interface EndWrite {
+  readonly writer: string;
+  readonly at: number;
+  readonly leasedAt: number | undefined;
+}
+
+const nameOf = ({ upload, generation, endedAt }: TerminalEntry): string => `${upload.id} ${generation} ${endedAt}`;
+
 /**
  * Watches every call when it takes effect, and finds those that came in the wrong order or from the wrong invocation.
  * The state at the end would not show mistakes that were repaired later.
@@ -34,6 +43,10 @@ export class OrderChecker {
   readonly #mayTakeOver: () => boolean;
   /** True if a healthy holder may lose its lease, because clocks differ or S3 has faults. */
   readonly #mayLoseLease: () => boolean;
+  /** The first write of each end. */
+  readonly #endWrites = new Map<string, EndWrite>();
+  /** When each invocation last wrote the lease of its collector. */
+  readonly #leasedAt = new Map<string, number>();
   /** The holders of the leases, by the keys of the leases. */
   readonly #leases = new Map<string, string>();
   /** Running invocations by their names. */
@@ -77,6 +90,11 @@ export class OrderChecker {
     return this.#hasEnded.has(`${uploadId}-${generation}`);
   }
 
+  /** How an end was first written. It is written again when it was told of. */
+  endWriteOf(end: TerminalEntry): EndWrite | undefined {
+    return this.#endWrites.get(nameOf(end));
+  }
+
   /** No invocation takes over a claim while its holder works, and the claim holds until the holder's hard end. */
   #seesEntry(writer: string, entry: Entry): void {
     const { upload, state } = entry;
@@ -87,7 +105,10 @@ export class OrderChecker {
     if (state === 'running') this.#hasRun.add(`${upload.id} ${entry.flow.id}`);
     if (isTerminal(entry)) {
       this.#hasEnded.add(`${upload.id}-${entry.generation}`);
-      this.endings.set(`${upload.id} ${entry.generation} ${entry.endedAt}`, entry);
+      const name = nameOf(entry);
+      const write = { writer, at: this.#now(), leasedAt: this.#leasedAt.get(writer) };
+      if (!this.#endWrites.has(name)) this.#endWrites.set(name, write);
+      this.endings.set(name, entry);
     }
     const endsAt = this.#atWork.get(writer)?.endsAt ?? 0;
     if (state === 'claimed' && entry.deadline < endsAt) {
@@ -108,6 +129,7 @@ export class OrderChecker {
 
   /** No invocation takes a collector's lease while its holder works. */
   #seesLease(writer: string, key: string, body: string): void {
+    this.#leasedAt.set(writer, this.#now());
     const { heldUntil } = JSON.parse(body) as { heldUntil: number };
     const holder = this.#leases.get(key);
     if (heldUntil === 0) this.#leases.delete(key);

@@ -54,7 +54,7 @@ export class ServiceWatch {
       if (kind === 'flow.get' && status === 200) this.#seesEnd(flowId);
     }
     if (kind !== 'flow.create') observed.leftAloneUntil = Math.max(observed.leftAloneUntil, retryAt);
-    if (isPoll(kind)) observed.noteAnswer(flowId, { kind, status, at: now });
+    if (isPoll(kind)) observed.noteAnswer(flowId, { kind, status, at: now, by: this.#lambda.invocationName });
   }
 
   /** A refusal of one request holds back all requests of the same kind, if the service only has limits. */

@@ -66,9 +66,10 @@ class Ending {
   check(): void {
     const code = failureCodeOf(this.#entry);
     if (code === undefined) {
-      const { scenario } = this.#world;
+      const { variation, skewMs } = this.#world.scenario;
       // If the service does not serve flows, or hides this one, only the outputs can tell how it ended.
-      const isHidden = scenario.variation.getFlow !== 'served' || this.#isGoneTwiceInARow(['flow.get']);
+      const until = this.#entry.endedAt + skewMs;
+      const isHidden = variation.getFlow !== 'served' || this.#isGoneTwiceInARow(['flow.get'], until);
       const isUnseen = this.#flow?.state === 'failed' && isHidden;
       this.#demand(this.#flow?.state === 'completed' || isUnseen, 'a flow succeeded that did not');
       return;
@@ -136,19 +137,24 @@ class Ending {
   #checkGone(): void {
     const met404 = this.#metOnFlow('flow.get', '404') || this.#metOnFlow('flow.outputs', '404');
     this.#demand(met404, 'a flow is called gone that the service knows');
-    const answers = this.#world.observed.answers.get(this.#entry.flow?.id ?? '');
+    const { observed, orderChecker } = this.#world;
+    const answers = observed.answers.get(this.#entry.flow?.id ?? '') ?? [];
+    const { writer, at: writtenAt, leasedAt = 0 } = orderChecker.endWriteOf(this.#entry) ?? { at: 0 };
+    // The tick that wrote the end knows its own answers, and those of every tick before it. Another tick may have taken
+    // the lease since, and have seen the flow.
+    const own = answers.filter(({ by, at }) => by === writer && at <= writtenAt).map(({ at }) => at);
+    const until = Math.max(leasedAt, ...own);
     const what = 'a flow is called gone after a single 404, or after one that was followed by an answer';
-    this.#demand(this.#isGoneTwiceInARow(), what, answers);
+    this.#demand(this.#isGoneTwiceInARow(['flow.get', 'flow.outputs'], until), what, answers, { until });
   }
 
   /** True if the service said in two polls in a row, in answer to these calls, that the flow does not exist. */
-  #isGoneTwiceInARow(calls: readonly CallKind[] = ['flow.get', 'flow.outputs']): boolean {
-    const { observed, scenario } = this.#world;
-    const { flow, endedAt } = this.#entry;
+  #isGoneTwiceInARow(calls: readonly CallKind[], until: number): boolean {
+    const answers = this.#world.observed.answers.get(this.#entry.flow?.id ?? '') ?? [];
     // Other statuses tell nothing about the flow: the cause is the account or the service.
-    const telling = (observed.answers.get(flow?.id ?? '') ?? []).filter(
+    const telling = answers.filter(
       ({ kind, status, at }) =>
-        calls.includes(kind) && at <= endedAt + scenario.skewMs && (status < 300 || [404, 409, 410].includes(status)),
+        calls.includes(kind) && at <= until && (status < 300 || [404, 409, 410].includes(status)),
     );
     const lastKnown = telling.findLastIndex(({ status }) => status !== 404 && status !== 410);
     const gone = telling.slice(lastKnown + 1).map(({ at }) => at);
