@@ -14,7 +14,7 @@ export function heal(world: World): void {
   world.isHealing = true;
   world.secret = world.observed.tokens.at(-1) as string;
   world.trace('all is well');
-  if (!world.scenario.isLossy) redrive(world, world.observed.damaged);
+  if (!world.scenario.isLossy) redrive(world);
 }
 
 /**
@@ -26,7 +26,7 @@ export async function settle(world: World): Promise<void> {
   for (let step = 0; step < SETTLING_STEPS_MAX; step += 1) {
     await invocations.deliverAll();
     await invocations.tick();
-    if (!scenario.isLossy) redrive(world, world.observed.damaged);
+    if (!scenario.isLossy) redrive(world);
     if (await isQuiet(world)) return;
     await world.pass(stepMs);
     stepMs = Math.min(3 * stepMs, 16 * MINUTE);

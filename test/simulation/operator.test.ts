@@ -2,9 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { Queue } from '../../local/aws/sqs.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
+import { Observations, type Put } from './observations.ts';
 import { redrive } from './operator.ts';
 
-const upload = (id: string, facts: { readonly versionId?: string; readonly etag?: string }) => ({
+const upload = (id: string, facts: { readonly key?: string; readonly versionId?: string; readonly etag?: string }) => ({
   id: id.repeat(40),
   bucket: 'inbox',
   key: 'echo/a.bin',
@@ -22,13 +23,23 @@ const notificationOf = (of: ReturnType<typeof upload>): string =>
     Records: [{ ...JSON.parse(messageFor(of)).Records[0], flowdrop: {} }],
   });
 
-/** The messages that a redrive sends, of all these dead letters. */
-function redriven(letters: readonly string[], damaged: ReturnType<typeof upload> | undefined): readonly string[] {
+/**
+ * The messages that a redrive sends, of all these dead letters.
+ * @param puts all uploads that were put, in their order.
+ */
+function redriven(
+  letters: readonly string[],
+  damaged: ReturnType<typeof upload> | undefined,
+  puts = damaged === undefined ? [] : [damaged],
+): readonly string[] {
+  const observed = new Observations();
+  observed.damaged = damaged;
+  observed.puts.push(...puts.map((put) => put as unknown as Put));
   const clock = new VirtualTime();
   const deadLetters = new Queue({ name: 'dead', clock });
   const queue = new Queue({ name: 'uploads', clock });
   for (const letter of letters) deadLetters.send(letter);
-  redrive({ deadLetters, queue }, damaged);
+  redrive({ deadLetters, queue, observed });
   return queue.receive({ max: 10 }).map(({ body }) => body);
 }
 
@@ -54,5 +65,24 @@ describe('a redrive', () => {
   it('sends everything if no entry was damaged', () => {
     const letters = [notificationOf(damaged)];
     expect(redriven(letters, undefined)).toEqual(letters);
+  });
+
+  describe('if the entry of a job was damaged,', () => {
+    const job = upload('d', { key: 'jobs/x/job.json', versionId: 'version-1' });
+    const file = (key: string): string => notificationOf(upload('f', { key, versionId: 'version-3' }));
+    const below = [file('jobs/x/a.bin'), file('jobs/x/sub/a.bin')];
+
+    it('leaves out the messages about files in its folder, which look at the entry', () => {
+      expect(redriven(below, job)).toEqual([]);
+    });
+
+    it('sends the messages about other files, and about other jobs in its folder', () => {
+      const letters = [file('jobs/y/a.bin'), file('jobs/a.bin'), file('jobs/x/sub/job.json')];
+      expect(redriven(letters, job)).toEqual(letters);
+    });
+
+    it('sends all messages about files if a newer job file has taken its place', () => {
+      expect(redriven(below, job, [job, { ...job, versionId: 'version-2' }])).toEqual(below);
+    });
   });
 });

@@ -1,19 +1,25 @@
 import type { Upload } from '../../functions/uploads/upload.ts';
 import { type UploadEvent, uploadsOf } from '../../functions/uploads/upload-event.ts';
+import { isOf } from './invariants/facts.ts';
+import { folderOf, isInputOnly, isJobFile } from './invariants/jobs.ts';
+import type { Put } from './observations.ts';
 import type { World } from './world.ts';
 
 /* What the operator of the pipeline does. */
 
 /** Sends the dead letters to the queue again, except those about a damaged entry, which would come back for ever. */
-export function redrive(
-  { deadLetters, queue }: Pick<World, 'deadLetters' | 'queue'>,
-  damaged: Upload | undefined,
-): void {
+export function redrive({
+  deadLetters,
+  queue,
+  observed: { damaged, puts },
+}: Pick<World, 'deadLetters' | 'queue' | 'observed'>): void {
   for (;;) {
     const [letter] = deadLetters.receive();
     if (letter === undefined) return;
     deadLetters.delete(letter.receiptHandle);
-    if (damaged !== undefined && uploadsOf(JSON.parse(letter.body)).some((event) => isAbout(event, damaged))) continue;
+    const isStuck = (event: UploadEvent): boolean =>
+      damaged !== undefined && (isAbout(event, damaged) || isBelowJob(event, damaged, puts));
+    if (uploadsOf(JSON.parse(letter.body)).some(isStuck)) continue;
     queue.send(letter.body);
   }
 }
@@ -23,6 +29,17 @@ function isAbout({ uploadId, bucket, key, versionId, etag }: UploadEvent, upload
   if (uploadId !== undefined) return uploadId === upload.id;
   if (bucket !== upload.bucket || key !== upload.key) return false;
   return versionId === upload.versionId && etag === upload.etag;
+}
+
+/**
+ * True if a message is about a file below a job, and the job is the one that is current at its key. Such a message leads
+ * to the entry of the job.
+ */
+function isBelowJob({ uploadId, bucket, key }: UploadEvent, job: Upload, puts: readonly Put[]): boolean {
+  if (uploadId !== undefined || bucket !== job.bucket || !isInputOnly(key)) return false;
+  if (!isJobFile(job.key) || !key.startsWith(folderOf(job.key))) return false;
+  const current = puts.findLast((put) => put.bucket === job.bucket && put.key === job.key);
+  return current !== undefined && isOf(current, { upload: job });
 }
 
 /** Retries one failed upload while the storm goes on. */

@@ -23,7 +23,7 @@ export const isJobFile = (key: string): boolean => key.startsWith(JOBS) && key.e
 export const isInputOnly = (key: string): boolean => key.startsWith(JOBS) && !isJobFile(key);
 
 /** The folder of the key of a job file. */
-const folderOf = (key: string): string => key.slice(0, -'job.json'.length);
+export const folderOf = (key: string): string => key.slice(0, -'job.json'.length);
 
 /** What a job file says. Undefined if it cannot be used. */
 export function jobOf({ content }: Put): { readonly inputs: readonly Named[] } | undefined {
