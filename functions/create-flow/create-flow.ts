@@ -106,7 +106,7 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
  */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Outcome> {
   const { settings } = delivery.ports;
-  const failures: unknown[] = [];
+  const failures: { readonly uploadId: string | undefined; readonly error: unknown }[] = [];
   for (const jobKey of jobFilesFor(event.key, owner.jobs)) {
     // The prefix of jobs may be wider than the inbox.
     if (!isInside(settings, { bucket: event.bucket, key: jobKey })) continue;
@@ -114,10 +114,16 @@ async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsR
       const job = await jobFor(delivery, event, jobKey);
       if (job !== undefined) await resume(delivery, job);
     } catch (error) {
-      failures.push(error);
+      failures.push({ uploadId: delivery.uploadId, error });
+    } finally {
+      delivery.identify({ uploadId: undefined });
     }
   }
-  if (failures.length > 0) throw failures.find((error) => !(error instanceof ClaimHeldError)) ?? failures[0];
+  const failed = failures.find(({ error }) => !(error instanceof ClaimHeldError)) ?? failures[0];
+  if (failed !== undefined) {
+    delivery.identify({ uploadId: failed.uploadId });
+    throw failed.error;
+  }
   delivery.log.info('An input of jobs, or a file that no job names');
   return 'input';
 }

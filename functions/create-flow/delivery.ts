@@ -77,6 +77,7 @@ export class Delivery {
   /** When its message came into the queue, in milliseconds since the epoch. Undefined without a queue. */
   readonly arrivedAt: number | undefined;
   readonly #late: true | undefined;
+  #uploadId: string | undefined;
   #log: Log;
 
   constructor(event: UploadEvent, ports: CreatePorts, invocation: Invocation, batch: Batch) {
@@ -95,9 +96,17 @@ export class Delivery {
     return this.#log;
   }
 
-  /** Adds an id to each line from now on. */
-  identify(id: { readonly uploadId: string } | { readonly flowId: string }): void {
-    this.#log = this.#log.with(id);
+  /** Id of the upload that each line names. */
+  get uploadId(): string | undefined {
+    return this.#uploadId;
+  }
+
+  /** Adds an id to each line from now on. The flow of the last upload is not that of the next. */
+  identify(id: { readonly uploadId: string | undefined } | { readonly flowId: string }): void {
+    if ('uploadId' in id) {
+      this.#uploadId = id.uploadId;
+      this.#log = this.ports.telemetry.log.with({ key: this.key, ...id });
+    } else this.#log = this.#log.with(id);
   }
 
   count(metric: MetricName, value?: number): void {

@@ -109,12 +109,14 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, missing: read
  * @throws {ClaimHeldError} the job is looking for its inputs all the time, and may have missed this file.
  */
 export async function jobFor(
-  { ports, invocation }: Delivery,
+  delivery: Delivery,
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
   jobKey: string,
 ): Promise<Stored | undefined> {
+  const { ports, invocation } = delivery;
   const { inbox, ledger, clock } = ports;
   const job = await inbox.current(bucket, jobKey, invocation.work);
+  delivery.identify({ uploadId: job?.id });
   // A job without an entry looks for its inputs when its own message comes.
   let stored = job && (await ledger.read(job.id, invocation.work));
   for (let waited = 0; job !== undefined && isLooking(stored, clock.now()); waited += LOOKING_MS) {

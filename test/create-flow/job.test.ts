@@ -611,6 +611,30 @@ describe('a file below the prefix of jobs', () => {
     expect(sent()).toEqual([['multi/a/b/c.png'], ['multi/a/b/c.png']]);
   });
 
+  it('is logged with the upload and the flow of each job alone, and at last with those of none', async () => {
+    await open();
+    await world.upload('multi/job.json', jobFile(['a/b.png', 'c.png']));
+    await world.upload('multi/a/job.json', jobFile(['b.png']));
+    await world.deliverAll();
+    const logged = world.logged.length;
+    await world.upload('multi/a/b.png');
+    await world.deliverAll();
+    const idOf = async (key: string) => (await entries()).find(({ upload }) => upload.key === key)?.upload.id;
+    const [inner, outer] = [await idOf('multi/a/job.json'), await idOf('multi/job.json')];
+    const flowId = world.service.flows[0]?.id;
+    const lines = world.logged.slice(logged).map(({ message, fields }) => ({
+      message,
+      uploadId: fields.uploadId,
+      flowId: fields.flowId,
+    }));
+    expect(lines).toEqual([
+      { message: 'The service has made a flow', uploadId: inner, flowId },
+      { message: 'Flow created', uploadId: inner, flowId },
+      { message: 'The upload waits', uploadId: outer, flowId: undefined },
+      { message: 'An input of jobs, or a file that no job names', uploadId: undefined, flowId: undefined },
+    ]);
+  });
+
   it('leads to no job files outside of the inbox, which the function may not read', async () => {
     const authorize = ({ action, resource }: { readonly action: string; readonly resource: string }) => {
       const isRead = action === 's3:ListBucketVersions' || action.startsWith('s3:GetObject');
@@ -638,5 +662,7 @@ describe('a file below the prefix of jobs', () => {
     const { batchItemFailures } = (await world.deliver()) ?? {};
     expect(sent()).toEqual([['multi/a/b.png']]);
     expect(batchItemFailures).toHaveLength(1);
+    const { level, fields } = world.logged.at(-1) ?? {};
+    expect([level, fields?.uploadId, fields?.flowId]).toEqual(['error', upload.id, undefined]);
   });
 });
