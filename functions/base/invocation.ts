@@ -28,6 +28,10 @@ export interface Invocation {
   readonly closing: AbortSignal;
 }
 
+/** True if half of the time for work is over. What begins now may not come to its end. */
+export const isHalfOver = ({ startedAt, workEndsAt }: Invocation, now: number): boolean =>
+  now > (startedAt + workEndsAt) / 2;
+
 /** Runs `body` within the remaining time, and leaves no timer behind. */
 export async function withinInvocation<T>(
   remainingMs: number,

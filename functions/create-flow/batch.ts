@@ -1,5 +1,5 @@
 import pMap from 'p-map';
-import type { Invocation } from '../base/invocation.ts';
+import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import { SharedSearch } from '../flow-service/flow-search.ts';
 import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/upload-event.ts';
 import { createFlow } from './create-flow.ts';
@@ -108,9 +108,8 @@ async function beginUpload(
   batch: Batch,
 ): Promise<unknown> {
   const { clock, telemetry } = ports;
-  const halfTime = (invocation.startedAt + invocation.workEndsAt) / 2;
   // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
-  if (clock.now() > halfTime && !ports.pacer.isCreationLimited) {
+  if (isHalfOver(invocation, clock.now()) && !ports.pacer.isCreationLimited) {
     const error = new NotStartedError(`Half of the invocation's time had passed before ${upload.key} could begin`);
     telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
     return error;

@@ -1,4 +1,4 @@
-import type { Invocation } from '../base/invocation.ts';
+import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import type { MetricName } from '../base/telemetry.ts';
 import {
   type ClaimedEntry,
@@ -35,7 +35,7 @@ import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker }
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { jobFor, sendJob } from './job.ts';
-import { ATTEMPTS_EXHAUSTED, MISADDRESSED } from './retry-policy.ts';
+import { ATTEMPTS_EXHAUSTED, backoffMs, MISADDRESSED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
 
 /** Older job files of a key that are looked at when a newer one comes. */
@@ -259,6 +259,7 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
 
 /** Continues an upload under a claim that was taken over. A doubt is settled before anything is sent. */
 async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload): Promise<Outcome> {
+  const { invocation } = delivery;
   const { clock, inbox, settings } = delivery.ports;
   const { doubt } = claim.entry;
   const settled = await settleDoubt(delivery, claim);
@@ -269,7 +270,9 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message = `Gave up after ${attempts} attempts.`;
     return failUpload(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
   }
-  const notBefore = doubt?.nextAttemptAt ?? 0;
+  // The search took the time that sending needs, and the file must not pay for it. The next claim need not search.
+  const isLate = doubt !== undefined && claim.entry.doubt === undefined && isHalfOver(invocation, clock.now());
+  const notBefore = Math.max(doubt?.nextAttemptAt ?? 0, isLate ? clock.now() + backoffMs(claim.entry) : 0);
   if (notBefore > clock.now()) {
     const message =
       'The last attempt got no usable answer. No flow of it was found. The upload waits for its next attempt.';

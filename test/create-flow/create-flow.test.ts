@@ -488,6 +488,24 @@ describe('an upload in doubt', () => {
     expect(world.service.counts.createFlow).toBe(2);
   });
 
+  it('uses up no attempt if the search takes half of the invocation, and is not searched again', async () => {
+    await start({ settings: { attemptsMax: 2 } });
+    world.service.intercept = (_, { operation, n }) => {
+      // The first search is made at once.
+      if (operation === 'listFlows' && n === 2) world.clock.advance(10_000);
+      return operation === 'createFlow' && n === 1 ? { status: 500 } : undefined;
+    };
+    await world.send('a');
+    await world.tickAfter(6 * MINUTE);
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unavailable', attempts: 1 });
+    expect(world.service.counts.createFlow).toBe(1);
+    await world.tickAfter(MINUTE);
+    await world.deliver();
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.service.counts.listFlows).toBe(2);
+  });
+
   it.each([
     ['is found if it is listed by then', undefined],
     ['is not given up if the listing fails then', { status: 503 }],
