@@ -214,14 +214,14 @@ async function stageBy(
   if (anew.dropped.some(({ state }) => state === 'under way')) {
     return leaving(key, `an upload of the stage ${from}, or of a stage after it, is under way`);
   }
-  if (anew.begins.length === 0) return leaving(key, whyNothing(anew.chain, from));
+  if (anew.begins.length === 0) return leaving(key, whyNothing(anew.chain, from, chain.withheld));
   const begins = anew.begins.map(({ upload }) => ({ id: upload.id, key: upload.key }));
   return { uploads: [], stages: [{ id, key, begins }], left: [] };
 }
 
 /** Why a stage would not begin. */
-function whyNothing({ withheld, endedAt }: Chain, from: string): string {
-  const why = withheld.find(({ route }) => route === from)?.why;
+function whyNothing({ withheld, endedAt }: Chain, from: string, before: Chain['withheld']): string {
+  const why = [...withheld, ...before].find(({ route }) => route === from)?.why;
   if (why !== undefined) return `the stage ${from} would be withheld. ${why}`;
   if (endedAt === undefined) return `the stage before ${from} has not ended`;
   return `no asset of the stage before meets the conditions of ${from}`;

@@ -301,11 +301,15 @@ const TOO_MANY_UPLOADS = `A chain has at most ${CHAIN_UPLOADS_MAX} uploads.`;
 /** While an upload of a stage is under way again, what begins after that stage and later ones is open again. */
 function reopened(chain: Chain, route: string, routes: readonly Route[]): Chain {
   const isOpen = (name: string): boolean => stagesTo(routes, name).includes(route);
-  return {
-    ...chain,
-    closed: chain.closed.filter((name) => !isOpen(name)),
-    withheld: chain.withheld.filter(({ after }) => !isOpen(after)),
-  };
+  // A stage stands before those that come after it. Its route may be removed by now.
+  const withheld = chain.withheld.reduce<{ readonly kept: Chain['withheld']; readonly open: readonly string[] }>(
+    ({ kept, open }, each) =>
+      isOpen(each.after) || open.includes(each.after)
+        ? { kept, open: [...open, each.route] }
+        : { kept: [...kept, each], open },
+    { kept: [], open: [] },
+  );
+  return { ...chain, closed: chain.closed.filter((name) => !isOpen(name)), withheld: withheld.kept };
 }
 
 /** The names of the stages up to a route, that one included. */
@@ -340,10 +344,17 @@ function isComplete({ closed, uploads }: Chain, name: string, routes: readonly R
 
 /**
  * Begins what takes all assets of a stage, or says why it does not begin. A route that was added after the uploads of
- * the stage had ended begins nothing.
+ * the stage had ended begins nothing. If nothing of the stage succeeded, all stages after it are withheld.
  */
-function closeStage(chain: Chain, name: string, settings: ChainSettings): Chain {
+function closeStage(before: Chain, name: string, settings: ChainSettings): Chain {
   const { routes, anew } = settings;
+  const chain = { ...before, closed: [...before.closed, name] };
+  const whyNone = whyNothingOf(chain, name);
+  if (whyNone !== undefined) {
+    return routesAfter(routes, name)
+      .filter((route) => !chain.uploads.some((upload) => upload.route === route.name))
+      .reduce<Chain>((next, route) => withhold(next, { route: route.name, after: name, why: whyNone }), chain);
+  }
   const stages = stagesTo(routes, name);
   const isWhole =
     !chain.withheld.some(({ route }) => stages.includes(route)) &&
@@ -356,32 +367,40 @@ function closeStage(chain: Chain, name: string, settings: ChainSettings): Chain 
     chain.uploads.some((upload) => upload.route === name && upload.followers?.includes(route.name));
   return routesAfter(routes, name)
     .filter((route) => route.inputs === 'all' && follows(route) && !hasBegun(route))
-    .reduce<Chain>((before, route) => gather(before, route, isWhole, settings), {
-      ...chain,
-      closed: [...chain.closed, name],
-    });
+    .reduce<Chain>((next, route) => gather(next, route, isWhole, settings), chain);
 }
+
+/** Why nothing begins after a stage that has ended, whatever the routes after it want. Undefined if something may. */
+function whyNothingOf({ uploads, withheld }: Chain, name: string): string | undefined {
+  const ofStage = uploads.filter(({ route }) => route === name);
+  if (ofStage.some(({ state }) => isSuccess(state))) return undefined;
+  if (ofStage.length > 0) return 'No upload of the stage before succeeded.';
+  // Otherwise no asset met the conditions of the stage.
+  return withheld.some(({ route }) => route === name) ? 'The stage before did not begin.' : undefined;
+}
+
+const withhold = (chain: Chain, stage: Chain['withheld'][number]): Chain => ({
+  ...chain,
+  withheld: [...chain.withheld.filter(({ route }) => route !== stage.route), stage],
+});
 
 function gather(chain: Chain, route: Route, isWhole: boolean, { resultsBucket }: ChainSettings): Chain {
   const { first, generation } = chain;
   const after = route.after as string;
   // The chain did not come so far.
   if (!chain.uploads.some((upload) => upload.route === after)) return chain;
-  const withhold = (why: string): Chain => ({
-    ...chain,
-    withheld: [...chain.withheld.filter((each) => each.route !== route.name), { route: route.name, after, why }],
-  });
+  const withheld = (why: string): Chain => withhold(chain, { route: route.name, after, why });
   const inputs = assetsOf(chain, after)
     .filter((asset) => matchesAsset(route, first.key, asset))
     .map((asset) => inputOf(asset, resultsBucket));
   if (!isWhole && (route.allow !== 'partial' || inputs.length === 0)) {
-    return withhold('An upload or an output of the stages before failed.');
+    return withheld('An upload or an output of the stages before failed.');
   }
   if (inputs.length === 0) return chain;
   if (inputs.length > INPUTS_MAX) {
-    return withhold(`The stage before made ${inputs.length} assets, and one flow takes at most ${INPUTS_MAX}.`);
+    return withheld(`The stage before made ${inputs.length} assets, and one flow takes at most ${INPUTS_MAX}.`);
   }
-  if (chain.uploads.length >= CHAIN_UPLOADS_MAX) return withhold(TOO_MANY_UPLOADS);
+  if (chain.uploads.length >= CHAIN_UPLOADS_MAX) return withheld(TOO_MANY_UPLOADS);
   const { id, key } = first;
   const stage: Stage = { first: { id, key }, route: route.name, parent: { id, key, generation } };
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);

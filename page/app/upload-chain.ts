@@ -86,7 +86,7 @@ export class UploadChain extends LightElement {
 
   protected override render(): TemplateResult | typeof nothing {
     const { chain, problem } = this;
-    // A file without later stages looks as ever, and so does one that failed before they began.
+    // A file without later stages looks as ever.
     if (chain === undefined || chain.tree.branches.length === 0) return nothing;
     const { tree, isSample, generation } = chain;
     return html`<section class="chain" aria-labelledby="chain-title">

@@ -213,11 +213,76 @@ describe('a stage that fails', () => {
     expect((await report()).stages.map((stage) => stage.status)).toEqual(['succeeded', 'failed', 'succeeded']);
   });
 
-  it('begins no stage if the first file fails, and the chain says so', async () => {
+  it('begins no stage if the first file fails, and the chain names each and says why', async () => {
     world.fault('createFlow', { status: 422 });
     await settled();
-    expect((await report()).stages.map(({ route, status }) => [route, status])).toEqual([['echo', 'failed']]);
+    expect((await report()).stages.map(({ route, status, why }) => [route, status, why])).toEqual([
+      ['echo', 'failed', undefined],
+      ['each', 'withheld', 'No upload of the stage before succeeded.'],
+      ['all', 'withheld', 'The stage before did not begin.'],
+    ]);
     expect(chainEvents()).toEqual(['Chain Failed']);
+    world.service.intercept = undefined;
+    await world.collect({ retry: [await firstId()] });
+    await world.settle();
+    expect((await report()).stages.map(({ route, status }) => [route, status])).toEqual([
+      ['echo', 'succeeded'],
+      ['each', 'succeeded'],
+      ['all', 'succeeded'],
+    ]);
+  });
+
+  /** The service refuses all flows of the stage `each`. */
+  async function failAll(): Promise<void> {
+    let calls = 0;
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'createFlow') calls += 1;
+      return operation === 'createFlow' && calls > 1 ? { status: 422 } : undefined;
+    };
+    await settled();
+    world.service.intercept = undefined;
+  }
+  const LONGER = [
+    ...ROUTES,
+    { ...ECHO, name: 'last', after: 'all' },
+    { ...ECHO, name: 'beside', after: 'echo', mediaTypes: ['image/*'] },
+    { ...ECHO, name: 'never', after: 'beside' },
+  ];
+  const retryOneOf = async (route: string) => {
+    const failed = (await entriesOf(route)).find(({ state }) => state === 'failed');
+    await world.collect({ retry: [failed?.upload.id as string] });
+    await world.settle();
+  };
+  const stagesOf = async () => (await report()).stages.map(({ route, status }) => `${route} ${status}`);
+
+  it('withholds all stages after it if none of its uploads succeeded, and a retry begins them', async () => {
+    world.redeploy({ routes: LONGER });
+    await failAll();
+    const ended = ['echo succeeded', 'each failed'];
+    // No asset met the conditions of `beside`, so nothing was to come after it.
+    expect(await stagesOf()).toEqual([...ended, 'all withheld', 'last withheld']);
+    await retryOneOf('each');
+    expect(await stagesOf()).toEqual([...ended, 'all withheld', 'last withheld']);
+    expect((await report()).stages[2]?.why).toBe('An upload or an output of the stages before failed.');
+    await retryOneOf('each');
+    await retryOneOf('each');
+    expect(await stagesOf()).toEqual(['echo succeeded', 'each succeeded', 'all succeeded', 'last succeeded']);
+  });
+
+  it('names no stage any more that was withheld and whose route is removed', async () => {
+    world.redeploy({
+      routes: [
+        ...LONGER.slice(0, 2),
+        { ...ECHO, name: 'next', after: 'each' },
+        { ...ECHO, name: 'last', after: 'next' },
+      ],
+    });
+    await failAll();
+    expect(await stagesOf()).toEqual(['echo succeeded', 'each failed', 'next withheld', 'last withheld']);
+    world.redeploy({ routes: LONGER.slice(0, 2) });
+    for (let each = 0; each < 3; each += 1) await retryOneOf('each');
+    expect(await stagesOf()).toEqual(['echo succeeded', 'each succeeded']);
+    expect((await report()).status).toBe('succeeded');
   });
 });
 

@@ -93,7 +93,11 @@ function chainOf(world: World, first: Entry, entries: readonly Entry[]): Expecte
   // A route stands behind the one that it comes after.
   for (const route of world.scenario.routes) {
     const before = uploads.filter((upload) => upload.route.name === route.after);
-    if (route.inputs !== 'all') uploads.push(...childrenOf(route, first, before, own));
+    // Nothing before it succeeded, or can begin any more.
+    const isLost =
+      before.length > 0 ? before.every(({ state }) => state === 'failed') : withheld.includes(route.after ?? '');
+    if (isLost) withheld.push(route.name);
+    else if (route.inputs !== 'all') uploads.push(...childrenOf(route, first, before, own));
     else {
       const path = pathTo(world, route);
       const ofPath = uploads.filter((upload) => path.includes(upload.route.name));
@@ -165,8 +169,8 @@ function gatheredOf(gathering: Gathering, own: readonly Entry[]): readonly Entry
   const values = [first.upload.key, route, found, before];
   demand(found === undefined || mayBegin, 'a stage began although its inputs are not whole', ...values);
   demand(found !== undefined || !mayBegin, 'a stage whose inputs are whole did not begin', ...values);
-  // If no upload of the stage before succeeded, the chain did not come so far.
-  if (found === undefined) return !isWhole && before.some(({ state }) => state === 'succeeded') ? 'withheld' : [];
+  // If no asset met the conditions of the stage before, the chain did not come so far.
+  if (found === undefined) return !isWhole && before.length > 0 ? 'withheld' : [];
   // With `partial`, a failure may have been retried after the stage had begun.
   const isLater = route.allow === 'partial' && ofPath.some(({ generation }) => generation > 1);
   const taken = found.inputs?.map(({ key }) => key);
