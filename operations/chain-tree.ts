@@ -18,11 +18,39 @@ export type Branch = { readonly branches: readonly Branch[] } & (
   | ({ readonly kind: 'withheld' } & ChainView['withheld'][number])
 );
 
-/** A chain as a tree of lines: one for each upload, or for many uploads of one stage. The first line is the first file. */
+/**
+ * A chain as a tree of lines: one for each upload, or for many uploads of one stage. The first line is the first file.
+ * What takes all assets of a stage, and a stage that was withheld, stands below the last line of the stage before.
+ */
 export function chainTree(chain: ChainView): Branch {
-  const root = branchOf(chain.root, chain);
-  const withheld = chain.withheld.map((stage) => ({ kind: 'withheld', ...stage, branches: [] }) as const);
-  return { ...root, branches: [...root.branches, ...withheld] };
+  const { root, withheld } = chain;
+  const uploads = root.uploads.filter(({ takes }) => takes === undefined);
+  const later = [
+    ...root.uploads.flatMap((node) => (node.takes ? { after: node.takes.route, branch: branchOf(node, chain) } : [])),
+    ...withheld.map((stage) => ({
+      after: stage.after,
+      branch: { kind: 'withheld', ...stage, branches: [] } as const,
+    })),
+  ];
+  let tree = branchOf({ ...root, uploads }, chain);
+  for (const { after, branch } of later) {
+    tree = withBelow(tree, after, branch) ?? { ...tree, branches: [...tree.branches, branch] };
+  }
+  return tree;
+}
+
+/** The tree with a branch below the last line of a stage. Undefined if the tree has no line of it. */
+function withBelow(tree: Branch, route: string, branch: Branch): Branch | undefined {
+  const isOfStage =
+    (tree.kind === 'upload' ? tree.node.route : tree.kind === 'more' ? undefined : tree.route) === route;
+  // The lines below a summary that are of its own stage are its failures.
+  if (!(tree.kind === 'summary' && isOfStage)) {
+    for (const [index, each] of [...tree.branches.entries()].reverse()) {
+      const next = withBelow(each, route, branch);
+      if (next !== undefined) return { ...tree, branches: tree.branches.with(index, next) };
+    }
+  }
+  return isOfStage ? { ...tree, branches: [...tree.branches, branch] } : undefined;
 }
 
 const branchOf = ({ uploads, ...node }: ChainNode, chain: ChainView): Branch => ({

@@ -46,8 +46,11 @@ export interface ChainNode {
   readonly reason?: string | undefined;
   /** Number of its results. */
   readonly assets: number;
-  /** True if it takes all assets of a stage together. It stands below the first file then. */
-  readonly takesAll: boolean;
+  /**
+   * The stage whose assets it takes all together, and the number of these assets. It stands below the first file then,
+   * because it has no single parent.
+   */
+  readonly takes?: { readonly route: string; readonly assets: number } | undefined;
   readonly uploads: readonly ChainNode[];
 }
 
@@ -172,7 +175,8 @@ function factsOf(upload: ChainUpload, read: ReadEntry | undefined, { settings }:
 }
 
 /** The uploads as a tree. An upload that takes all assets of a stage has no single parent, and stands below the first. */
-function treeOf(seen: readonly Seen[], { first, uploads }: Chain): readonly ChainNode[] {
+function treeOf(seen: readonly Seen[], chain: Chain): readonly ChainNode[] {
+  const { first, uploads } = chain;
   const ids = new Set(uploads.map(({ id }) => id));
   const parentOf = ({ id, parent }: ChainUpload): string | undefined =>
     id === first.id ? undefined : parent !== undefined && ids.has(parent) ? parent : first.id;
@@ -180,18 +184,24 @@ function treeOf(seen: readonly Seen[], { first, uploads }: Chain): readonly Chai
   const nodesBelow = (parent: string | undefined): readonly ChainNode[] =>
     (children.get(parent) ?? []).map(({ upload, facts }) => {
       const { id, key, route } = upload;
-      const takesAll = id !== first.id && upload.parent === undefined;
       return {
         id,
         key,
         route,
         arrivedAt: iso(upload.arrivedAt),
         ...facts,
-        takesAll,
+        takes: takenBy(id, chain),
         uploads: nodesBelow(id),
       };
     });
   return nodesBelow(undefined);
+}
+
+/** What an upload takes that works on all assets of a stage. Undefined for any other. */
+function takenBy(uploadId: string, { gathered, uploads }: Chain): ChainNode['takes'] {
+  const { inputs = [] } = gathered.find(({ upload }) => upload.id === uploadId) ?? {};
+  const maker = uploads.find(({ assets }) => assets.some(({ key }) => key === inputs[0]?.key));
+  return maker && { route: maker.route, assets: inputs.length };
 }
 
 /** The number of uploads of each stage by their state, in the order in which the stages began. */

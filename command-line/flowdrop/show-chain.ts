@@ -36,9 +36,13 @@ function rowsOf(branch: Branch): readonly (readonly string[])[] {
 function cellsOf(branch: Branch): readonly string[] {
   switch (branch.kind) {
     case 'upload': {
-      const { id, route, state, since, reason, assets, takesAll } = branch.node;
+      const { id, route, state, since, reason, assets, takes } = branch.node;
       const made = assets === 0 ? [] : [counted(assets, 'result')];
-      const said = [...made, ...(takesAll ? ['of all assets of the stage before'] : []), ...(reason ? [reason] : [])];
+      const said = [
+        ...made,
+        ...(takes ? [`takes all of ${takes.route}: ${counted(takes.assets, 'asset')}`] : []),
+        ...(reason ? [reason] : []),
+      ];
       return [`${route} ${shortId(id)}`, state, localTime(since), cut(said.join(', '), REASON_COLUMNS)];
     }
     case 'summary': {

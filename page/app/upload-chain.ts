@@ -134,12 +134,12 @@ export class UploadChain extends LightElement {
 
   /** One upload: a link that opens it, with its input, its results and its models. */
   #upload(node: Node): TemplateResult {
-    const { id, route, state, since, reason, assets, takesAll, arrivedAt } = node;
+    const { id, route, state, since, reason, assets, takes, arrivedAt } = node;
     const hasEnded = state === 'succeeded' || state === 'failed';
     const when = hasEnded ? `took ${spanOf(arrivedAt, since)}` : `for ${duration(this.now - Date.parse(since))}`;
     const said = [
       ...(assets === 0 ? [] : [plural(assets, 'result')]),
-      ...(takesAll ? ['of all assets of the stage before'] : []),
+      ...(takes ? [`takes all of ${printable(takes.route)}: ${plural(takes.assets, 'asset')}`] : []),
     ];
     return html`<a
       class="chain-node"
@@ -194,7 +194,7 @@ export class UploadChain extends LightElement {
 }
 
 const withheldIn = ({ branches }: Line): readonly string[] =>
-  branches.flatMap((line) => (line.kind === 'withheld' ? [line.route] : []));
+  branches.flatMap((line) => [...(line.kind === 'withheld' ? [line.route] : []), ...withheldIn(line)]);
 
 const idsIn = (line: Line): readonly string[] => [
   ...(line.kind === 'upload' ? [line.node.id] : []),

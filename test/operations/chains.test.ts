@@ -91,8 +91,8 @@ describe('status', () => {
       String.raw`the chain of whole\.png: succeeded at ${time}`,
       String.raw`  copied \w{8} +succeeded  ${time}  2 results`,
       String.raw`  ├─ checked \w{8} +succeeded  ${time}  1 result`,
-      String.raw`  ├─ checked \w{8} +succeeded  ${time}  1 result`,
-      String.raw`  └─ packed \w{8} +succeeded  ${time}  2 results, of all assets of the stage before`,
+      String.raw`  └─ checked \w{8} +succeeded  ${time}  1 result`,
+      String.raw`     └─ packed \w{8} +succeeded  ${time}  2 results, takes all of checked: 2 assets`,
     ];
     expect(output).toMatch(new RegExp(`\n${drawn.join('\n')}\n$`));
     expect(code).toBe(0);
