@@ -306,7 +306,7 @@ describe('a session', () => {
       expect(second.shown()).not.toContain('front.png');
     });
 
-    it('processes it as named files, with the job after its inputs, and gives up without one', async () => {
+    it('processes it as named files, with the job after its inputs, and gives up at once without one', async () => {
       const { session, shown } = await start();
       await drop('job.json', JOB);
       await drop('front.png', 'front');
