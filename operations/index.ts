@@ -57,6 +57,6 @@ export {
   status,
   type UploadStatus,
 } from './status.ts';
-export { type SweepPass, type SweepRequest, sweep } from './sweep.ts';
+export { expiredBefore, type SweepPass, type SweepRequest, sweep } from './sweep.ts';
 export { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
 export type { UploadView } from './upload-view.ts';

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { keptFrom } from '../functions/sweep/sweep-run.ts';
 import type { Deployment } from './deployment.ts';
 import { sleepUntilNext } from './wait.ts';
 
@@ -39,15 +40,27 @@ export interface SweepRequest {
   readonly since?: number | undefined;
   /** Count the missed uploads, and submit none. */
   readonly dryRun?: boolean | undefined;
+  /** Go back further than entries are kept. See {@link expiredBefore}. */
+  readonly force?: boolean | undefined;
+}
+
+/**
+ * The time before which entries may have expired, if a pass reaches further back. A file from before then counts as
+ * missed although a flow of it may have been paid for. Undefined if there is no such time. Milliseconds since the epoch.
+ */
+export function expiredBefore({ since }: SweepRequest, { settings, clock }: Deployment): number | undefined {
+  const kept = keptFrom(settings, clock.now());
+  return since !== undefined && since < kept ? kept : undefined;
 }
 
 /**
  * Runs a pass of the sweep to its end. The ticks do the work, a page at a time.
  * @param onProgress called whenever the state was asked for.
- * @throws {FunctionFailedError} another backfill or dry run is under way, or the time is before the kept entries.
+ * @throws {FunctionFailedError} another backfill or dry run is under way, or the time is before the kept entries
+ * and nothing is forced.
  */
 export async function sweep(
-  { since, dryRun }: SweepRequest,
+  { since, dryRun, force }: SweepRequest,
   deployment: Deployment,
   signal: AbortSignal,
   onProgress: (pass: SweepPass) => void = () => {},
@@ -56,6 +69,7 @@ export async function sweep(
   const request = {
     ...(since !== undefined && { since: new Date(since).toISOString() }),
     ...(dryRun === true && { dryRun }),
+    ...(force === true && { force }),
   };
   const ask = async (event: object) => reportSchema.parse(await deployment.collecting.invoke({ sweep: event }, signal));
   const begun = (await ask(request)).underWay[kind];

@@ -18,7 +18,7 @@ import { intakeOf } from '../../operations/intake.ts';
 import { inboxOf, JobFilesError, type JobsPlan, planFiles } from '../../operations/job-files.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
 import { nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
-import { type SweepPass, sweep } from '../../operations/sweep.ts';
+import { expiredBefore, type SweepPass, type SweepRequest, sweep } from '../../operations/sweep.ts';
 import { namedFiles, type Refused } from '../named-files.ts';
 import { UsageError } from '../options.ts';
 import { ResultsFolder } from '../results-folder.ts';
@@ -418,6 +418,7 @@ function addForget(add: Add): void {
 interface SweepOptions extends AskedOptions {
   readonly since?: number;
   readonly dryRun?: boolean;
+  readonly force?: boolean;
 }
 
 function addSweep(add: Add): void {
@@ -425,11 +426,20 @@ function addSweep(add: Add): void {
     .description('submits the files of the inbox that the pipeline does not know')
     .option('--since <time>', 'files since then, also from before the deployment', (text) => sinceOf(text))
     .option('--dry-run', 'only count them')
+    .option('--force', 'with --since: also files whose entries may have expired, and which may be paid for again')
     .option(...YES)
     .addHelpText('after', example('sweep --dry-run', 'sweep --yes', 'sweep --since 2026-01-01 --dry-run'));
   add<SweepOptions>(command, async (run, _, options) => {
-    const { since, dryRun } = options;
-    const counting = await swept(run, { since, dryRun: true });
+    const { since, dryRun, force } = options;
+    if (force === true && since === undefined) throw new UsageError('--force goes with --since');
+    const expired = force === true ? expiredBefore({ since }, run.deployment) : undefined;
+    if (expired !== undefined) {
+      const date = new Date(expired).toISOString();
+      run.console.note(
+        `Entries from before ${date} may have expired. Files without an entry count as missed, and are paid for again.`,
+      );
+    }
+    const counting = await swept(run, { since, force, dryRun: true });
     if (dryRun === true || counting.missed + counting.repaired === 0) {
       run.console.answer(counting, (pass) => showSweep(pass, true));
       return EXIT_OK;
@@ -437,15 +447,12 @@ function addSweep(add: Add): void {
     const question = `${counted(counting.missed, 'file')} would be submitted, and paid for. Go on?`;
     // To complete records costs nothing.
     if (counting.missed > 0 && !(await isAllowed(run, question, options))) return EXIT_FAILED;
-    run.console.answer(await swept(run, { since }), (pass) => showSweep(pass, false));
+    run.console.answer(await swept(run, { since, force }), (pass) => showSweep(pass, false));
     return EXIT_OK;
   });
 }
 
-function swept(
-  { console, deployment, signal }: Run,
-  request: { since: number | undefined; dryRun?: boolean },
-): Promise<SweepPass> {
+function swept({ console, deployment, signal }: Run, request: SweepRequest): Promise<SweepPass> {
   let pass: SweepPass | undefined;
   return console.during(
     () => `${counted(pass?.compared ?? 0, 'file')} compared, ${pass?.missed ?? 0} missed`,

@@ -289,6 +289,23 @@ it('sweep counts, and says that nothing is missed', async () => {
   expect(output).toContain('Files of the last 15 minutes were left out');
 });
 
+it('sweep goes back further than entries are kept if it is forced, and first says what that risks', async () => {
+  const routes = operated.deployment.settings.routes;
+  await using kept = await Operated.start({ routes, settings: { ledgerRetentionDays: 30 } });
+  const words = ['sweep', '--since', '2020-01-01', '--dry-run'];
+  expect(await kept.run(...words)).toMatchObject({
+    code: 1,
+    errors: expect.stringContaining('entries are kept for 30'),
+  });
+  const forced = await kept.run(...words, '--force');
+  expect(forced).toMatchObject({ code: 0, output: expect.stringContaining('0 files would be submitted') });
+  expect(forced.errors).toMatch(
+    /^Entries from before \d{4}-\d\d-\d\dT.* may have expired\. Files without an entry count as missed, and are paid for again\.\n$/,
+  );
+  expect((await kept.run('sweep', '--since', '2h', '--dry-run', '--force')).errors).toBe('');
+  expect(await kept.run('sweep', '--force')).toMatchObject({ code: 2, errors: '--force goes with --since.\n' });
+});
+
 it('sweep puts again what is missing beside an entry, although no file is missed', async () => {
   await operated.put('repaired.png', 'failed', '');
   const receipt = 'repaired.png/receipt.json';
