@@ -24,7 +24,8 @@ import { UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload, withPrefix } from './find.ts';
-import { type JobInputView, jobInputs, missingOf, placeOfJob } from './jobs.ts';
+import { placeOfJob } from './job-files.ts';
+import { type JobInputView, jobInputs, missingOf } from './jobs.ts';
 
 /** Bytes of the file that an explained request shows. */
 const SHOWN_BYTES = 48;
@@ -346,7 +347,7 @@ async function fileSubject(path: string, settings: FileSettings, given?: string)
     throw error;
   });
   if (facts === undefined || !facts.isFile()) return undefined;
-  const name = given ?? nameOf(path, settings.routes);
+  const name = given ?? nameOf(path, settings);
   const key = withPrefix(name, { settings });
   return {
     ...{ key, bytes: facts.size, mediaType: mediaTypeOf(undefined, key), metadata: {} },
@@ -360,8 +361,10 @@ async function fileSubject(path: string, settings: FileSettings, given?: string)
   };
 }
 
-const nameOf = (path: string, routes: readonly Route[]): string =>
-  basename(path) === JOB_FILE ? placeOfJob(routes, `${basename(dirname(resolve(path)))}/${JOB_FILE}`) : basename(path);
+const nameOf = (path: string, settings: FileSettings): string =>
+  basename(path) === JOB_FILE
+    ? placeOfJob(`${basename(dirname(resolve(path)))}/${JOB_FILE}`, settings)
+    : basename(path);
 
 /** Undefined if the inbox has no such object. */
 async function objectSubject(

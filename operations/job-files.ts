@@ -9,6 +9,7 @@ import {
   linesOfInvalidJob,
   parseJob,
   readJob,
+  tooLarge,
 } from '../functions/uploads/job.ts';
 import { folderOf, inputKey, inputName, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { jobFilesFor } from '../functions/uploads/job-routes.ts';
@@ -16,6 +17,8 @@ import { type JobsRoute, jobsRouteOf } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
 import { readEntry } from './listing.ts';
+
+export { tooLarge } from '../functions/uploads/job.ts';
 
 /** Job files that cannot be used, or that have no place in the inbox. Nothing of their folders may be uploaded then. */
 export class JobFilesError extends Error {
@@ -78,18 +81,36 @@ export interface JobsPlan<F> {
   readonly begins: readonly string[];
 }
 
+/** True if the file is below the prefix of a route for jobs. */
+const isBelowJobs = (key: string, settings: JobSettings): boolean =>
+  jobsRouteOf(settings.routes, withPrefix(key, { settings })) !== undefined;
+
+const prefixesOf = ({ routes }: JobSettings): readonly string[] => routes.flatMap(({ jobs }) => jobs ?? []);
+
 /**
- * Gives files with a job file their place: its folder goes below the prefix of the only route for jobs, unless it is
- * below one already.
+ * Where a file of the folder of a job is put: below the prefix of the only route for jobs.
+ * @param key begins with the name of the folder, such as `chair/job.json`.
+ * @returns the key itself, if it is below such a prefix already, or if there is no such route, or several.
+ */
+export function placeOfJob(key: string, settings: JobSettings): string {
+  const [prefix, ...others] = prefixesOf(settings);
+  if (prefix === undefined || others.length > 0 || isBelowJobs(key, settings)) return key;
+  // A key need not name the prefix of the inbox.
+  const { inboxPrefix } = settings;
+  return (prefix.startsWith(inboxPrefix) ? prefix.slice(inboxPrefix.length) : prefix) + key;
+}
+
+/**
+ * Gives the files in the folders of jobs their place.
  * @throws {JobFilesError} several routes are for jobs, or a job file has no folder.
  */
 export function placed<F extends { readonly key: string }>(files: readonly F[], settings: JobSettings): readonly F[] {
-  const prefixes = settings.routes.flatMap(({ jobs }) => jobs ?? []);
-  const [prefix] = prefixes;
-  const isBelow = (key: string): boolean => jobsRouteOf(settings.routes, withPrefix(key, { settings })) !== undefined;
-  const folders = files.filter(({ key }) => isJobFile(key) && !isBelow(key)).map(({ key }) => folderOf(key));
+  const prefixes = prefixesOf(settings);
+  const folders = files
+    .filter(({ key }) => isJobFile(key) && !isBelowJobs(key, settings))
+    .map(({ key }) => folderOf(key));
   const [folder] = folders;
-  if (prefix === undefined || folder === undefined) return files;
+  if (prefixes.length === 0 || folder === undefined) return files;
   if (folders.includes('')) {
     throw new JobFilesError(
       `A ${JOB_FILE} makes a job of its folder. Name the folder, and not the ${JOB_FILE}`,
@@ -103,13 +124,8 @@ export function placed<F extends { readonly key: string }>(files: readonly F[], 
       folders,
     );
   }
-  // A key need not name the prefix of the inbox.
-  const { inboxPrefix } = settings;
-  const place = prefix.startsWith(inboxPrefix) ? prefix.slice(inboxPrefix.length) : prefix;
   return files.map((file) =>
-    folders.some((each) => file.key.startsWith(each)) && !isBelow(file.key)
-      ? { ...file, key: `${place}${file.key}` }
-      : file,
+    folders.some((each) => file.key.startsWith(each)) ? { ...file, key: placeOfJob(file.key, settings) } : file,
   );
 }
 
@@ -197,10 +213,6 @@ async function readJobFile(path: string): Promise<Uint8Array> {
   if (size > JOB_BYTES_MAX) throw tooLarge(size);
   return readFile(path);
 }
-
-/** What is wrong with a job file of this size. */
-export const tooLarge = (bytes: number): InvalidJobError =>
-  new InvalidJobError(`${JOB_FILE} has ${bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
 
 const isNamed = (key: string, jobKey: string, job: Job | undefined): boolean => {
   const name = inputName(jobKey, key);

@@ -2,7 +2,7 @@ import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import { type Job, linesOfInvalidJob } from '../functions/uploads/job.ts';
 import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
-import { jobsRouteOf, type Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/routes.ts';
 import type { Diagnosis } from './checks.ts';
 import type { Explanation } from './explain.ts';
 
@@ -46,16 +46,6 @@ export async function jobInputs(
 /** The inputs without which a job does not begin, and that are not there. */
 export const missingOf = (inputs: readonly JobInputView[]): readonly JobInputView[] =>
   inputs.filter(({ bytes, isOptional }) => bytes === undefined && !isOptional);
-
-/**
- * Where a job file of this machine would be put, with the other files of its folder.
- * @param name the names of its folder and of the file, such as `chair/job.json`.
- * @returns the name itself, if it is below the prefix of a jobs route, or if there are several such routes.
- */
-export function placeOfJob(routes: readonly Route[], name: string): string {
-  const [only, ...others] = routes.flatMap(({ jobs }) => jobs ?? []);
-  return only === undefined || others.length > 0 || jobsRouteOf(routes, name) !== undefined ? name : only + name;
-}
 
 /** What an explanation says of a job, as checks. */
 export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagnosis {

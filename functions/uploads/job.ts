@@ -147,7 +147,8 @@ export function linesOfInvalidJob(message: string): readonly string[] {
   return lines;
 }
 
-const tooLarge = (bytes: number): InvalidJobError =>
+/** What is wrong with a job file of this size. */
+export const tooLarge = (bytes: number): InvalidJobError =>
   new InvalidJobError(`${JOB_FILE} has ${bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
 
 const issuesOfKeys = (inputs: z.infer<typeof inputsSchema>, key: string): readonly string[] =>

@@ -316,6 +316,20 @@ describe('a job file, before it is put', () => {
     ]);
   });
 
+  it('that is in a folder with the name of the prefix keeps its place below the prefix of the inbox', async () => {
+    const configuration = {
+      baseUrl: 'https://flows.example.com',
+      settings: { inboxPrefix: 'in/' },
+      routes: [{ ...JOBS, jobs: 'in/multi/' }],
+    };
+    const directory = cloneWith(
+      {},
+      { 'flowdrop.json': configuration, 'multi/job.json': { inputs: [{ text: 'oak' }] } },
+    );
+    const { output } = await runFlowdrop(['explain', 'multi/job.json', '--json'], { directory });
+    expect(JSON.parse(output)).toMatchObject({ key: 'in/multi/job.json', job: { inputs: [{ text: 'oak' }] } });
+  });
+
   it('passes the doctor, who sends nothing', async () => {
     const ran = await runFlowdrop(['doctor', '--job', 'chair/job.json', '--json'], { directory: jobIn(whole) });
     expect([ran.code, JSON.parse(ran.output)]).toEqual([
