@@ -1,3 +1,4 @@
+import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import type { RoutedFile } from '../api.ts';
 import { messageOf, putFile, route, type Sending } from './server.ts';
 
@@ -37,8 +38,6 @@ const MAY_HAVE_ARRIVED = 'It may be in the inbox all the same. Look in the list 
 const CONCURRENCY = 3;
 /** Files in one question for routes. The server takes 10,000. */
 const ROUTED_TOGETHER = 1_000;
-/** Files whose content the server needs in order to route the files beside them. */
-const JOB_FILE = /(^|\/)job\.json$/;
 /** A larger job file is refused, so its content is not sent, in bytes. */
 const JOB_BYTES_MAX = 256 * 1024;
 /** Files that are on the list at the same time. */
@@ -81,7 +80,7 @@ export class Outbox extends EventTarget {
     }
     this.#changed();
     // The files of a job are asked for together.
-    const together = added.some(({ key }) => JOB_FILE.test(key)) ? ITEMS_MAX : ROUTED_TOGETHER;
+    const together = added.some(({ key }) => isJobFile(key)) ? ITEMS_MAX : ROUTED_TOGETHER;
     for (let at = 0; at < added.length; at += together) await this.#check(added.slice(at, at + together));
     return { leftOut, replaced };
   }
@@ -92,7 +91,8 @@ export class Outbox extends EventTarget {
         items.map(async ({ key, file }) => ({
           ...{ key, bytes: file.size },
           ...(file.type !== '' && { mediaType: file.type }),
-          ...(JOB_FILE.test(key) && file.size <= JOB_BYTES_MAX && { job: await file.text() }),
+          // The server needs it in order to route the files beside it.
+          ...(isJobFile(key) && file.size <= JOB_BYTES_MAX && { job: await file.text() }),
         })),
       );
       const answers = await route({ files });
