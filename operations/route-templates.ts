@@ -1,10 +1,12 @@
+import type { Json, JsonObject } from '../functions/base/json.ts';
 import { essenceOf } from '../functions/uploads/media-type.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import type { Outcome } from './checks.ts';
 import type { OfferedTemplate } from './templates.ts';
 
 /**
- * Compares the routes with what the service offers: each template must be known, and take the media types of its route.
+ * Compares the routes with what the service offers: each template must be known, take the media types of its route,
+ * and list its parameters.
  * @param words what the operator does about it: after a correction, and to see what is offered.
  */
 export function outcomeOfTemplates(
@@ -25,11 +27,39 @@ export function outcomeOfTemplates(
     const types = mediaTypes.filter((type) => !taken.some((each) => isSameType(type, each)));
     return types.length === 0 ? [] : [`${name} sends ${types.join(', ')}, and ${template} takes ${taken.join(', ')}`];
   });
-  if (refused.length === 0) return 'good';
+  if (refused.length === 0) return outcomeOfParameters(routes, templateOf, words.next);
   const what = `A template does not take what its route sends: route ${refused.join('; route ')}.`;
   const todo = `Correct the media types of the route, or its template, and ${words.next}.`;
   return { severity: 'warning', what, todo };
 }
+
+/**
+ * Compares the names of the routes' parameters with those of the templates. The service does not document how it lists
+ * them, so only a JSON schema of an object is read, which says so itself.
+ */
+function outcomeOfParameters(
+  routes: readonly Route[],
+  templateOf: (wanted: string) => OfferedTemplate | undefined,
+  next: string,
+): Outcome {
+  let severity: 'warning' | 'note' = 'note';
+  const found = routes.flatMap(({ name, template, parameters }) => {
+    const { type, properties, additionalProperties } = objectOf(templateOf(template)?.parameters);
+    if (type !== 'object' || properties === undefined) return [];
+    const known = Object.keys(objectOf(properties));
+    const unknown = Object.keys(objectOf(parameters)).filter((each) => !known.includes(each));
+    if (unknown.length === 0) return [];
+    // Otherwise the schema allows names that it does not list.
+    if (additionalProperties === false) severity = 'warning';
+    return [`${name} sends ${unknown.join(', ')}, and ${template} lists ${known.join(', ') || 'none'}`];
+  });
+  if (found.length === 0) return 'good';
+  const what = `A template does not list a parameter that its route sends: route ${found.join('; route ')}.`;
+  return { severity, what, todo: `If a name is mistyped, correct the route, and ${next}.` };
+}
+
+const objectOf = (value: Json | undefined): JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};
 
 /** True if there may be a media type of both. `image/*` is any image. */
 function isSameType(one: string, other: string): boolean {

@@ -144,6 +144,25 @@ describe('the check of the templates', () => {
     });
   });
 
+  it.each([
+    ['note', { type: 'object', properties: { copies: { type: 'integer' } } }],
+    ['warning', { type: 'object', properties: { copies: {} }, additionalProperties: false }],
+    ['good', { type: 'object', properties: { copis: {} }, additionalProperties: false }],
+    // These say nothing of names that are not listed.
+    ['good', { copies: { type: 'integer' } }],
+    ['good', [{ name: 'copies' }]],
+    ['good', undefined],
+  ])('compares the parameters with a JSON schema, and with nothing else: %s of %j', async (result, parameters) => {
+    const body = JSON.stringify([{ name: 'bytes_echo', parameters }]);
+    answerTemplates({ status: 200, headers: { 'content-type': 'application/json' }, body });
+    const found = await resultOf('templates of the routes', withRoute({ parameters: { copis: 2 } }));
+    expect(found?.result).toBe(result);
+    if (result === 'good') return;
+    expect(found?.what).toBe(
+      'A template does not list a parameter that its route sends: route pictures sends copis, and bytes_echo lists copies.',
+    );
+  });
+
   it('is not made if the routes are not known', async () => {
     const unknown = { ...operated.deployment, areRoutesKnown: false };
     expect(await resultOf('templates of the routes', unknown)).toMatchObject({ result: 'not checked' });
