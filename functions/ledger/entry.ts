@@ -95,7 +95,7 @@ export const isHold = (reason: WaitReason): reason is 'paused' | 'budget' | 'cir
  * then.
  */
 export const isInLine = ({ reason, late }: WaitingEntry): boolean =>
-  reason === 'throttled' || isHold(reason) || (reason === 'retried' && late === true);
+  reason === 'throttled' || isHold(reason) || (late === true && (reason === 'retried' || reason === 'stage'));
 
 /** The marker of an upload that waits or is claimed. Undefined in any other state. */
 export function waitingMarkerOf(

@@ -60,6 +60,8 @@ export interface OperatorPorts extends PublishPorts {
 /** Uploads of one retry that go into the queue at once. More of them wait in the line, and live files go first. */
 const RETRIED_AT_ONCE_MAX = 20;
 
+const isLate = ({ length }: readonly string[]): true | undefined => length > RETRIED_AT_ONCE_MAX || undefined;
+
 /** Uploads that are changed, and assets that are looked up, side by side. */
 const CONCURRENCY = 16;
 
@@ -94,6 +96,8 @@ interface RetryOptions {
   readonly given?: GivenOverrides | undefined;
   /** True if an upload that succeeded is made anew, too. Default false. */
   readonly isSuccessRetried?: boolean;
+  /** True if live files go first. Default: if there are many. */
+  readonly late?: true | undefined;
 }
 
 /**
@@ -104,9 +108,8 @@ export function retryUploads(
   uploadIds: readonly string[],
   ports: OperatorPorts,
   signal: AbortSignal,
-  { given, isSuccessRetried = false }: RetryOptions = {},
+  { given, isSuccessRetried = false, late = isLate(uploadIds) }: RetryOptions = {},
 ): Promise<readonly Changed[]> {
-  const late = uploadIds.length > RETRIED_AT_ONCE_MAX || undefined;
   return each(uploadIds, async (upload) => {
     const stored = await readPublished(upload, ports, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
@@ -137,13 +140,16 @@ export async function makeAnew(
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
-  const all = await pMap(firstIds, (id) => makeStageAnew(id, from, ports, signal), { concurrency: CONCURRENCY });
+  const late = isLate(firstIds);
+  const all = await pMap(firstIds, (id) => makeStageAnew(id, { from, late }, ports, signal), {
+    concurrency: CONCURRENCY,
+  });
   return all.flat();
 }
 
 async function makeStageAnew(
   upload: string,
-  from: string,
+  { from, late }: { readonly from: string; readonly late?: true | undefined },
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
@@ -167,9 +173,9 @@ async function makeStageAnew(
     const left = unfinished.flatMap(
       ({ id }) => gatheredEntry(chain, id) ?? begins.find((each) => each.upload.id === id) ?? [],
     );
-    return beginStages(left, ports, signal);
+    return beginStages(left, late, ports, signal);
   }
-  if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true });
+  if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true, late });
   // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
   await ports.ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
   const next = withGenerations(anew.chain, generations);
@@ -178,7 +184,7 @@ async function makeStageAnew(
   const isUnderWay = (id: string) =>
     written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');
   if (!begins.every((begin) => isUnderWay(begin.upload.id))) return [{ upload, result: 'under way' }];
-  return beginStages(begins, ports, signal);
+  return beginStages(begins, late, ports, signal);
 }
 
 /**
@@ -199,7 +205,7 @@ export async function finishAnew(firstId: string, ports: OperatorPorts, signal: 
     if (state !== 'under way' || id === firstId) continue;
     const entry = (await ports.ledger.read(id, signal))?.entry;
     if (entry !== undefined && (!isTerminal(entry) || entry.generation >= generation)) continue;
-    const results = await makeStageAnew(firstId, route, ports, signal);
+    const results = await makeStageAnew(firstId, { from: route }, ports, signal);
     return results.some(({ result }) => result === 'under way');
   }
   return false;
@@ -228,6 +234,7 @@ const withGenerations = (chain: Chain, ended: ReadonlyMap<string, number>): Chai
 
 const beginStages = (
   begins: readonly WaitingEntry[],
+  late: true | undefined,
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> =>
@@ -235,13 +242,16 @@ const beginStages = (
     begins.map(({ upload }) => upload.id),
     async (id) => {
       const fresh = begins.find(({ upload }) => upload.id === id) as WaitingEntry;
-      return { upload: id, result: (await beginStage(fresh, ports, signal)) ? 'resubmitted' : 'under way' };
+      return {
+        upload: id,
+        result: (await beginStage({ ...fresh, late }, ports, signal)) ? 'resubmitted' : 'under way',
+      };
     },
   );
 
 /** Begins an upload of a stage that is made anew: for the first time, or in a new generation. */
 async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: AbortSignal): Promise<boolean> {
-  const { ledger, queue, clock } = ports;
+  const { ledger, clock } = ports;
   const { upload } = fresh;
   const stored = await readPublished(upload.id, ports, signal);
   if (stored !== undefined) {
@@ -250,8 +260,7 @@ async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: Abo
   }
   await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
   if (!(await ledger.create(fresh, signal)).won) return false;
-  await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: fresh.notBefore }, signal);
-  await queue.send(messageFor(upload), signal);
+  await putAndSend(fresh, ports, signal);
   return true;
 }
 
@@ -394,9 +403,10 @@ async function readPublished(uploadId: string, ports: OperatorPorts, signal: Abo
 async function beginAgain(
   previous: Stored,
   entry: WaitingEntry | RunningEntry,
-  { ledger, queue, clock, settings, chainNotes }: OperatorPorts,
+  ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
+  const { ledger, clock, settings, chainNotes } = ports;
   const { entry: before } = previous;
   const { upload } = entry;
   await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
@@ -406,12 +416,20 @@ async function beginAgain(
   else {
     // Otherwise the chain could end while this upload is under way.
     if (isInChain(before, settings.routes)) await chainNotes.note(entry, signal);
-    const marker = waitingMarkerOf(entry, settings) as WaitingMarker;
-    await ledger.putWaitingMarker(marker, signal);
-    if (!isInLine(entry)) await queue.send(messageFor(upload), signal);
+    await putAndSend(entry, ports, signal);
   }
   if (before.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(before), signal);
   return true;
+}
+
+/** Puts the marker of an upload that waits. If it does not wait in the line, its message is sent at once. */
+async function putAndSend(
+  entry: WaitingEntry,
+  { ledger, queue, settings }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<void> {
+  await ledger.putWaitingMarker(waitingMarkerOf(entry, settings) as WaitingMarker, signal);
+  if (!isInLine(entry)) await queue.send(messageFor(entry.upload), signal);
 }
 
 /**

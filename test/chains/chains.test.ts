@@ -350,6 +350,21 @@ describe('a stage that is made anew', () => {
     expect((await report()).status).toBe('succeeded');
   });
 
+  it('waits in the line behind live files, if it is asked for of many chains at once', async () => {
+    await start({ routes: [ECHO, { ...ECHO, name: 'each', after: 'echo' }] });
+    for (let n = 0; n < 21; n += 1) await world.upload(`customer/${n}`);
+    await world.settle();
+    const firsts = (await entriesOf('echo')).map(({ upload }) => upload.id);
+    await world.collect({ retry: firsts, from: 'each' });
+    expect(world.queue.counts().visible).toBe(0);
+    expect(await world.keys(LEDGER, 'waiting/turn/late/each/customer/')).toHaveLength(21);
+    await world.settle();
+    expect(new Set((await entriesOf('each')).map(({ generation, state }) => `${generation} ${state}`))).toEqual(
+      new Set(['2 succeeded']),
+    );
+    expect(world.service.flows).toHaveLength(3 * 21);
+  });
+
   it('may have been added to the routes since', async () => {
     await settled();
     world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'new', after: 'each' }] });
