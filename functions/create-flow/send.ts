@@ -75,8 +75,11 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
     } catch (error) {
       const decision = classify(error, claim.entry, clock.now());
       if (decision?.kind !== 'wait' || !isInPlace(delivery, claim.entry, decision, waitedMs)) {
-        if (!(error instanceof InDoubtError)) permit.release();
-        return handleFailure(delivery, claim, error);
+        const isOwnRefusal = error instanceof InDoubtError && error.isOwnRefusal;
+        const adopted = isOwnRefusal ? await adoptIfListed(delivery, claim) : undefined;
+        if (adopted !== undefined) return adopted;
+        if (isOwnRefusal || !(error instanceof InDoubtError)) permit.release();
+        return handleFailure(delivery, claim, isOwnRefusal ? error.cause : error);
       }
       const { reason, delayMs, counted } = decision;
       delivery.log.info('Trying again in place', { reason, delayMs });
@@ -136,9 +139,6 @@ const isMisaddressed = (error: unknown): boolean =>
 
 /** Ends a claim whose sending failed, as the error demands: the upload fails, waits, or is in doubt. */
 export async function handleFailure(delivery: Delivery, claim: Claim, error: unknown): Promise<Outcome> {
-  if (error instanceof InDoubtError && error.isOwnRefusal) {
-    return (await adoptIfListed(delivery, claim)) ?? handleFailure(delivery, claim, error.cause);
-  }
   const now = delivery.ports.clock.now();
   const decision = classify(error, claim.entry, now);
   if (decision === undefined) throw error;
@@ -176,8 +176,8 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
       if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
         return failUpload(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
       }
-      const isRerouted = error instanceof HeldError && error.isRerouted;
-      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs, isRerouted });
+      const reroute = error instanceof HeldError ? error.reroute : undefined;
+      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs, reroute });
     }
   }
 }

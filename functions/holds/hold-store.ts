@@ -109,7 +109,11 @@ export class HoldStore {
         const values = await this.#write(changes);
         for (const tell of values) tell();
       } catch (error) {
-        for (const { reject } of changes) reject(error);
+        // The write was given up with the signal of one change. The others go on, if they may.
+        const going = changes.filter(({ signal }) => !signal.aborted);
+        const isGivenUp = going.length < changes.length;
+        for (const { reject } of isGivenUp ? changes.filter(({ signal }) => signal.aborted) : changes) reject(error);
+        if (isGivenUp) this.#changes.unshift(...going);
       }
     }
     this.#writing = undefined;
@@ -122,7 +126,7 @@ export class HoldStore {
     let known = this.#known ?? (await this.#readNow(signal));
     for (;;) {
       const draft = parsed(known.text);
-      const later = this.#later;
+      const later = [...this.#later];
       for (const change of later) change(draft);
       const tells = changes.map(({ apply }) => apply(draft));
       const text = JSON.stringify(draft);
@@ -193,7 +197,10 @@ const chanceOf = (nonce: string): number => Number.parseInt(nonce.slice(0, 4), 1
 /** @throws {UnreadableEntryError} Nothing may be sent then: it is unknown what is held, and what is spent. */
 function parsed(text: string): Holds {
   try {
-    return holdsSchema.parse(JSON.parse(text));
+    const holds = holdsSchema.parse(JSON.parse(text));
+    // A route may be called `constructor`.
+    Object.setPrototypeOf(holds.routes, null);
+    return holds;
   } catch (cause) {
     const remedy = 'Nothing is sent. Restore an older version of the object, or deploy the version that wrote it.';
     throw new UnreadableEntryError(`${HOLDS_KEY} is damaged, or a newer version wrote it. ${remedy}`, { cause });

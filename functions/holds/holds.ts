@@ -76,12 +76,25 @@ const circuitSchema = z.extend(rejectionSchema, {
   isProbeAllowed: z.optional(z.boolean()),
   /** `<upload id>.<generation>` of the one file that was let through. */
   probe: z.optional(z.string()),
+  /** When the latest attempt to send it began. */
+  probedAt: z.optional(z.number()),
   /** True once the event of the hold was sent. */
   isTold: z.optional(z.literal(true)),
 });
 export type Circuit = z.infer<typeof circuitSchema>;
 
-const scope = { paused: z.optional(pauseSchema), spent: z.optional(spentSchema) };
+const scope = {
+  paused: z.optional(pauseSchema),
+  spent: z.optional(spentSchema),
+  /**
+   * What was spent in other periods, the latest first. While a deployment changes the period of a budget, invocations of
+   * both configurations count.
+   */
+  earlier: z.optional(z.array(spentSchema)),
+};
+
+/** Number of other periods that are kept. */
+const EARLIER_MAX = 2;
 
 const routeSchema = z.object({
   ...scope,
@@ -92,16 +105,26 @@ const routeSchema = z.object({
 });
 export type RouteHolds = z.infer<typeof routeSchema>;
 
-/** Flows that are counted, of an upload whose flow is not known yet. */
+const countedSchema = z.object({
+  /** The price in millionths. */
+  micros: z.int().check(z.gte(0)),
+  /** The currency of the price. Empty without a price. */
+  currency: z.string(),
+  at: z.number(),
+  /** The period of the pipeline's budget in which the flow is counted, and that of the route's budget. */
+  pipeline: z.optional(z.string()),
+  route: z.optional(z.string()),
+});
+/** A flow that is counted. */
+type Counted = z.infer<typeof countedSchema>;
+
+/** An upload whose flow is not known yet, and what is counted for it. */
 const reservationSchema = z.object({
   route: z.string(),
   prefix: z.string(),
   at: z.number(),
-  flows: z.int().check(z.positive()),
-  /** The price of each, in millionths. */
-  micros: z.int().check(z.gte(0)),
-  /** The currency of the price. Empty without a price. */
-  currency: z.string(),
+  /** One for each attempt that may have made a flow, the latest last. */
+  counted: z.array(countedSchema),
   /** Of the attempt that wrote this. */
   nonce: z.string(),
 });
@@ -139,6 +162,8 @@ export interface Attempt extends Terms {
   readonly request: RouteRequest;
   /** False if the upload began with another configuration of its route, and would send that. */
   readonly isPresent: boolean;
+  /** What is sent. It may be of an earlier configuration, or replaced for this upload. */
+  readonly sent: RouteRequest;
   /** True if an earlier attempt may have made a flow, and absence is not proven. */
   readonly isResent: boolean;
   /** Different in each attempt. */
@@ -151,8 +176,14 @@ export interface Held {
   readonly message: string;
 }
 
-/** Maximum number of open reservations. Each has a hundred bytes, and each flow that is counted writes all of them. */
+/**
+ * Maximum number of open reservations. Each has two hundred bytes, and each flow that is counted writes all of them. The
+ * flows of the oldest stay counted.
+ */
 export const RESERVATIONS_MAX = 2_000;
+
+/** Maximum number of attempts of one upload that can be uncounted. Those before stay counted. */
+const COUNTED_MAX = 20;
 
 export const outcomeOf = ({ uploadId, generation }: Pick<Attempt, 'uploadId' | 'generation'>): string =>
   `${uploadId}.${generation}`;
@@ -189,7 +220,11 @@ export const isSameRequest = (one: RouteRequest, other: RouteRequest): boolean =
 
 /** True if this attempt is the probe of a held route, or may become it. */
 const mayProbe = (circuit: Circuit, attempt: Attempt): boolean =>
-  circuit.probe === outcomeOf(attempt) || (isProbeDue(circuit, attempt.request) && attempt.isPresent);
+  circuit.probe === outcomeOf(attempt) || (isProbeDue(circuit, attempt.request) && isOfProbe(circuit, attempt));
+
+/** True if the outcome of this attempt says something of the route as it is. */
+const isOfProbe = ({ isProbeAllowed, request: before }: Circuit, { isPresent, sent }: Attempt): boolean =>
+  isPresent && (isProbeAllowed === true || !isSameRequest(before, sent));
 
 /**
  * True if one file of a held route may be let through.
@@ -206,73 +241,82 @@ export function admit(draft: Holds, attempt: Attempt, now: number): Held | undef
   const held = holdOf(draft, attempt);
   if (held !== undefined) return held;
   const key = outcomeOf(attempt);
-  const known = draft.reservations[key];
-  if (isCounted(attempt) && known?.nonce !== attempt.nonce) {
+  if (isCounted(attempt) && draft.reservations[key]?.nonce !== attempt.nonce) {
     const full = count(draft, attempt, now);
     if (full !== undefined) return full;
   }
   const circuit = draft.routes[attempt.routeName]?.circuit;
-  if (circuit !== undefined && circuit.probe !== key) {
-    circuit.probe = key;
-    circuit.request = attempt.request;
-    delete circuit.isProbeAllowed;
+  if (circuit !== undefined) {
+    if (circuit.probe !== key) {
+      circuit.probe = key;
+      circuit.request = attempt.request;
+      delete circuit.isProbeAllowed;
+    }
+    circuit.probedAt = now;
   }
   return undefined;
 }
 
+type Scope = Pick<RouteHolds, 'spent' | 'earlier'>;
+
 /** A cap, and where what is spent of it is kept. */
 interface Cap {
+  readonly of: 'pipeline' | 'route';
   readonly name: string;
   readonly budget: Budget;
-  readonly scope: { spent?: Spent | undefined };
+  readonly scope: Scope;
 }
 
-function capsOf(draft: Holds, routeName: string, { pipeline, route }: Pick<Terms, 'pipeline' | 'route'>): Cap[] {
+function capsOf(draft: Holds, { routeName, pipeline, route }: Attempt): Cap[] {
   const caps: Cap[] = [];
-  if (pipeline !== undefined) caps.push({ name: 'the pipeline', budget: pipeline, scope: draft.pipeline });
+  if (pipeline !== undefined) {
+    caps.push({ of: 'pipeline', name: 'the pipeline', budget: pipeline, scope: draft.pipeline });
+  }
   if (route !== undefined) {
-    caps.push({ name: `the route ${routeName}`, budget: route, scope: ofRoute(draft, routeName) });
+    caps.push({ of: 'route', name: `the route ${routeName}`, budget: route, scope: ofRoute(draft, routeName) });
   }
   return caps;
+}
+
+/** What is spent of a budget by now. */
+function spentOf({ spent, earlier = [] }: Scope, budget: Budget, now: number): Spent {
+  const known = [spent, ...earlier].find((each) => each !== undefined && spentNow(budget, each, now) === each);
+  return known ?? spentNow(budget, undefined, now);
+}
+
+/** Keeps what is spent in a period, beside that of the last other ones. */
+function keepSpent(scope: Scope, spent: Spent): void {
+  const others = [scope.spent, ...(scope.earlier ?? [])].flatMap((each) =>
+    each === undefined || each.period === spent.period ? [] : [each],
+  );
+  scope.spent = spent;
+  if (others.length > 0) scope.earlier = others.slice(0, EARLIER_MAX);
 }
 
 function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
   const { routeName, prefix, price, isResent, nonce } = attempt;
   const key = outcomeOf(attempt);
-  let known = draft.reservations[key];
-  if (known !== undefined && !isResent && known.flows > 1) {
-    // No flow was made by any earlier attempt.
-    giveBack(draft, key, known.flows - 1, attempt);
-    known = draft.reservations[key];
-  }
-  if (known === undefined && Object.keys(draft.reservations).length >= RESERVATIONS_MAX) {
-    return {
-      reason: 'budget',
-      message: `${RESERVATIONS_MAX} flows are being sent or in doubt. It waits for one of them.`,
-    };
-  }
+  // Unless it is in doubt, no earlier attempt has made a flow.
+  if (!isResent) giveBack(draft, key, 'all');
   const micros = price === undefined ? 0 : microsOf(price.amount);
-  const caps = capsOf(draft, routeName, attempt).map((cap) => ({
-    ...cap,
-    spent: spentNow(cap.budget, cap.scope.spent, now),
-  }));
-  // A flow that is counted in an earlier period, and is sent now, counts now too.
-  const counting = caps.filter(
-    ({ budget, spent }) => isResent || known === undefined || spentNow(budget, spent, known.at).period !== spent.period,
-  );
-  const full = counting.find(({ budget, spent }) => roomIn(budget, spent, price) < 1);
+  const caps = capsOf(draft, attempt).map((cap) => ({ ...cap, spent: spentOf(cap.scope, cap.budget, now) }));
+  const full = caps.find(({ budget, spent }) => roomIn(budget, spent, price) < 1);
   if (full !== undefined) return { reason: 'budget', message: wordsOf(full.name, full.budget, full.spent, now) };
-  for (const { scope, spent } of counting) {
-    scope.spent = { ...spent, flows: spent.flows + 1, micros: spent.micros + micros };
-  }
-  const isMore = known === undefined || isResent;
-  const flows = (known?.flows ?? 0) + (isMore ? 1 : 0);
   const currency = price?.currency ?? '';
-  if (isMore) {
-    const again = known === undefined ? 0 : 1;
-    addCosts(draft.costs, now, { route: routeName, prefix, currency }, { flows: 1, price: micros, again });
+  const counted: Counted = { micros, currency, at: now };
+  for (const { of, scope, spent } of caps) {
+    keepSpent(scope, { ...spent, flows: spent.flows + 1, micros: spent.micros + micros });
+    counted[of] = spent.period;
   }
-  draft.reservations[key] = { route: routeName, prefix, at: now, flows, micros, currency, nonce };
+  const { [key]: known, ...others } = draft.reservations;
+  const all = [...(known?.counted ?? []), counted].slice(-COUNTED_MAX);
+  const again = known === undefined ? 0 : 1;
+  addCosts(draft.costs, now, { route: routeName, prefix, currency }, { flows: 1, price: micros, again });
+  const open = Object.entries(others).slice(1 - RESERVATIONS_MAX);
+  draft.reservations = {
+    ...Object.fromEntries(open),
+    [key]: { route: routeName, prefix, at: now, counted: all, nonce },
+  };
   return undefined;
 }
 
@@ -286,37 +330,50 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
   return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). It ends ${end}.`;
 }
 
-/** Uncounts flows that were certainly not made. */
-function giveBack(draft: Holds, key: string, flows: number, terms: Pick<Terms, 'pipeline' | 'route'>): void {
-  const known = draft.reservations[key];
-  if (known === undefined) return;
-  for (const { budget, scope } of capsOf(draft, known.route, terms)) {
-    const { spent } = scope;
-    if (spent === undefined || spentNow(budget, spent, known.at) !== spent) continue;
-    scope.spent = {
-      ...spent,
-      flows: Math.max(0, spent.flows - flows),
-      micros: Math.max(0, spent.micros - flows * known.micros),
-    };
-  }
-  const again = known.flows > flows ? -flows : 1 - flows;
-  addCosts(draft.costs, known.at, known, { flows: -flows, price: known.micros, again });
-  if (known.flows > flows) draft.reservations[key] = { ...known, flows: known.flows - flows };
-  else delete draft.reservations[key];
+/** Notes the share that was told, in percent. If nothing was spent yet, that is noted too. */
+export function noteTold(draft: Holds, routeName: string | undefined, before: Spent, percent: number): void {
+  const scope = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
+  const { spent = before } = scope;
+  if (spent.period === before.period) scope.spent = { ...spent, told: percent };
 }
 
-/** The upload has a flow. What was counted stays counted. */
-export function settle(draft: Holds, key: string): void {
-  delete draft.reservations[key];
+/** Uncounts flows that were certainly not made: of the latest attempt, or of all. */
+function giveBack(draft: Holds, key: string, which: 'latest' | 'all'): void {
+  const known = draft.reservations[key];
+  if (known === undefined) return;
+  const kept = which === 'all' ? [] : known.counted.slice(0, -1);
+  for (const [index, { micros, currency, at, pipeline, route }] of known.counted.entries()) {
+    if (index < kept.length) continue;
+    uncount(draft.pipeline, pipeline, micros);
+    uncount(draft.routes[known.route], route, micros);
+    const again = index === 0 ? 0 : -1;
+    addCosts(draft.costs, at, { ...known, currency }, { flows: -1, price: micros, again });
+  }
+  if (kept.length === 0) delete draft.reservations[key];
+  // Another nonce, so that it is not done again.
+  else draft.reservations[key] = { ...known, counted: kept, nonce: `after ${known.nonce}` };
+}
+
+function uncount(scope: Scope | undefined, period: string | undefined, micros: number): void {
+  const less = (spent: Spent): Spent =>
+    spent.period === period
+      ? { ...spent, flows: Math.max(0, spent.flows - 1), micros: Math.max(0, spent.micros - micros) }
+      : spent;
+  if (scope?.spent !== undefined) scope.spent = less(scope.spent);
+  if (scope?.earlier !== undefined) scope.earlier = scope.earlier.map(less);
+}
+
+/** The upload has a flow, or may have one for good. What was counted stays counted. */
+export function settle(draft: Holds, key: string, nonce: string): void {
+  if (draft.reservations[key]?.nonce === nonce) delete draft.reservations[key];
 }
 
 /**
- * No flow of the upload exists.
+ * No flow of the upload exists, or none of the latest attempt.
  * @param nonce of the attempt that found that out. Nothing is given back if a later attempt has begun.
  */
-export function release(draft: Holds, key: string, nonce: string, terms: Pick<Terms, 'pipeline' | 'route'>): void {
-  const known = draft.reservations[key];
-  if (known?.nonce === nonce) giveBack(draft, key, known.flows, terms);
+export function release(draft: Holds, key: string, nonce: string, which: 'latest' | 'all'): void {
+  if (draft.reservations[key]?.nonce === nonce) giveBack(draft, key, which);
 }
 
 /** After how many equal rejections a route is held. */
@@ -372,10 +429,16 @@ export function rejected(
   return true;
 }
 
-/** The probe of a held route is over, and the route stays held. */
-export function dropProbe(draft: Holds, routeName: string, outcome: string): void {
+/**
+ * The probe of a held route is over, and the route stays held.
+ * @param isTold false if it says nothing of the route. Then another file is let through.
+ */
+export function dropProbe(draft: Holds, routeName: string, outcome: string, isTold = true): void {
   const circuit = draft.routes[routeName]?.circuit;
-  if (circuit?.probe === outcome) delete circuit.probe;
+  if (circuit?.probe !== outcome) return;
+  delete circuit.probe;
+  delete circuit.probedAt;
+  if (!isTold) circuit.isProbeAllowed = true;
 }
 
 const MESSAGE_LENGTH_MAX = 500;
@@ -392,9 +455,10 @@ export function isNews(
   attempt: Pick<Attempt, 'uploadId' | 'generation' | 'routeName' | 'request'>,
   success: Success,
 ): boolean {
-  const draft = structuredClone(holds);
+  const known = holds.routes[attempt.routeName] ?? {};
+  const draft = { ...NO_HOLDS, routes: { [attempt.routeName]: structuredClone(known) } };
   succeeded(draft, attempt, success, 0);
-  return JSON.stringify(draft) !== JSON.stringify(holds);
+  return JSON.stringify(draft.routes) !== JSON.stringify({ [attempt.routeName]: known });
 }
 
 /** Notes a success. It ends a streak of rejections, and the success of the probe opens the route. */
@@ -413,6 +477,26 @@ export function succeeded(
   if (route.succeeded === undefined || !isSameRequest(route.succeeded.request, request))
     route.succeeded = { at: now, request };
 }
+
+/**
+ * Removes routes that are not in the configuration. A pause stays, and what was spent stays while its period may last: the
+ * route may come back.
+ * @param names of the routes that stay.
+ */
+export function removeRoutes(draft: Holds, names: ReadonlySet<string>, now: number): void {
+  for (const [name, { paused, spent }] of Object.entries(draft.routes)) {
+    if (names.has(name)) continue;
+    delete draft.routes[name];
+    const isRecent = spent !== undefined && beginOf(spent.period) > now - SPENT_KEPT_MS;
+    const kept = { ...(paused && { paused }), ...(isRecent && { spent }) };
+    if (Object.keys(kept).length > 0) draft.routes[name] = kept;
+  }
+}
+
+/** Longer than a month, in milliseconds. */
+const SPENT_KEPT_MS = 33 * 24 * 60 * 60_000;
+
+const beginOf = (period: string): number => Date.parse(period.replace('week of ', ''));
 
 /** The operator pauses the pipeline, or a route. An earlier pause stays. */
 export function pause(draft: Holds, routeName: string | undefined, why: string | undefined, now: number): void {

@@ -14,6 +14,7 @@ import {
   CIRCUIT_AFTER,
   type Held,
   type HoldReason,
+  type Holds,
   holdOf,
   isCounted,
   isNews,
@@ -33,14 +34,16 @@ import {
 export class HeldError extends Error {
   override readonly name = 'HeldError';
   readonly reason: HoldReason;
-  /** True if the upload takes the route of the configuration of that time when it is sent. */
-  readonly isRerouted: boolean;
-  constructor({ reason, message }: Held, { isRerouted, ...options }: ErrorOptions & { isRerouted: boolean }) {
+  /** Present if the upload takes the route of the configuration of that time when it is sent. */
+  readonly reroute: Reroute;
+  constructor({ reason, message }: Held, reroute: Reroute, options?: ErrorOptions) {
     super(message, options);
     this.reason = reason;
-    this.isRerouted = isRerouted;
+    this.reroute = reroute;
   }
 }
+
+type Reroute = Entry['reroute'];
 
 export interface HoldPorts {
   readonly holds: HoldStore;
@@ -68,6 +71,7 @@ export function attemptOf(subject: Subject, settings: HoldPorts['settings'], non
     routeName: route.name,
     prefix: prefixIn(firstOf(upload).key, settings.inboxPrefix),
     request: requestOf(present ?? route),
+    sent: { ...requestOf(route), ...(present?.jobs !== undefined && { parameters: present.parameters }) },
     isPresent: present === undefined || isOf(present, route),
     isResent: doubt !== undefined,
     nonce,
@@ -84,6 +88,14 @@ function isOf(route: Route, snapshot: RouteSnapshot): boolean {
   return isSameRequest(requestOf(route), { ...requestOf(snapshot), parameters });
 }
 
+/** How a held upload that certainly has no flow gets the route of a later configuration. */
+function rerouteOf({ generation, route }: Subject, { routes }: HoldPorts['settings']): Reroute {
+  const isOverridden = routes.find(({ name }) => name === route.name)?.overrides === true;
+  const { parameters } = route;
+  // The operator may have given other parameters for this retry.
+  return generation > 1 && isOverridden && parameters !== undefined ? { parameters } : true;
+}
+
 /**
  * The permission to send one upload. It is asked for directly before each request, so that what is held is not sent, and
  * what is sent is counted.
@@ -91,15 +103,13 @@ function isOf(route: Route, snapshot: RouteSnapshot): boolean {
 export class Permit {
   readonly #ports: HoldPorts;
   readonly #attempt: Attempt;
-  readonly #mayBeRerouted: boolean;
+  readonly #reroute: Reroute;
   #isCounted = false;
 
   constructor(subject: Subject, ports: HoldPorts, nonce: string) {
     this.#ports = ports;
     this.#attempt = attemptOf(subject, ports.settings, nonce);
-    // The operator may have given other parameters for this retry.
-    const isGiven = subject.generation > 1 && routeOf(subject, ports.settings)?.overrides === true;
-    this.#mayBeRerouted = !isGiven && subject.doubt === undefined;
+    this.#reroute = subject.doubt === undefined ? rerouteOf(subject, ports.settings) : undefined;
   }
 
   /** @throws {HeldError} also if it cannot be known whether the upload is held. */
@@ -112,10 +122,10 @@ export class Permit {
       if (cause instanceof UnreadableEntryError) this.#ports.telemetry.metrics.add('HoldsUnreadable');
       const why = cause instanceof Error ? cause.message : String(cause);
       const message = `It cannot be known whether it may be sent: ${why}`;
-      throw new HeldError({ reason: 'budget', message }, { cause, isRerouted: false });
+      throw new HeldError({ reason: 'budget', message }, undefined, { cause });
     }
     if (held === undefined) return;
-    throw new HeldError(held, { isRerouted: held.reason === 'circuit' && this.#mayBeRerouted });
+    throw new HeldError(held, held.reason === 'circuit' ? this.#reroute : undefined);
   }
 
   async #hold(signal: AbortSignal): Promise<Held | undefined> {
@@ -132,23 +142,31 @@ export class Permit {
 
   /** No request of this permit has made a flow. */
   release(): void {
-    if (!this.#isCounted) return;
-    const { holds } = this.#ports;
-    holds.later((draft) => release(draft, outcomeOf(this.#attempt), this.#attempt.nonce, this.#attempt), true);
+    const which = this.#attempt.isResent ? 'latest' : 'all';
+    this.#end((draft) => release(draft, outcomeOf(this.#attempt), this.#attempt.nonce, which), true);
   }
 
   /** The upload has a flow. */
   settle(): void {
-    if (this.#isCounted) this.#ports.holds.later((draft) => settle(draft, outcomeOf(this.#attempt)), false);
+    this.#end((draft) => settle(draft, outcomeOf(this.#attempt), this.#attempt.nonce), false);
+  }
+
+  #end(change: (draft: Holds) => void, isUrgent: boolean): void {
+    if (this.#isCounted) this.#ports.holds.later(change, isUrgent);
+    this.#isCounted = false;
   }
 }
+
+/** False if the route was removed. Nothing is kept of its outcomes. */
+const isOfRoute = (subject: Subject, { settings }: HoldPorts): boolean => routeOf(subject, settings) !== undefined;
 
 /** Notes that a route works: the service took a request of it, or a flow of it succeeded. */
 export function noteSuccess(subject: Subject, success: Success, ports: HoldPorts, signal: AbortSignal): Promise<void> {
   return noted(ports, async () => {
     const attempt = attemptOf(subject, ports.settings, '');
     // A file that began with another configuration says nothing about the present one.
-    if (!attempt.isPresent || !isNews(await ports.holds.read(signal), attempt, success)) return;
+    if (!isOfRoute(subject, ports) || !attempt.isPresent || !isNews(await ports.holds.read(signal), attempt, success))
+      return;
     await ports.holds.change((draft) => succeeded(draft, attempt, success, ports.clock.now()), signal);
   });
 }
@@ -163,7 +181,7 @@ export function noteRejection(
   return noted(ports, async () => {
     const attempt = attemptOf(subject, ports.settings, '');
     const { circuit } = routeOf(subject, ports.settings) ?? {};
-    if (circuit === false || !attempt.isPresent) return;
+    if (circuit === false || !isOfRoute(subject, ports) || !attempt.isPresent) return;
     const terms = { after: circuit?.after ?? CIRCUIT_AFTER, now: ports.clock.now() };
     if (!(await ports.holds.change((draft) => rejected(draft, attempt, rejection, terms), signal))) return;
     ports.telemetry.log.error('This route is held: the service rejects its files', {

@@ -1,5 +1,5 @@
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import { type Entry, isTerminal } from '../ledger/entry.ts';
+import { type Entry, isInLine, isTerminal } from '../ledger/entry.ts';
 import { costsKey } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
@@ -8,7 +8,18 @@ import { type Budget, microsOf, periodEnd, type Spent, spentNow } from '../uploa
 import type { Route } from '../uploads/routes.ts';
 import { dayOf } from './costs.ts';
 import { budgetEvent, heldEvent } from './hold-events.ts';
-import { type Circuit, dropProbe, type Holds, type Reservation, release, settle, succeeded } from './holds.ts';
+import {
+  type Circuit,
+  dropProbe,
+  type Holds,
+  noteTold,
+  outcomeOf,
+  release,
+  removeRoutes,
+  type Success,
+  settle,
+  succeeded,
+} from './holds.ts';
 import type { HoldPorts } from './permit.ts';
 
 /*
@@ -27,8 +38,11 @@ const OPEN_MAX_MS = 25 * 60_000;
  */
 const COSTS_KEPT_MS = 24 * 60 * 60_000;
 
-/** Reservations and probes that one tick looks at. */
+/** Reservations that one tick looks at. */
 const LOOKED_AT_MAX = 200;
+
+/** Time between two ticks, in milliseconds. */
+const TICK_MS = 60_000;
 
 /** Shares of a budget that are told when they are reached, in percent. */
 const TOLD_PERCENTS = [80, 100] as const;
@@ -53,6 +67,7 @@ export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<
   }
   await closeReservations(holds, ports, signal);
   await closeProbes(holds, ports, signal);
+  await forgetRoutes(holds, ports, signal);
   await tellHeldRoutes(holds, ports, signal);
   await tellBudgets(holds, ports, signal);
   await moveCosts(holds, ports, signal);
@@ -60,14 +75,17 @@ export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<
 
 /** Ends reservations whose attempt is over, as the entry says. Those in doubt stay open, and stay counted. */
 async function closeReservations(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
-  const { clock, settings } = ports;
-  const old = Object.entries(holds.reservations).filter(([, { at }]) => at < clock.now() - OPEN_MAX_MS);
+  const { clock } = ports;
+  const now = clock.now();
+  const old = Object.entries(holds.reservations).filter(([, { at }]) => at < now - OPEN_MAX_MS);
+  // Those in doubt may stay for long. Each tick looks at others.
+  const pages = Math.ceil(old.length / LOOKED_AT_MAX);
+  const first = pages === 0 ? 0 : (Math.floor(now / TICK_MS) % pages) * LOOKED_AT_MAX;
   const ends: ((draft: Holds) => void)[] = [];
-  for (const [key, reservation] of old.slice(0, LOOKED_AT_MAX)) {
+  for (const [key, { nonce }] of old.slice(first, first + LOOKED_AT_MAX)) {
     const end = whatBecameOf(key, await readEntry(key, ports, signal));
-    if (end === 'has a flow') ends.push((draft) => settle(draft, key));
-    if (end === 'has no flow')
-      ends.push((draft) => release(draft, key, reservation.nonce, capsOf(reservation, settings)));
+    if (end === 'has a flow') ends.push((draft) => settle(draft, key, nonce));
+    if (end === 'has no flow') ends.push((draft) => release(draft, key, nonce, 'all'));
   }
   if (ends.length === 0) return;
   await ports.holds.change((draft) => {
@@ -75,10 +93,24 @@ async function closeReservations(holds: Holds, ports: TendPorts, signal: AbortSi
   }, signal);
 }
 
-const capsOf = ({ route }: Reservation, { routes, budget }: TendPorts['settings']) => ({
-  pipeline: budget === 'unlimited' ? undefined : budget,
-  route: routes.find(({ name }) => name === route)?.budget,
-});
+/**
+ * Ends the reservation of an upload that the operator retries, because its entry will say no more what became of it. A
+ * flow that may exist stays counted.
+ */
+export async function closeReservation(
+  entry: Entry,
+  { holds }: Pick<HoldPorts, 'holds'>,
+  signal: AbortSignal,
+): Promise<void> {
+  const key = outcomeOf({ uploadId: entry.upload.id, generation: entry.generation });
+  const { nonce } = (await holds.read(signal)).reservations[key] ?? {};
+  if (nonce === undefined) return;
+  const isFlowless = whatBecameOf(key, entry) === 'has no flow';
+  await holds.change((draft) => {
+    if (isFlowless) release(draft, key, nonce, 'all');
+    else settle(draft, key, nonce);
+  }, signal);
+}
 
 /** Undefined if it is not known yet. What cannot be known any more stays counted. */
 function whatBecameOf(key: string, entry: Entry | undefined): 'has a flow' | 'has no flow' | undefined {
@@ -105,26 +137,48 @@ async function closeProbes(holds: Holds, ports: TendPorts, signal: AbortSignal):
     if (circuit?.probe === undefined) continue;
     const { probe } = circuit;
     const entry = await readEntry(probe, ports, signal);
-    const end = endOfProbe(circuit, entry, generationIn(probe));
+    const end = endOfProbe(circuit, entry, ports.clock.now());
     if (end === undefined) continue;
     await ports.holds.change((draft) => {
+      // It may be under way again.
+      if (draft.routes[routeName]?.circuit?.probedAt !== circuit.probedAt) return;
       const uploadId = probe.slice(0, probe.indexOf('.'));
       const attempt = { uploadId, generation: generationIn(probe), routeName, request: circuit.request };
-      if (end === 'over') dropProbe(draft, routeName, probe);
+      if (end === 'rejected' || end === 'untold') dropProbe(draft, routeName, probe, end === 'rejected');
       else succeeded(draft, attempt, end, ports.clock.now());
     }, signal);
   }
 }
 
+/** Undefined if the probe is not over. `untold` if it says nothing of the route. */
 function endOfProbe(
-  { code }: Circuit,
+  { code, probe = '' }: Circuit,
   entry: Entry | undefined,
-  generation: number,
-): 'created' | 'succeeded' | 'over' | undefined {
-  if (entry === undefined || entry.generation !== generation) return 'over';
-  if (entry.state === 'succeeded') return 'succeeded';
-  if (entry.state === 'running') return code === 'rejected' ? 'created' : undefined;
-  return isTerminal(entry) ? 'over' : undefined;
+  now: number,
+): Success | 'rejected' | 'untold' | undefined {
+  if (entry === undefined || entry.generation !== generationIn(probe)) return 'untold';
+  switch (entry.state) {
+    case 'succeeded':
+      return 'succeeded';
+    case 'running':
+      return code === 'rejected' ? 'created' : undefined;
+    case 'failed': {
+      const isPaidFor = entry.flow !== undefined && entry.failure.code !== 'cancelled';
+      return isPaidFor || entry.failure.code === 'rejected' ? 'rejected' : 'untold';
+    }
+    case 'waiting':
+      // It was not sent, and others of the route may come first.
+      return isInLine(entry) && entry.doubt === undefined && entry.notBefore <= now ? 'untold' : undefined;
+    case 'claimed':
+      return undefined;
+  }
+}
+
+/** Removes what is kept of routes that are not there any more. */
+async function forgetRoutes(holds: Holds, { holds: store, clock, settings }: TendPorts, signal: AbortSignal) {
+  const names = new Set(settings.routes.map(({ name }) => name));
+  if (Object.keys(holds.routes).every((name) => names.has(name))) return;
+  await store.change((draft) => removeRoutes(draft, names, clock.now()), signal);
 }
 
 async function tellHeldRoutes(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
@@ -163,8 +217,7 @@ async function tellBudgets(holds: Holds, ports: TendPorts, signal: AbortSignal):
       signal,
     );
     await ports.holds.change((draft) => {
-      const scope = route === undefined ? draft.pipeline : draft.routes[route];
-      if (scope?.spent?.period === spent.period) scope.spent = { ...scope.spent, told: reached };
+      noteTold(draft, route, spent, reached);
     }, signal);
   }
 }

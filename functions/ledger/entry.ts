@@ -287,18 +287,18 @@ export interface Wait {
   readonly notBefore: number;
   /** True if the file could be the cause. */
   readonly counted: boolean;
-  /** True if the upload takes the route of the configuration of that time when it is sent. Nothing was sent before. */
-  readonly isRerouted?: boolean;
+  /** Present if the upload takes the route of the configuration of that time when it is sent. It has no flow. */
+  readonly reroute?: Entry['reroute'];
 }
 
 export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
-  const { reason, message, notBefore, counted, isRerouted = false } = wait;
+  const { reason, message, notBefore, counted, reroute } = wait;
   return {
     ...factsOf(entry),
     ...(isHold(reason) && { schema: 3 }),
-    ...(isRerouted && { reroute: true }),
+    ...(reroute && { reroute }),
     // A job looks for its inputs again.
-    ...(isRerouted && isJob(entry) && { inputs: undefined, job: undefined }),
+    ...(reroute && isJob(entry) && { inputs: undefined, job: undefined }),
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
     waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),

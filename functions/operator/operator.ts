@@ -8,6 +8,7 @@ import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/err
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
 import { allowProbe, type Holds, pause, resume } from '../holds/holds.ts';
 import type { HoldPorts } from '../holds/permit.ts';
+import { closeReservation } from '../holds/tend-holds.ts';
 import {
   collectedAgain,
   ended,
@@ -46,7 +47,7 @@ import { messageFor } from '../uploads/upload-event.ts';
  * An upload in any other state stays as it is, and the result says so. So the same request can be made again.
  */
 
-export interface OperatorPorts extends PublishPorts {
+export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly ledger: Ledger;
   readonly chains: ChainStore;
   readonly inbox: Pick<Inbox, 'current'>;
@@ -409,6 +410,9 @@ async function beginAgain(
   const { ledger, clock, settings, chainNotes } = ports;
   const { entry: before } = previous;
   const { upload } = entry;
+  if (isTerminal(before) || (before.state === 'waiting' && before.reason === 'held')) {
+    await closeReservation(before, ports, signal);
+  }
   await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
   const written = await ledger.replace(previous, entry, signal);
   if (!written.won) return false;

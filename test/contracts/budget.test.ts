@@ -14,6 +14,7 @@ const TIMES = 5;
 const attempt = (uploadId: string): Attempt => ({
   ...{ uploadId, generation: 1, routeName: 'r', prefix: '', isPresent: true, isResent: false, nonce: randomUUID() },
   request: { template: 't', input: 'file' },
+  sent: { template: 't', input: 'file' },
   pipeline: { flows: FLOWS, per: 'month', timezone: 'UTC' },
   route: undefined,
   price: undefined,

@@ -367,6 +367,55 @@ describe('a circuit', () => {
     expect(await circuit()).toBeUndefined();
     expect(await reasons()).not.toContain('circuit');
   });
+
+  it('lets another file through if the probe was cancelled', async () => {
+    const route = { ...ECHO, circuit: { after: 3 } };
+    await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
+    await sendAll(6);
+    world.fault('createFlow', answer({ detail: 'Later' }, 503));
+    world.redeploy({ routes: [route] });
+    for (let i = 0; i < 3; i += 1) await next();
+    const probe = (await circuit())?.probe?.split('.')[0];
+    expect(await world.collect({ cancel: [probe] })).toMatchObject([{ result: 'cancelled' }]);
+    world.service.intercept = undefined;
+    for (let i = 0; i < 6; i += 1) await next();
+    expect(await circuit()).toBeUndefined();
+    expect(await reasons()).not.toContain('circuit');
+  });
+
+  it('lets another file through if the probe waits in the line', async () => {
+    const route = { ...ECHO, circuit: { after: 3 } };
+    await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
+    await sendAll(6);
+    world.redeploy({ routes: [route] });
+    world.fault('createFlow', answer({ detail: 'Too many' }, 429));
+    for (let i = 0; i < 2; i += 1) await next();
+    expect(await circuit()).toMatchObject({ probe: expect.anything() });
+    world.clock.advance(6 * MINUTE);
+    await world.collect();
+    expect(await circuit()).toMatchObject({ isProbeAllowed: true });
+    expect(await circuit()).not.toHaveProperty('probe');
+    world.service.intercept = undefined;
+    for (let i = 0; i < 6; i += 1) await next();
+    expect(await circuit()).toBeUndefined();
+  });
+
+  it('never lets a file through as its probe that was made for the rejected route', async () => {
+    const route: Route = { ...ECHO, circuit: { after: 3 }, overrides: true };
+    await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
+    await sendAll(6);
+    // A retry with parameters of its own.
+    const failed = (await world.entries()).find(({ state }) => state === 'failed')?.upload.id ?? '';
+    await world.collect({ retry: [failed], parameters: { copies: 3 } });
+    await world.deliverAll();
+    expect((await reasons()).filter((reason) => reason === 'circuit')).toHaveLength(4);
+    world.redeploy({ routes: [route] });
+    for (let i = 0; i < 8; i += 1) await next();
+    expect(await circuit()).toBeUndefined();
+    expect(await reasons()).not.toContain('circuit');
+    expect(world.service.flows.every(({ template }) => template === 'bytes_echo')).toBe(true);
+    expect(world.service.flows.filter(({ parameters }) => Object(parameters).copies === 3)).toHaveLength(1);
+  });
 });
 
 describe('what flows cost', () => {
