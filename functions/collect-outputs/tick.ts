@@ -165,11 +165,20 @@ class Tick {
   async #round(): Promise<void> {
     this.#counts.rounds += 1;
     // Both parts end before anything is thrown: nothing may be under way when an invocation ends.
-    for (const part of await Promise.allSettled([this.#polls.round(), this.#resubmitWaiting()])) {
+    for (const part of await Promise.allSettled([this.#pollDue(), this.#resubmitWaiting()])) {
       if (part.status === 'rejected') throw part.reason;
     }
     this.#context.isolation.endRound();
     if (this.#context.isolation.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
+  }
+
+  /** Under a limit, the polls of a round should take no longer than the shortest time between two polls of a flow. */
+  async #pollDue(): Promise<void> {
+    const { clock, pacer, settings } = this.#ports;
+    const startedAt = clock.now();
+    await this.#polls.round();
+    const tookMs = pacer.learnt === undefined ? 0 : clock.now() - startedAt;
+    this.#waitingUploads.notePolls(Math.min(1, (settings.pollIntervalSeconds * 1000) / EARLY_POLLS / tookMs));
   }
 
   async #resubmitWaiting(): Promise<void> {

@@ -42,7 +42,7 @@ export interface LineState {
 }
 
 interface WaitingPorts extends ResubmitPorts {
-  readonly settings: Pick<Settings, 'inboxPrefix' | 'pollIntervalSeconds' | 'routes'>;
+  readonly settings: Pick<Settings, 'inboxPrefix' | 'routes'>;
 }
 
 interface WaitingOptions {
@@ -66,8 +66,8 @@ export class WaitingUploads {
   readonly #options: Required<WaitingOptions>;
   #line: LineState | undefined;
   #endedBefore = 0;
-  /** When the last round began. Undefined in the first one of a tick. */
-  #roundBefore: number | undefined;
+  /** Below 1 if the last round of this tick did not keep up with the running flows: see {@link notePolls}. */
+  #pollShare = 1;
 
   constructor(ports: WaitingPorts, remembered: LineState | undefined, options: WaitingOptions) {
     this.#ports = ports;
@@ -90,9 +90,8 @@ export class WaitingUploads {
     const lines = await ledger.lines(signal);
     // None of these is sent. Each gets its place in the line.
     if (lines.former) due.push(...(await this.#ours(ledger.formerMarkers(signal), FORMER_MAX)));
-    if (lines.present) due.push(...(await this.#nextInLine(this.#replaced(endedCount), signal)));
+    if (lines.present) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;
-    this.#roundBefore = clock.now();
     const sent: Entry[] = [];
     const failures: unknown[] = [];
     await pMap(
@@ -130,25 +129,23 @@ export class WaitingUploads {
   }
 
   /**
-   * How many uploads leave the line in place of those that have ended since the last round. If that round was longer
-   * than a poll interval, more flows are running than the service lets us poll. Then fewer leave: as many as end in one
-   * interval. Otherwise the flow of a new file would wait behind all of them for its polls.
+   * Notes the last round of polls. If the service does not let us poll all running flows in time, fewer leave the line,
+   * and no extra ones. Otherwise flows would pile up that wait for their polls, and the flow of a new file behind them.
+   * @param share of the time that the round should have taken. 1 if it took no longer.
    */
-  #replaced(endedCount: number): number {
-    const { clock, settings } = this.#ports;
-    const ms = clock.now() - (this.#roundBefore ?? clock.now());
-    const share = Math.min(1, (settings.pollIntervalSeconds * 1000) / Math.max(1, ms));
-    return Math.ceil((endedCount - this.#endedBefore) * share);
+  notePolls(share: number): void {
+    this.#pollShare = share;
+    if (share < 1 && this.#line !== undefined) this.#line = { ...this.#line, extra: 1 };
   }
 
   async #nextInLine(endedCount: number, signal: AbortSignal): Promise<readonly WaitingMarker[]> {
     const { ledger, clock, settings } = this.#ports;
     const now = clock.now();
     const before = this.#line ?? { sentAt: now, sent: [], extra: 1, turns: BEGINNING };
-    const fate = await this.#fateOfLast(before, signal);
-    const extra = { refused: 1, undecided: 0, through: before.extra }[fate];
+    const allowed = { refused: 1, undecided: 0, through: before.extra };
+    const extra = this.#pollShare < 1 ? 0 : allowed[await this.#fateOfLast(before, signal)];
     const room = await this.#options.room(signal);
-    const count = Math.min(endedCount + extra, room());
+    const count = Math.min(Math.ceil(endedCount * this.#pollShare) + extra, room());
     const wanted = { count, now, ledger, routes: settings.routes, isOurs: this.#options.isOurs, room };
     const { next, turns } = await nextTurns(wanted, before.turns, signal);
     if (next.length === 0) this.#line = { ...before, turns };

@@ -49,6 +49,26 @@ function recording(polls: string[]): NonNullable<WorldOptions['transport']> {
 const state = () => world.json<CollectorState>(LEDGER, 'state/collector-0.json');
 const receiptKeys = async () => (await world.keys(RESULTS)).filter((key) => key.endsWith('receipt.json'));
 
+describe('a tick that the service does not let poll all running flows in time', () => {
+  it.each([
+    // Fourteen flows are polled within 20 seconds, a third of the poll interval, or not.
+    [2, 2],
+    [0.2, 1],
+  ])('lets no extra uploads leave the line (%f requests a second)', async (requestsPerSecond, extra) => {
+    await begin({ service: { flowMs: HOUR } });
+    await flowsOf(named(14));
+    world.fault('createFlow', { status: 429 }, Number.POSITIVE_INFINITY);
+    await world.send('throttled');
+    world.service.intercept = undefined;
+    world.clock.advance(10 * MINUTE);
+    world.ports.pacer.resume({ requestsPerSecond, throttledAt: world.clock.now() });
+    await world.tick();
+    const { line } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
+    expect(line?.sent).toHaveLength(1);
+    expect(line?.extra).toBe(extra);
+  });
+});
+
 describe('a service that allows few requests', () => {
   it('has everything collected, by short ticks', async () => {
     await begin();
