@@ -61,6 +61,8 @@ interface Round extends Wanted {
   readonly page: number;
   /** LIST requests that are left. */
   lists: number;
+  /** How many more uploads of each route may leave, of both classes together. */
+  readonly rooms: Map<string, number>;
 }
 
 /**
@@ -79,7 +81,7 @@ export async function nextTurns(
 ): Promise<{ readonly next: readonly WaitingMarker[]; readonly turns: TurnState }> {
   const { count: before, ...states } = state;
   const page = Math.min(PAGE_MAX, Math.max(PAGE_MIN, wanted.count));
-  const round: Round = { ...wanted, page, lists: wanted.listsMax ?? LISTS_MAX };
+  const round: Round = { ...wanted, page, lists: wanted.listsMax ?? LISTS_MAX, rooms: new Map() };
   const live = new ClassTurns('live', { ...round }, states.live);
   const late = new ClassTurns('late', { ...round }, states.late);
   const next: WaitingMarker[] = [];
@@ -159,7 +161,6 @@ class RouteTurns {
   readonly #round: Round;
   /** The segments that may have a turn, the next one first. Undefined before they are listed. */
   #segments: SegmentTurns[] | undefined;
-  #room: number;
   #last: string | undefined;
 
   constructor(of: TurnClass, name: string, round: Round, last: string | undefined) {
@@ -168,12 +169,16 @@ class RouteTurns {
     this.weight = route?.weight ?? WEIGHT_DEFAULT;
     this.#class = of;
     this.#round = round;
-    this.#room = round.room(route?.name ?? name);
+    if (!round.rooms.has(name)) round.rooms.set(name, round.room(route?.name ?? name));
     this.#last = last;
   }
 
   get hasRoom(): boolean {
     return this.#room >= 1;
+  }
+
+  get #room(): number {
+    return this.#round.rooms.get(this.name) ?? 0;
   }
 
   /** The segment that was looked at last. */
@@ -192,7 +197,7 @@ class RouteTurns {
       const marker = await segment.next(signal);
       if (marker === undefined) continue;
       this.#segments.push(segment);
-      this.#room -= 1;
+      this.#round.rooms.set(this.name, this.#room - 1);
       return marker;
     }
   }
