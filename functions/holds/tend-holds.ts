@@ -167,6 +167,8 @@ function endOfProbe(
       return isPaidFor || entry.failure.code === 'rejected' ? 'rejected' : 'untold';
     }
     case 'waiting':
+      // It is for the operator to decide.
+      if (entry.reason === 'held') return 'untold';
       // It was not sent, and others of the route may come first.
       return isInLine(entry) && entry.doubt === undefined && entry.notBefore <= now ? 'untold' : undefined;
     case 'claimed':

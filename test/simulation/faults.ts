@@ -32,20 +32,29 @@ const OTHER_CALLS = ['secret.read', 'queue.send', 'event.send'] as const;
 
 /** Calls of S3 that only chains make. They come last, so that the focus of the others' seeds stays. */
 const CHAIN_CALLS = ['chain.get', 'chain.put'] as const;
-export type S3CallKind = (typeof S3_CALLS | typeof CHAIN_CALLS)[number];
-export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS | typeof BACKFILL_CALLS)[number];
-
 /** Calls that only backfills make. */
 const BACKFILL_CALLS = ['queue.ask'] as const;
 
-const CALLS: readonly CallKind[] = [...S3_CALLS, ...SERVICE_CALLS, ...OTHER_CALLS, ...CHAIN_CALLS, ...BACKFILL_CALLS];
+/** Calls about holds. They come last for the same reason. */
+const HOLD_CALLS = ['hold.get', 'hold.put'] as const;
+export type S3CallKind = (typeof S3_CALLS | typeof CHAIN_CALLS | typeof HOLD_CALLS)[number];
+export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS | typeof BACKFILL_CALLS)[number];
+
+const CALLS: readonly CallKind[] = [
+  ...S3_CALLS,
+  ...SERVICE_CALLS,
+  ...OTHER_CALLS,
+  ...CHAIN_CALLS,
+  ...BACKFILL_CALLS,
+  ...HOLD_CALLS,
+];
 const S3_NO_BODY: readonly CallKind[] = ['inbox.head', 'receipt.head', 'marker.delete', 'asset.abort', 'asset.begin'];
 
 const oneOf =
   (calls: readonly CallKind[]) =>
   (call: CallKind): boolean =>
     calls.includes(call);
-const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS]);
+const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS]);
 const isService = oneOf(SERVICE_CALLS);
 const isOther = oneOf([...OTHER_CALLS, ...BACKFILL_CALLS]);
 /** The answer of these calls is JSON, and not an asset. */
@@ -73,7 +82,7 @@ const FAULTS = {
   'internal error': isS3,
   /** The same answer, although the call has taken effect. */
   'internal error after': (call) => isS3(call) && !call.endsWith('.list') && !/\.(get|head)$/.test(call),
-  conflict: (call) => /^(entry\.(create|replace)|(lease|chain|receipt)\.put|asset\.(put|complete))$/.test(call),
+  conflict: (call) => /^(entry\.(create|replace)|(lease|chain|hold|receipt)\.put|asset\.(put|complete))$/.test(call),
   // A fault of Secrets Manager, SQS and EventBridge.
   throttled: isOther,
   // Faults of the service.
@@ -168,7 +177,14 @@ export interface FaultPlanOptions {
 }
 
 /** Calls that a tick makes without any work to do. They get fewer faults, or they would get nearly all. */
-const IDLE_CALLS: readonly CallKind[] = ['lease.get', 'lease.put', 'markers.list', 'sweep.get', 'secret.read'];
+const IDLE_CALLS: readonly CallKind[] = [
+  'lease.get',
+  'lease.put',
+  'markers.list',
+  'sweep.get',
+  'secret.read',
+  'hold.get',
+];
 /** Calls that are rare, and as important as the others. */
 const RARE_CALLS: readonly CallKind[] = [
   'inbox.head',

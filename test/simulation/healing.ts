@@ -2,6 +2,7 @@ import type { Entry } from '../../functions/ledger/entry.ts';
 import { Violation } from './demand.ts';
 import { LEDGER } from './names.ts';
 import { redrive } from './operator.ts';
+import { probeHeldRoutes } from './storm-holds.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -25,6 +26,7 @@ export async function settle(world: World): Promise<void> {
   let stepMs = 20 * SECOND;
   for (let step = 0; step < SETTLING_STEPS_MAX; step += 1) {
     await invocations.deliverAll();
+    await probeHeldRoutes(world);
     await invocations.tick();
     if (!scenario.isLossy) redrive(world);
     if (await isQuiet(world)) return;

@@ -23,6 +23,7 @@ interface CollectEvent {
   readonly retry?: readonly string[];
   readonly from?: string;
   readonly cancel?: readonly string[];
+  readonly hold?: { readonly action: 'pause' | 'resume' | 'probe'; readonly route?: string | undefined };
 }
 
 interface InvocationRequest<T> {
@@ -104,9 +105,9 @@ export class Invocations {
   startCollect(event: CollectEvent): Promise<void> {
     const { timeline, observed, scenario } = this.#world;
     const tick: TickRecord = { startedAt: timeline.now() };
-    const { sweep, retry, from, cancel } = event;
+    const { sweep, retry, from, cancel, hold } = event;
     if (retry !== undefined || cancel !== undefined) observed.asked.push({ retry, from, cancel });
-    else if (sweep === undefined) observed.ticks.push(tick);
+    else if (sweep === undefined && hold === undefined) observed.ticks.push(tick);
     const { answer } = this.#invoke({
       which: 'collect',
       limitMs: scenario.collectLimitMs,

@@ -40,6 +40,10 @@ export interface Logged {
 /** True for the event of a chain that has ended. All others tell of an upload. */
 export const isOfChain = ({ detailType }: Published): boolean => detailType.startsWith('Chain ');
 
+/** True for the event of a budget or of a held route. */
+export const isOfHold = ({ detailType }: Pick<Published, 'detailType'>): boolean =>
+  ['Budget Reached', 'Route Held'].includes(detailType);
+
 interface Published {
   readonly detailType: string;
   readonly detail: string;

@@ -7,7 +7,7 @@ import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import { callAws } from './aws-calls.ts';
 import { Lambda } from './lambda.ts';
-import { isOfChain } from './observations.ts';
+import { isOfChain, isOfHold } from './observations.ts';
 import { s3ClientOf } from './s3.ts';
 import { transportOf } from './service.ts';
 import type { World } from './world.ts';
@@ -109,6 +109,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
           kind: 'event.send',
           signal,
           effect: () => {
+            if (isOfHold(event)) return;
             if (!isOfChain(event)) orderChecker.seesEvent(event.detail);
             observed.notePublished(event, timeline.now());
           },

@@ -36,6 +36,7 @@ function ledgerCall({ method, query = {}, headers }: SdkRequest, key: string): S
   }
   if (key.startsWith('chains/')) return method === 'GET' ? 'chain.get' : 'chain.put';
   if (key === 'state/sweep.json') return method === 'GET' ? 'sweep.get' : 'sweep.put';
+  if (key === 'state/holds.json') return method === 'GET' ? 'hold.get' : 'hold.put';
   if (key.startsWith('state/')) return method === 'GET' ? 'lease.get' : 'lease.put';
   return method === 'PUT' ? 'marker.put' : method === 'DELETE' ? 'marker.delete' : undefined;
 }

@@ -226,6 +226,7 @@ class S3Network {
       const call = { kind, key: keyOf(request), body };
       world.orderChecker.sees(invocation, call);
       world.chainWatch.sees(call);
+      world.holdWatch?.sees(call);
     }
     switch (fault) {
       case 'killed after':

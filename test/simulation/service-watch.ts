@@ -53,6 +53,9 @@ export class ServiceWatch {
       if (status === 429 || status === 503) this.#holdBack(kind, Math.min(retryAt, now + HELD_BACK_MS));
       if (kind === 'flow.get' && status === 200) this.#seesEnd(flowId);
     }
+    if (kind === 'flow.create' && status === 422 && this.#world.scenario.holds !== undefined) {
+      observed.incidents.push({ kind, path: '', fault: '422', keys: this.#lambda.keys });
+    }
     if (kind !== 'flow.create') observed.leftAloneUntil = Math.max(observed.leftAloneUntil, retryAt);
     if (isPoll(kind)) observed.noteAnswer(flowId, { kind, status, at: now, by: this.#lambda.invocationName });
   }

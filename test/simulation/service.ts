@@ -10,6 +10,7 @@ import { callOf, type Operation, type ServiceRequest, type ServiceResponse } fro
 import { ConnectionLostError } from '../../local/flow-service/fault.ts';
 import { inOneChunk, serviceRequestOf } from '../support/in-process-transport.ts';
 import type { Fault, ServiceCallKind } from './faults.ts';
+import type { Post } from './hold-watch.ts';
 import type { Lambda } from './lambda.ts';
 import { scriptOf } from './service-faults.ts';
 import { type ServiceCall, ServiceWatch } from './service-watch.ts';
@@ -53,6 +54,9 @@ class Exchange {
   readonly #signal: AbortSignal;
   readonly #gone = new AbortController();
   readonly #toServer = new Pipe();
+  readonly #begunAt: number;
+  /** What the hold watch knows of it. */
+  #post: Post | undefined;
   #sent: Sent = 'nothing';
   /** When the latest chunk reaches the service. */
   #arrivesAt = 0;
@@ -73,6 +77,7 @@ class Exchange {
     this.#watch = watch;
     this.#request = request;
     this.#signal = signal;
+    this.#begunAt = world.timeline.now();
     this.response = new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#begin(resolve);
@@ -152,6 +157,7 @@ class Exchange {
     this.#lambda.after(answerMs, 'answer', () => {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
+      if (this.#post !== undefined) this.#post.status = answer.status;
       this.#timeLimit?.cancel();
       if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
       this.#watch.seesAnswer(call, answer);
@@ -209,9 +215,10 @@ class Exchange {
 
   /** Sends a chunk. It arrives even if the process dies. Resolves when the process learns that the chunk has left. */
   #wire(chunk: Uint8Array): Promise<void> {
-    const { timeline, randoms } = this.#world;
+    const { timeline, randoms, holdWatch } = this.#world;
     const copy = Buffer.from(chunk); // The producer uses its memory again.
     const isLast = this.#sent === 'all';
+    if (this.#request.method === 'POST') this.#post ??= holdWatch?.seesPost(this.#lambda, copy, this.#begunAt);
     this.#arrivesAt = Math.max(this.#arrivesAt, timeline.now() + randoms.network.int(1, 30));
     timeline.schedule(this.#arrivesAt, () => {
       this.#toServer.push(copy);
@@ -275,6 +282,7 @@ class Exchange {
 
   #end(): void {
     const { observed, timeline } = this.#world;
+    if (this.#post !== undefined) this.#post.endedAt ??= timeline.now();
     if (this.#sentAt !== undefined) {
       observed.creationAnswerMsMax = Math.max(observed.creationAnswerMsMax, timeline.now() - this.#sentAt);
       this.#sentAt = undefined;

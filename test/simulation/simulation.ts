@@ -5,6 +5,7 @@ import type { FaultTable } from './faults.ts';
 import { heal, redeliver, settle } from './healing.ts';
 import { checkFirstTicks, checkRetried, checkUnchanged, snapshotOf } from './invariants/after-healing.ts';
 import { checkAll } from './invariants/check-all.ts';
+import { checkCountAtRest } from './invariants/holds.ts';
 import { liveWithLaggingReplica } from './lagging-replica.ts';
 import { liveWithinLimits } from './limits.ts';
 import { liveWithLongRounds } from './long-rounds.ts';
@@ -13,6 +14,7 @@ import { liveWithPoison } from './poison.ts';
 import { warmUp } from './s3.ts';
 import { liveWithSlowCounterpart } from './slow-counterpart.ts';
 import { runStorm } from './storm.ts';
+import { endHolds } from './storm-holds.ts';
 import { MINUTE } from './timeline.ts';
 import { type NeededPermission, World } from './world.ts';
 
@@ -93,14 +95,17 @@ async function liveThroughStorm(world: World): Promise<void> {
   await runStorm(world);
   heal(world);
   await checkFirstTicks(world);
+  await endHolds(world);
   await settle(world);
   if (needsSweep(world)) await sweepEverything(world);
   // The functions search for the flow of a held doubt every hour. Now that all is well, it may be settled.
-  if ((await world.entries()).some(({ state }) => state === 'waiting')) {
+  // What a process has counted, and not sent, is uncounted within the hour.
+  if (world.scenario.holds !== undefined || (await world.entries()).some(({ state }) => state === 'waiting')) {
     await world.pass(70 * MINUTE);
     await settle(world);
   }
   await checkAll(world);
+  await checkCountAtRest(world, await world.entries());
   if (world.scenario.areAllRetried) {
     await retryFailures(world);
     await settle(world);

@@ -12,6 +12,8 @@ export interface StormNeeds {
   readonly areRetried?: boolean;
   /** True if assets go on to later stages. */
   readonly areChained?: boolean;
+  /** True if uploads are held. */
+  readonly areHeld?: boolean;
   /** The faults that lead to the call. */
   readonly faultPlan?: FaultPlanOptions;
 }
@@ -46,5 +48,7 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'flows.list': { faultPlan: { rate: 0.7, faults: DOUBTFUL, calls: ['flow.create'], persistence: 0 } },
   'chain.get': { areChained: true, areQuick: true },
   'chain.put': { areChained: true, areQuick: true },
+  'hold.get': { areHeld: true, areQuick: true },
+  'hold.put': { areHeld: true, areQuick: true },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
 };

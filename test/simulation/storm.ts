@@ -3,11 +3,9 @@ import { damageEntry, damageSweepState, expireEntry } from './lost-entries.ts';
 import { NEXT_INBOX, NEXT_PIPELINE, START } from './names.ts';
 import { cancelOne, makeOneAnew, retryOneFailure } from './operator.ts';
 import { type Change, corrected, LOWERED_SETTINGS, type Step } from './scenario.ts';
+import { scheduleHolds } from './storm-holds.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
-
-/** When the uploads of a storm begin. Before, the first tick runs alone. */
-const STORM_START = START + 20 * MINUTE;
 
 /** The tag of a flow of another pipeline. */
 const OTHER_TAG = { pipeline: 'another', upload: 'a'.repeat(40), generation: 1 };
@@ -40,17 +38,18 @@ export async function runStorm(world: World): Promise<void> {
   await beginMultipartUploads(world);
   faultPlan.isClear = false;
   for (const step of scenario.steps) {
-    timeline.schedule(STORM_START + step.at, () => void doStep(world, step));
+    timeline.schedule(world.stormStart + step.at, () => void doStep(world, step));
   }
   scheduleRotations(world);
   const { busyGapMs } = scenario;
   if (busyGapMs !== undefined) {
-    world.repeat(busyGapMs, STORM_START + scenario.chaosMs, () => void world.neighbours.createFlow(OTHER_TAG));
+    world.repeat(busyGapMs, world.stormStart + scenario.chaosMs, () => void world.neighbours.createFlow(OTHER_TAG));
   }
-  await timeline.run(() => false, STORM_START - 1);
+  await timeline.run(() => false, world.stormStart - 1);
   const end = timeline.now() + scenario.chaosMs;
   scheduleInvocations(world, end);
   scheduleTroubles(world);
+  scheduleHolds(world, world.stormStart, end);
   if (scenario.areRetried) world.repeat({ min: 2 * MINUTE, max: 8 * MINUTE }, end, () => retryOneFailure(world));
   if (scenario.isOperated) {
     world.repeat({ min: MINUTE, max: 6 * MINUTE }, end, () => cancelOne(world));
@@ -78,13 +77,13 @@ function scheduleRotations(world: World): void {
   const { timeline, scenario, observed, service, randoms } = world;
   for (const { at, secretAt } of scenario.rotations) {
     const token = `fake-token-${randoms.ids.hex(16)}`;
-    timeline.schedule(STORM_START + at, () => {
+    timeline.schedule(world.stormStart + at, () => {
       if (world.isHealing) return;
       world.trace('the service takes another token');
       service.setTokens([token]);
       observed.tokens.push(token);
     });
-    timeline.schedule(STORM_START + secretAt, () => {
+    timeline.schedule(world.stormStart + secretAt, () => {
       if (!world.isHealing) world.secret = token;
     });
   }
@@ -102,17 +101,17 @@ function scheduleInvocations(world: World, end: number): void {
 
 function scheduleTroubles(world: World): void {
   const { timeline, scenario, invocations } = world;
-  for (const { at, what } of scenario.changes) timeline.schedule(STORM_START + at, () => deploy(world, what));
-  for (const at of scenario.expiriesAt) timeline.schedule(STORM_START + at, () => void expireEntry(world));
+  for (const { at, what } of scenario.changes) timeline.schedule(world.stormStart + at, () => deploy(world, what));
+  for (const at of scenario.expiriesAt) timeline.schedule(world.stormStart + at, () => void expireEntry(world));
   if (scenario.damageAt !== undefined) {
-    timeline.schedule(STORM_START + scenario.damageAt, () => void damageEntry(world));
+    timeline.schedule(world.stormStart + scenario.damageAt, () => void damageEntry(world));
   }
   if (scenario.sweepDamageAt !== undefined) {
-    timeline.schedule(STORM_START + scenario.sweepDamageAt, () => void damageSweepState(world));
+    timeline.schedule(world.stormStart + scenario.sweepDamageAt, () => void damageSweepState(world));
   }
   for (const at of scenario.backfillsAt) {
     const since = new Date(START).toISOString();
-    timeline.schedule(STORM_START + at, () => void invocations.startCollect({ sweep: { since } }));
+    timeline.schedule(world.stormStart + at, () => void invocations.startCollect({ sweep: { since } }));
   }
 }
 
@@ -121,7 +120,7 @@ function deploy(world: World, what: Change): void {
   world.trace(`the operator: deploy ${what}`);
   world.observed.deployedAt.set(what, world.timeline.now());
   const change: Record<Change, Partial<Settings>> = {
-    route: { routes: corrected(world.scenario.routes) },
+    route: { routes: corrected(world.settings.routes) },
     pipeline: { pipeline: NEXT_PIPELINE },
     inbox: { inboxBucket: NEXT_INBOX },
     limits: LOWERED_SETTINGS,

@@ -4,10 +4,12 @@ import type { Settings } from '../../functions/settings/environment.ts';
 import type { S3Access } from '../../local/aws/s3/call.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { Queue } from '../../local/aws/sqs.ts';
+import { Refusal } from '../../local/flow-service/answer.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { backfillScenarioOf } from './backfill.ts';
 import { ChainWatch } from './chain-watch.ts';
 import { type CallKind, type Fault, FaultPlan, focusOf } from './faults.ts';
+import { HoldWatch } from './hold-watch.ts';
 import { Inspector, type MultipartUpload } from './inspector.ts';
 import { Invocations } from './invocations.ts';
 import { laggingReplicaScenarioOf } from './lagging-replica.ts';
@@ -26,10 +28,14 @@ import { Random } from './random.ts';
 import type { Poison, Scenario, Step } from './scenario.ts';
 import { slowScenarioOf } from './slow-counterpart.ts';
 import { withChains } from './storm-chains.ts';
+import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobs } from './storm-jobs.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
-import { SECOND, Timeline } from './timeline.ts';
+import { MINUTE, SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
+
+/** Time before the storm, in milliseconds. The first tick runs alone then. */
+const BEFORE_STORM_MS = 20 * MINUTE;
 
 /** A permission that a function's call to AWS needs. Its resource has the name that it has here. */
 export type NeededPermission = Pick<S3Access, 'action' | 'resource'> &
@@ -45,11 +51,13 @@ interface Listeners {
 export class World {
   readonly scenario: Scenario;
   readonly randoms: Randoms;
-  readonly timeline = new Timeline(START);
+  readonly timeline: Timeline;
   readonly observed = new Observations();
   readonly faultPlan: FaultPlan;
   readonly orderChecker: OrderChecker;
   readonly chainWatch: ChainWatch;
+  /** Present in a storm in which uploads are held. */
+  readonly holdWatch: HoldWatch | undefined;
   readonly s3: EmbeddedS3;
   /** Reads and writes S3 on behalf of the test. */
   readonly inspector: Inspector;
@@ -70,6 +78,8 @@ export class World {
   settings: Settings;
   /** The token in Secrets Manager. */
   secret: string;
+  /** When the storm begins. */
+  readonly stormStart: number;
   /** True if the storm is over. */
   isHealing = false;
   readonly #traceHash: Hash = createHash('sha256');
@@ -79,9 +89,13 @@ export class World {
     this.onCall = onCall;
     this.scenario = scenarioFor(seed);
     this.randoms = randomsOf(seed);
+    const start = this.scenario.holds?.startsAt ?? START;
+    this.timeline = new Timeline(start);
+    this.stormStart = start + BEFORE_STORM_MS;
     this.faultPlan = new FaultPlan(this.randoms.faults, this.scenario.faultPlan);
     this.orderChecker = orderCheckerOf(this);
     this.chainWatch = new ChainWatch(this.orderChecker);
+    this.holdWatch = this.scenario.holds && new HoldWatch(this.timeline);
     this.s3 = s3Of(this);
     this.inspector = new Inspector(this.s3);
     this.secret = `fake-token-${this.randoms.ids.hex(16)}`;
@@ -207,7 +221,7 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
   const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
   const chained = withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
-  return withJobs(chained, new Random(seed, 12));
+  return withHolds(withJobs(chained, new Random(seed, 12)), new Random(seed, 13), BEFORE_STORM_MS);
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {
@@ -242,10 +256,15 @@ function s3Of({ timeline, scenario, notifications, onCall }: World): EmbeddedS3 
   return s3;
 }
 
-function serviceOf({ timeline, scenario, observed, randoms }: World): StandInFlowService {
+function serviceOf(world: World): StandInFlowService {
+  const { timeline, scenario, observed, randoms } = world;
   return new StandInFlowService({
     clock: timeline,
-    newId: () => (scenario.hasOddIds ? oddId(randoms.ids) : randoms.ids.hex(24)),
+    newId: () => {
+      // No flow is made then.
+      if (isRejecting(world)) throw new Refusal(422, 'Nothing goes today');
+      return scenario.hasOddIds ? oddId(randoms.ids) : randoms.ids.hex(24);
+    },
     tokens: observed.tokens,
     flowMs: ({ template }) =>
       (template === 'text' ? scenario.textFlowMs : undefined) ??

@@ -5,6 +5,7 @@ import { checkEndings } from './endings.ts';
 import { checkEntries, checkFailedMarkers, checkMarkers } from './entries.ts';
 import { isTerminal } from './facts.ts';
 import { checkFlows } from './flows.ts';
+import { checkHolds } from './holds.ts';
 import { checkJobs } from './jobs.ts';
 import { checkEvents, checkReceipts } from './publications.ts';
 import { checkMultipartUploads, checkResults } from './results.ts';
@@ -26,6 +27,7 @@ export async function checkAll(world: World): Promise<void> {
   checkEndings(world, terminal);
   checkFlows(world, entries);
   checkJobs(world, entries);
+  checkHolds(world);
   await checkResults(world, entries);
   await checkMultipartUploads(world);
   await checkReceipts(world, terminal);

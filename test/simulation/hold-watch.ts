@@ -1,0 +1,99 @@
+import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Lambda } from './lambda.ts';
+import type { CompletedCall } from './s3.ts';
+import type { Timeline } from './timeline.ts';
+
+/** A hold, as it is in the ledger. */
+interface HeldScope {
+  readonly paused?: object;
+  readonly spent?: { readonly period: string; readonly flows: number };
+  readonly earlier?: readonly { readonly flows: number }[];
+  readonly circuit?: { readonly since: number; readonly probe?: string; readonly isProbeAllowed?: boolean };
+}
+
+/** What the ledger says of the holds, as far as the invariants look at it. */
+export interface HoldState {
+  readonly pipeline: HeldScope;
+  readonly routes: Readonly<Record<string, HeldScope>>;
+  readonly reservations: Readonly<Record<string, { readonly route: string; readonly nonce: string }>>;
+}
+
+/** A request for a flow of which the service got the beginning. */
+export interface Post {
+  /** When the process began with it. */
+  readonly at: number;
+  /** `<upload id>.<generation>`. */
+  readonly key: string;
+  /** The route that the entry named then. */
+  readonly route: string;
+  readonly lambda: Lambda;
+  endedAt?: number;
+  status?: number;
+}
+
+/** A flow that was counted before it was asked for. */
+export interface Counted {
+  readonly at: number;
+  readonly key: string;
+  readonly route: string;
+  readonly nonce: string;
+}
+
+/** Caps that were deployed. */
+export interface Caps {
+  readonly at: number;
+  /** Undefined if there is none. */
+  readonly pipeline: number | undefined;
+  readonly routes: Readonly<Record<string, number>>;
+}
+
+/** Watches what S3 is told of the holds, and which requests for flows the service gets meanwhile. */
+export class HoldWatch {
+  readonly states: { readonly at: number; readonly state: HoldState }[] = [];
+  readonly counted: Counted[] = [];
+  readonly posts: Post[] = [];
+  readonly caps: Caps[] = [];
+  readonly #timeline: Timeline;
+  readonly #routes = new Map<string, string>();
+
+  constructor(timeline: Timeline) {
+    this.#timeline = timeline;
+  }
+
+  /** The present state. */
+  get state(): HoldState {
+    return this.states.at(-1)?.state ?? { pipeline: {}, routes: {}, reservations: {} };
+  }
+
+  /** A call of S3 took effect. */
+  sees({ kind, body }: CompletedCall): void {
+    if (kind === 'entry.create' || kind === 'entry.replace') {
+      const { upload, route } = JSON.parse(body) as Entry;
+      this.#routes.set(upload.id, route.name);
+    } else if (kind === 'hold.put') this.#seesState(JSON.parse(body) as HoldState);
+  }
+
+  #seesState(state: HoldState): void {
+    const at = this.#timeline.now();
+    const before = this.state.reservations;
+    for (const [key, { route, nonce }] of Object.entries(state.reservations)) {
+      const isNew =
+        before[key]?.nonce !== nonce && !this.counted.some((one) => one.key === key && nonce.endsWith(one.nonce));
+      if (isNew) this.counted.push({ at, key, route, nonce });
+    }
+    this.states.push({ at, state });
+  }
+
+  /** A process sends the first bytes of a body. Undefined if they do not ask for a flow. */
+  seesPost(lambda: Lambda, chunk: Uint8Array, at: number): Post | undefined {
+    const head = Buffer.from(chunk.buffer, chunk.byteOffset, Math.min(chunk.byteLength, 2_000)).toString();
+    const [, upload, generation] = /"upload":"([0-9a-f]{40})","generation":(\d+)/.exec(head) ?? [];
+    if (upload === undefined) return undefined;
+    const post: Post = { at, key: `${upload}.${generation}`, route: this.#routes.get(upload) ?? '', lambda };
+    this.posts.push(post);
+    lambda.onDeath(() => {
+      post.endedAt ??= this.#timeline.now();
+    });
+    return post;
+  }
+}

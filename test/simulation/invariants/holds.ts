@@ -1,0 +1,111 @@
+import type { Entry } from '../../../functions/ledger/entry.ts';
+import { demand } from '../demand.ts';
+import { flowTagOf } from '../flow-tag.ts';
+import type { Caps, Counted, HoldState, Post } from '../hold-watch.ts';
+import { LEDGER } from '../names.ts';
+import { SECOND } from '../timeline.ts';
+import type { World } from '../world.ts';
+import { SECOND_FLOW_LINES } from './flows.ts';
+
+/** How long a function may not know of a hold, in milliseconds. */
+const UNKNOWN_MS = 3 * SECOND;
+
+/** Answers that surely mean that no flow was made. */
+const REFUSALS: readonly (number | undefined)[] = [400, 401, 402, 413, 415, 422, 429];
+
+/** Checks what the service got, by what the ledger said of holds at that time. */
+export function checkHolds(world: World): void {
+  if (world.holdWatch === undefined) return;
+  checkCaps(world);
+  const posts = world.holdWatch.posts.filter(({ lambda, route }) => !lambda.wasFrozen && route !== 'text');
+  for (const post of posts) checkPost(world, post);
+  checkProbes(world, posts);
+}
+
+/** No more flows were counted in a day than the highest cap of that day allows. Each flow was counted before. */
+function checkCaps(world: World): void {
+  const { service, scenario, holdWatch, observed } = world;
+  const { timezone = 'UTC' } = scenario.holds ?? {};
+  const { skewMs, isSkewWild } = scenario;
+  const day = (at: number): string => new Date(at).toLocaleDateString('en-CA', { timeZone: timezone });
+  const made: Counted[] = [];
+  for (const flow of service.flows) {
+    const tag = flowTagOf(flow);
+    if (tag === undefined || tag.pipeline === 'another') continue;
+    const key = `${tag.upload}.${tag.generation}`;
+    const counted = holdWatch?.counted.findLast((one) => one.key === key && one.at <= flow.createdAt);
+    demand(counted !== undefined, 'a flow was made that nobody had counted', flow);
+    if (counted !== undefined) made.push(counted);
+  }
+  // Two processes that both take a claim for theirs send for one count.
+  const isStrict = !observed.wasAnyFrozen && !isSkewWild;
+  const paid = isStrict ? made : [...new Set(made)];
+  // Close to midnight it depends on the clock of a process to which day it belongs.
+  const sure = paid.filter(({ at }) => day(at - skewMs) === day(at + skewMs));
+  const caps = holdWatch?.caps ?? [];
+  const check = (all: readonly Counted[], capOf: (caps: Caps) => number | undefined, what: string): void => {
+    for (const [date, counted] of Map.groupBy(all, ({ at }) => day(at))) {
+      const last = Math.max(...counted.map(({ at }) => at));
+      const cap = Math.max(
+        ...caps.filter(({ at }) => at <= last).map((each) => capOf(each) ?? Number.POSITIVE_INFINITY),
+      );
+      demand(counted.length <= cap, 'more flows were made than a budget allows', what, date, cap, counted);
+    }
+  };
+  check(sure, ({ pipeline }) => pipeline, 'the pipeline');
+  for (const [route, all] of Map.groupBy(sure, (one) => one.route)) check(all, ({ routes }) => routes[route], route);
+}
+
+/** The states of the last seconds before a time, and the state at that time. */
+function statesBefore({ holdWatch }: World, at: number): readonly HoldState[] {
+  const states = holdWatch?.states ?? [];
+  const first = states.findLastIndex((one) => one.at <= at - UNKNOWN_MS);
+  if (first === -1) return [{ pipeline: {}, routes: {}, reservations: {} }];
+  return states.slice(first).flatMap((one) => (one.at <= at ? [one.state] : []));
+}
+
+function isHeld({ pipeline, routes }: HoldState, { key, route }: Post): boolean {
+  const { paused, circuit } = routes[route] ?? {};
+  return (pipeline.paused ?? paused) !== undefined || (circuit !== undefined && circuit.probe !== key);
+}
+
+/** Nothing is sent that was held for some seconds, apart from the one file that is let through. */
+function checkPost(world: World, post: Post): void {
+  const states = statesBefore(world, post.at);
+  const { lambda, ...facts } = post;
+  demand(!states.every((state) => isHeld(state, post)), 'a held upload was sent', lambda.name, facts, states);
+}
+
+/** While a route is held, a file is let through only after the one before has its answer. */
+function checkProbes(world: World, posts: readonly Post[]): void {
+  for (const [index, post] of posts.entries()) {
+    const { route, key, at } = post;
+    const heldSince = Math.max(
+      ...statesBefore(world, at).map(({ routes }) => routes[route]?.circuit?.since ?? Infinity),
+    );
+    const others = posts.slice(0, index).filter((one) => one.route === route && one.key !== key);
+    const atOnce = others.find(
+      (one) => one.at > heldSince + UNKNOWN_MS + world.scenario.skewMs && (one.endedAt ?? Infinity) > at,
+    );
+    const facts = [post, atOnce].map((each) => ({ ...each, lambda: each?.lambda.name }));
+    demand(atOnce === undefined, 'two files of a held route were let through at the same time', ...facts);
+  }
+}
+
+/** An hour after all is well, nothing is counted that was not made, apart from what may have been. */
+export async function checkCountAtRest(world: World, entries: readonly Entry[]): Promise<void> {
+  const { holdWatch, service, observed, inspector } = world;
+  if (holdWatch === undefined || holdWatch.states.length === 0) return;
+  const { reservations, pipeline } = await inspector.json<HoldState>(LEDGER, 'state/holds.json');
+  const held = entries.filter(({ state }) => state === 'waiting').map(({ upload }) => upload.id);
+  const open = Object.keys(reservations).filter((key) => !held.some((id) => key.startsWith(id)));
+  demand(open.length === 0 || observed.damaged !== undefined, 'a reservation is left open', open, reservations);
+  if (observed.expired.size > 0 || observed.damaged !== undefined || world.scenario.areRetried) return;
+  const flows = service.flows.filter((flow) => ![undefined, 'another'].includes(flowTagOf(flow)?.pipeline));
+  const unclear = holdWatch.posts.filter(({ status = 0 }) => status >= 300 && !REFUSALS.includes(status)).length;
+  const unanswered = holdWatch.posts.filter(({ status }) => status === undefined).length;
+  const resent = observed.logged.filter(({ message }) => message.startsWith(SECOND_FLOW_LINES.resent)).length;
+  const most = flows.length + unclear + unanswered + resent + held.length;
+  const counted = [pipeline.spent, ...(pipeline.earlier ?? [])].reduce((sum, spent) => sum + (spent?.flows ?? 0), 0);
+  demand(counted <= most, 'more flows are counted than can have been made', { counted, most }, pipeline);
+}

@@ -1,0 +1,155 @@
+import type { Settings } from '../../functions/settings/environment.ts';
+import type { PipelineSettings } from '../../functions/settings/settings.ts';
+import type { Budget } from '../../functions/uploads/budget.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
+import type { Caps } from './hold-watch.ts';
+import type { Random } from './random.ts';
+import { corrected, putStep, type Scenario } from './scenario.ts';
+import { NEEDS } from './storm-needs.ts';
+import { MINUTE, SECOND } from './timeline.ts';
+import type { World } from './world.ts';
+
+/** Share of storms in which uploads are held. */
+const SHARE = 0.35;
+
+/** Number of steps above which a storm has no holds: they would make it too long. */
+const STEPS_MAX = 16;
+
+/** Ends of days: also of days with 23 and 25 hours, and of one at whose end the clocks change. */
+const MIDNIGHTS = [
+  ['UTC', Date.UTC(2030, 0, 2)],
+  ['Europe/Berlin', Date.UTC(2030, 2, 30, 23)],
+  ['Europe/Berlin', Date.UTC(2030, 2, 31, 22)],
+  ['Europe/Berlin', Date.UTC(2030, 9, 27, 23)],
+  ['America/Havana', Date.UTC(2030, 2, 10, 5)],
+] as const;
+
+/** A cap that nothing reaches. */
+const CAP_AFTER = 1_000;
+
+/** What holds uploads in a storm. Times are in milliseconds from its beginning. */
+export interface StormHolds {
+  readonly timezone: string;
+  /** When the world begins. A day ends while its storm lasts. */
+  readonly startsAt: number;
+  readonly caps: readonly Caps[];
+  readonly pauses: readonly { readonly at: number; readonly until: number; readonly route?: string | undefined }[];
+  /** When the service rejects every creation. */
+  readonly rejections: readonly (readonly [from: number, to: number])[];
+}
+
+/** A storm with budgets, pauses and routes that are rejected. What it draws comes from random numbers of its own. */
+export function withHolds(storm: Scenario, random: Random, beforeMs: number): Scenario {
+  const { focus } = storm.faultPlan;
+  const isNeeded = focus !== undefined && NEEDS[focus.call]?.areHeld === true;
+  if (storm.steps.length > STEPS_MAX || (!random.chance(SHARE) && !isNeeded)) return storm;
+  const chaosMs = storm.chaosMs + 4 * MINUTE;
+  const [timezone, midnight] = random.pick(MIDNIGHTS);
+  const startsAt = midnight - beforeMs - random.int(MINUTE, chaosMs - MINUTE);
+  const after = random.pick([2, 3]);
+  const routes = storm.routes.map(
+    (route): Route => ({ ...route, circuit: Object(route.parameters).fail === true ? false : { after } }),
+  );
+  const names = ['echo', 'two', ...(routes.some(({ name }) => name === 'jobs') ? ['jobs'] : [])];
+  const [first, ...later] = [0, ...random.some([0.3, 0.5, 0.7], 0.5)].map((share) =>
+    capsOf(random, names, share * chaosMs),
+  );
+  const holds: StormHolds = {
+    ...{ timezone, startsAt },
+    caps: [first as Caps, ...later],
+    pauses: random.some([0.1, 0.4, 0.6], 0.4).map((share) => ({
+      at: share * chaosMs,
+      until: (share + random.pick([0.05, 0.2, 0.5])) * chaosMs,
+      route: random.pick([undefined, ...names]),
+    })),
+    rejections: random
+      .some([0.1, 0.5], 0.4)
+      .map((share) => [share * chaosMs, share * chaosMs + random.int(1, 4) * MINUTE]),
+  };
+  // Keys that are put once, so that no newer file takes their places, and a few for the route that is rejected.
+  const own = [...Array(random.int(2, 6)).keys()].map((n) => `${random.pick(['echo', 'two'])}/held${n}.bin`);
+  const bad = [...Array(random.pick([0, 0, 3])).keys()].map((n) => `bad/held${n}.bin`);
+  const steps = [...own, ...bad].map((key) => putStep(random.int(0, chaosMs / 2), key, `${key} ${random.hex(20)}`));
+  return {
+    ...storm,
+    ...withCaps({ ...storm, routes }, holds.caps[0] as Caps, timezone),
+    steps: [...storm.steps, ...steps].sort((a, b) => a.at - b.at),
+    chaosMs,
+    holds,
+  };
+}
+
+const capsOf = (random: Random, names: readonly string[], at: number): Caps => ({
+  at,
+  pipeline: random.pick([1, 2, 3, 5]),
+  routes: Object.fromEntries(random.some(names, 0.4).map((name) => [name, random.int(0, 3)])),
+});
+
+/** Settings and routes with these caps. */
+function withCaps(
+  { settings, routes }: { readonly settings: PipelineSettings; readonly routes: readonly Route[] },
+  caps: Caps,
+  timezone: string,
+): Pick<Scenario, 'settings' | 'routes'> {
+  const budget = (flows: number | undefined): Budget | undefined =>
+    flows === undefined ? undefined : { flows, per: 'day', timezone };
+  return {
+    settings: { ...settings, budget: budget(caps.pipeline) ?? 'unlimited' },
+    routes: routes.map((route) => ({ ...route, budget: budget(caps.routes[route.name]) })),
+  };
+}
+
+/** Schedules what the operator and the service do. @param start when the storm begins, in milliseconds since the epoch. */
+export function scheduleHolds(world: World, start: number, end: number): void {
+  const { timeline, scenario, invocations, holdWatch } = world;
+  if (scenario.holds === undefined || holdWatch === undefined) return;
+  const [first, ...later] = scenario.holds.caps;
+  holdWatch.caps.push({ ...(first as Caps), at: 0 });
+  for (const caps of later) timeline.schedule(start + caps.at, () => deployCaps(world, caps));
+  for (const { at, until, route } of scenario.holds.pauses) {
+    timeline.schedule(start + at, () => void invocations.startCollect({ hold: { action: 'pause', route } }));
+    timeline.schedule(start + until, () => void invocations.startCollect({ hold: { action: 'resume', route } }));
+  }
+  world.repeat({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => {
+    for (const route of routesToProbe(world)) void invocations.startCollect({ hold: { action: 'probe', route } });
+  });
+}
+
+function deployCaps(world: World, caps: Caps): void {
+  const { timezone = 'UTC' } = world.scenario.holds ?? {};
+  world.trace(`the operator: deploy the caps ${JSON.stringify(caps)}`);
+  world.holdWatch?.caps.push({ ...caps, at: world.timeline.now() });
+  const { settings, routes } = withCaps({ settings: world.settings, routes: world.settings.routes }, caps, timezone);
+  world.settings = { ...world.settings, ...settings, routes } satisfies Settings;
+  world.processes.replaceAll();
+}
+
+/** The routes that are held for their rejections, and of which no file is let through. */
+const routesToProbe = ({ holdWatch }: World): readonly string[] =>
+  Object.entries(holdWatch?.state.routes ?? {}).flatMap(([name, { circuit }]) =>
+    circuit === undefined || circuit.probe !== undefined || circuit.isProbeAllowed === true ? [] : [name],
+  );
+
+/** True if the service rejects every creation now. */
+export function isRejecting({ scenario, timeline, isHealing, stormStart }: World): boolean {
+  const at = timeline.now() - stormStart;
+  return !isHealing && scenario.holds?.rejections.some(([from, to]) => from <= at && at < to) === true;
+}
+
+/** Nothing is a reason to hold uploads any more: the caps are high, the routes are right, and no pause is left. */
+export async function endHolds(world: World): Promise<void> {
+  const { holdWatch, invocations, observed } = world;
+  if (holdWatch === undefined) return;
+  world.settings = { ...world.settings, routes: corrected(world.settings.routes) };
+  observed.deployedAt.set('route', world.timeline.now());
+  const routes = Object.fromEntries(world.settings.routes.map(({ name }) => [name, CAP_AFTER]));
+  deployCaps(world, { at: 0, pipeline: CAP_AFTER, routes });
+  for (const route of [undefined, ...world.settings.routes.map(({ name }) => name)]) {
+    await invocations.collect({ hold: { action: 'resume', route } });
+  }
+}
+
+/** The operator has a file of each held route let through. */
+export async function probeHeldRoutes(world: World): Promise<void> {
+  for (const route of routesToProbe(world)) await world.invocations.collect({ hold: { action: 'probe', route } });
+}
