@@ -21,8 +21,7 @@ process.env.CDK_VALIDATION ??= 'false';
 const ALONE = [
   'test/{contracts,end-to-end,simulation,page/browser}/**/*.test.ts',
   'test/local/*.test.ts',
-  'test/page/intake.test.ts',
-  'test/operations/{changes,doctor,grants,intake,just-ended}.test.ts',
+  'test/operations/{changes,doctor,grants,holds,just-ended}.test.ts',
   'test/command-line/flowdrop/commands.test.ts',
 ];
 

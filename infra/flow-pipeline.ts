@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { RemovalPolicy, Stack, Tags } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
-import type { IEventSourceMapping, IFunction } from 'aws-cdk-lib/aws-lambda';
+import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
@@ -57,8 +57,6 @@ export class FlowPipeline extends Construct {
   readonly deadLetterQueue: IQueue;
   /** Function that creates one flow for each upload. */
   readonly createFlowFunction: IFunction;
-  /** Event source mapping that brings uploads from the queue to that function. `flowdrop pause` turns it off. */
-  readonly uploadMapping: IEventSourceMapping;
   /** Function that fetches the outputs of ended flows. */
   readonly collectOutputsFunction: IFunction;
   readonly alarms: readonly IAlarm[];
@@ -89,7 +87,6 @@ export class FlowPipeline extends Construct {
     this.#createFlow = createFlow;
     this.#collectOutputs = collectOutputs;
     this.createFlowFunction = createFlow.function;
-    this.uploadMapping = createFlow.mapping;
     this.collectOutputsFunction = collectOutputs.function;
     this.#alarmTopics = [...new Set([props.alarmTopic, props.ticketTopic])].filter((topic) => topic !== undefined);
     this.alarms = this.#newMonitoring(props, checked);
@@ -102,7 +99,7 @@ export class FlowPipeline extends Construct {
     Tags.of(this).add('flowdrop:pipeline', context.pipeline);
     warnOfUnheardAlarms(this, props.alarmTopic, props.runbookUrl);
     warnOfExampleHost(this, context.baseUrl);
-    warnOfRoutes(this, context.routes);
+    warnOfRoutes(this, context.routes, context.settings.budget);
   }
 
   /** Allows the grantee to put files into the inbox, and nothing else. */
@@ -122,7 +119,7 @@ export class FlowPipeline extends Construct {
    */
   grantView(grantee: IGrantable): void {
     const { inbox, results, ledger, uploads } = this.#parts;
-    for (const part of [inbox, results, ledger, uploads, this.#createFlow]) part.grantView(grantee);
+    for (const part of [inbox, results, ledger, uploads]) part.grantView(grantee);
     for (const each of [this.#createFlow, this.#collectOutputs]) each.grantReadLog(grantee);
     const allow = (action: string, resource: string) =>
       Grant.addToPrincipal({ grantee, actions: [action], resourceArns: [resource] });
@@ -134,15 +131,14 @@ export class FlowPipeline extends Construct {
   }
 
   /**
-   * Allows the grantee what {@link grantView} does, to put files, to pause and resume, to have the collecting function
-   * retry, collect, cancel and sweep, and to ask the creating function whether it can read an asset. Whoever may invoke
+   * Allows the grantee what {@link grantView} does, to put files, to have the collecting function
+   * retry, collect, cancel, sweep, pause and resume, and to ask the creating function whether it can read an asset. Whoever may invoke
    * that function may also have it make flows of files of the inbox. The functions have the token, and the right to write
    * to the ledger. The grantee has neither.
    */
   grantOperate(grantee: IGrantable): void {
     this.grantView(grantee);
     this.grantUpload(grantee);
-    this.#createFlow.grantPause(grantee);
     const resourceArns = [this.collectOutputsFunction, this.createFlowFunction].map((each) => each.functionArn);
     Grant.addToPrincipal({ grantee, actions: ['lambda:InvokeFunction'], resourceArns });
   }

@@ -52,10 +52,6 @@ export class FlowdropStack extends Stack {
         this.pipeline.collectOutputsFunction.functionName,
         'Function that fetches outputs, and does what an operator asks for',
       ],
-      UploadMapping: [
-        this.pipeline.uploadMapping.eventSourceMappingId,
-        'Event source mapping that brings uploads to the function that creates flows',
-      ],
       DeadLetterQueue: [this.pipeline.deadLetterQueue.queueUrl, 'Queue of uploads that could not be started'],
     });
   }

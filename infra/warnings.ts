@@ -4,8 +4,9 @@ import { Bucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
+import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
+import type { Budget } from '../functions/uploads/budget.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { printed } from './constructs/permissions.ts';
 import type { FlowPipelineProps } from './flow-pipeline-props.ts';
@@ -32,9 +33,13 @@ export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined,
   }
 }
 
-/** Warns at synth of what is most likely a mistake in a route. */
-export function warnOfRoutes(scope: Construct, routes: readonly Route[]): void {
-  for (const [index, warning] of warningsOfRoutes(routes, `${scope.node.path}.routes`).entries()) {
+/** Warns at synth of what is most likely a mistake in a route or in a budget. */
+export function warnOfRoutes(scope: Construct, routes: readonly Route[], budget: Budget | 'unlimited'): void {
+  const warnings = [
+    ...warningsOfRoutes(routes, `${scope.node.path}.routes`),
+    ...idleBudgets(routes, budget).map((warning) => `${scope.node.path}: ${warning}`),
+  ];
+  for (const [index, warning] of warnings.entries()) {
     // Warnings with one id are shown once.
     Validations.of(scope).addWarning(`flowdrop:route-${index + 1}`, warning);
   }

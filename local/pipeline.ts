@@ -100,8 +100,6 @@ export interface OperatorAccess {
   /** The name of the function whose configuration tells everything else. */
   readonly collectFunction: string;
   readonly deadLetterQueueUrl: string;
-  /** The id of the event source mapping that invokes create-flow. */
-  readonly uploadMapping: string;
 }
 
 /** The running pipeline: everything that AWS does around the two functions, in this process. */
@@ -193,15 +191,13 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       onDeadLetter: options.onDeadLetter,
     });
     closing.defer(() => triggers?.close());
-    const { uploadMapping } = triggers;
     const lambdaEndpoint = await serveLambda(
-      { functions: { [COLLECT_FUNCTION]: servedFunction(forOperator) }, mapping: uploadMapping },
+      { [COLLECT_FUNCTION]: servedFunction(forOperator) },
       {
         credentials: [keys.operator],
         onCall: ({ accessKeyId, action, input }) => {
-          const { UUID, FunctionName } = input as { UUID?: string; FunctionName: string };
-          const context: Record<string, string> = UUID === undefined ? {} : { 'lambda:FunctionArn': FunctionName };
-          onAccess({ accessKeyId, action, resource: UUID ?? FunctionName, context });
+          const { FunctionName: resource } = input as { FunctionName: string };
+          onAccess({ accessKeyId, action, resource, context: {} });
         },
       },
     );
@@ -221,7 +217,6 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         credentials: keys.operator,
         collectFunction: COLLECT_FUNCTION,
         deadLetterQueueUrl: aws.deadLetterQueueUrl,
-        uploadMapping: uploadMapping.id,
       },
       queue,
       deadLetters,

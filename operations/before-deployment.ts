@@ -1,7 +1,7 @@
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { offeredTemplates } from '../functions/operator/operator.ts';
 import type { Context } from '../functions/settings/context.ts';
-import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
+import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import { type Diagnosis, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
 import { clientOf, examineListing } from './flow-listing.ts';
@@ -77,7 +77,8 @@ function examineConfiguration({ plan: { source, configuration } }: Subject): Out
 /** The configuration itself refuses a route that can never match. These are mistakes in routes that can. */
 function examineRoutes({ plan: { source, configuration } }: Subject): Outcome {
   if (configuration instanceof ConfigurationError) return { notChecked: 'the configuration cannot be used' };
-  const warnings = warningsOfRoutes(configuration.routes, 'routes');
+  const { routes, settings } = configuration;
+  const warnings = [...warningsOfRoutes(routes, 'routes'), ...idleBudgets(routes, settings.budget)];
   if (warnings.length === 0) return 'good';
   return { severity: 'warning', what: warnings.join('\n'), todo: `Correct ${source}, if this is not meant.` };
 }

@@ -2,6 +2,7 @@ import { isPrintable, shellWord } from '../functions/base/printable.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
 import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
+import { endOfHold, type HoldReason, type HoldView } from './holds.ts';
 import type { UploadView } from './upload-view.ts';
 
 /**
@@ -22,11 +23,13 @@ export function uploadCommand(
 /**
  * What ends a wait sooner, in a sentence. Undefined if nothing does.
  * @param command how the reader gives a command: by a line for the shell, unless there is a button.
+ * @param hold what holds it, if that is known.
  */
 export function soonerBy(
-  { id, key, wait }: Pick<UploadView, 'id' | 'key' | 'wait'>,
+  { id, key, wait, route }: Pick<UploadView, 'id' | 'key' | 'wait' | 'route'>,
   deployment: Pick<Deployment, 'command' | 'isLocal'>,
   command = (name: string) => uploadCommand(name, { id, key }, deployment),
+  hold?: HoldView,
 ): string | undefined {
   switch (wait?.ending) {
     case 'retry':
@@ -41,7 +44,16 @@ export function soonerBy(
       return `Correct ${deployment.isLocal ? '--service' : 'baseUrl'}, or what stands before the service: a proxy, a login, a firewall.`;
     case 'inputs':
       return `It goes on when they are in the inbox, below ${folderOf(key)}.`;
+    case 'hold':
+      return hold === undefined ? endOfUnknownHold(wait.reason, route, deployment) : endOfHold(hold, deployment);
     default:
       return undefined;
   }
+}
+
+/** The same if only the reason is known, and not whether the pipeline or the route is held. */
+function endOfUnknownHold(reason: string, route: string, deployment: Pick<Deployment, 'command' | 'isLocal'>): string {
+  const ending = endOfHold({ reason: reason as HoldReason, route }, deployment);
+  if (reason !== 'paused') return ending;
+  return `To go on: ${deployment.command} resume, or ${deployment.command} resume --route ${shellWord(route)} if only the route is paused.`;
 }

@@ -50,8 +50,6 @@ export interface Deployment {
    * @internal
    */
   readonly access: AwsAccess;
-  /** The id of the event source mapping that brings uploads to the creating function. Undefined if it is not known. */
-  readonly uploadMapping: string | undefined;
   queueDepth(signal: AbortSignal): Promise<QueueDepth>;
   /** Undefined if the dead-letter queue is not known. */
   deadLetterCount(signal: AbortSignal): Promise<number | undefined>;
@@ -83,15 +81,17 @@ export interface FunctionPlace extends AwsPlace {
 
 /**
  * Connects to a pipeline by its collecting function alone, as receipts name it. What only the outputs of a stack tell
- * is not known then: the dead-letter queue, and what {@link Deployment.uploadMapping} is for.
+ * is not known then: the dead-letter queue.
  * @throws {AwsRequestError}
  */
 export async function connectFunction(place: FunctionPlace, signal: AbortSignal): Promise<Deployment> {
   const access = await accessOf(place);
   const name = `function ${place.function} in ${access.region}`;
-  const unknown = { deadLetterQueue: undefined, uploadMapping: undefined };
   const command = commandOf(['--function', place.function], place);
-  return connect({ name, command, isLocal: false, access, function: place.function, ...unknown }, signal);
+  return connect(
+    { name, command, isLocal: false, access, function: place.function, deadLetterQueue: undefined },
+    signal,
+  );
 }
 
 /**
@@ -102,7 +102,7 @@ export async function connectFunction(place: FunctionPlace, signal: AbortSignal)
 export async function connectStack(place: StackPlace, signal: AbortSignal): Promise<Deployment> {
   const access = await accessOf(place);
   const outputs = await stackOutputs(place.stack, access, signal);
-  const { CollectFunction, DeadLetterQueue, UploadMapping } = outputs;
+  const { CollectFunction, DeadLetterQueue } = outputs;
   if (CollectFunction === undefined) {
     const names = Object.keys(outputs).join(', ') || 'none at all';
     throw new ForeignStackError(
@@ -111,7 +111,7 @@ export async function connectStack(place: StackPlace, signal: AbortSignal): Prom
     );
   }
   const name = `stack ${place.stack} in ${access.region}`;
-  const named = { function: CollectFunction, deadLetterQueue: DeadLetterQueue, uploadMapping: UploadMapping };
+  const named = { function: CollectFunction, deadLetterQueue: DeadLetterQueue };
   const command = commandOf(['--stack', place.stack], place);
   return connect({ name, command, isLocal: false, access, ...named }, signal);
 }
@@ -122,8 +122,7 @@ export async function connectStack(place: StackPlace, signal: AbortSignal): Prom
  * @throws {NoLocalRunError} @throws {UntrustedRunError}
  */
 export async function connectLocal(directory: string, signal: AbortSignal): Promise<Deployment> {
-  const { region, endpoints, credentials, collectFunction, deadLetterQueueUrl, uploadMapping } =
-    readLocalRun(directory);
+  const { region, endpoints, credentials, collectFunction, deadLetterQueueUrl } = readLocalRun(directory);
   const agent = new RunAgent({ credentials });
   const access: AwsAccess = {
     region,
@@ -131,7 +130,7 @@ export async function connectLocal(directory: string, signal: AbortSignal): Prom
     credentials: async () => credentials,
     fetch: (request, until) => fetchThrough(agent, request, until),
   };
-  const named = { function: collectFunction, deadLetterQueue: deadLetterQueueUrl, uploadMapping };
+  const named = { function: collectFunction, deadLetterQueue: deadLetterQueueUrl };
   const command = commandOf(process.env.FLOWDROP_STACK === undefined ? [] : ['--local']);
   return connect({ name: 'the local run', command, isLocal: true, access, agent, ...named }, signal);
 }
@@ -158,11 +157,10 @@ interface Place {
   readonly agent?: Agent | undefined;
   readonly function: string;
   readonly deadLetterQueue: string | undefined;
-  readonly uploadMapping: string | undefined;
 }
 
 async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
-  const { name, command, isLocal, access, agent, uploadMapping } = place;
+  const { name, command, isLocal, access, agent } = place;
   const collecting = new CollectingFunction(place.function, access);
   const { settings, areRoutesKnown } = settingsOf(await collecting.environment(signal));
   const config = ({ s3, sqs }: Readonly<Record<string, string | undefined>> = {}, which: 's3' | 'sqs') => {
@@ -178,7 +176,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   const queues = new SQSClient(config(access.endpoints, 'sqs'));
   const clock = systemClock;
   return {
-    ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, uploadMapping },
+    ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access },
     ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
     inbox: new Inbox(s3, clock),
     queueDepth: (until) => depthOf(queues, settings.queueUrl, until),

@@ -1,11 +1,15 @@
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { shellWord } from '../functions/base/printable.ts';
+import type { RouteHolds } from '../functions/holds/holds.ts';
+import { idleBudgets } from '../functions/settings/route-checks.ts';
+import type { Route } from '../functions/uploads/routes.ts';
 import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
 import { type CanaryFile, examineCanary } from './canary.ts';
 import { type Check, type Diagnosis, type Finding, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { outcomeOfListing } from './flow-listing.ts';
-import { examineErrors, examineRuns, IDLE_MAX_MS } from './function-logs.ts';
-import { droppedSince, QUEUE_DAYS } from './intake.ts';
+import { examineErrors, examineRuns } from './function-logs.ts';
+import { countOf, differences, endOfHold, type HoldView, readHolds } from './holds.ts';
 import { list } from './list.ts';
 import { collectorStates, type KnownCollector } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
@@ -35,13 +39,16 @@ const SWEEP_AGE_MAX_MS = 49 * HOUR_MS;
 
 const WAIT_MAX_MS = HOUR_MS;
 
-/** The same time as that of the alarm `uploads-stopped`. */
+/** A pause that lasts longer may have been forgotten. */
 const PAUSE_LONG_MS = 24 * HOUR_MS;
+
+/** The share of a budget from which it is told, in percent: that of the first event. */
+const BUDGET_TOLD_PERCENT = 80;
 
 /** Below this pace, in requests a second, even a few files wait for each other. */
 const PACE_LOW = 0.5;
 
-/** Held uploads that are counted. */
+/** Uploads in doubt that are counted. */
 const HELD_COUNTED_MAX = 1_000;
 
 /** What the checks look at. The checks share the answers of AWS and of the service. */
@@ -58,9 +65,11 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'the flow service': examineService,
   'templates of the routes': examineTemplates,
   'listing of flows': examineListing,
-  'new flows': examineIntake,
+  holds: examineHolds,
+  budgets: examineBudgets,
   notifications: ({ deployment, signal }) => examineNotifications(deployment, signal),
-  'runs of create-flow': examineRunsUnlessPaused,
+  'runs of create-flow': async ({ deployment, signal, status }) =>
+    examineRuns((await status()).queue.visible, deployment, signal),
   ticks: examineTicks,
   'inputs of later stages': ({ deployment, signal }) => examineStageInputs(deployment, signal),
   'errors of the functions': ({ deployment, signal }) => examineErrors(deployment, signal),
@@ -183,41 +192,84 @@ async function examineListing({ deployment, signal }: Subject): Promise<Outcome>
   );
 }
 
-/** A pause is wanted. Only a long one may have been forgotten. */
-async function examineIntake({ deployment, status }: Subject): Promise<Outcome> {
-  if (deployment.uploadMapping === undefined)
-    return { notChecked: 'no output UploadMapping of a stack names the event source mapping' };
-  const { intake } = await status();
-  if (intake === undefined) return { notChecked: 'AWS does not allow you to see the event source mapping' };
-  const { state, since, isByUser } = intake;
-  if (state === 'on' || state === 'resuming' || state === 'changing') return 'good';
-  const todo = `To start new flows: ${deployment.command} resume`;
-  if (!isByUser) {
-    const what = 'Lambda itself turned off the event source mapping, so no new flows begin.';
-    return { severity: 'fault', what, todo: `See whether the queue and the creating function are there. ${todo}` };
+/** Tells what is held, apart from budgets. A pause is wanted, and only a long one may have been forgotten. */
+async function examineHolds(subject: Subject): Promise<Outcome> {
+  const { holds, waiting } = await subject.status();
+  if (holds.issue !== undefined) {
+    return { severity: 'fault', what: holds.issue, todo: 'See docs/runbook.md, holds-unreadable.' };
   }
-  const age = since === undefined ? undefined : deployment.clock.now() - Date.parse(since);
-  const what = `The pipeline ${age === undefined ? 'is paused' : `has been paused for ${minutes(age)}`}: no new flows begin.`;
-  const dropped = droppedSince(intake, deployment.clock.now());
-  if (dropped !== undefined) {
-    const sweep = `submit the files that the queue has dropped: ${deployment.command} sweep --since ${dropped}`;
-    return { severity: 'fault', what, todo: `${todo}, and then ${sweep}` };
+  const findings: Finding[] = [];
+  for (const hold of holds.holds) {
+    if (hold.reason === 'budget') continue;
+    const count = countOf(hold, waiting.held);
+    const held = count === 0 ? '' : ` Files that it holds: ${count}${waiting.isSample ? ' or more' : ''}.`;
+    findings.push(await findingOfHold(hold, held, subject));
   }
-  const limit = `Uploads wait in the queue, ${QUEUE_DAYS} days at most. ${todo}`;
-  if (age === undefined || age < PAUSE_LONG_MS) return { severity: 'note', what, todo: limit };
-  // A deployment may have moved the date of the pause, so the pause may be older than it looks.
-  const more = `If the pause began more than ${QUEUE_DAYS} days ago, then run this as well: ${deployment.command} sweep --since <its first day>`;
-  return { severity: 'warning', what, todo: `${limit}. ${more}` };
+  return combined(findings);
 }
 
-async function examineRunsUnlessPaused({ deployment, signal, status }: Subject): Promise<Outcome> {
-  const { intake, queue } = await status();
-  if (intake !== undefined && intake.state !== 'on') {
-    return { notChecked: 'the pipeline is paused, or a change is under way' };
+async function findingOfHold(hold: HoldView, held: string, { deployment, signal }: Subject): Promise<Finding> {
+  const { reason, route, since = '' } = hold;
+  const age = deployment.clock.now() - Date.parse(since);
+  const { routes } = deployment.settings;
+  const present = routes.find(({ name }) => name === route);
+  const words = `${hold.message} Since ${minutes(age)}.${held}`;
+  if (route !== undefined && present === undefined && deployment.areRoutesKnown) {
+    const what = `${words} No route has this name any more.`;
+    const end = reason === 'paused' ? endOfHold(hold, deployment) : `let one file through: ${probe(hold, deployment)}`;
+    const todo = `Its files keep the old route. Cancel them, or ${end.replace(/^To/, 'to')}`;
+    return { severity: 'warning', what, todo };
   }
-  const isNew = intake?.since !== undefined && deployment.clock.now() - Date.parse(intake.since) < IDLE_MAX_MS;
-  if (isNew && !deployment.isLocal) return { notChecked: 'the pipeline was resumed a moment ago' };
-  return examineRuns(queue.visible, deployment, signal);
+  const todo = endOfHold(hold, deployment);
+  if (reason === 'paused') return { severity: age < PAUSE_LONG_MS ? 'note' : 'warning', what: words, todo };
+  const { succeeded } = (await readHolds(deployment, signal)).routes[route as string] ?? {};
+  return { severity: 'fault', what: `${words} ${sinceSuccess(succeeded, present)}`, todo };
+}
+
+const probe = ({ route = '' }: HoldView, { command }: Deployment): string =>
+  `${command} resume --route ${shellWord(route)} --probe`;
+
+/** What changed in a route since a file of it last succeeded. That may be why its files are rejected. */
+function sinceSuccess(succeeded: RouteHolds['succeeded'], present: Route | undefined): string {
+  if (present === undefined) return '';
+  if (succeeded === undefined) return 'No file of the route has succeeded yet.';
+  const changes = differences(succeeded.request, present);
+  if (changes.length === 0) return 'The route has not changed since a file of it last succeeded.';
+  return `Since a file of the route last succeeded, it has changed: ${changes.join('; ')}.`;
+}
+
+/** Tells which budgets are spent, and which members can never matter. */
+async function examineBudgets({ deployment, status }: Subject): Promise<Outcome> {
+  const { budgets, holds } = (await status()).holds;
+  const { settings } = deployment;
+  const spent = budgets
+    .filter(({ percent }) => percent >= BUDGET_TOLD_PERCENT)
+    .map(({ route, percent, period, timezone, endsAt }): Finding => {
+      const whose = route === undefined ? 'the pipeline' : `the route ${route}`;
+      const isFull = holds.some((hold) => hold.reason === 'budget' && (hold.route ?? route) === route);
+      return {
+        severity: isFull ? 'warning' : 'note',
+        what: `${percent}% of the budget of ${whose} is spent in ${period} (${timezone}).`,
+        todo: isFull ? endOfHold({ reason: 'budget', endsAt }, deployment) : `The period ends at ${endsAt}.`,
+      };
+    });
+  const idle = idleBudgets(settings.routes, settings.budget).map(
+    (what): Finding => ({ severity: 'note', what, todo: 'Remove it, or correct it, and deploy.' }),
+  );
+  return combined([...spent, ...idle]);
+}
+
+/** Several findings as one, with the worst severity. */
+function combined(findings: readonly Finding[]): Outcome {
+  const severity = (['fault', 'warning', 'note'] as const).find((each) =>
+    findings.some((one) => one.severity === each),
+  );
+  if (severity === undefined) return 'good';
+  return {
+    severity,
+    what: findings.map(({ what }) => what).join('\n'),
+    todo: [...new Set(findings.map(({ todo }) => todo))].join('\n'),
+  };
 }
 
 async function examineTicks({ deployment, signal }: Subject): Promise<Outcome> {

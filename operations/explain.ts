@@ -24,6 +24,7 @@ import { UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload, withPrefix } from './find.ts';
+import { type HoldView, holdOn, holdsOf } from './holds.ts';
 import { placeOfJob } from './job-files.ts';
 import { type JobInputView, jobInputs, missingOf } from './jobs.ts';
 
@@ -53,6 +54,8 @@ export interface Explanation {
   readonly job?: { readonly inputs: readonly JobInputView[]; readonly deadlineSeconds: number } | undefined;
   /** The body of `POST /flows`, with its data shortened. Undefined if nothing would be sent. */
   readonly request: object | undefined;
+  /** What holds its route, or the pipeline. */
+  readonly hold?: HoldView | undefined;
 }
 
 /** A file to explain: its facts, and how its first bytes are read. */
@@ -101,12 +104,17 @@ export async function explain(
     (await objectSubject(found, deployment, signal)) ??
     // A local run skips files that no route wants, so they exist only in its folder.
     (localInbox === '' ? undefined : await fileSubject(join(localInbox, name), settings, name));
-  if (subject !== undefined) return explained(subject, settings, signal);
-  throw new NothingToExplainError(
-    found?.issue?.kind === 'unreadable'
-      ? found.issue.message
-      : `There is no file ${what.path}, no object with the key ${what.key} in the inbox, and no upload with this id.`,
-  );
+  if (subject === undefined) {
+    throw new NothingToExplainError(
+      found?.issue?.kind === 'unreadable'
+        ? found.issue.message
+        : `There is no file ${what.path}, no object with the key ${what.key} in the inbox, and no upload with this id.`,
+    );
+  }
+  const explanation = await explained(subject, settings, signal);
+  const route = explanation.routes.find(({ takesIt }) => takesIt);
+  const hold = route && holdOn(await holdsOf(deployment, signal), route.name);
+  return { ...explanation, ...(hold && { hold }) };
 }
 
 /** What the explanation of a file needs of the settings. */

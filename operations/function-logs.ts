@@ -80,7 +80,7 @@ export async function examineRuns(visible: number, deployment: Deployment, signa
   return {
     severity: 'warning',
     what: `The queue holds ${visible === 1 ? '1 upload' : `${visible} uploads`}, and ${name} has not run for ${IDLE_MAX_MS / MINUTE_MS} minutes.`,
-    todo: 'If the uploads came in the last minutes, ask again. Otherwise see docs/runbook.md, uploads-stopped.',
+    todo: 'If the uploads came in the last minutes, ask again. Otherwise the event source mapping may be off, as after a pause of an older version: see docs/runbook.md, uploads-stopped.',
   };
 }
 

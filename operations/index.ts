@@ -37,14 +37,16 @@ export { type Followed, follow, followChains } from './follow.ts';
 export { forget, LaterStageError, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
 export { DamagedResultError, type Fetched, get, type WriteResult } from './get.ts';
 export {
-  droppedSince,
-  type Intake,
-  IntakeOvertakenError,
-  IntakeUnknownError,
-  intakeOf,
-  pause,
-  resume,
-} from './intake.ts';
+  type BudgetView,
+  changeHold,
+  type HeldCount,
+  type HoldChange,
+  type HoldReason,
+  type HoldRequest,
+  type HoldsView,
+  type HoldView,
+  holdsOf,
+} from './holds.ts';
 export { type Listed, type ListedState, type ListQuery, list } from './list.ts';
 export { NoLocalRunError, UntrustedRunError } from './local-run.ts';
 export { type FileToPut, put } from './put.ts';

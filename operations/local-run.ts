@@ -28,7 +28,6 @@ const localRunSchema = z.object({
   credentials: z.object({ accessKeyId: z.string(), secretAccessKey: z.string() }),
   collectFunction: z.string(),
   deadLetterQueueUrl: loopbackUrl,
-  uploadMapping: z.string(),
 });
 
 /**

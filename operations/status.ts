@@ -13,7 +13,7 @@ import { type ChainView, chainOf } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
-import { type Intake, intakeOf } from './intake.ts';
+import { type HeldCount, type HoldsView, type HoldView, heldCounts, holdOn, holdsOf } from './holds.ts';
 import { inputRouteOf, jobsNaming, jobsOf } from './job-files.ts';
 import { collectorStates, failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -23,21 +23,25 @@ const DAY_MS = 24 * 60 * 60_000;
 /** Waiting uploads whose entries are read for their reasons. The markers of more are only counted. */
 const REASONS_READ_MAX = 200;
 
+/** The same while uploads are held. */
+const HELD_READ_MAX = 1_000;
+
 /** How a pipeline is doing. Times are in ISO 8601. */
 export interface PipelineStatus {
   readonly kind: 'pipeline';
   readonly deployment: string;
   readonly pipeline: string;
-  /** Whether uploads become flows. Undefined if that is not known. */
-  readonly intake: Intake | undefined;
+  readonly holds: HoldsView;
   readonly queue: QueueDepth;
   /** Undefined if the dead-letter queue is not known. */
   readonly deadLetters: number | undefined;
   readonly waiting: {
     readonly count: number;
     readonly throttled: number;
-    /** Number of uploads by reason, among the first {@link REASONS_READ_MAX}. */
+    /** Number of uploads by reason, among the first {@link REASONS_READ_MAX}, or {@link HELD_READ_MAX}. */
     readonly reasons: Readonly<Record<string, number>>;
+    /** The held ones among them. */
+    readonly held: readonly HeldCount[];
     /** True if there are more than were read for their reasons. */
     readonly isSample: boolean;
     /** The number of those that were read for their reasons. */
@@ -89,6 +93,8 @@ export interface UploadStatus {
   readonly inputOf?: readonly string[] | undefined;
   /** The chain that it belongs to. Undefined if it is part of none, and below a prefix. */
   readonly chain?: ChainView | undefined;
+  /** What holds it. Undefined if it is not held any more, and below a prefix. */
+  readonly hold?: HoldView | undefined;
 }
 
 /** The state of the whole pipeline; or of what a key, an upload id or a prefix names. */
@@ -100,12 +106,9 @@ export async function status(
   if (what === undefined) return pipelineStatus(deployment, signal);
   const found = await find(what, deployment, signal);
   if (found.kind === 'upload') {
-    const { entry, current } = found.upload;
-    const isUnbegun = entry === undefined && current !== undefined;
     const input = await inputStatus(found.upload, deployment, jobsOf(deployment, signal));
     if (input !== undefined) return input;
-    const intake = isUnbegun ? await intakeOf(deployment, signal) : undefined;
-    return withChain(statusOf(found.upload, deployment, intake), deployment, signal);
+    return withHold(await withChain(statusOf(found.upload, deployment), deployment, signal), deployment, signal);
   }
   const jobAt = jobsOf(deployment, signal);
   const uploads = await pMap(
@@ -161,32 +164,29 @@ async function withChain(one: UploadStatus, deployment: Deployment, signal: Abor
   }
 }
 
-/**
- * @param intake tells of a pause, if that may be why the upload has no entry.
- * @internal
- */
-export function statusOf(upload: FoundUpload, deployment: Deployment, intake?: Intake): UploadStatus {
+async function withHold(one: UploadStatus, deployment: Deployment, signal: AbortSignal): Promise<UploadStatus> {
+  const { wait, route = '' } = one.upload ?? {};
+  if (wait?.ending !== 'hold') return one;
+  const hold = holdOn(await holdsOf(deployment, signal), route, wait.reason);
+  return hold === undefined ? one : { ...one, hold };
+}
+
+/** @internal */
+export function statusOf(upload: FoundUpload, deployment: Deployment): UploadStatus {
   const { id, key, entry, issue, current } = upload;
   const facts = { kind: 'upload', id, key, isCurrent: current !== undefined } as const;
   if (entry !== undefined) return { ...facts, state: entry.state, upload: viewOf(entry, deployment.settings) };
   if (issue?.kind === 'unreadable') return { ...facts, state: 'unreadable', issue: issue.message };
-  return { ...facts, state: 'unknown', issue: whyUnknown(upload, deployment, intake) };
+  return { ...facts, state: 'unknown', issue: whyUnknown(upload, deployment) };
 }
 
 /** Why an upload has no entry. */
-function whyUnknown(
-  { key, current }: FoundUpload,
-  { settings, areRoutesKnown, clock, command }: Deployment,
-  intake: Intake | undefined,
-): string {
+function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, clock, command }: Deployment): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
   const { routes } = settings;
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
   if (areRoutesKnown && !isWanted) return `No route wants it. To see why: ${command} explain`;
-  if (intake?.state === 'paused') {
-    return `The pipeline is paused, so it waits in the queue. To go on: ${command} resume`;
-  }
   const minutes = Math.floor((clock.now() - current.lastModified) / 60_000);
   if (minutes < 15) return 'It has just been put, and waits in the queue.';
   return `It was put ${minutes} minutes ago and has no entry. It waits in the queue, or no notification came. Then the daily sweep submits it. To submit it now: ${command} sweep`;
@@ -194,11 +194,12 @@ function whyUnknown(
 
 /** The state of the whole pipeline. */
 export async function pipelineStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus> {
-  const [intake, queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
-    intakeOf(deployment, signal),
+  const holds = await holdsOf(deployment, signal);
+  const readMax = holds.holds.length > 0 ? HELD_READ_MAX : REASONS_READ_MAX;
+  const [queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
     deployment.queueDepth(signal),
     deployment.deadLetterCount(signal),
-    waitingStatus(deployment, signal),
+    waitingStatus(deployment, signal, readMax),
     runningStatus(deployment, signal),
     failedStatus(deployment, signal),
     collectorsStatus(deployment, signal),
@@ -206,7 +207,7 @@ export async function pipelineStatus(deployment: Deployment, signal: AbortSignal
   ]);
   const { name, settings } = deployment;
   const facts = { kind: 'pipeline', deployment: name, pipeline: settings.pipeline } as const;
-  return { ...facts, intake, queue, deadLetters, waiting, running, failed, collectors, sweep };
+  return { ...facts, holds, queue, deadLetters, waiting, running, failed, collectors, sweep };
 }
 
 /** @param readMax waiting uploads whose entries are read. */
@@ -228,7 +229,8 @@ export async function waitingStatus(
   const reasons: Record<string, number> = {};
   let oldest: number | undefined;
   let ended = 0;
-  for (const { entry, issue } of await readEntries(toRead, deployment, signal)) {
+  const read = await readEntries(toRead, deployment, signal);
+  for (const { entry, issue } of read) {
     const reason = reasonOf(entry) ?? (issue?.kind === 'unreadable' ? 'unreadable' : undefined);
     // Its marker is about to be removed.
     if (reason === undefined) ended += 1;
@@ -239,6 +241,7 @@ export async function waitingStatus(
     count: ids.size - ended,
     throttled,
     reasons,
+    held: heldCounts(read.flatMap(({ entry }) => entry ?? [])),
     isSample: ids.size > toRead.length,
     read: toRead.length,
     oldestArrivedAt: isoOf(oldest),

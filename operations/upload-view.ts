@@ -2,6 +2,7 @@ import {
   type ClaimedEntry,
   type Entry,
   isFlowShared,
+  isHold,
   type WaitingEntry,
   type WaitReason,
 } from '../functions/ledger/entry.ts';
@@ -68,8 +69,8 @@ export interface Wait {
   /** Since when it waits for this. */
   readonly since: string;
   /**
-   * When it is tried next, unless `ending` comes sooner. Undefined if that is every few seconds. A job that waits for
-   * its inputs looks for them then for the last time, and fails if they are not there.
+   * When it is tried next, unless `ending` comes sooner. Undefined if that is every few seconds, or if it is held. A job
+   * that waits for its inputs looks for them then for the last time, and fails if they are not there.
    */
   readonly until?: string | undefined;
   /** What ends the wait sooner. */
@@ -81,15 +82,19 @@ export interface Wait {
 /**
  * What ends a wait sooner. `retry`: the operator's retry sends it at once. `decide`: the operator looks for a flow of it,
  * and retries or cancels it. `token`: the service gets a token that it takes. `address`: the service answers at its
- * address. `inputs`: the missing inputs of the job come. `nothing`: it is sent within a minute.
+ * address. `inputs`: the missing inputs of the job come. `hold`: what holds its route, or the pipeline, is over.
+ * `nothing`: it is sent within a minute.
  */
-export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'nothing';
+export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'hold' | 'nothing';
 
 const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
   held: 'decide',
   unauthorised: 'token',
   misaddressed: 'address',
   inputs: 'inputs',
+  paused: 'hold',
+  budget: 'hold',
+  circuit: 'hold',
   retried: 'nothing',
   stage: 'nothing',
 };
@@ -155,7 +160,7 @@ export function waitOf(entry: WaitingEntry): Wait {
     reason,
     message: isAnswer && isUnsent ? newest.message : message,
     since: iso(isAnswer ? newest.since : (throttledSince ?? arrivedAt)),
-    until: iso(notBefore),
+    until: isHold(reason) ? undefined : iso(notBefore),
     ending: ENDINGS[reason] ?? 'retry',
     before: (isAnswer ? older : answers).map((answer) => answer.message),
   };

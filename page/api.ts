@@ -5,7 +5,7 @@ import type { Action } from '../operations/act.ts';
 import type { Branch } from '../operations/chain-tree.ts';
 import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
-import type { Intake } from '../operations/intake.ts';
+import type { HoldChange } from '../operations/holds.ts';
 import type { ListedState } from '../operations/list.ts';
 import type { PipelineStatus } from '../operations/status.ts';
 import type { OfferedTemplate } from '../operations/templates.ts';
@@ -74,8 +74,6 @@ export interface About {
   readonly canOverride: boolean;
   /** Maximum size of an input, in bytes. A larger file fails in the pipeline. */
   readonly inputBytesMax: number;
-  /** How long uploads wait in the queue, in days. */
-  readonly queueDays: number;
 }
 
 export interface AboutRoute {
@@ -313,14 +311,11 @@ export interface AgainRequest {
 }
 
 /**
- * `POST /api/pause` and `POST /api/resume`, without a body. The answer comes when it is done, which takes a minute as a
- * rule. It is done to its end if the visitor leaves. 409 if the opposite is under way, or the queue is not known.
+ * `POST /api/hold`, with a {@link HoldRequest}: pauses the pipeline or a route, ends that, or lets one file of a held
+ * route through. 409 if there is nothing to end, or no such route.
  */
-export interface IntakeAnswer {
-  readonly intake: Intake;
-  /** Start of the pause, if it was longer than uploads wait in the queue: some may have been dropped. */
-  readonly dropped?: string | undefined;
-}
+export type HoldAnswer = HoldChange;
+export type { BudgetView, HoldRequest, HoldView } from '../operations/holds.ts';
 
 /** `GET /api/templates`. 503 if the service does not list them. */
 export type Templates = readonly OfferedTemplate[];

@@ -14,7 +14,7 @@ import {
 import { type Followed, followChains } from '../../operations/follow.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
-import { intakeOf } from '../../operations/intake.ts';
+import { endOfHold, holdsOf } from '../../operations/holds.ts';
 import { inboxOf, JobFilesError, type JobsPlan, planFiles } from '../../operations/job-files.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
 import { nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
@@ -184,10 +184,10 @@ async function actOn(
         count = done;
       }),
   );
-  const isPaused = action === 'retry' && (await notePause(run));
+  const isHeld = action === 'retry' && (await noteHold(run));
   const ids = results.map(({ id }) => id);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
-  const now = action === 'retry' && !isPaused && ends === undefined ? await triedOnce(run, ids) : undefined;
+  const now = action === 'retry' && !isHeld && ends === undefined ? await triedOnce(run, ids) : undefined;
   const seen = results.map((each, index) => ({ ...each, upload: (ends?.uploads ?? now)?.[index] }));
   console.answer({ action, results: seen, chains: ends?.chains, left, skipped: chosen.skipped }, () =>
     showActed(results, { ends, now }, deployment),
@@ -204,14 +204,15 @@ const triedOnce = ({ console, deployment, signal }: Run, ids: readonly string[])
   );
 
 /**
- * Says so if no flow begins at present, and returns true then. The files are sent by now, so an error here must not hide
+ * Says so if the pipeline is held, and returns true then. The files are sent by now, so an error here must not hide
  * that.
  */
-async function notePause({ console, deployment, signal }: Run): Promise<boolean> {
-  const intake = await intakeOf(deployment, signal).catch(() => undefined);
+async function noteHold({ console, deployment, signal }: Run): Promise<boolean> {
+  const { holds = [] } = (await holdsOf(deployment, signal).catch(() => undefined)) ?? {};
   signal.throwIfAborted();
-  if (intake?.state !== 'paused' && intake?.state !== 'pausing') return false;
-  console.note(`New flows are paused, so files wait in the queue. To start them: ${deployment.command} resume`);
+  const hold = holds.find(({ route }) => route === undefined);
+  if (hold === undefined) return false;
+  console.note(`${hold.message} ${endOfHold(hold, deployment)}`);
   return true;
 }
 
@@ -292,7 +293,7 @@ function addPut(add: Add): void {
         }
       },
     );
-    await notePause(run);
+    await noteHold(run);
     // An input has no end of its own.
     const ids = done.filter(({ inputOf }) => inputOf === undefined).map(({ id }) => id);
     const ended = options.wait === true ? await followed(run, ids) : undefined;

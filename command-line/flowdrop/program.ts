@@ -12,7 +12,7 @@ import { UsageError } from '../options.ts';
 import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
-import { addIntake } from './intake.ts';
+import { addHolds } from './holds.ts';
 import { addOpen } from './open.ts';
 import { explainOffline } from './plan.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, isJson, type Run, runCommand, type Surroundings } from './run.ts';
@@ -83,7 +83,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   addList(add);
   addExplain(add);
   addChanges(add);
-  addIntake(add);
+  addHolds(add);
   addCosts(add);
   addTemplates(add);
   addDoctor(add);
@@ -198,7 +198,9 @@ function addExplain(add: Add): void {
   add(
     command,
     async ({ deployment, console, signal, path }, [what = '']) => {
-      console.answer(await explain({ path: path(what), key: what }, deployment, signal), showExplanation);
+      console.answer(await explain({ path: path(what), key: what }, deployment, signal), (explanation) =>
+        showExplanation(explanation, deployment),
+      );
       return EXIT_OK;
     },
     {

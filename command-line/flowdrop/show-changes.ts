@@ -44,6 +44,7 @@ function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isL
   if (wait === undefined) return endOf(view);
   if (wait.reason === 'retried' || wait.reason === 'stage') return 'resubmitted: it is sent within a minute';
   const sooner = wait.ending === 'retry' ? undefined : soonerBy(view, deployment);
+  if (wait.ending === 'hold') return `is held: ${wait.message} ${sooner ?? ''}`.trim();
   const word = wait.ending === 'inputs' ? 'It fails' : 'Next try';
   const next = wait.until === undefined ? '' : `. ${word} ${localTime(wait.until)}`;
   return `waits again: ${wait.message.replace(/\.$/, '')}${next}${sooner === undefined ? '' : `. ${sooner}`}`;

@@ -7,7 +7,7 @@ import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { CostRow, CostsView } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation } from '../../operations/explain.ts';
-import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
+import { type BudgetView, countOf, endOfHold, type HoldsView, type HoldView } from '../../operations/holds.ts';
 import type { JobInputView } from '../../operations/jobs.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
@@ -30,12 +30,13 @@ type Named = Pick<Deployment, 'command' | 'isLocal'>;
 const when = (iso: string): string => `${localTime(iso)}  (${relative(iso)})`;
 
 export function showPipeline(status: PipelineStatus, deployment: Named): readonly string[] {
-  const { intake, queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
+  const { holds, queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
   const reasons = Object.entries(waiting.reasons).map(
     ([reason, count]) => `${count} ${reason === 'inputs' ? 'for inputs' : reason}`,
   );
   const lines = [
-    ...(intake === undefined || intake.state === 'on' ? [] : [['new flows', showIntake(intake, deployment)]]),
+    ...linesOfHolds(holds, waiting),
+    ...holds.budgets.map((budget) => [budgetName(budget), showBudget(budget)]),
     ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],
     ['waiting', `${waiting.count}${reasons.length === 0 ? '' : `  (${reasons.join(', ')})`}`],
     ...(waiting.isSample
@@ -94,24 +95,42 @@ export function showCosts({ by, since, until, rows, total, isCounted }: CostsVie
   ];
 }
 
-/** Whether uploads become flows, in words. */
-export function showIntake({ state, since, isByUser }: Intake, deployment: Named): string {
-  const by = isByUser ? '' : `, by Lambda itself. Why: ${deployment.command} doctor`;
-  return `${state === 'on' ? 'begin' : state}${since === undefined ? '' : ` since ${when(since)}`}${by}`;
+/** Each hold, with the number of its files. */
+function linesOfHolds({ holds, issue }: HoldsView, { held, isSample }: PipelineStatus['waiting']): string[][] {
+  const lines = holds.map((hold) => {
+    const count = countOf(hold, held);
+    const files = count === 0 ? '' : ` Files: ${count}${isSample ? ' or more' : ''}.`;
+    return ['held', `${hold.message}${hold.since === undefined ? '' : ` Since ${when(hold.since)}.`}${files}`];
+  });
+  return issue === undefined ? lines : [['held', issue], ...lines];
+}
+
+const budgetName = ({ route }: BudgetView): string => (route === undefined ? 'budget' : `budget of ${route}`);
+
+/** What is spent of a budget: `2 of 5 flows (1 reserved), 3 left, 40% in 2026-11-24 (UTC), which ends …`. */
+function showBudget({ flows, amount, percent, period, timezone, endsAt }: BudgetView): string {
+  const shares = [
+    ...(flows === undefined ? [] : [{ ...flows, unit: 'flows' }]),
+    ...(amount === undefined ? [] : [{ ...amount, unit: amount.currency }]),
+  ].map(({ spent, max, reserved, left, unit }) => {
+    const open = reserved === 0 ? '' : ` (${reserved} reserved)`;
+    return `${spent} of ${max} ${unit} spent${open}, ${left} left`;
+  });
+  return `${shares.join('; ')}: ${percent}% in ${period} (${timezone}), which ends ${relative(endsAt)}`;
 }
 
 /** The next command for what needs the operator. */
-function hintsOf({ failed, waiting, intake }: PipelineStatus, deployment: Named): readonly string[] {
+function hintsOf({ failed, waiting, holds }: PipelineStatus, deployment: Named): readonly string[] {
   return [
-    ...(intake?.state === 'paused'
-      ? ['', `Files wait in the queue, ${QUEUE_DAYS} days at most. Go on: ${deployment.command} resume`]
-      : []),
+    ...holds.holds.flatMap((hold) => ['', `${nameOfHold(hold)}: ${endOfHold(hold, deployment)}`]),
     ...(failed.count > 0 ? ['', `See the failures: ${deployment.command} list --failed --since 24h`] : []),
     ...(waiting.reasons.held === undefined
       ? []
       : ['', `Some wait for your decision: ${deployment.command} list --held`]),
   ];
 }
+
+const nameOfHold = ({ route }: HoldView): string => (route === undefined ? 'Pipeline' : `Route ${route}`);
 
 export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, deployment: Named): readonly string[] {
   const total = uploads.length;
@@ -146,7 +165,7 @@ const rowBelow = ({ key, state, upload, issue = '', inputOf }: UploadStatus): re
 };
 
 export function showUpload(
-  { id, key, state, upload: view, issue, isCurrent, inputOf, chain }: UploadStatus,
+  { id, key, state, upload: view, issue, isCurrent, inputOf, chain, hold }: UploadStatus,
   deployment: Named,
 ): readonly string[] {
   if (view === undefined) {
@@ -164,7 +183,7 @@ export function showUpload(
   return [
     `${key}: ${state}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
-    ...indented(waitLines(view, deployment)),
+    ...indented(waitLines(view, deployment, hold)),
     ...(view.claimedUntil
       ? [`  is being sent; if that fails, it is taken up again ${relative(view.claimedUntil)}`]
       : []),
@@ -226,17 +245,24 @@ const notCurrent = ({ stage }: UploadView): string =>
     : `The first file of its chain was replaced or deleted since: ${stage.first.key}`;
 
 /** Why a file waits, since when, when it is tried next, and what ends the wait sooner. */
-function waitLines(view: UploadView, deployment: Named): readonly string[] {
+function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefined): readonly string[] {
   const { wait } = view;
   if (wait === undefined) return [];
   const { reason, message, since, until, before } = wait;
-  const sooner = soonerBy(view, deployment);
+  const isOver = wait.ending === 'hold' && hold === undefined;
+  const sooner = isOver ? undefined : soonerBy(view, deployment, undefined, hold);
   return [
     `waits (${reason}) since ${when(since)}: ${message}`,
     ...before.map((earlier) => `  before that: ${earlier}`),
-    until === undefined
-      ? 'next try: every few seconds'
-      : `${wait.ending === 'inputs' ? 'fails without them' : 'next try'}: ${when(until)}`,
+    ...(wait.ending === 'hold'
+      ? isOver
+        ? ['goes on within some minutes: it is not held any more']
+        : []
+      : [
+          until === undefined
+            ? 'next try: every few seconds'
+            : `${wait.ending === 'inputs' ? 'fails without them' : 'next try'}: ${when(until)}`,
+        ]),
     ...(sooner === undefined ? [] : [sooner]),
   ];
 }
@@ -246,6 +272,7 @@ const endOf = ({ failure, assets }: UploadView): string =>
 
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
   if (wait !== undefined) {
+    if (wait.ending === 'hold') return cut(`held: ${wait.message}`, REASON_COLUMNS);
     const word = wait.ending === 'inputs' ? 'fails' : 'next try';
     const next = wait.until === undefined ? 'tried every few seconds' : `${word} ${localTime(wait.until)}`;
     return cut(`${next}: ${wait.message}`, REASON_COLUMNS);
@@ -301,14 +328,17 @@ export function showTemplates(templates: readonly OfferedTemplate[]): readonly s
   ]);
 }
 
-export function showExplanation(explanation: Explanation): readonly string[] {
-  const { key, bytes, mediaType, isFile, routes, issue, job, request } = explanation;
+export function showExplanation(explanation: Explanation, deployment?: Named): readonly string[] {
+  const { key, bytes, mediaType, isFile, routes, issue, job, request, hold } = explanation;
   const body = request === undefined ? [] : JSON.stringify(request, undefined, 2).split('\n');
   return [
     `${key}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
     ...indented(routes.map(({ name, why }) => `route ${name}: ${why}`)),
     ...indented(job?.inputs.map(lineOfInput) ?? []),
     ...(issue === undefined ? [] : linesOfInvalidJob(issue)),
+    ...(hold === undefined || deployment === undefined
+      ? []
+      : [`It would be held. ${hold.message} ${endOfHold(hold, deployment)}`]),
     ...(request === undefined ? [] : ['The request would be POST /flows with', ...indented(body)]),
   ];
 }

@@ -6,7 +6,7 @@ import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
 
 /** How old a state may be that is only looked at, in milliseconds. The uploads of a batch share a reading. */
-const AGE_MAX_MS = 1_000;
+export const HOLDS_AGE_MAX_MS = 1_000;
 
 /** How long a change is tried while other processes write in between, in milliseconds. */
 const CHANGE_MAX_MS = 30_000;
@@ -63,7 +63,7 @@ export class HoldStore {
 
   /** The holds, as they were a second ago or later. @throws {UnreadableEntryError} */
   async read(signal: AbortSignal): Promise<Holds> {
-    const isFresh = this.#known !== undefined && this.#clock.now() - this.#known.at <= AGE_MAX_MS;
+    const isFresh = this.#known !== undefined && this.#clock.now() - this.#known.at <= HOLDS_AGE_MAX_MS;
     const known = isFresh ? (this.#known as Known) : await this.#readNow(signal);
     return parsed(known.text);
   }
@@ -131,7 +131,7 @@ export class HoldStore {
       const tells = changes.map(({ apply }) => apply(draft));
       const text = JSON.stringify(draft);
       if (text === known.text) {
-        if (this.#clock.now() - known.at <= AGE_MAX_MS) return this.#done(later, tells);
+        if (this.#clock.now() - known.at <= HOLDS_AGE_MAX_MS) return this.#done(later, tells);
         known = await this.#readNow(signal);
         continue;
       }

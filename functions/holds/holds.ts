@@ -12,6 +12,7 @@ import {
 } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
 import { addCosts, costsSchema } from './costs.ts';
+import type { HoldReason } from './hold-request.ts';
 
 /*
  * What holds uploads back: the pipeline, or a route, is held for a reason. Its uploads wait in the ledger until the
@@ -24,9 +25,6 @@ import { addCosts, costsSchema } from './costs.ts';
  * No hold has a release time: each tick asks again whether the reason still is. All holds are in one object of the
  * ledger, with all that is counted for them, so that one write counts a flow for every cap that applies.
  */
-
-/** Why uploads are held. */
-export type HoldReason = 'paused' | 'budget' | 'circuit';
 
 /** The operator's pause, of the pipeline or of a route. */
 const pauseSchema = z.object({

@@ -7,13 +7,13 @@ import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Route } from '../uploads/routes.ts';
 import { firstOf } from '../uploads/upload.ts';
 import { prefixIn } from './costs.ts';
+import type { HoldReason } from './hold-request.ts';
 import type { HoldStore } from './hold-store.ts';
 import {
   type Attempt,
   admit,
   CIRCUIT_AFTER,
   type Held,
-  type HoldReason,
   type Holds,
   holdOf,
   isCounted,

@@ -30,6 +30,19 @@ const parameters = jsonSchema.check(
   }),
 );
 
+/** @internal */
+export const holdRequestSchema = z
+  .strictObject({
+    action: z.enum(['pause', 'resume', 'probe']),
+    /** Name of the route. Without it, the pipeline. */
+    route: z.optional(z.string()),
+    /** The operator's own words about a pause. */
+    why: z.optional(z.string().check(z.maxLength(WHY_LENGTH_MAX))),
+  })
+  .check(
+    z.refine(({ action, route }) => action !== 'probe' || route !== undefined, { error: 'expected a route to probe' }),
+  );
+
 const eventShape = z.strictObject({
   collector: z._default(
     z
@@ -49,21 +62,7 @@ const eventShape = z.strictObject({
   /** Collect the flows of these uploads again. */
   collect: z.optional(uploadIds),
   /** Hold the uploads of the pipeline or of a route, or end that. */
-  hold: z.optional(
-    z
-      .strictObject({
-        action: z.enum(['pause', 'resume', 'probe']),
-        /** Name of the route. Without it, the pipeline. */
-        route: z.optional(z.string()),
-        /** The operator's own words about a pause. */
-        why: z.optional(z.string().check(z.maxLength(WHY_LENGTH_MAX))),
-      })
-      .check(
-        z.refine(({ action, route }) => action !== 'probe' || route !== undefined, {
-          error: 'expected a route to probe',
-        }),
-      ),
-  ),
+  hold: z.optional(holdRequestSchema),
   /** Ask the flow service for its templates. */
   templates: z.optional(z.literal(true)),
   /** Ask the flow service for the first pages of its listing of flows. */

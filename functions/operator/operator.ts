@@ -6,6 +6,7 @@ import { type Chain, gatheredEntry, isInChain, madeAnew } from '../chains/chain.
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
+import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
 import { allowProbe, type Holds, pause, resume } from '../holds/holds.ts';
 import type { HoldPorts } from '../holds/permit.ts';
 import { closeReservation } from '../holds/tend-holds.ts';
@@ -453,21 +454,9 @@ async function ranked<T extends TerminalEntry>(
   return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
 }
 
-/** What an operator wants of the holds. */
-export interface HoldRequest {
-  readonly action: 'pause' | 'resume' | 'probe';
-  /** Name of the route. Default: the pipeline. */
-  readonly route?: string | undefined;
-  readonly why?: string | undefined;
-}
-
-/** What became of it, and all holds. */
+/** What became of a {@link HoldRequest}, and all holds. */
 export interface HoldAnswer {
-  /**
-   * `not held`: there is no pause to end, or the route is not held for its rejections. `unknown route`: no route of the
-   * configuration has this name.
-   */
-  readonly result: 'paused' | 'resumed' | 'probe allowed' | 'not held' | 'unknown route';
+  readonly result: HoldResult;
   readonly holds: Holds;
 }
 

@@ -1,5 +1,6 @@
 import mime from 'mime';
 import { shorten } from '../base/validation.ts';
+import { amountOf, type Budget, microsOf } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
 import type { Route } from '../uploads/routes.ts';
@@ -133,4 +134,53 @@ function warningOfMediaType(type: string, path: string, isLaterStage: boolean): 
   const hint = meant?.startsWith(`${kind}/`) ? ` Did you mean ${meant}?` : '';
   const what = isLaterStage ? 'asset that the service gives this type' : 'upload with this Content-Type';
   return [`${path}: no extension of a file name stands for ${shorten(type)}, so only an ${what} fits.${hint}`];
+}
+
+/**
+ * Names the members of budgets that can never matter, because another cap always comes first. They are most likely
+ * mistakes.
+ */
+export function idleBudgets(routes: readonly Route[], pipeline: Budget | 'unlimited'): string[] {
+  const all = pipeline === 'unlimited' ? undefined : pipeline;
+  return [
+    ...(all === undefined ? [] : idleCaps(all, routes, 'the budget of the pipeline')),
+    ...routes.flatMap((route) => {
+      const whose = `the budget of the route ${shorten(route.name)}`;
+      if (route.budget === undefined) return [];
+      const own = idleCaps(route.budget, [route], whose);
+      return own.length > 0 || all === undefined ? own : idleBesides(route.budget, all, whose);
+    }),
+  ];
+}
+
+/** @param routes those that the budget applies to. */
+function idleCaps({ flows, amount, currency }: Budget, routes: readonly Route[], whose: string): string[] {
+  const prices = routes.map(({ price }) => (price === undefined ? 0 : microsOf(price.amount)));
+  if (amount === undefined || prices.length === 0) return [];
+  const [least, most] = [Math.min(...prices), Math.max(...prices)];
+  if (most === 0 && amount > 0) return [`${whose}: amount can never matter, because all prices are 0.`];
+  if (flows === undefined) return [];
+  if (flows * most <= microsOf(amount)) {
+    const sum = `${flows} flows cost ${amountOf(flows * most)} ${currency} at most`;
+    return [`${whose}: amount can never matter, because ${sum}.`];
+  }
+  if (least > 0 && Math.floor(microsOf(amount) / least) <= flows) {
+    const enough = `${amount} ${currency} pay for ${Math.floor(microsOf(amount) / least)} flows at most`;
+    return [`${whose}: flows can never matter, because ${enough}.`];
+  }
+  return [];
+}
+
+/** What the pipeline spends in a period includes what the route spends in it. */
+function idleBesides(own: Budget, all: Budget, whose: string): string[] {
+  const isInside = own.timezone === all.timezone && (own.per === all.per || own.per === 'day');
+  if (!isInside) return [];
+  const isIdle = (cap: number | undefined, other: number | undefined) =>
+    cap !== undefined && other !== undefined && cap >= other;
+  const said = (member: string, cap: string) =>
+    `${whose}: ${member} can never matter, because the pipeline may spend ${cap} each ${all.per}.`;
+  return [
+    ...(isIdle(own.flows, all.flows) ? [said('flows', `${all.flows} flows`)] : []),
+    ...(isIdle(own.amount, all.amount) ? [said('amount', `${all.amount} ${all.currency}`)] : []),
+  ];
 }

@@ -1,6 +1,5 @@
 import type { Duration } from 'aws-cdk-lib';
-import { Grant, type IGrantable } from 'aws-cdk-lib/aws-iam';
-import { EventSourceMapping, type IEventSourceMapping } from 'aws-cdk-lib/aws-lambda';
+import { EventSourceMapping } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import type { Parts } from './parts.ts';
 import { type FunctionSettings, PipelineFunction } from './pipeline-function.ts';
@@ -19,9 +18,6 @@ export interface CreateFlowProps extends FunctionSettings {
 
 /** The function that creates one flow for each upload in the queue. */
 export class CreateFlow extends PipelineFunction {
-  /** Brings uploads from their queue to the function. Without it no flow begins, and the uploads wait in the queue. */
-  readonly mapping: IEventSourceMapping;
-
   constructor(scope: Construct, id: string, props: CreateFlowProps) {
     const { parts, hasChains, uploadConcurrency, maxConcurrency, batchWindow, ...settings } = props;
     super(scope, id, {
@@ -37,7 +33,7 @@ export class CreateFlow extends PipelineFunction {
     parts.token.grantRead(this.role);
     parts.uploads.grantConsume(this.role);
     parts.events.grantPut(this.role);
-    this.mapping = new EventSourceMapping(this, 'Uploads', {
+    const mapping = new EventSourceMapping(this, 'Uploads', {
       target: this.function,
       eventSourceArn: parts.uploads.queue.queueArn,
       // As many as an invocation sends concurrently, so that no upload of a batch waits for another.
@@ -50,26 +46,6 @@ export class CreateFlow extends PipelineFunction {
       maxConcurrency,
     });
     // Lambda creates the mapping only if the role may already receive messages.
-    this.mapping.node.addDependency(this.role);
-  }
-
-  /** Allows the grantee to see whether uploads become flows. */
-  grantView(grantee: IGrantable): void {
-    const resourceArns = [this.mapping.eventSourceMappingArn];
-    Grant.addToPrincipal({ grantee, actions: ['lambda:GetEventSourceMapping'], resourceArns });
-  }
-
-  /**
-   * Allows the grantee to pause and resume. IAM cannot tell the field of an update, so the grantee may also change the
-   * sizes of batches. It may not have another function invoked.
-   * @see https://docs.aws.amazon.com/lambda/latest/dg/lambda-api-permissions-ref.html
-   */
-  grantPause(grantee: IGrantable): void {
-    Grant.addToPrincipal({
-      grantee,
-      actions: ['lambda:UpdateEventSourceMapping'],
-      resourceArns: [this.mapping.eventSourceMappingArn],
-      conditions: { ArnEquals: { 'lambda:FunctionArn': this.function.functionArn } },
-    });
+    mapping.node.addDependency(this.role);
   }
 }

@@ -21,7 +21,7 @@ const QUEUE_AGE = Duration.minutes(30);
 
 /**
  * Age of the oldest queued message after which nothing can be receiving. A message that is received comes to its end
- * after five hours, as a dead letter. A pause that lasts so long may have been forgotten.
+ * after five hours, as a dead letter.
  */
 const STOPPED_AGE = Duration.days(1);
 
@@ -111,6 +111,7 @@ export function conditions(monitored: Monitored): readonly Condition[] {
   return [
     ...queueConditions(monitored),
     ...uploadConditions(metrics),
+    ...holdConditions(metrics),
     ...flowConditions(metrics, monitored.flowAgeMaxSeconds),
     tickCondition(metrics),
     ...collectorConditions(metrics, monitored.collectors),
@@ -139,16 +140,15 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
       id: 'uploads-delayed',
       severity: 'ticket',
       meaning: 'The oldest upload has been in the queue for half an hour or more.',
-      action: 'Find out whether it is a pause, load, a limit of the flow service or a crash.',
+      action: 'Find out whether it is load, a limit of the flow service or a crash.',
       metric: queue.metricApproximateAgeOfOldestMessage(options),
       threshold: QUEUE_AGE.toSeconds(),
     },
     {
       id: 'uploads-stopped',
       severity: 'page',
-      meaning: 'The oldest upload has been in the queue for a day or more: the pipeline is paused, or cannot receive.',
-      action:
-        'See flowdrop status. If the pause is no longer needed, run flowdrop resume. Uploads stay in the queue for 14 days.',
+      meaning: 'The oldest upload has been in the queue for a day or more: nothing receives.',
+      action: 'See whether the event source mapping is on. Uploads stay in the queue for 14 days.',
       metric: queue.metricApproximateAgeOfOldestMessage(options),
       threshold: STOPPED_AGE.toSeconds(),
     },
@@ -221,6 +221,45 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       action: 'Find out in the log why it waits.',
       ...whileMeasured(metrics.maximum('OldestWaitingSeconds', LONG_RETRY_PERIOD)),
       threshold: WAITING_AGE.toSeconds(),
+    },
+  ];
+}
+
+/** Each tick measures these, once a minute. */
+function holdConditions(metrics: PipelineMetrics): readonly Condition[] {
+  const spent = whileMeasured(metrics.maximum('BudgetSpentPercent', FIVE_MINUTES));
+  return [
+    {
+      id: 'budget-nearly-spent',
+      severity: 'ticket',
+      meaning: 'Four fifths or more of a budget are spent in its period.',
+      action: 'See flowdrop status. Raise the budget, or let files wait for the next period.',
+      ...spent,
+      threshold: 80,
+    },
+    {
+      id: 'budget-spent',
+      severity: 'ticket',
+      meaning: 'A budget is spent, so files wait for the next period.',
+      action: 'See flowdrop status. Raise the budget, or let them wait.',
+      ...spent,
+      threshold: 100,
+    },
+    {
+      id: 'routes-held',
+      severity: 'page',
+      meaning: 'The flow service rejected the last files of a route alike, so the route is held.',
+      action: 'See flowdrop doctor. Correct the route, or let one file through.',
+      ...whileMeasured(metrics.maximum('RoutesHeld', FIVE_MINUTES)),
+      threshold: 1,
+    },
+    {
+      id: 'holds-unreadable',
+      severity: 'page',
+      meaning: 'The record of holds and budgets cannot be read, so nothing is sent.',
+      action: 'Restore an older version of state/holds.json, or deploy the version that wrote it.',
+      ...whileMeasured(metrics.sum('HoldsUnreadable', FIVE_MINUTES)),
+      threshold: 1,
     },
   ];
 }

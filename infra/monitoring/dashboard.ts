@@ -27,7 +27,7 @@ export interface PipelineDashboardProps {
   readonly collectOutputsFunction: IFunction;
 }
 
-/** One row for each question: is it working, how much, how fast, what failed. */
+/** One row for each question: is it working, how much, how fast, what failed, what is held. */
 export class PipelineDashboard extends Construct {
   constructor(scope: Construct, id: string, props: PipelineDashboardProps) {
     super(scope, id);
@@ -41,11 +41,12 @@ export class PipelineDashboard extends Construct {
     dashboard.addWidgets(
       new AlarmStatusWidget({ title: 'Is it working?', alarms: [...props.alarms], width: COLUMNS / 2 }),
       graph('Ticks', metrics.sum('TicksCompleted'), metrics.sum('TicksCutShort'))(COLUMNS / 4),
-      graph('Looks into the queue (none while paused)', looksInto(props.queue))(COLUMNS / 4),
+      graph('Looks into the queue', looksInto(props.queue))(COLUMNS / 4),
     );
     dashboard.addWidgets(...howMuch(metrics));
     dashboard.addWidgets(...howFast(metrics, props));
     dashboard.addWidgets(...whatFailed(metrics, props));
+    dashboard.addWidgets(...whatIsHeld(metrics));
   }
 }
 
@@ -97,6 +98,7 @@ function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): re
       ...functions.map((each) => each.metricErrors({ period: PERIOD })),
       ...functions.map((each) => each.metricThrottles({ period: PERIOD })),
       metrics.sum('EntriesUnreadable'),
+      metrics.sum('HoldsUnreadable'),
       metrics.sum('SweepStateDamaged'),
       metrics.sum('UploadsReturned'),
       metrics.sum('UploadsDenied'),
@@ -104,6 +106,12 @@ function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): re
     ),
   );
 }
+
+const whatIsHeld = (metrics: PipelineMetrics): readonly GraphWidget[] =>
+  row(
+    graph('Held uploads, held routes', metrics.sum('UploadsHeld'), metrics.maximum('RoutesHeld')),
+    graph('Highest share of a budget (%)', metrics.maximum('BudgetSpentPercent')),
+  );
 
 /** Lambda looks into the queue all the time, unless its event source mapping is off. */
 const looksInto = (queue: IQueue): IMetric =>

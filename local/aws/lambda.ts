@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import * as z from 'zod/mini';
 import { closeAfter, listenOnLoopback } from '../loopback.ts';
 import { AwsError, signedBody } from './aws-json.ts';
 import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
@@ -13,28 +12,12 @@ export interface ServedFunction {
   invoke(event: unknown): Promise<unknown>;
 }
 
-/** An event source mapping as the endpoint serves it. */
-export interface ServedMapping {
-  readonly id: string;
-  /** The name of the function that it invokes. */
-  readonly functionName: string;
-  /** The mapping as `GetEventSourceMapping` answers. */
-  describe(): object;
-  /** Begins the change and returns the mapping as it is then. @throws {AwsError} it is being changed already. */
-  update(change: { readonly Enabled?: boolean | undefined }): object;
-}
-
 /**
- * Serves four operations of Lambda to a client that signs its requests: `GetFunctionConfiguration`; `Invoke` with the
- * invocation type `RequestResponse`; and `GetEventSourceMapping` and `UpdateEventSourceMapping`, which changes
- * `Enabled` alone. https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
- * https://docs.aws.amazon.com/lambda/latest/api/API_UpdateEventSourceMapping.html
+ * Serves two operations of Lambda to a client that signs its requests: `GetFunctionConfiguration`, and `Invoke` with the
+ * invocation type `RequestResponse`. https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
  */
 export async function serveLambda(
-  {
-    functions,
-    mapping,
-  }: { readonly functions: Readonly<Record<string, ServedFunction>>; readonly mapping: ServedMapping },
+  functions: Readonly<Record<string, ServedFunction>>,
   access: EndpointAccess,
 ): Promise<AwsEndpoint> {
   const read = signedBody({ ...access, service: 'lambda' });
@@ -44,21 +27,9 @@ export async function serveLambda(
       response.setHeader('x-amzn-requestid', randomUUID());
       try {
         const { accessKeyId, body } = await read(request, wantBody);
-        const route = routeOf(request);
-        const { kind, name, action } = route;
-        const input = kind === 'function' ? { FunctionName: name } : { UUID: name, FunctionName: mapping.functionName };
-        access.onCall?.({ accessKeyId, action: `lambda:${action}`, input });
-        if (route.kind === 'function') {
-          await OF_FUNCTIONS[route.action](find(functions, name), { name, body, response });
-        } else if (name === mapping.id) {
-          const answer = OF_MAPPINGS[route.action](mapping, body);
-          // An update is accepted, and made afterwards.
-          response.writeHead(route.action === 'UpdateEventSourceMapping' ? 202 : 200).end(JSON.stringify(answer));
-        } else {
-          throw new AwsError('ResourceNotFoundException', 'The resource you requested does not exist.', {
-            status: 404,
-          });
-        }
+        const { name, action } = routeOf(request);
+        access.onCall?.({ accessKeyId, action: `lambda:${action}`, input: { FunctionName: name } });
+        await OPERATIONS[action](find(functions, name), { name, body, response });
       } catch (error) {
         refuse(response, error);
       }
@@ -75,7 +46,7 @@ interface Asked {
 }
 
 /** By the name of the IAM action. */
-const OF_FUNCTIONS = {
+const OPERATIONS = {
   async GetFunctionConfiguration({ environment }: ServedFunction, { name, response }: Asked): Promise<void> {
     response.end(JSON.stringify({ FunctionName: name, Environment: { Variables: environment } }));
   },
@@ -92,35 +63,18 @@ const OF_FUNCTIONS = {
   },
 } as const;
 
-const updateSchema = z.strictObject({ Enabled: z.optional(z.boolean()) });
-
-/** The same for event source mappings. */
-const OF_MAPPINGS = {
-  GetEventSourceMapping: (mapping: ServedMapping): object => mapping.describe(),
-  UpdateEventSourceMapping(mapping: ServedMapping, body: Buffer): object {
-    const { success, data, error } = updateSchema.safeParse(JSON.parse(body.toString()));
-    if (!success) throw new AwsError('InvalidParameterValueException', z.prettifyError(error));
-    return mapping.update(data);
-  },
-} as const;
-
 const FUNCTION_PATH = /^\/2015-03-31\/functions\/([^/?]+)\/(configuration|invocations)$/;
-const MAPPING_PATH = /^\/2015-03-31\/event-source-mappings\/([^/?]+)$/;
 
-type Route =
-  | { readonly kind: 'function'; readonly name: string; readonly action: keyof typeof OF_FUNCTIONS }
-  | { readonly kind: 'mapping'; readonly name: string; readonly action: keyof typeof OF_MAPPINGS };
+interface Route {
+  readonly name: string;
+  readonly action: keyof typeof OPERATIONS;
+}
 
 function routeOf({ method, url = '' }: IncomingMessage): Route {
   const [, of = '', last] = FUNCTION_PATH.exec(url) ?? [];
-  const [, mapping] = MAPPING_PATH.exec(url) ?? [];
-  const name = decodeURIComponent(mapping ?? of);
-  if (mapping !== undefined && method === 'GET') return { kind: 'mapping', name, action: 'GetEventSourceMapping' };
-  if (mapping !== undefined && method === 'PUT') return { kind: 'mapping', name, action: 'UpdateEventSourceMapping' };
-  if (method === 'GET' && last === 'configuration') {
-    return { kind: 'function', name, action: 'GetFunctionConfiguration' };
-  }
-  if (method === 'POST' && last === 'invocations') return { kind: 'function', name, action: 'InvokeFunction' };
+  const name = decodeURIComponent(of);
+  if (method === 'GET' && last === 'configuration') return { name, action: 'GetFunctionConfiguration' };
+  if (method === 'POST' && last === 'invocations') return { name, action: 'InvokeFunction' };
   throw new AwsError('UnknownOperationException', `${method} ${url} is not served here`, { status: 404 });
 }
 

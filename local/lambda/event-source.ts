@@ -27,39 +27,22 @@ export interface EventSourceOptions {
  */
 export class EventSource {
   readonly #options: EventSourceOptions;
-  readonly #loops = new Set<Promise<void>>();
-  #stop = new AbortController();
-  #isClosed = false;
+  readonly #stop = new AbortController();
+  readonly #loops: readonly Promise<void>[];
 
   constructor(options: EventSourceOptions) {
     this.#options = options;
-    this.start();
-  }
-
-  /** Takes messages again after {@link stop}. */
-  start(): void {
-    if (this.#isClosed) return;
-    this.#stop.abort();
-    this.#stop = new AbortController();
-    for (let count = 0; count < this.#options.concurrency; count += 1) {
-      const loop = this.#loop(this.#stop.signal).finally(() => this.#loops.delete(loop));
-      this.#loops.add(loop);
-    }
-  }
-
-  /** Takes no more messages. The running invocations go on. */
-  stop(): void {
-    this.#stop.abort();
+    this.#loops = Array.from({ length: options.concurrency }, () => this.#loop());
   }
 
   /** Takes no more messages. Resolves when the running invocations have ended. */
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.stop();
+    this.#stop.abort();
     await Promise.all(this.#loops);
   }
 
-  async #loop(signal: AbortSignal): Promise<void> {
+  async #loop(): Promise<void> {
+    const { signal } = this.#stop;
     while (!signal.aborted) {
       let batch: ReceivedMessage[];
       try {

@@ -2,7 +2,6 @@ import type { Clock } from '../../functions/base/clock.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import type { Queue } from '../aws/sqs.ts';
 import { EventSource } from './event-source.ts';
-import { EventSourceMapping } from './event-source-mapping.ts';
 import type { LocalFunction } from './function.ts';
 import { FixedRate, type FixedRateOptions, Schedule } from './schedule.ts';
 
@@ -26,8 +25,6 @@ export interface TriggerOptions {
 
 /** What invokes the functions: the queue invokes create-flow, and a schedule invokes collect-outputs. */
 export class Triggers {
-  /** How an operator turns the queue's invocations of create-flow off and on. */
-  readonly uploadMapping: EventSourceMapping;
   readonly #functions: TriggerOptions['functions'];
   readonly #schedule: Schedule | FixedRate;
   readonly #sources: readonly EventSource[];
@@ -45,7 +42,6 @@ export class Triggers {
       invoke: (event) => functions['create-flow'].invoke(event),
       onFault: faultOf('create-flow'),
     });
-    this.uploadMapping = new EventSourceMapping('create-flow', uploads);
     const dead =
       onDeadLetter &&
       new EventSource({

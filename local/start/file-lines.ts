@@ -60,20 +60,29 @@ export class Waits {
   readonly #toldJobs = new Set<string>();
 
   /** What to show of a wait. There are no lines if another file's lines have told the same. */
-  show({ id, key, versionId, wait }: Progress & { kind: 'waiting' }): { state: string; lines: readonly string[] } {
+  show({ id, key, versionId, route, wait }: Progress & { kind: 'waiting' }): {
+    state: string;
+    lines: readonly string[];
+  } {
     const { message, since, until } = wait;
     const isJob = wait.ending === 'inputs';
     const word = isJob ? 'fails without them' : 'next try';
-    const next = until === undefined ? 'it is tried every few seconds' : `${word} ${localTime(until)}`;
-    const state = isJob ? `waits: ${message}` : `waits, ${next}: ${message}`;
+    const isHeld = wait.ending === 'hold';
+    const next = isHeld
+      ? undefined
+      : until === undefined
+        ? 'it is tried every few seconds'
+        : `${word} ${localTime(until)}`;
+    const state = isHeld ? `is held: ${message}` : isJob ? `waits: ${message}` : `waits, ${next}: ${message}`;
     const told = isJob ? this.#toldJobs : this.#told;
     const what = isJob ? `${id} ${since}` : message;
     if (told.has(what)) return { state, lines: [] };
     told.add(what);
     // The name of an upload of a later stage is no key.
-    const sooner = soonerBy({ id, key: versionId === id ? id : key, wait }, THIS_RUN);
-    const first = `${key}  waits since ${localTime(since)}: ${message}`;
-    return { state, lines: [first, `    ${capitalised(next)}.${sooner === undefined ? '' : ` ${sooner}`}`] };
+    const sooner = soonerBy({ id, key: versionId === id ? id : key, route, wait }, THIS_RUN);
+    const first = `${key}  ${isHeld ? 'is held' : 'waits'} since ${localTime(since)}: ${message}`;
+    const then = [...(next === undefined ? [] : [`${capitalised(next)}.`]), ...(sooner === undefined ? [] : [sooner])];
+    return { state, lines: [first, `    ${then.join(' ')}`] };
   }
 
   /** A file no longer waits. If it waits again for the same reason, the reason is printed again. */

@@ -22,6 +22,8 @@ export type Progress = ProgressOfUpload &
     | {
         readonly kind: 'waiting';
         readonly id: string;
+        /** Name of its route. */
+        readonly route: string;
         readonly wait: Wait;
       }
     | Ended
@@ -147,7 +149,7 @@ export class Follower {
         const { flow, route } = entry;
         this.#onProgress({ kind: 'running', key, versionId, template: route.template, flowId: flow.id });
       } else if (wait !== undefined) {
-        this.#onProgress({ kind: 'waiting', id, key, versionId, wait });
+        this.#onProgress({ kind: 'waiting', id, key, versionId, route: entry.route.name, wait });
       } else if (entry.state !== 'claimed') {
         this.#states.delete(id);
       }

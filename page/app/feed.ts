@@ -53,8 +53,8 @@ export class Feed extends EventTarget {
   }
 
   /** Takes over what a change came to, before the server's events tell it. */
-  setIntake(intake: Status['intake']): void {
-    if (this.status !== undefined) this.status = { ...this.status, intake };
+  setHolds(holds: Status['holds']): void {
+    if (this.status !== undefined) this.status = { ...this.status, holds };
     this.#changedNow();
   }
 

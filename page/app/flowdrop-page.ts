@@ -3,7 +3,7 @@ import { TERMINAL_STATE_NAMES, type TerminalState } from '../../functions/ledger
 import type { PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
 import { Feed } from './feed.ts';
-import type { IntakeDialog } from './intake-dialog.ts';
+import type { HoldDialog } from './hold-dialog.ts';
 import { LightElement } from './light-element.ts';
 import { Outbox } from './outbox.ts';
 import type { UploadDetailView } from './upload-detail.ts';
@@ -11,7 +11,7 @@ import type { BulkRequest, UploadList } from './upload-list.ts';
 import { plural, shownName } from './words.ts';
 import './dialogs.ts';
 import './drop-zone.ts';
-import './intake-dialog.ts';
+import './hold-dialog.ts';
 import './page-header.ts';
 import './upload-detail.ts';
 import './upload-list.ts';
@@ -85,7 +85,7 @@ export class FlowdropPage extends LightElement {
         .connection=${connection}
         .now=${now}
         @examine=${() => this.querySelector<DoctorDialog>('doctor-dialog')?.open()}
-        @change-intake=${this.#changeIntake}
+        @change-hold=${this.#changeHold}
       ></page-header>
       ${this.#connectionNote()}
       <main id="main" tabindex="-1" data-detail=${selected !== undefined || nothing}>
@@ -120,7 +120,7 @@ export class FlowdropPage extends LightElement {
       </main>
       <action-dialog></action-dialog>
       <again-dialog @sent-again=${this.#showSent}></again-dialog>
-      <intake-dialog .about=${about} @intake=${this.#setIntake}></intake-dialog>
+      <hold-dialog .about=${about} @holds=${this.#setHolds}></hold-dialog>
       <doctor-dialog></doctor-dialog>
       <p class="visually-hidden" role="status" aria-live="polite" id="announcements">${this.announced}</p>
     `;
@@ -207,11 +207,11 @@ export class FlowdropPage extends LightElement {
     else this.#plan({ action, query: { state: state as PlanQuery['state'], ...(code !== undefined && { code }) } });
   };
 
-  #changeIntake = ({ detail: change }: CustomEvent<'pause' | 'resume'>): void => {
-    void this.querySelector<IntakeDialog>('intake-dialog')?.open(change);
+  #changeHold = ({ detail }: CustomEvent<HoldRequest>): void => {
+    void this.querySelector<HoldDialog>('hold-dialog')?.open(detail);
   };
 
-  #setIntake = ({ detail: intake }: CustomEvent<Status['intake']>): void => this.#feed.setIntake(intake);
+  #setHolds = ({ detail: holds }: CustomEvent<Status['holds']>): void => this.#feed.setHolds(holds);
 
   #plan(request: PlanRequest): void {
     void this.querySelector<ActionDialog>('action-dialog')?.open(request);

@@ -1,6 +1,7 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import type { About, Status } from '../api.ts';
+import type { About, BudgetView, HoldRequest, HoldView, Status } from '../api.ts';
 import type { Connection } from './feed.ts';
+import { countHeld } from './hold-dialog.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { clockTime, count, fullTime, plural, timeAgo } from './words.ts';
@@ -10,6 +11,9 @@ const TICK_LATE_MS = 3 * 60_000;
 
 const QUEUE_TITLE = 'Uploads that no function has received yet. The list shows them from then on.';
 
+const CIRCUIT_TODO = 'If the route is wrong, deploy the corrected one. If the service was wrong, let one file through.';
+const PROBING = 'One file is let through. If it succeeds, the others follow.';
+
 const CONNECTION_WORDS: Readonly<Record<Connection, string>> = {
   connecting: 'Connecting',
   live: 'Live',
@@ -18,8 +22,8 @@ const CONNECTION_WORDS: Readonly<Record<Connection, string>> = {
 };
 
 /**
- * How the pipeline is doing, at a glance. Tells `examine` if the user wants to know more, and `change-intake` with
- * `pause` or `resume`.
+ * How the pipeline is doing, at a glance. Tells `examine` if the user wants to know more, and `change-hold` with
+ * what is to be paused or to go on.
  */
 export class PageHeader extends LightElement {
   static override readonly properties = {
@@ -48,59 +52,76 @@ export class PageHeader extends LightElement {
         <span class="connection" data-connection=${connection}>
           <span class="dot" aria-hidden="true"></span>${CONNECTION_WORDS[connection]}
         </span>
-        ${this.#intakeButton()}
+        ${this.#pauseButton()}
         <button type="button" class="quiet" @click=${() => this.tell('examine')}>${ICONS.pulse} Check</button>
       </div>
-      ${this.#pauseNote()}
+      ${this.#holdNotes()}
     `;
   }
 
   /** One button for both, which keeps the keyboard when the pause begins or ends. */
-  #intakeButton(): TemplateResult | typeof nothing {
-    const { intake, queue } = this.status ?? {};
-    if (intake === undefined) return nothing;
-    const { state } = intake;
-    const change = state === 'on' ? 'pause' : 'resume';
-    const isChanging = state !== 'on' && state !== 'paused';
-    const waiting = queue?.visible ?? 0;
-    const words = {
-      on: 'Pause…',
-      paused: waiting === 0 ? 'Resume…' : `Resume: pay for up to ${plural(waiting, 'upload')}…`,
-      pausing: 'Pausing…',
-      resuming: 'Resuming…',
-      changing: 'Changing…',
-    }[state];
+  #pauseButton(): TemplateResult | typeof nothing {
+    const { status } = this;
+    if (status === undefined) return nothing;
+    const isPaused = status.holds.holds.some(({ reason, route }) => reason === 'paused' && route === undefined);
+    const waiting = countHeld(status, undefined);
+    const resume = waiting === 0 ? 'Resume…' : `Resume: pay for up to ${plural(waiting, 'upload')}…`;
     return html`<button
       type="button"
-      class=${state === 'paused' ? 'primary' : 'quiet'}
-      aria-disabled=${isChanging || nothing}
-      @click=${() => isChanging || this.tell('change-intake', change)}
+      class=${isPaused ? 'primary' : 'quiet'}
+      @click=${() => this.#tellChange({ action: isPaused ? 'resume' : 'pause' })}
     >
-      ${state === 'on' ? ICONS.pause : state === 'paused' ? ICONS.resume : nothing} ${words}
+      ${isPaused ? ICONS.resume : ICONS.pause} ${isPaused ? resume : 'Pause…'}
     </button>`;
   }
 
-  #pauseNote(): TemplateResult | typeof nothing {
-    const { intake, queue } = this.status ?? {};
-    if (intake?.state !== 'paused') return nothing;
-    const { since, isByUser } = intake;
-    const waiting = queue?.visible ?? 0;
-    return html`<p class="pause-note">
-      <strong>
-        New flows are paused${since === undefined ? nothing : html` (since <time datetime=${since} title=${fullTime(since)}>${clockTime(since, this.now)}</time>)`}.
-      </strong>
-      ${isByUser ? nothing : 'Lambda itself stopped reading the queue. For details, press Check.'}
+  #tellChange(request: HoldRequest): void {
+    this.tell('change-hold', request);
+  }
+
+  #holdNotes(): TemplateResult | typeof nothing {
+    const { status } = this;
+    const { holds = [], issue } = status?.holds ?? {};
+    if (status === undefined || (holds.length === 0 && issue === undefined)) return nothing;
+    return html`<ul class="hold-notes">
+      ${issue === undefined ? nothing : html`<li>${issue}</li>`} ${holds.map((hold) => this.#holdNote(hold, status))}
+    </ul>`;
+  }
+
+  #holdNote({ reason, route, message, since, endsAt, isProbing }: HoldView, { waiting }: Status): TemplateResult {
+    const count = waiting.held
+      .filter((each) => each.reason === reason && (route === undefined || each.route === route))
+      .reduce((sum, each) => sum + each.count, 0);
+    const more = waiting.isSample ? ' or more' : '';
+    return html`<li data-reason=${reason}>
+      <p>
+        <strong>${message}</strong>
+        ${since === undefined ? nothing : html`Since ${this.#time(since)}.`}
+        ${count === 0 ? nothing : `${plural(count, 'file')}${more} ${count === 1 ? 'waits' : 'wait'}.`}
+        ${reason === 'paused' ? 'Results are collected as before.' : nothing}
+        ${reason === 'budget' && endsAt !== undefined ? html`It goes on at ${this.#time(endsAt)}, or with a higher budget.` : nothing}
+        ${reason === 'circuit' ? (isProbing === true ? PROBING : CIRCUIT_TODO) : nothing}
+      </p>
       ${
-        waiting === 0
-          ? 'New files wait in the queue.'
-          : `${plural(waiting, 'upload waits', 'uploads wait')} in the queue, and may be paid for when you resume. The list shows them from then on.`
+        route === undefined || reason === 'budget' || isProbing === true
+          ? nothing
+          : html`<button
+              type="button"
+              class="quiet"
+              @click=${() => this.#tellChange({ action: reason === 'paused' ? 'resume' : 'probe', route })}
+            >
+              ${reason === 'paused' ? `Resume ${route}…` : 'Let one file through…'}
+            </button>`
       }
-      Results are collected as before.
-    </p>`;
+    </li>`;
+  }
+
+  #time(iso: string): TemplateResult {
+    return html`<time datetime=${iso} title=${fullTime(iso)}>${clockTime(iso, this.now)}</time>`;
   }
 
   #figures(status: Status): readonly TemplateResult[] {
-    const { queue, waiting, running, failed, collectors } = status;
+    const { holds, queue, waiting, running, failed, collectors } = status;
     const pace = Math.min(...collectors.map(({ requestsPerSecond }) => requestsPerSecond ?? Number.POSITIVE_INFINITY));
     const lastTick = collectors
       .flatMap(({ tickCompletedAt }) => tickCompletedAt ?? [])
@@ -111,6 +132,7 @@ export class PageHeader extends LightElement {
       ...(queue.visible > 0 ? [figure('In the queue', count(queue.visible), { title: QUEUE_TITLE })] : []),
       figure('Waiting', count(waiting.count)),
       figure('Running', count(running.count)),
+      ...holds.budgets.map((budget) => budgetFigure(budget)),
       figure('Failed in 24 h', count(failed.count), { isBad: failed.count > 0 }),
       figure('Pace', Number.isFinite(pace) ? `${pace < 10 ? pace.toFixed(1) : Math.round(pace)}/s` : 'No limit', {
         title: Number.isFinite(pace) ? 'Requests a second that the service allows' : 'No limit is known',
@@ -121,6 +143,18 @@ export class PageHeader extends LightElement {
       }),
     ];
   }
+}
+
+function budgetFigure({ route, percent, flows, amount, period, timezone, endsAt }: BudgetView): TemplateResult {
+  const shares = [
+    ...(flows === undefined ? [] : [{ ...flows, unit: 'flows' }]),
+    ...(amount === undefined ? [] : [{ ...amount, unit: amount.currency }]),
+  ].map(({ spent, max, reserved, left, unit }) => {
+    const open = reserved === 0 ? '' : ` (${reserved} reserved)`;
+    return `${spent} of ${max} ${unit} spent${open}, ${left} left`;
+  });
+  const title = `${shares.join('; ')} in ${period} (${timezone}), which ends ${fullTime(endsAt)}`;
+  return figure(route === undefined ? 'Budget' : `Budget of ${route}`, `${percent}%`, { isBad: percent >= 100, title });
 }
 
 function figure(

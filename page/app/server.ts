@@ -6,7 +6,8 @@ import type {
   ChainAnswer,
   DoctorAnswer,
   ErrorCode,
-  IntakeAnswer,
+  HoldAnswer,
+  HoldRequest,
   PlannedAction,
   PlanRequest,
   PutFile,
@@ -49,8 +50,7 @@ export const route = (body: RouteRequest): Promise<readonly RoutedFile[]> => req
 export const plan = (body: PlanRequest): Promise<PlannedAction> => request('POST', '/api/plan', body);
 export const act = (id: string): Promise<ActAnswer> => request('POST', '/api/act', { plan: id });
 export const again = (body: AgainRequest): Promise<PutFile> => request('POST', '/api/again', body);
-export const changeIntake = (change: 'pause' | 'resume'): Promise<IntakeAnswer> =>
-  request('POST', `/api/${change}`, {});
+export const changeHold = (body: HoldRequest): Promise<HoldAnswer> => request('POST', '/api/hold', body);
 export const examine = (): Promise<DoctorAnswer> => request('POST', '/api/doctor', {});
 
 /** @param before the `next` of the page before. @param limit maximum number of uploads. */

@@ -163,7 +163,7 @@ export class UploadDetailView extends LightElement {
               </p>
               <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
-              ${shown === 'held' ? nothing : html`<p>${wait.ending === 'inputs' ? 'It fails without them' : 'Next try'}: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
+              ${shown === 'held' || wait.ending === 'hold' ? nothing : html`<p>${wait.ending === 'inputs' ? 'It fails without them' : 'Next try'}: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
               ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
             </div>`
       }

@@ -4,19 +4,18 @@ import { chainOf } from '../../operations/chains.ts';
 import { FunctionFailedError } from '../../operations/collecting-function.ts';
 import { type Deployment, issueOfConnection } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';
-import { IntakeOvertakenError, IntakeUnknownError, QUEUE_DAYS } from '../../operations/intake.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { entryOf, inputsOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
 import type { About, ChainAnswer, TokenMeta, UploadsPage } from '../api.ts';
 import type { PageFiles } from '../page-files.ts';
-import { begin, INERT_POLICY, invalid, notFound, notPossible, PAGE_POLICY, PageError, sendError } from './answers.ts';
+import { begin, INERT_POLICY, invalid, notFound, PAGE_POLICY, PageError, sendError } from './answers.ts';
 import { sendBytes } from './bytes.ts';
 import { detailOf } from './detail.ts';
 import { sendEvents } from './events.ts';
 import { Feed, type FeedPace } from './feed.ts';
 import { putAgain, putFile, routeFiles } from './files.ts';
-import { IntakeChanges } from './intake-changes.ts';
+import { changeHolds } from './hold-changes.ts';
 import { olderRow } from './older.ts';
 import { Plans } from './plans.ts';
 import { type Call, Router } from './router.ts';
@@ -54,7 +53,6 @@ export class Page {
     this.#feed = new Feed(deployment, options.signal, options.pace);
     this.#plans = new Plans(deployment);
     const { signal } = options;
-    const intake = new IntakeChanges(deployment, signal);
     this.#router = new Router({
       'GET /api/about': () => aboutOf(deployment),
       'GET /api/status': (call) => pipelineStatus(deployment, call.signal),
@@ -70,8 +68,7 @@ export class Page {
       'POST /api/again': (call) => putAgain(call, deployment),
       'POST /api/plan': (call) => this.#plans.make(call),
       'POST /api/act': (call) => this.#plans.carryOut(call, signal),
-      'POST /api/pause': () => this.#feed.during(intake.make('pause')),
-      'POST /api/resume': () => this.#feed.during(intake.make('resume')),
+      'POST /api/hold': (call) => this.#feed.during(changeHolds(call, deployment)),
       'POST /api/doctor': (call) => doctor(deployment, call.signal),
     });
   }
@@ -178,7 +175,6 @@ export class Page {
     if (error instanceof TemplatesUnknownError) {
       return new PageError(unavailable, message);
     }
-    if (error instanceof IntakeUnknownError || error instanceof IntakeOvertakenError) return notPossible(message);
     const failed = { status: 502, code: 'failed' } as const;
     const known = issueOfConnection(error);
     if (known !== undefined) return new PageError(failed, known);
@@ -209,7 +205,6 @@ function aboutOf({ name, isLocal, settings, areRoutesKnown }: Deployment): About
   return {
     ...{ deployment: name, pipeline, isLocal, areRoutesKnown, resultsBucket, resultsPrefix, inputBytesMax },
     inbox: { bucket: inboxBucket, prefix: inboxPrefix },
-    queueDays: QUEUE_DAYS,
     canOverride: routes.some(({ overrides }) => overrides === true),
     routes: routes.map(({ overrides, additional: _, ...route }) => ({ ...route, isOverridable: overrides === true })),
   };

@@ -1,7 +1,8 @@
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
+import type { HoldRequest } from '../../functions/holds/hold-request.ts';
 import type { Holds } from '../../functions/holds/holds.ts';
-import type { HoldAnswer, HoldRequest } from '../../functions/operator/operator.ts';
+import type { HoldAnswer } from '../../functions/operator/operator.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { answer, dyingAt, ECHO, LEDGER, start, world } from '../support/world.ts';
 

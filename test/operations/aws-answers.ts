@@ -29,6 +29,6 @@ export async function deploymentAt(
   const endpoints = Object.fromEntries(services.map((service) => [service, origin]));
   const access = { region: 'eu-central-1', credentials, endpoints };
   const settings = { pipeline: 'flowdrop', queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads' };
-  const deployment = { access, settings, clock: systemClock, name: 'stack any', uploadMapping: 'any' };
+  const deployment = { access, settings, clock: systemClock, name: 'stack any' };
   return { deployment: deployment as unknown as Deployment, asked };
 }

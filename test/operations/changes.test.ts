@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DeleteObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import { Operated, runFlowdrop } from './support.ts';
@@ -131,15 +132,18 @@ describe('retry', () => {
     await operated.run('cancel', 'waits.txt', '--yes');
   });
 
-  it('is answered for although it is not known whether new flows are paused', async () => {
+  it('is answered for although it is not known whether the pipeline is held', async () => {
     await operated.putRefused('unknown.png');
-    // The mapping that the run names is gone.
-    const file = join(operated.directory, '.flowdrop', 'run.json');
-    const run = await readFile(file, 'utf8');
-    await writeFile(file, run.replace(/("uploadMapping":\s*)"[^"]*"/, '$1"gone"'));
-    onTestFinished(() => writeFile(file, run));
+    const { s3 } = operated.pipeline;
+    await s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: HOLDS_KEY, Body: '{' }));
+    onTestFinished(
+      async () => void (await s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: HOLDS_KEY }))),
+    );
     const { code, output } = await operated.run('retry', 'unknown.png', '--yes');
-    expect({ code, output }).toEqual({ code: 0, output: expect.stringMatching(/^unknown\.png {2}sent: flow \S+\n$/) });
+    expect({ code, output }).toEqual({
+      code: 0,
+      output: expect.stringMatching(/^unknown\.png {2}(sent|is held): /),
+    });
   });
 });
 

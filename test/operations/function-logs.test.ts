@@ -126,7 +126,7 @@ describe('the check of the runs', () => {
     expect(await examineRuns(3, deployment, signal)).toEqual({
       severity: 'warning',
       what: 'The queue holds 3 uploads, and flowdrop-create-flow has not run for 15 minutes.',
-      todo: 'If the uploads came in the last minutes, ask again. Otherwise see docs/runbook.md, uploads-stopped.',
+      todo: 'If the uploads came in the last minutes, ask again. Otherwise the event source mapping may be off, as after a pause of an older version: see docs/runbook.md, uploads-stopped.',
     });
   });
 });

@@ -19,7 +19,6 @@ const RUN = {
   credentials: { accessKeyId: 'LOCALFAKE', secretAccessKey: SECRET },
   collectFunction: 'collect-outputs',
   deadLetterQueueUrl: 'http://127.0.0.1:1/dead',
-  uploadMapping: 'any',
 };
 
 /** A working directory with a file of a run. */

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { showPipeline } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain } from '../../operations/explain.ts';
-import { intakeOf } from '../../operations/intake.ts';
+import { holdsOf } from '../../operations/holds.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
@@ -239,7 +239,7 @@ describe('a deployed stack', () => {
     expect(deployment).toMatchObject({ name: 'stack flowdrop-test in us-east-1', isLocal: false });
     expect(deployment.settings).toMatchObject({ pipeline: 'operated', inboxBucket: 'inbox' });
     expect(await deployment.queueDepth(signal)).toHaveProperty('visible');
-    expect(await intakeOf(deployment, signal)).toMatchObject({ state: 'on' });
+    expect(await holdsOf(deployment, signal)).toEqual({ holds: [], budgets: [] });
     expect(stack.asked).toEqual([
       expect.stringMatching(/^AWS4-HMAC-SHA256 Action=DescribeStacks.*StackName=flowdrop-test$/),
     ]);

@@ -206,7 +206,6 @@ export async function deployedAs(
   outputs: Readonly<Record<string, string>> = {
     CollectFunction: operator.collectFunction,
     DeadLetterQueue: operator.deadLetterQueueUrl,
-    UploadMapping: operator.uploadMapping,
   },
 ): Promise<{ connect: (name?: string) => Promise<Deployment>; asked: string[] } & AsyncDisposable> {
   const asked: string[] = [];

@@ -86,7 +86,14 @@ describe('a wait', () => {
   const wait = { reason: 'x', message: 'create: 402: No credit left', since: '2026-01-01T10:00:00Z', before: [] };
   const until = '2026-01-01T10:02:00Z';
   const shown = (waits: Waits, key: string, more: Pick<Wait, 'ending' | 'until'>) =>
-    waits.show({ kind: 'waiting', id: '0'.repeat(40), key, versionId: undefined, wait: { ...wait, ...more } });
+    waits.show({
+      kind: 'waiting',
+      id: '0'.repeat(40),
+      key,
+      versionId: undefined,
+      route: 'echo',
+      wait: { ...wait, ...more },
+    });
 
   it('says why, since when, when it is tried next, and what ends it sooner', () => {
     const { state, lines } = shown(new Waits(), 'a.png', { until, ending: 'retry' });
@@ -105,6 +112,7 @@ describe('a wait', () => {
     const of = (message: string) =>
       waits.show({
         ...{ kind: 'waiting', id: '0'.repeat(40), key: 'multi/chair/job.json', versionId: undefined },
+        route: 'multi',
         wait: { ...wait, reason: 'inputs', message, until, ending: 'inputs' },
       });
     const first = of('Missing inputs: a.png, b.png.');

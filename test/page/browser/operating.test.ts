@@ -1,7 +1,5 @@
 import type { Page } from 'playwright-core';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { pause, resume } from '../../../operations/intake.ts';
-import { signal } from '../../operations/support.ts';
 import { describeInBrowser, PATIENCE_MS, violations } from './support.ts';
 
 /** Stops of the Tab key until a wanted one. More would be a page that nobody can use. */
@@ -129,14 +127,22 @@ describeInBrowser('operating', (shown) => {
       await shown.operated.putRefused('echo/late.bin');
       await visit.shows('late.bin', 'Failed');
       await visit.openDetail('late.bin');
-      await pause(shown.operated.deployment, signal);
+      // The queue keeps its messages.
+      const { queue } = shown.operated.pipeline;
+      const send = queue.send.bind(queue);
+      const kept: Parameters<typeof send>[] = [];
+      queue.send = (...message) => {
+        kept.push(message);
+        return { messageId: 'kept' };
+      };
       try {
         await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
         await page.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
         await page.getByText('It is in the inbox, and has not come to the pipeline yet.').waitFor();
         expect(await page.locator('.detail-title').textContent()).toBe('echo/late.bin');
       } finally {
-        await resume(shown.operated.deployment, signal);
+        queue.send = send;
+        for (const message of kept) send(...message);
       }
       await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
       await page.locator('upload-detail .timeline').waitFor();
@@ -253,7 +259,7 @@ describeInBrowser('operating', (shown) => {
     await using visit = await shown.open({ viewport: { width: 380, height: 800 } });
     const { page } = visit;
     const before = created();
-    const note = page.locator('.pause-note');
+    const note = page.locator('.hold-notes li');
     const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim());
 
     await page.getByRole('button', { name: 'Pause…' }).click();
@@ -264,8 +270,10 @@ describeInBrowser('operating', (shown) => {
     expect(await note.count()).toBe(0);
 
     await page.getByRole('button', { name: 'Pause…' }).click();
+    await pause.getByLabel('Why').fill('The invoice is not paid.');
     await pause.getByRole('button', { name: 'Pause', exact: true }).click();
-    await note.getByText(/New flows are paused \(since \d\d:\d\d:\d\d\)/).waitFor();
+    await note.getByText('The pipeline is paused. The invoice is not paid.').waitFor();
+    await note.getByText(/Since \d\d:\d\d:\d\d\./).waitFor();
     await pause.waitFor({ state: 'hidden' });
     await page.locator('#announcements').getByText('New flows are paused').waitFor();
     // The keyboard is where it was.
@@ -273,9 +281,14 @@ describeInBrowser('operating', (shown) => {
 
     await shown.operated.upload('echo/paused-1.bin', 'one');
     await shown.operated.upload('echo/paused-2.bin', 'two');
-    await note.getByText('2 uploads wait in the queue, and may be paid for when you resume.').waitFor();
+    for (const name of ['paused-1.bin', 'paused-2.bin']) await visit.shows(name, 'Waiting');
+    await note.getByText('2 files wait.').waitFor();
     expect(await visit.overflow()).toBe(0);
+    expect(await violations(page, 'page-header')).toEqual([]);
     expect(created()).toBe(before);
+    await visit.openDetail('paused-1.bin');
+    await page.locator('.words').getByText('The pipeline is paused. The invoice is not paid.').waitFor();
+    await page.keyboard.press('Escape');
 
     await page.getByRole('button', { name: 'Resume: pay for up to 2 uploads…' }).click();
     const resume = page.getByRole('dialog', { name: 'Resume' });
@@ -286,6 +299,26 @@ describeInBrowser('operating', (shown) => {
     await resume.waitFor({ state: 'hidden' });
     await expect.poll(focused, { timeout: PATIENCE_MS }).toBe('Pause…');
     expect(created()).toBe(before + 2);
+  });
+
+  it('a pause of one route has a button of its own', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    await page.getByRole('button', { name: 'Pause…' }).click();
+    const pause = page.getByRole('dialog', { name: 'Pause' });
+    await pause.getByLabel('For').selectOption('echoes');
+    await pause.getByRole('button', { name: 'Pause', exact: true }).click();
+    const note = page.locator('.hold-notes li');
+    await note.getByText('The route echoes is paused.').waitFor();
+    await shown.operated.upload('echo/route.bin', 'one');
+    await visit.shows('route.bin', 'Waiting');
+    await note.getByRole('button', { name: 'Resume echoes…' }).click();
+    await page
+      .getByRole('dialog', { name: 'Resume' })
+      .getByRole('button', { name: /^Resume: pay for up to 1 flow/ })
+      .click();
+    await visit.shows('route.bin', 'Succeeded');
+    await note.waitFor({ state: 'detached' });
   });
 
   describe('the connection', () => {

@@ -1,0 +1,117 @@
+import { Command } from 'commander';
+import {
+  changeHold,
+  countOf,
+  endOfHold,
+  type HoldChange,
+  type HoldView,
+  holdOn,
+  holdsOf,
+} from '../../operations/holds.ts';
+import { waitingStatus } from '../../operations/status.ts';
+import { UsageError } from '../options.ts';
+import { type Add, example } from './add.ts';
+import { type AskedOptions, isAllowed, YES } from './changes.ts';
+import { EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
+import { counted } from './words.ts';
+
+/** Waiting uploads that are looked at before a resume. */
+const COUNTED_MAX = 1_000;
+
+const ROUTE = ['--route <name>', 'only this route'] as const;
+
+/** The commands that hold new flows, and let them go on. */
+export function addHolds(add: Add): void {
+  addPause(add);
+  addResume(add);
+}
+
+interface PauseOptions extends AskedOptions {
+  readonly route?: string;
+  readonly why?: string;
+}
+
+function addPause(add: Add): void {
+  const command = new Command('pause')
+    .description('lets no new flows begin; files wait in the ledger, and results are still collected')
+    .option(...ROUTE)
+    .option('--why <text>', 'what everybody reads who looks at a held file')
+    .addHelpText('after', example('pause', 'pause --route pictures --why "The new template is not ready."'));
+  add<PauseOptions>(command, async ({ console, deployment, signal }, _, { route, why }) => {
+    const change = await changeHold({ action: 'pause', route, why }, deployment, signal);
+    const hold = change.holds.find((each) => each.reason === 'paused' && each.route === route);
+    console.answer(change, () =>
+      hold === undefined
+        ? [unknownRoute(route, deployment)]
+        : [hold.message, 'Files wait. Results are still collected.', endOfHold(hold, deployment)],
+    );
+    return hold === undefined ? EXIT_FAILED : EXIT_OK;
+  });
+}
+
+interface ResumeOptions extends AskedOptions {
+  readonly route?: string;
+  readonly probe?: boolean;
+}
+
+function addResume(add: Add): void {
+  const command = new Command('resume')
+    .description('lets new flows begin again')
+    .option(...ROUTE)
+    .option('--probe', 'with --route: let one file of a route through that the service rejected')
+    .option(...YES)
+    .addHelpText('after', example('resume --yes', 'resume --route pictures', 'resume --route pictures --probe'));
+  add<ResumeOptions>(command, async (run, _, options) => {
+    const { console, deployment, signal } = run;
+    const { route, probe = false } = options;
+    if (probe && route === undefined) throw new UsageError('Name the route: --probe goes with --route.');
+    const question = probe ? 'One file is sent, which may be paid for. Go on?' : await costs(route, run);
+    if (question !== undefined && !(await isAllowed(run, question, options))) return EXIT_FAILED;
+    const change = await changeHold({ action: probe ? 'probe' : 'resume', route }, deployment, signal);
+    console.answer(change, () => showResumed(change, options, deployment));
+    // Without a pause nothing is to be done, unless something else holds the files.
+    const isGoingOn = !probe && change.result === 'not held' && heldOf(change, route).length === 0;
+    return change.result === 'resumed' || change.result === 'probe allowed' || isGoingOn ? EXIT_OK : EXIT_FAILED;
+  });
+}
+
+/** What a resume may cost. Undefined if no file waits for it. */
+async function costs(route: string | undefined, { deployment, signal }: Run): Promise<string | undefined> {
+  const { holds } = await holdsOf(deployment, signal);
+  if (!holds.some((hold) => hold.reason === 'paused' && hold.route === route)) return undefined;
+  const { held, isSample } = await waitingStatus(deployment, signal, COUNTED_MAX);
+  const count = countOf({ reason: 'paused', route }, held);
+  return count === 0
+    ? undefined
+    : `${counted(count, 'file')}${isSample ? ' or more' : ''} wait for the end of a pause. Each may be paid for. Resume?`;
+}
+
+/** What still holds the pipeline or the route. Without a route: also what holds a route. */
+const heldOf = (change: HoldChange, route: string | undefined): readonly HoldView[] =>
+  change.holds.filter((hold) => route === undefined || hold.route === undefined || hold.route === route);
+
+function showResumed(
+  change: HoldChange,
+  { route, probe = false }: ResumeOptions,
+  deployment: Run['deployment'],
+): readonly string[] {
+  const { result } = change;
+  const what = route === undefined ? 'The pipeline' : `The route ${route}`;
+  const left = heldOf(change, route).flatMap((hold) => [hold.message, `  ${endOfHold(hold, deployment)}`]);
+  switch (result) {
+    case 'unknown route':
+      return [unknownRoute(route, deployment)];
+    case 'probe allowed':
+      return [`One file of the route ${route} is let through within a minute. If it succeeds, the others follow.`];
+    case 'resumed':
+      return [`${what} goes on within a minute.`, ...left];
+    default: {
+      if (probe) return [`${what} is not held for its rejections.`, ...left];
+      const isCircuit = route !== undefined && holdOn(change, route)?.reason === 'circuit';
+      return [...(isCircuit ? [] : [`${what} is not paused.`]), ...left];
+    }
+  }
+}
+
+const unknownRoute = (route: string | undefined, { settings }: Run['deployment']): string =>
+  `There is no route ${route}. The routes are ${settings.routes.map(({ name }) => name).join(', ')}.`;

@@ -1,0 +1,280 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { shellWord } from '../functions/base/printable.ts';
+import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
+import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
+import { type Circuit, type Holds, isProbeDue, type RouteRequest } from '../functions/holds/holds.ts';
+import { budgetsOf } from '../functions/holds/tend-holds.ts';
+import { type Entry, isHold } from '../functions/ledger/entry.ts';
+import { UnreadableEntryError } from '../functions/ledger/store.ts';
+import type { HoldAnswer } from '../functions/operator/operator.ts';
+import {
+  amountOf,
+  type Budget,
+  microsOf,
+  type Price,
+  periodEnd,
+  roomIn,
+  type Spent,
+} from '../functions/uploads/budget.ts';
+import type { Route } from '../functions/uploads/routes.ts';
+import type { Deployment } from './deployment.ts';
+
+export type { HoldReason, HoldRequest } from '../functions/holds/hold-request.ts';
+
+/** What holds uploads of the pipeline, or of a route. Times are in ISO 8601. */
+export interface HoldView {
+  readonly reason: HoldReason;
+  /** Undefined for the pipeline. */
+  readonly route?: string | undefined;
+  /** What is held and why, in a sentence. */
+  readonly message: string;
+  /** Undefined for a budget, which is spent since its last flow. */
+  readonly since?: string | undefined;
+  /** The operator's words about a pause, or those of the service about the files. */
+  readonly why?: string | undefined;
+  /** When it ends by itself. Only a budget does. */
+  readonly endsAt?: string | undefined;
+  /** True if one file of a held route is let through. */
+  readonly isProbing?: true | undefined;
+}
+
+/** A budget, and what is spent of it in the present period. */
+export interface BudgetView {
+  /** Undefined for the budget of the pipeline. */
+  readonly route?: string | undefined;
+  readonly per: Budget['per'];
+  readonly timezone: string;
+  /** Such as `2026-11-24`, `week of 2026-11-23` or `2026-11`. */
+  readonly period: string;
+  readonly endsAt: string;
+  /** The share that is spent, in whole percent. */
+  readonly percent: number;
+  readonly flows?: Share | undefined;
+  readonly amount?: (Share & { readonly currency: string }) | undefined;
+}
+
+interface Share {
+  readonly max: number;
+  readonly spent: number;
+  /** The part of it that is reserved: for flows that are being sent, or may exist. */
+  readonly reserved: number;
+  readonly left: number;
+}
+
+/** What is held, and what is spent. */
+export interface HoldsView {
+  readonly holds: readonly HoldView[];
+  readonly budgets: readonly BudgetView[];
+  /** Why the holds cannot be read. Nothing is sent then. */
+  readonly issue?: string | undefined;
+}
+
+/** @throws {UnreadableEntryError} @internal */
+export const readHolds = ({ s3, settings, clock }: Deployment, signal: AbortSignal): Promise<Holds> =>
+  new HoldStore({ s3, bucket: settings.ledgerBucket, clock, nonce: randomUUID }).read(signal);
+
+/** What is held, and what is spent of each budget. */
+export async function holdsOf(deployment: Deployment, signal: AbortSignal): Promise<HoldsView> {
+  try {
+    return viewOfHolds(await readHolds(deployment, signal), deployment);
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    return { holds: [], budgets: [], issue: error.message };
+  }
+}
+
+/** @internal */
+export function viewOfHolds(holds: Holds, { settings, clock }: Pick<Deployment, 'settings' | 'clock'>): HoldsView {
+  const now = clock.now();
+  return {
+    holds: [...pausesOf(holds), ...circuitsOf(holds, settings.routes), ...spentBudgets(holds, settings, now)],
+    budgets: budgetsOf(holds, settings, now).map((each) => budgetView(each, holds, now)),
+  };
+}
+
+function pausesOf({ pipeline, routes }: Holds): HoldView[] {
+  const scopes = [[undefined, pipeline], ...Object.entries(routes)] as const;
+  return scopes.flatMap(([route, { paused }]) =>
+    paused === undefined ? [] : [withMessage({ reason: 'paused', route, since: iso(paused.since), why: paused.why })],
+  );
+}
+
+const withMessage = (hold: Omit<HoldView, 'message'>): HoldView => ({ ...hold, message: messageOf(hold) });
+
+function messageOf({ reason, route, why }: Omit<HoldView, 'message'>): string {
+  const what = route === undefined ? 'The pipeline' : `The route ${route}`;
+  if (reason === 'budget') return `${what} has no room left in its budget.`;
+  const because = why === undefined ? '' : ` ${/[.!?]$/.test(why) ? why : `${why}.`}`;
+  if (reason === 'paused') return `${what} is paused.${because}`;
+  return `${what} is held, because the service rejected its last files alike:${because}`;
+}
+
+function circuitsOf(holds: Holds, routes: readonly Route[]): HoldView[] {
+  return Object.entries(holds.routes).flatMap(([route, { circuit }]): HoldView[] => {
+    if (circuit === undefined) return [];
+    const { since, message } = circuit;
+    const isProbing = circuit.probe !== undefined || isProbeAllowed(circuit, route, routes);
+    const facts = { reason: 'circuit', route, since: iso(since), why: message } as const;
+    return [withMessage({ ...facts, ...(isProbing && { isProbing }) })];
+  });
+}
+
+const isProbeAllowed = (circuit: Circuit, name: string, routes: readonly Route[]): boolean =>
+  isProbeDue(circuit, routes.find((route) => route.name === name) ?? circuit.request);
+
+/** The budgets that leave no room for another flow: of the pipeline, or of a route. */
+function spentBudgets(holds: Holds, settings: Deployment['settings'], now: number): HoldView[] {
+  const all = budgetsOf(holds, settings, now);
+  const isFull = ({ budget, spent }: { budget: Budget; spent: Spent }, price: Price | undefined) =>
+    roomIn(budget, spent, price) < 1;
+  const pipeline = all.find(({ route }) => route === undefined);
+  const full = settings.routes.filter(({ price }) => pipeline !== undefined && isFull(pipeline, price));
+  const isAllFull =
+    pipeline !== undefined && (full.length > 0 ? full.length === settings.routes.length : isFull(pipeline, undefined));
+  const hold = (budget: Budget, route?: string): HoldView =>
+    withMessage({ reason: 'budget', route, endsAt: iso(periodEnd(budget, now)) });
+  if (pipeline !== undefined && isAllFull) return [hold(pipeline.budget)];
+  return settings.routes.flatMap((route) => {
+    // The pipeline may have room for the cheaper routes only.
+    if (pipeline !== undefined && full.includes(route)) return [hold(pipeline.budget, route.name)];
+    const own = all.find((each) => each.route === route.name);
+    return own !== undefined && isFull(own, route.price) ? [hold(own.budget, route.name)] : [];
+  });
+}
+
+function budgetView(
+  { route, budget, spent, percent }: ReturnType<typeof budgetsOf>[number],
+  { reservations }: Holds,
+  now: number,
+): BudgetView {
+  const open = Object.values(reservations)
+    .filter((each) => route === undefined || each.route === route)
+    .flatMap(({ counted }) => counted)
+    .filter((each) => (route === undefined ? each.pipeline : each.route) === spent.period);
+  const reserved = open.length;
+  const reservedMicros = open.reduce((sum, { micros }) => sum + micros, 0);
+  const { per, timezone, flows, amount, currency } = budget;
+  return {
+    ...{ route, per, timezone, period: spent.period, endsAt: iso(periodEnd(budget, now)), percent },
+    ...(flows !== undefined && { flows: shareOf(flows, spent.flows, reserved) }),
+    ...(amount !== undefined &&
+      currency !== undefined && {
+        amount: { ...inAmounts(shareOf(microsOf(amount), spent.micros, reservedMicros)), currency },
+      }),
+  };
+}
+
+const shareOf = (max: number, spent: number, reserved: number): Share => ({
+  ...{ max, spent, reserved, left: Math.max(0, max - spent) },
+});
+
+const inAmounts = ({ max, spent, reserved, left }: Share): Share => ({
+  ...{ max: amountOf(max), spent: amountOf(spent), reserved: amountOf(reserved), left: amountOf(left) },
+});
+
+const iso = (ms: number): string => new Date(ms).toISOString();
+
+/**
+ * The hold that keeps an upload of a route back.
+ * @param reason of an upload that waits. Default: the first that applies.
+ */
+export const holdOn = ({ holds }: HoldsView, route: string, reason?: string): HoldView | undefined =>
+  holds.find((each) => (each.route === undefined || each.route === route) && (reason ?? each.reason) === each.reason);
+
+/** What ends a hold, in a sentence with the command. */
+export function endOfHold(
+  { reason, route, endsAt, isProbing }: Omit<HoldView, 'message'>,
+  { command, isLocal }: Pick<Deployment, 'command' | 'isLocal'>,
+): string {
+  const deployed = isLocal ? 'after a start with' : 'within a minute of a deployment with';
+  switch (reason) {
+    case 'paused':
+      return `To go on: ${resumeCommand(command, route)}`;
+    case 'budget':
+      return `It goes on ${endsAt === undefined ? 'in the next period' : `at ${endsAt}`}, or ${deployed} a higher budget.`;
+    case 'circuit':
+      return isProbing === true
+        ? 'One file is let through. If it succeeds, the others follow.'
+        : `If the route is wrong, ${isLocal ? 'correct it and start again' : 'deploy the corrected one'}. If the service was wrong, let one file through: ${resumeCommand(command, route)} --probe`;
+  }
+}
+
+const resumeCommand = (command: string, route: string | undefined): string =>
+  route === undefined ? `${command} resume` : `${command} resume --route ${shellWord(route)}`;
+
+/** Uploads that are held for one reason, of one route. */
+export interface HeldCount {
+  readonly reason: HoldReason;
+  readonly route: string;
+  readonly count: number;
+}
+
+/** @internal */
+export function heldCounts(entries: readonly Entry[]): readonly HeldCount[] {
+  const counts = new Map<string, HeldCount>();
+  for (const entry of entries) {
+    if (entry.state !== 'waiting' || !isHold(entry.reason)) continue;
+    const {
+      reason,
+      route: { name: route },
+    } = entry;
+    const key = JSON.stringify([reason, route]);
+    counts.set(key, { reason, route, count: (counts.get(key)?.count ?? 0) + 1 });
+  }
+  return [...counts.values()];
+}
+
+/** The number of uploads that a hold keeps back, of those that were counted. */
+export const countOf = ({ reason, route }: Pick<HoldView, 'reason' | 'route'>, held: readonly HeldCount[]): number =>
+  held
+    .filter((each) => each.reason === reason && (route === undefined || each.route === route))
+    .reduce((sum, { count }) => sum + count, 0);
+
+/** What became of a request, and what is held now. */
+export interface HoldChange extends HoldsView {
+  readonly result: HoldResult;
+}
+
+/**
+ * Pauses the pipeline or a route, ends that, or lets one file of a held route through. Flows that run go on, and their
+ * results are collected. After a pause, only files that are being sent already become flows.
+ * @throws {AwsRequestError} @throws {FunctionFailedError}
+ */
+export async function changeHold(
+  request: HoldRequest,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<HoldChange> {
+  const answer = (await deployment.collecting.invoke({ hold: request }, signal)) as HoldAnswer;
+  // Until then an invocation may go by what it has read before.
+  if (answer.result === 'paused') await sleep(HOLDS_AGE_MAX_MS, undefined, { signal });
+  return { result: answer.result, ...viewOfHolds(answer.holds, deployment) };
+}
+
+/** How a member of a request differs: `parameters.size was 3, and is 4`. @internal */
+export function differences(was: RouteRequest, is: RouteRequest): readonly string[] {
+  const before = leavesOf(was);
+  const after = leavesOf(is);
+  return [...new Set([...before.keys(), ...after.keys()])].flatMap((path) => {
+    const [old, now] = [before.get(path), after.get(path)];
+    return isDeepStrictEqual(old, now) ? [] : [`${path} was ${shown(old)}, and is ${shown(now)}`];
+  });
+}
+
+const shown = (value: unknown): string => (value === undefined ? 'absent' : JSON.stringify(value));
+
+/** The values in a request by their paths. An empty object or array is a value. */
+function leavesOf({ template, input, parameters }: RouteRequest): ReadonlyMap<string, unknown> {
+  const leaves = new Map<string, unknown>();
+  const walk = (path: string, value: unknown): void => {
+    const members = typeof value === 'object' && value !== null ? Object.entries(value) : [];
+    if (members.length === 0) leaves.set(path, value);
+    for (const [name, member] of members) walk(`${path}.${name}`, member);
+  };
+  walk('template', template);
+  walk('input', input);
+  if (parameters !== undefined) walk('parameters', parameters);
+  return leaves;
+}

@@ -1,0 +1,181 @@
+import { html, nothing, type TemplateResult } from 'lit';
+import type { About, HoldRequest, Status } from '../api.ts';
+import { Dialog } from './dialogs.ts';
+import { changeHold, getStatus, messageOf } from './server.ts';
+import { plural } from './words.ts';
+
+type Action = HoldRequest['action'];
+
+const WORDS = {
+  pause: { heading: 'Pause', done: 'New flows are paused' },
+  resume: { heading: 'Resume', done: 'New flows begin again' },
+  probe: { heading: 'Let one file through', done: 'One file is let through within a minute' },
+} as const;
+
+/** Explains what a pause, its end or a probe does and costs. If the user agrees, makes it and tells `holds`. */
+export class HoldDialog extends Dialog {
+  static override readonly properties = {
+    about: { attribute: false },
+    action: { state: true },
+    route: { state: true },
+    status: { state: true },
+    problem: { state: true },
+    isBusy: { state: true },
+  };
+  declare about: About | undefined;
+  declare action: Action;
+  /** Undefined for the pipeline. */
+  declare route: string | undefined;
+  /** As it was when the dialog was opened. */
+  declare status: Status | undefined;
+  declare problem: string | undefined;
+  declare isBusy: boolean;
+  #opened = 0;
+
+  constructor() {
+    super();
+    this.action = 'pause';
+  }
+
+  async open({ action, route }: HoldRequest): Promise<void> {
+    this.#opened += 1;
+    const opened = this.#opened;
+    this.action = action;
+    this.route = route;
+    this.status = undefined;
+    this.problem = undefined;
+    this.isBusy = false;
+    await this.show();
+    try {
+      // The header's number of uploads may be some seconds old.
+      const status = await getStatus();
+      if (opened === this.#opened) this.status = status;
+    } catch (error) {
+      if (opened === this.#opened) this.problem = messageOf(error);
+    }
+    if (opened !== this.#opened) return;
+    await this.updateComplete;
+    this.querySelector<HTMLElement>('#confirm-hold')?.focus();
+  }
+
+  protected override heading(): string {
+    return WORDS[this.action].heading;
+  }
+
+  protected override content(): TemplateResult {
+    const { status, problem, isBusy } = this;
+    return html`
+      ${problem === undefined ? nothing : html`<p class="note problem" role="alert">${problem}</p>`}
+      ${
+        status !== undefined
+          ? this.#meaning(status)
+          : problem === undefined
+            ? html`<p class="muted" role="status">Counting…</p>`
+            : nothing
+      }
+      <footer class="buttons">
+        <button type="button" class="quiet" @click=${() => this.close()}>${isBusy ? 'Close' : 'Do nothing'}</button>
+        ${
+          status === undefined
+            ? nothing
+            : html`<button type="button" id="confirm-hold" class="primary" ?disabled=${isBusy} @click=${this.#make}>
+                ${this.#confirmation(status)}
+              </button>`
+        }
+      </footer>
+    `;
+  }
+
+  #meaning(status: Status): TemplateResult {
+    const { action, route, about } = this;
+    if (action === 'probe') {
+      return html`<p class="plan">
+        <strong>One file of the route ${route} is sent, which may be paid for.</strong> If it succeeds, the others
+        follow. If it is rejected again, the route stays held.
+      </p>`;
+    }
+    if (action === 'resume') {
+      const count = countHeld(status, route);
+      if (count === 0) return html`<p class="plan">No file waits. New files become flows again.</p>`;
+      return html`<p class="plan">
+        <strong>${plural(count, 'file waits', 'files wait')} for the end of the pause.</strong>
+        ${count === 1 ? 'It may become a flow, which is paid for.' : 'Each may become a flow, which is paid for.'}
+      </p>`;
+    }
+    const { running } = status;
+    const routes = about?.routes ?? [];
+    return html`
+      <p class="plan">
+        <strong>No new flow begins until you resume.</strong> Files can still be sent, and wait.
+        ${
+          running.count === 0
+            ? nothing
+            : `${plural(running.count, 'flow')} that ${running.count === 1 ? 'runs goes' : 'run go'} on, and`
+        }
+        results are collected as before.
+      </p>
+      ${
+        routes.length < 2
+          ? nothing
+          : html`<label class="field">
+              For
+              <select name="route">
+                <option value="">the pipeline</option>
+                ${routes.map(({ name }) => html`<option value=${name}>the route ${name}</option>`)}
+              </select>
+            </label>`
+      }
+      <label class="field">Why (everybody sees it) <input name="why" maxlength="200" autocomplete="off" /></label>
+    `;
+  }
+
+  #confirmation(status: Status): string {
+    const { action, route } = this;
+    if (action === 'pause') return 'Pause';
+    if (action === 'probe') return 'Let one file through: pay for 1 flow';
+    const count = countHeld(status, route);
+    return count === 0 ? 'Resume' : `Resume: pay for up to ${plural(count, 'flow')}`;
+  }
+
+  #field(name: string): string | undefined {
+    const value = this.querySelector<HTMLInputElement | HTMLSelectElement>(`[name=${name}]`)?.value.trim();
+    return value === '' ? undefined : value;
+  }
+
+  #make = async (): Promise<void> => {
+    if (this.isBusy) return;
+    const { action } = this;
+    const opened = this.#opened;
+    const isOpen = () => opened === this.#opened;
+    const isPause = action === 'pause';
+    const route = isPause ? this.#field('route') : this.route;
+    this.isBusy = true;
+    this.problem = undefined;
+    try {
+      const { result: _, ...holds } = await changeHold({
+        action,
+        route,
+        why: isPause ? this.#field('why') : undefined,
+      });
+      this.tell('holds', holds);
+      this.tell('say', WORDS[action].done);
+      if (isOpen()) this.close();
+    } catch (error) {
+      if (isOpen()) this.problem = messageOf(error);
+      else this.tell('say', `${WORDS[action].heading} failed. ${messageOf(error)}`);
+    }
+    if (isOpen()) this.isBusy = false;
+  };
+
+  protected override onClose(): void {
+    this.#opened += 1;
+  }
+}
+
+/** The number of files that wait for the end of a pause. */
+export const countHeld = ({ waiting }: Status, route: string | undefined): number =>
+  waiting.held
+    .filter((each) => each.reason === 'paused' && (route === undefined || each.route === route))
+    .reduce((sum, { count }) => sum + count, 0);
+
+customElements.define('hold-dialog', HoldDialog);

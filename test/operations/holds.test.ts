@@ -1,0 +1,232 @@
+import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
+import { LEDGER_BUCKET } from '../../local/pipeline.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import { changeHold, differences, holdsOf } from '../../operations/holds.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { checkOf, later, Operated, ROUTES, signal } from './support.ts';
+
+vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
+
+const HOUR_MS = 3_600_000;
+
+/** The deployment with other routes or another budget, as after a deployment. */
+const withSettings = (deployment: Deployment, settings: Partial<Deployment['settings']>): Deployment => ({
+  ...deployment,
+  settings: { ...deployment.settings, ...settings },
+});
+
+describe('a paused pipeline', () => {
+  it('keeps new and retried files in the ledger, where they can be cancelled, and collects the flows that run', async () => {
+    let aheadMs = 0;
+    let flowMs = HOUR_MS;
+    const clock = { now: () => Date.now() + aheadMs };
+    const operated = await Operated.forTest({ standIn: { flowMs: () => flowMs, clock } });
+    const { standIn } = operated.pipeline;
+    await operated.putRefused('bad.png');
+    await operated.put('running.png', 'running');
+    expect(await operated.run('pause', '--why', 'The invoice is not paid.')).toMatchObject({
+      code: 0,
+      output:
+        'The pipeline is paused. The invoice is not paid.\nFiles wait. Results are still collected.\nTo go on: npm run -s flowdrop -- resume\n',
+    });
+    aheadMs = HOUR_MS;
+    await operated.becomes('running.png', 'succeeded');
+    flowMs = 0;
+
+    await operated.put('new.png', 'waiting');
+    await operated.put('other.png', 'waiting');
+    await operated.put('unwanted.png', 'waiting');
+    expect(await operated.run('retry', 'bad.png', '--yes')).toMatchObject({
+      code: 0,
+      errors: 'The pipeline is paused. The invoice is not paid. To go on: npm run -s flowdrop -- resume\n',
+    });
+    await vi.waitFor(async () => {
+      const { output } = await operated.run('status');
+      expect(output).toMatch(/ held +The pipeline is paused\. The invoice is not paid\. Since .* Files: 4\.\n/);
+    }, PATIENCE);
+    expect((await operated.run('status')).output).toContain('\nPipeline: To go on: npm run -s flowdrop -- resume\n');
+    const { output } = await operated.run('status', 'new.png');
+    expect(output).toContain('waits (paused) since');
+    expect(output).toContain(': The pipeline is paused. The invoice is not paid.\n');
+    expect(output).toContain('  To go on: npm run -s flowdrop -- resume\n');
+    expect(output).not.toContain('next try');
+    expect((await operated.run('explain', 'new.png')).output).toContain(
+      'It would be held. The pipeline is paused. The invoice is not paid. To go on: npm run -s flowdrop -- resume\n',
+    );
+    expect((await operated.run('list', '--waiting', '--code', 'paused')).output).toMatch(
+      /^new\.png .* held: The pipeline is paused\./m,
+    );
+    expect((await operated.run('cancel', 'unwanted.png', '--yes')).output).toMatch(/^unwanted\.png +cancelled/);
+
+    expect(await operated.run('resume')).toMatchObject({
+      code: 2,
+      errors: expect.stringMatching(/^3 files wait for the end of a pause\. Each may be paid for\. Resume\?/),
+    });
+    expect(standIn?.flows).toHaveLength(1);
+    expect((await operated.run('resume', '--yes')).output).toBe('The pipeline goes on within a minute.\n');
+    for (const key of ['new.png', 'other.png', 'bad.png']) await operated.becomes(key, 'succeeded');
+    expect(standIn?.flows).toHaveLength(4);
+    expect((await operated.run('status')).output).not.toContain('held');
+    expect(await operated.run('resume')).toMatchObject({ code: 0, output: 'The pipeline is not paused.\n' });
+  });
+
+  it('is a finding of doctor: a note on the first day, and then a warning', async () => {
+    const { deployment } = await Operated.forTest();
+    await changeHold({ action: 'pause' }, deployment, signal);
+    expect(await checkOf('holds', deployment)).toEqual({
+      check: 'holds',
+      result: 'note',
+      what: 'The pipeline is paused. Since 0 minutes.',
+      todo: 'To go on: npm run -s flowdrop -- resume',
+    });
+    expect(await checkOf('holds', later(25 * HOUR_MS, deployment))).toMatchObject({ result: 'warning' });
+  });
+});
+
+describe('a paused route', () => {
+  it('is named, with its own command, and the others go on', async () => {
+    const operated = await Operated.forTest();
+    expect(await operated.run('pause', '--route', 'nope')).toMatchObject({
+      code: 1,
+      output: 'There is no route nope. The routes are pictures, texts.\n',
+    });
+    await operated.run('pause', '--route', 'pictures');
+    await operated.put('held.png', 'waiting');
+    await operated.put('note.txt', 'succeeded');
+    expect((await operated.run('status', 'held.png')).output).toContain(
+      'To go on: npm run -s flowdrop -- resume --route pictures\n',
+    );
+    expect(await operated.run('resume')).toMatchObject({
+      code: 1,
+      output:
+        'The pipeline is not paused.\nThe route pictures is paused.\n  To go on: npm run -s flowdrop -- resume --route pictures\n',
+    });
+    expect(await operated.run('resume', '--route', 'pictures', '--yes')).toMatchObject({ code: 0 });
+    await operated.becomes('held.png', 'succeeded');
+  });
+
+  it('that no deployment knows any more is a warning', async () => {
+    const { deployment } = await Operated.forTest();
+    await changeHold({ action: 'pause', route: 'texts' }, deployment, signal);
+    expect(await checkOf('holds', withSettings(deployment, { routes: [] }))).toMatchObject({
+      result: 'warning',
+      what: 'The route texts is paused. Since 0 minutes. No route has this name any more.',
+    });
+  });
+});
+
+describe('a budget', () => {
+  const budget = { flows: 2, per: 'day', timezone: 'UTC' } as const;
+
+  it('is shown with what is spent, and says when it goes on', async () => {
+    const price = { amount: 0.4, currency: 'EUR' };
+    const routes = ROUTES.map((route) => ({ ...route, price }));
+    const operated = await Operated.forTest({
+      routes,
+      settings: { budget: { ...budget, amount: 5, currency: 'EUR' } },
+    });
+    for (const key of ['one.png', 'two.png']) await operated.put(key, 'succeeded');
+    await operated.put('three.png', 'waiting');
+    const { output } = await operated.run('status');
+    expect(output).toMatch(
+      / budget +2 of 2 flows spent, 0 left; 0\.8 of 5 EUR spent, 4\.2 left: 100% in \S+ \(UTC\), which ends in \d+/,
+    );
+    expect(output).toMatch(/ held +The pipeline has no room left in its budget\. Files: 1\.\n/);
+    const ending = /It goes on at \S+T00:00:00\.000Z, or after a start with a higher budget\.\n/;
+    expect(output).toMatch(ending);
+    expect((await operated.run('status', 'three.png')).output).toMatch(ending);
+    expect(await checkOf('budgets', operated.deployment)).toMatchObject({
+      result: 'warning',
+      what: expect.stringMatching(
+        /^100% of the budget of the pipeline is spent in .*\nthe budget of the pipeline: amount can never matter, because 2 flows cost 0\.8 EUR at most\.$/,
+      ),
+    });
+  });
+
+  it('that has room for the cheap route only holds the dear one', async () => {
+    const { deployment } = await Operated.forTest();
+    const [pictures, texts] = ROUTES.map((route, at) => ({ ...route, price: { amount: at + 1, currency: 'EUR' } }));
+    if (pictures === undefined || texts === undefined) throw new Error();
+    const dear = withSettings(deployment, {
+      routes: [pictures, texts],
+      budget: { amount: 1, currency: 'EUR', per: 'day', timezone: 'UTC' },
+    });
+    expect((await holdsOf(dear, signal)).holds).toMatchObject([{ reason: 'budget', route: 'texts' }]);
+  });
+});
+
+describe('a route whose files are rejected', () => {
+  it('is held, and says what changed since its last success, and what to do', async () => {
+    const [pictures, texts] = ROUTES;
+    if (pictures === undefined || texts === undefined) throw new Error();
+    const operated = await Operated.forTest({ routes: [{ ...pictures, circuit: { after: 3 } }, texts] });
+    await operated.put('good.png', 'succeeded');
+    operated.refuse(422);
+    for (let n = 0; n < 3; n += 1) await operated.put(`bad-${n}.png`, 'failed');
+    await operated.put('held.png', 'waiting');
+    operated.refuse(undefined);
+    const output = await vi.waitFor(async () => {
+      const ran = await operated.run('status');
+      expect(ran.output).toMatch(
+        / held +The route pictures is held, because the service rejected its last files alike: .* Files: 1\.\n/,
+      );
+      return ran.output;
+    }, PATIENCE);
+    const todo =
+      'If the route is wrong, correct it and start again. If the service was wrong, let one file through: npm run -s flowdrop -- resume --route pictures --probe';
+    expect(output).toContain(`Route pictures: ${todo}\n`);
+    expect(await operated.run('resume', '--route', 'pictures')).toMatchObject({
+      code: 1,
+      output: expect.stringMatching(/^The route pictures is held, because .*\n {2}If the route is wrong, .*--probe\n$/),
+    });
+
+    const { deployment } = operated;
+    expect(await checkOf('holds', deployment)).toMatchObject({
+      result: 'fault',
+      what: expect.stringMatching(/The route has not changed since a file of it last succeeded\.$/),
+      todo,
+    });
+    const changed = [{ ...pictures, template: 'bytes_ehco', parameters: { size: { width: 3 } } }, texts];
+    expect(await checkOf('holds', withSettings(deployment, { routes: changed }))).toMatchObject({
+      what: expect.stringMatching(
+        /it has changed: template was "bytes_echo", and is "bytes_ehco"; parameters\.size\.width was absent, and is 3\.$/,
+      ),
+    });
+
+    expect(await operated.run('resume', '--probe')).toMatchObject({ code: 2 });
+    expect(await operated.run('resume', '--route', 'texts', '--probe', '--yes')).toMatchObject({
+      output: 'The route texts is not held for its rejections.\n',
+    });
+    expect((await operated.run('resume', '--route', 'pictures', '--probe', '--yes')).output).toBe(
+      'One file of the route pictures is let through within a minute. If it succeeds, the others follow.\n',
+    );
+    await operated.becomes('held.png', 'succeeded');
+    expect(await holdsOf(deployment, signal)).toEqual({ holds: [], budgets: [] });
+  });
+});
+
+it('holds that cannot be read are a fault, and status says that nothing is sent', async () => {
+  const { pipeline, deployment, ...operated } = await Operated.forTest();
+  const where = { Bucket: LEDGER_BUCKET, Key: HOLDS_KEY };
+  await pipeline.s3.send(new PutObjectCommand({ ...where, Body: '{"schema": 99}' }));
+  onTestFinished(async () => void (await pipeline.s3.send(new DeleteObjectCommand(where))));
+  expect(operated).toBeDefined();
+  expect(await checkOf('holds', deployment)).toMatchObject({
+    result: 'fault',
+    what: expect.stringContaining('Nothing is sent.'),
+    todo: 'See docs/runbook.md, holds-unreadable.',
+  });
+});
+
+it('the differences of two requests are named by their paths', () => {
+  const was = { template: 'a', input: 'file', parameters: { same: [1], list: [1, 2], gone: {} } } as const;
+  const is = { template: 'a', input: 'text', parameters: { same: [1], list: [1, 3], more: null } } as const;
+  expect(differences(was, is)).toEqual([
+    'input was "file", and is "text"',
+    'parameters.list.1 was 2, and is 3',
+    'parameters.gone was {}, and is absent',
+    'parameters.more was absent, and is null',
+  ]);
+});

@@ -1,0 +1,43 @@
+import { describe, expect, it, vi } from 'vitest';
+import { Operated } from '../operations/support.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { messageOf, QUICK, serve, Visitor } from './support.ts';
+
+const DAY_MS = 86_400_000;
+
+describe('a hold', () => {
+  it('and its end are answered, and told to all who watch', async () => {
+    const { deployment } = await Operated.forTest();
+    // By itself the feed looks at the pipeline once.
+    const { url } = await serve(deployment, { pace: { ...QUICK, statusMs: DAY_MS } });
+    const visitor = await Visitor.open(url);
+    const watching = visitor.listen();
+    const reasons = () =>
+      watching.heard.flatMap(({ name, data }) =>
+        name === 'status' ? [data.holds.holds.map(({ message }: { message: string }) => message)] : [],
+      );
+    await vi.waitFor(() => expect(reasons()).toEqual([[]]), PATIENCE);
+    const paused = await visitor.post('/api/hold', { action: 'pause', route: 'texts', why: 'Not yet.' });
+    expect([paused.status, paused.json.result]).toEqual([200, 'paused']);
+    await vi.waitFor(() => expect(reasons().at(-1)).toEqual(['The route texts is paused. Not yet.']), PATIENCE);
+    const resumed = await visitor.post('/api/hold', { action: 'resume', route: 'texts' });
+    expect(resumed.json).toMatchObject({ result: 'resumed', holds: [] });
+    await vi.waitFor(() => expect(reasons().at(-1)).toEqual([]), PATIENCE);
+  });
+
+  it('that is not there cannot be ended: the answer says what to do', async () => {
+    const { deployment } = await Operated.forTest();
+    const { url } = await serve(deployment, {});
+    const visitor = await Visitor.open(url);
+    for (const [request, status, message] of [
+      [{ action: 'resume' }, 409, 'The pipeline is not paused.'],
+      [{ action: 'pause', route: 'nope' }, 409, 'There is no route nope.'],
+      [{ action: 'probe', route: 'texts' }, 409, 'The route texts is not held for its rejections.'],
+      [{ action: 'probe' }, 400, 'expected a route to probe'],
+    ] as const) {
+      const refused = await visitor.post('/api/hold', request);
+      expect(refused.status).toBe(status);
+      expect(messageOf(refused)).toContain(message);
+    }
+  });
+});
