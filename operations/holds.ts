@@ -22,6 +22,8 @@ import type { Route } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 
 export type { HoldReason, HoldRequest } from '../functions/holds/hold-request.ts';
+/** @internal */
+export { holdRequestSchema } from '../functions/operator/collect-event.ts';
 
 /** What holds uploads of the pipeline, or of a route. Times are in ISO 8601. */
 export interface HoldView {

@@ -1,6 +1,5 @@
-import { holdRequestSchema } from '../../functions/operator/collect-event.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { changeHold, endOfHold, holdOn } from '../../operations/holds.ts';
+import { changeHold, endOfHold, holdOn, holdRequestSchema } from '../../operations/holds.ts';
 import type { HoldAnswer } from '../api.ts';
 import { notPossible } from './answers.ts';
 import { jsonBody } from './json-body.ts';
