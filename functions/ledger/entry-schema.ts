@@ -12,6 +12,8 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  *
  * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
  * 3: the reasons `paused`, `budget` and `circuit`, in an upload that waits for the end of a hold.
+ *
+ * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it.
  */
 export const ENTRY_SCHEMAS: readonly number[] = [1, 2, 3];
 
@@ -73,16 +75,28 @@ const isObject = (value: unknown): boolean => typeof value === 'object' && value
 const parameters = z.custom<Json>((value) => value !== undefined);
 
 /** @internal */
+export const readonlyObject = <T extends z.core.$ZodShape>(shape: T) => z.readonly(z.object(shape));
+
+/**
+ * What one flow costs.
+ * @internal
+ */
+export const price = readonlyObject({
+  /** The amount, in that currency. */
+  amount: z.number(),
+  /** In three capital letters, such as `EUR`. */
+  currency: z.string(),
+});
+
+/** @internal */
 export const routeSchema: z.ZodMiniType<RouteSnapshot> = z.object({
   name: z.string(),
   input: z.enum(['file', 'text']),
   template: z.string(),
   parameters: z.optional(parameters),
   additional: z.optional(z.custom<JsonObject>(isObject)),
+  price: z.optional(price),
 });
-
-/** @internal */
-export const readonlyObject = <T extends z.core.$ZodShape>(shape: T) => z.readonly(z.object(shape));
 
 const flow = readonlyObject({
   id: z.string().check(z.minLength(1)),

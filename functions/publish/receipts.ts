@@ -67,6 +67,7 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings): Rece
     generation: entry.generation,
     ...chainFactsOf(entry, settings),
     flow: entry.flow && { id: entry.flow.id, createdAt: iso(entry.flow.createdAt) },
+    ...(entry.flow && entry.route.price && { price: entry.route.price }),
     endedAt: iso(entry.endedAt),
     assets: entry.assets,
     failedOutputs: entry.failedOutputs,

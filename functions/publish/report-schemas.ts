@@ -1,5 +1,14 @@
 import * as z from 'zod/mini';
-import { assets, count, failedOutputs, failure, input, readonlyObject, uploadId } from '../ledger/entry-schema.ts';
+import {
+  assets,
+  count,
+  failedOutputs,
+  failure,
+  input,
+  price,
+  readonlyObject,
+  uploadId,
+} from '../ledger/entry-schema.ts';
 import { TERMINAL_STATE_NAMES } from '../ledger/terminal-states.ts';
 
 /*
@@ -108,6 +117,8 @@ export const receiptSchema = readonlyObject({
   children: z.optional(z.readonly(z.array(receiptChild))),
   /** Its flow at the service. Absent if it failed without one. */
   flow: z.optional(receiptFlow),
+  /** What that flow costs, as its route said. Absent without a flow, and if the route names no price. */
+  price: z.optional(price),
   /** When the upload ended, ISO 8601, UTC. */
   endedAt: time,
   /** The assets of the flow that were stored. */

@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
 import { shorten } from '../base/validation.ts';
+import type { Price } from './budget.ts';
 import { decodeWords } from './encoded-words.ts';
 import { additionalSchema, jsonSchema, type Route, templateSchema } from './routes.ts';
 
@@ -11,6 +12,8 @@ export interface RouteSnapshot {
   readonly template: string;
   readonly parameters?: Json | undefined;
   readonly additional?: JsonObject | undefined;
+  /** What its flow costs. */
+  readonly price?: Price | undefined;
 }
 
 /** What an operator gives for one retry. It replaces parts of the route, as metadata does. */
@@ -39,8 +42,8 @@ export function snapshot(
   metadata: Readonly<Record<string, string>> = {},
   given?: GivenOverrides,
 ): RouteSnapshot {
-  const { name, input, template, parameters, additional } = route;
-  const kept: RouteSnapshot = { name, input, template, parameters, additional };
+  const { name, input, template, parameters, additional, price } = route;
+  const kept: RouteSnapshot = { name, input, template, parameters, additional, ...(price && { price }) };
   if (route.overrides !== true) {
     if (given === undefined) return kept;
     throw new InvalidOverrideError(`The retry came with other parameters, and the route ${name} allows none`);
@@ -51,8 +54,7 @@ export function snapshot(
   const own = () =>
     PARAMETERS_METADATA in metadata ? override(PARAMETERS_METADATA, jsonSchema, JSON.parse) : parameters;
   return {
-    name,
-    input,
+    ...kept,
     template: override(TEMPLATE_METADATA, templateSchema, (text) => text.trim()) ?? template,
     parameters: given === undefined ? own() : given.parameters,
     additional: override('flow-additional', additionalSchema, JSON.parse) ?? additional,

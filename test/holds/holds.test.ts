@@ -465,3 +465,17 @@ describe('what flows cost', () => {
     expect(day['["echo","7/","EUR"]']).toEqual({ flows: 2, micros: 400_001 });
   });
 });
+
+it('the price of a flow is in its entry, its receipt and its event, and that of no flow in none', async () => {
+  const price = { amount: 0.4, currency: 'EUR' };
+  await start({ routes: [{ ...ECHO, price, overrides: true }] });
+  await sendAll(1, 'good');
+  world.fault('createFlow', answer({ detail: 'No such template' }, 422));
+  await sendAll(1, 'bad');
+  world.service.intercept = undefined;
+  await next();
+  expect((await world.entries()).map(({ route }) => route.price)).toEqual([price, price]);
+  const told = world.events.map(({ detail }) => JSON.parse(detail));
+  expect(told.find(({ upload }) => upload.key === 'good0')).toMatchObject({ status: 'succeeded', price });
+  expect(told.find(({ upload }) => upload.key === 'bad0')).not.toHaveProperty('price');
+});

@@ -19,7 +19,7 @@ beforeAll(async () => {
     { ...ECHO, name: 'copied', parameters: { copies: 2 }, suffixes: ['.png'] },
     { ...ECHO, name: 'checked', after: 'copied' },
     { ...ECHO, name: 'packed', after: 'checked', inputs: 'all' },
-    { ...ECHO, name: 'alone', suffixes: ['.bin'] },
+    { ...ECHO, name: 'alone', suffixes: ['.bin'], price: { amount: 0.4, currency: 'EUR' } },
   ] as const;
   operated = await Operated.start({ routes });
   const { s3 } = operated.pipeline;
