@@ -34,7 +34,7 @@ export async function follow(
 interface Seen {
   /** Undefined for an upload without an entry. */
   readonly uploads: readonly (UploadView | undefined)[];
-  /** What followed from the uploads in their chains. */
+  /** What followed from the uploads in their chains. @internal */
   readonly later: readonly ChainUpload[];
 }
 
@@ -50,6 +50,7 @@ export interface Followed {
  * Follows uploads, and the chains that they begin or belong to, until all of it waits for the operator or has ended. At
  * the end, the receipts are out, and so is `chain.json`.
  * @param onProgress called whenever the entries and the chains were read.
+ * @internal
  */
 export async function followChains(
   ids: readonly string[],

@@ -47,6 +47,7 @@ export interface SweepRequest {
 /**
  * The time before which entries may have expired, if a pass reaches further back. A file from before then counts as
  * missed although a flow of it may have been paid for. Undefined if there is no such time. Milliseconds since the epoch.
+ * @internal
  */
 export function expiredBefore({ since }: SweepRequest, { settings, clock }: Deployment): number | undefined {
   const kept = keptFrom(settings, clock.now());

@@ -120,7 +120,7 @@ describe('status', () => {
     expect(code).toBe(1);
     expect(output).toMatch(/^broken\.png: succeeded, but its chain failed\n/);
     expect(output).toMatch(/the chain of broken\.png: failed at /);
-    expect(output).toMatch(/├─ checked \w{8} +failed +\S+ \S+ +rejected: .*422/);
+    expect(output).toMatch(/[├└]─ checked \w{8} +failed +\S+ \S+ +rejected: .*422/);
     expect(output).toMatch(
       /└─ packed +withheld +after checked +An upload or an output of the stages before failed\.\n/,
     );

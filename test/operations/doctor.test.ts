@@ -64,7 +64,7 @@ describe('flowdrop doctor', () => {
   it('of a healthy run finds every check good', async () => {
     const { code, output } = await operated.run('doctor', '--json');
     const { checks } = JSON.parse(output);
-    expect(checks).toHaveLength(20);
+    expect(checks).toHaveLength(21);
     expect(checks.filter(({ result }: Checked) => result !== 'good')).toEqual([]);
     expect(code).toBe(0);
     expect((await operated.run('doctor')).output).toMatch(/^the local run:\n {2}credentials and connection: good\n/);
