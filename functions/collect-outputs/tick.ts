@@ -172,13 +172,13 @@ class Tick {
     if (this.#context.isolation.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
   }
 
-  /** Under a limit, the polls of a round should take no longer than the shortest time between two polls of a flow. */
+  /** Under a limit, the polls of a round should take no longer than the poll interval. */
   async #pollDue(): Promise<void> {
     const { clock, pacer, settings } = this.#ports;
     const startedAt = clock.now();
     await this.#polls.round();
     const tookMs = pacer.learnt === undefined ? 0 : clock.now() - startedAt;
-    this.#waitingUploads.notePolls(Math.min(1, (settings.pollIntervalSeconds * 1000) / EARLY_POLLS / tookMs));
+    this.#waitingUploads.notePolls(Math.min(1, (settings.pollIntervalSeconds * 1000) / tookMs));
   }
 
   async #resubmitWaiting(): Promise<void> {

@@ -51,11 +51,11 @@ const receiptKeys = async () => (await world.keys(RESULTS)).filter((key) => key.
 
 describe('a tick that the service does not let poll all running flows in time', () => {
   it.each([
-    // Fourteen flows are polled within 20 seconds, a third of the poll interval, or not.
+    // Fourteen flows are polled within 20 seconds, the poll interval, or not.
     [2, 2],
     [0.2, 1],
   ])('lets no extra uploads leave the line (%f requests a second)', async (requestsPerSecond, extra) => {
-    await begin({ service: { flowMs: HOUR } });
+    await begin({ service: { flowMs: HOUR }, settings: { pollIntervalSeconds: 20 } });
     await flowsOf(named(14));
     world.fault('createFlow', { status: 429 }, Number.POSITIVE_INFINITY);
     await world.send('throttled');
