@@ -1,6 +1,7 @@
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { GetObjectCommand, ListObjectsV2Command, PutObjectCommand } from '@aws-sdk/client-s3';
+import { LINE_PREFIX } from '../functions/ledger/keys.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
 import { SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
@@ -9,7 +10,7 @@ import { FUNCTION_TIMEOUT } from '../infra/constructs/pipeline-function.ts';
 import { MAX_CONCURRENCY_DEFAULT } from '../infra/flow-pipeline-props.ts';
 import type { S3EventRecord } from '../local/aws/s3/events.ts';
 import type { StandInFlowService, StandInOptions } from '../local/flow-service/flow-service.ts';
-import { INBOX_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../local/pipeline.ts';
+import { INBOX_BUCKET, LEDGER_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../local/pipeline.ts';
 import type { Stage } from './stage.ts';
 
 /** One tick a minute, as deployed. EventBridge Scheduler has no shorter interval. */
@@ -81,6 +82,43 @@ export class DeployedPipeline {
       return { at, receipt: JSON.parse((await Body?.transformToString()) ?? '') as Receipt };
     });
     return Promise.all(arrivals);
+  }
+
+  /** Waits for the receipt of a file, at most for `limitMs`. Returns when it was put. */
+  async receiptAt(key: string, limitMs: number): Promise<number | undefined> {
+    const until = Date.now() + limitMs;
+    const receiptKey = `${key}/${RECEIPT_NAME}`;
+    while (!this.#receiptsAt.has(receiptKey) && Date.now() < until) await sleep(CHECK_INTERVAL_MS);
+    return this.#receiptsAt.get(receiptKey);
+  }
+
+  /** The number of flows that have no receipt yet. */
+  get running(): number {
+    return this.service.flows.length - this.done;
+  }
+
+  /** The number of files that have a receipt. */
+  get done(): number {
+    return this.#receiptsAt.size;
+  }
+
+  /** The number of messages in the queue. */
+  get queued(): number {
+    const { visible, inFlight } = this.#pipeline.queue.counts();
+    return visible + inFlight;
+  }
+
+  /** The number of uploads that wait in the line. */
+  async inLine(): Promise<number> {
+    let count = 0;
+    let ContinuationToken: string | undefined;
+    do {
+      const listing = { Bucket: LEDGER_BUCKET, Prefix: LINE_PREFIX, ContinuationToken };
+      const page = await this.#pipeline.s3.send(new ListObjectsV2Command(listing));
+      count += page.KeyCount ?? 0;
+      ContinuationToken = page.NextContinuationToken;
+    } while (ContinuationToken !== undefined);
+    return count;
   }
 
   close(): Promise<void> {

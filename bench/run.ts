@@ -8,14 +8,15 @@ import { polling } from './rows/polling.ts';
 import { smallFiles } from './rows/small-files.ts';
 import { start } from './rows/start.ts';
 import { transfer } from './rows/transfer.ts';
+import { turns } from './rows/turns.ts';
 import { Stage } from './stage.ts';
 
 const COMMAND = 'npm run bench';
 
 const USAGE = `${COMMAND} -- [--quick] [--only PARTS]
 
-  --quick    small sizes and few rounds, without costs and limited; takes about a minute
-  --only     only these parts: start,small,polling,in,out,memory,costs,limited
+  --quick    small sizes and few rounds, without costs, limited and turns; takes about a minute
+  --only     only these parts: start,small,polling,in,out,memory,costs,limited,turns
   --help     shows this
 `;
 
@@ -51,7 +52,7 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
   out: (stage) => transfer(stage, { direction: 'out', ...TRANSFERS }),
   memory: (stage) => memory(stage, MEMORY_CASES[quick ? 'quick' : 'full']),
   // A limit takes its time. The simulation shows in virtual time that the functions keep within it.
-  ...(quick ? {} : { limited, costs }),
+  ...(quick ? {} : { limited, turns, costs }),
 };
 
 const only = options.only?.split(',');
