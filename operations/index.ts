@@ -33,7 +33,7 @@ export {
 } from './deployment.ts';
 export { doctor } from './doctor.ts';
 export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
-export { type Followed, follow, followChains } from './follow.ts';
+export { follow } from './follow.ts';
 export { forget, LaterStageError, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
 export { DamagedResultError, type Fetched, get, type WriteResult } from './get.ts';
 export {
@@ -59,6 +59,6 @@ export {
   status,
   type UploadStatus,
 } from './status.ts';
-export { expiredBefore, type SweepPass, type SweepRequest, sweep } from './sweep.ts';
+export { type SweepPass, type SweepRequest, sweep } from './sweep.ts';
 export { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
 export type { UploadView } from './upload-view.ts';

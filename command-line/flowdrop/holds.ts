@@ -60,7 +60,7 @@ function addResume(add: Add): void {
     .option(...ROUTE)
     .option('--probe', 'with --route: let one file of a route through that the service rejected')
     .option(...YES)
-    .addHelpText('after', example('resume --yes', 'resume --route pictures', 'resume --route pictures --probe'));
+    .addHelpText('after', example('resume --yes', 'resume --route pictures', 'resume --route pictures --probe --yes'));
   add<ResumeOptions>(command, async (run, _, options) => {
     const { console, deployment, signal } = run;
     const { route, probe = false } = options;
