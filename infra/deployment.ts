@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import { ConfigurationError, check, compareMembers, matching, strictObject } from '../functions/base/validation.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
-import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
+import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
 import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
 
@@ -248,7 +248,11 @@ export function readStackContext(place: ConfigurationPlace): ReadStackContext {
   const { value, where, source } = configuration;
   try {
     const parsed = parseStackContext(value, where);
-    const warnings = warningsOfRoutes(parsed.context.routes, where === '' ? 'routes' : `${where}.routes`);
+    const { routes, settings } = parsed.context;
+    const warnings = [
+      ...warningsOfRoutes(routes, where === '' ? 'routes' : `${where}.routes`),
+      ...idleBudgets(routes, settings.budget),
+    ];
     return { ...parsed, ...configuration, warnings: warnings.map((warning) => `${source}: ${warning}`) };
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error;

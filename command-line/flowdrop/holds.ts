@@ -104,7 +104,7 @@ function showResumed(
     case 'probe allowed':
       return [`One file of the route ${route} is let through within a minute. If it succeeds, the others follow.`];
     case 'resumed':
-      return [`${what} goes on within a minute.`, ...left];
+      return [left.length === 0 ? `${what} goes on within a minute.` : `${what} is not paused any more.`, ...left];
     default: {
       if (probe) return [`${what} is not held for its rejections.`, ...left];
       const isCircuit = route !== undefined && holdOn(change, route)?.reason === 'circuit';

@@ -59,6 +59,9 @@ export class Waits {
   /** Jobs that were told to wait for inputs. What is still missing changes with every input that comes. */
   readonly #toldJobs = new Set<string>();
 
+  /** The files of each hold that was told, by their keys. */
+  readonly #held = new Map<string, Set<string>>();
+
   /** What to show of a wait. There are no lines if another file's lines have told the same. */
   show({ id, key, versionId, route, wait }: Progress & { kind: 'waiting' }): {
     state: string;
@@ -74,10 +77,10 @@ export class Waits {
         ? 'it is tried every few seconds'
         : `${word} ${localTime(until)}`;
     const state = isHeld ? `is held: ${message}` : isJob ? `waits: ${message}` : `waits, ${next}: ${message}`;
-    const told = isJob ? this.#toldJobs : this.#told;
-    const what = isJob ? `${id} ${since}` : message;
-    if (told.has(what)) return { state, lines: [] };
-    told.add(what);
+    const isTold = isHeld
+      ? this.#isHoldTold(message, key)
+      : isAddedBefore(isJob ? this.#toldJobs : this.#told, isJob ? `${id} ${since}` : message);
+    if (isTold) return { state, lines: [] };
     // The name of an upload of a later stage is no key.
     const sooner = soonerBy({ id, key: versionId === id ? id : key, route, wait }, THIS_RUN);
     const first = `${key}  ${isHeld ? 'is held' : 'waits'} since ${localTime(since)}: ${message}`;
@@ -85,10 +88,27 @@ export class Waits {
     return { state, lines: [first, `    ${then.join(' ')}`] };
   }
 
-  /** A file no longer waits. If it waits again for the same reason, the reason is printed again. */
-  forget(): void {
+  /**
+   * A file no longer waits. If it waits again for the same reason, the reason is printed again. That of a hold is
+   * printed again only if the file was held.
+   */
+  forget(key: string): void {
     this.#told.clear();
+    for (const [message, keys] of this.#held) if (keys.has(key)) this.#held.delete(message);
   }
+
+  #isHoldTold(message: string, key: string): boolean {
+    const keys = this.#held.get(message);
+    if (keys === undefined) this.#held.set(message, new Set([key]));
+    else keys.add(key);
+    return keys !== undefined;
+  }
+}
+
+function isAddedBefore(told: Set<string>, what: string): boolean {
+  const isBefore = told.has(what);
+  told.add(what);
+  return isBefore;
 }
 
 const THIS_RUN = { command: OWN_COMMAND, isLocal: true };

@@ -411,7 +411,7 @@ export class Session {
   #show(progress: Progress, tracked: Tracked | undefined): void {
     switch (progress.kind) {
       case 'running':
-        this.#waits.forget();
+        this.#waits.forget(progress.key);
         if (tracked) Object.assign(tracked, { state: `flow ${progress.flowId} runs`, waits: false });
         break;
       case 'chain':
@@ -433,7 +433,7 @@ export class Session {
         break;
       }
       case 'ended': {
-        this.#waits.forget();
+        this.#waits.forget(progress.key);
         if (routesAfter(this.#options.pipeline.routes, progress.receipt.route).length > 0) {
           this.#openChains.add(firstKeyOf(progress.key));
         }

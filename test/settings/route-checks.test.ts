@@ -1,7 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseContext } from '../../functions/settings/context.ts';
-import { deadRoutes, warningsOfRoutes } from '../../functions/settings/route-checks.ts';
+import { deadRoutes, idleBudgets, warningsOfRoutes } from '../../functions/settings/route-checks.ts';
+import type { Budget } from '../../functions/uploads/budget.ts';
 import type { Conditions } from '../../functions/uploads/route-conditions.ts';
 import { type Route, routeFor } from '../../functions/uploads/routes.ts';
 import { messagesOf } from './fixtures.ts';
@@ -224,5 +225,42 @@ describe('an unknown name', () => {
 
   it('that is like none gets no hint', () => {
     expect(messagesOf(() => parseContext({ ...base, colour: 1 })).join()).not.toContain('Did you mean');
+  });
+});
+
+describe('a cap that can never matter', () => {
+  const day = { per: 'day', timezone: 'UTC' } as const;
+  const eur = { currency: 'EUR' } as const;
+  const route = (amount: number | undefined, budget?: Budget): Route => ({
+    ...{ name: 'a', input: 'file', template: 't' },
+    ...(amount !== undefined && { price: { amount, ...eur } }),
+    ...(budget && { budget }),
+  });
+
+  it.each<[string, readonly Route[], Budget | 'unlimited', string | undefined]>([
+    ['the amount that all flows stay below', [route(0.4)], { ...day, ...eur, flows: 2, amount: 0.8 }, 'amount'],
+    [
+      'the amount that no number of allowed flows reaches',
+      [route(0.4)],
+      { ...day, ...eur, flows: 2, amount: 0.9 },
+      'amount',
+    ],
+    ['the flows that are too dear', [route(0.4)], { ...day, ...eur, flows: 3, amount: 1 }, 'flows'],
+    ['neither', [route(0.1), route(0.4)], { ...day, ...eur, flows: 3, amount: 1 }, undefined],
+    ['the amount without a price', [route(0)], { ...day, ...eur, amount: 1 }, 'amount'],
+    ['a higher cap of the route', [route(undefined, { ...day, flows: 5 })], { ...day, flows: 5 }, 'flows'],
+    ['that in the month', [route(undefined, { ...day, flows: 5 })], { ...day, per: 'month', flows: 5 }, 'flows'],
+    [
+      'not that of a longer period',
+      [route(undefined, { ...day, per: 'month', flows: 5 })],
+      { ...day, flows: 5 },
+      undefined,
+    ],
+    ['a lower cap of the route', [route(undefined, { ...day, flows: 4 })], { ...day, flows: 5 }, undefined],
+    ['without a cap of the pipeline', [route(undefined, { ...day, flows: 4 })], 'unlimited', undefined],
+  ])('is named: %s', (_, routes, budget, member) => {
+    const found = idleBudgets(routes, budget);
+    expect(found).toHaveLength(member === undefined ? 0 : 1);
+    if (member !== undefined) expect(found[0]).toContain(`: ${member} can never matter, because `);
   });
 });

@@ -122,7 +122,7 @@ describe('a wait', () => {
         /^ {4}Fails without them 2026-01-01 \S+ \S+\. It goes on when they are in the inbox, below multi\/chair\/\.$/,
       ),
     ]);
-    waits.forget();
+    waits.forget('b.png');
     expect(of('Missing inputs: b.png.')).toEqual({
       state: 'waits: Missing inputs: b.png.',
       lines: [],
@@ -134,7 +134,27 @@ describe('a wait', () => {
     const linesOf = (key: string) => shown(waits, key, { until, ending: 'token' }).lines;
     expect(linesOf('a.png')[1]).toMatch(/\. Set FLOWDROP_TOKEN to a valid token, and start again\.$/);
     expect(linesOf('b.png')).toEqual([]);
-    waits.forget();
+    waits.forget('a.png');
     expect(linesOf('b.png')[0]).toMatch(/^b\.png {2}waits/);
+  });
+
+  it('of held files is told once for the hold, with what ends it, and again after a held file went on', () => {
+    const waits = new Waits();
+    const linesOf = (key: string) =>
+      waits.show({
+        ...{ kind: 'waiting', id: '0'.repeat(40), key, versionId: undefined, route: 'echo' },
+        wait: { ...wait, reason: 'circuit', message: 'The route echo is held.', ending: 'hold' },
+      });
+    const { state, lines } = linesOf('a.png');
+    expect(state).toBe('is held: The route echo is held.');
+    expect(lines).toEqual([
+      expect.stringMatching(/^a\.png {2}is held since .*: The route echo is held\.$/),
+      '    If the route is wrong, correct it and start again. If the service was wrong, let one file through: npm run -s flowdrop -- resume --route echo --probe',
+    ]);
+    expect(linesOf('b.png').lines).toEqual([]);
+    waits.forget('other.png');
+    expect(linesOf('c.png').lines).toEqual([]);
+    waits.forget('b.png');
+    expect(linesOf('c.png').lines).toHaveLength(2);
   });
 });
