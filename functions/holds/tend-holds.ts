@@ -103,7 +103,13 @@ export async function closeReservation(
   signal: AbortSignal,
 ): Promise<void> {
   const key = outcomeOf({ uploadId: entry.upload.id, generation: entry.generation });
-  const { nonce } = (await holds.read(signal)).reservations[key] ?? {};
+  let nonce: string | undefined;
+  try {
+    nonce = (await holds.read(signal)).reservations[key]?.nonce;
+  } catch (error) {
+    // Nothing is sent before the holds can be read, and then a tick ends the reservation.
+    if (!(error instanceof UnreadableEntryError)) throw error;
+  }
   if (nonce === undefined) return;
   const isFlowless = whatBecameOf(key, entry) === 'has no flow';
   await holds.change((draft) => {
