@@ -1,6 +1,6 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { TERMINAL_STATE_NAMES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
-import type { PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
+import type { HoldRequest, PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
 import { Feed } from './feed.ts';
 import type { HoldDialog } from './hold-dialog.ts';
