@@ -220,9 +220,12 @@ export const isSameRequest = (one: RouteRequest, other: RouteRequest): boolean =
 const mayProbe = (circuit: Circuit, attempt: Attempt): boolean =>
   circuit.probe === outcomeOf(attempt) || (isProbeDue(circuit, attempt.request) && isOfProbe(circuit, attempt));
 
-/** True if the outcome of this attempt says something of the route as it is. */
-const isOfProbe = ({ isProbeAllowed, request: before }: Circuit, { isPresent, sent }: Attempt): boolean =>
-  isPresent && (isProbeAllowed === true || !isSameRequest(before, sent));
+/**
+ * True if a file may be the probe: its outcome says something of the route as it is. One in doubt keeps the route with
+ * which it began, and says nothing. But it goes too, because it would wait for ever if no other file came.
+ */
+const isOfProbe = ({ isProbeAllowed, request: before }: Circuit, { isPresent, isResent, sent }: Attempt): boolean =>
+  isPresent ? isProbeAllowed === true || !isSameRequest(before, sent) : isResent;
 
 /**
  * True if one file of a held route may be let through.

@@ -20,7 +20,7 @@ import {
   settle,
   succeeded,
 } from './holds.ts';
-import type { HoldPorts } from './permit.ts';
+import { attemptOf, type HoldPorts } from './permit.ts';
 
 /*
  * What a tick does for the holds: it ends what a dead invocation left open, and tells how much of each budget is spent.
@@ -143,8 +143,11 @@ async function closeProbes(holds: Holds, ports: TendPorts, signal: AbortSignal):
     if (circuit?.probe === undefined) continue;
     const { probe } = circuit;
     const entry = await readEntry(probe, ports, signal);
-    const end = endOfProbe(circuit, entry, ports.clock.now());
-    if (end === undefined) continue;
+    const told = endOfProbe(circuit, entry, ports.clock.now());
+    if (told === undefined) continue;
+    // One that was in doubt may have been sent with an earlier route.
+    const isPresent = entry === undefined || attemptOf(entry, ports.settings, '').isPresent;
+    const end = isPresent ? told : 'untold';
     await ports.holds.change((draft) => {
       // It may be under way again.
       if (draft.routes[routeName]?.circuit?.probedAt !== circuit.probedAt) return;

@@ -104,6 +104,17 @@ describe('the count of a budget', () => {
     expect(draft.reservations).not.toHaveProperty(['0.1']);
   });
 
+  it('of a held route begins with a file that is let through: also with one in doubt that keeps the rejected route', () => {
+    const draft = empty();
+    const request = { template: 'misspelt', input: 'file' } as const;
+    const rejection = { code: 'rejected', message: 'no', gist: 'no' };
+    draft.routes.r = { circuit: { ...rejection, since: NOON, request, isProbeAllowed: true } };
+    const old = { isPresent: false, sent: request };
+    expect(admit(draft, attempt('a', old), NOON)).toMatchObject({ reason: 'circuit' });
+    expect(admit(draft, attempt('b', { ...old, isResent: true }), NOON)).toBeUndefined();
+    expect(admit(draft, attempt('c'), NOON)).toMatchObject({ reason: 'circuit' });
+  });
+
   it('is kept for a price alone, so that its costs can be told, and not without one', () => {
     expect(isCounted(attempt('a', { pipeline: undefined, price: { amount: 1, currency: 'EUR' } }))).toBe(true);
     expect(isCounted(attempt('a', { pipeline: undefined }))).toBe(false);

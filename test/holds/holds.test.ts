@@ -417,6 +417,23 @@ describe('a circuit', () => {
     expect(world.service.flows.every(({ template }) => template === 'bytes_echo')).toBe(true);
     expect(world.service.flows.filter(({ parameters }) => Object(parameters).copies === 3)).toHaveLength(1);
   });
+
+  it('lets a file in doubt through after a deployment, although it says nothing of the new route', async () => {
+    const route = { ...ECHO, circuit: { after: 3 } };
+    const settings = { ...ONE_BY_ONE, flowListing: 'none' } as const;
+    await start({ routes: [{ ...route, template: 'misspelt' }], settings });
+    world.fault('createFlow', { reset: 'after-effect' }, 1);
+    await sendAll(1, 'lost');
+    await sendAll(3);
+    await world.waitOutDoubt();
+    expect((await reasons()).sort()).toEqual(['circuit', 'failed', 'failed', 'failed']);
+    world.redeploy({ routes: [route], ...settings });
+    for (let i = 0; i < 3; i += 1) await next(20 * MINUTE);
+    expect(await reasons()).not.toContain('circuit');
+    expect(await circuit()).toMatchObject({ isProbeAllowed: true });
+    await sendAll(1, 'new');
+    expect(await circuit()).toBeUndefined();
+  });
 });
 
 describe('what flows cost', () => {

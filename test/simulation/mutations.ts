@@ -31,6 +31,9 @@ const FAILURE_ISOLATION = 'collect-outputs/failure-isolation.ts';
 const FLOW_SEARCH = 'flow-service/flow-search.ts';
 const RESULTS = 'results/results.ts';
 const CHAIN_NOTES = 'publish/chain-notes.ts';
+const HOLDS = 'holds/holds.ts';
+const HOLD_STORE = 'holds/hold-store.ts';
+const PERMIT = 'holds/permit.ts';
 
 /** @param seedsMax the number of seeds within which the mistake must be found. */
 const mistake = (name: string, seedsMax: number, ...changes: readonly Change[]): Mutation => ({
@@ -393,5 +396,47 @@ export const MUTATIONS: readonly Mutation[] = [
     in: 'parsedState',
     replace: 'firstDay ?? lastSince ?? watermark ?? firstSecondOf(now)',
     with: '(watermark !== undefined && firstDay) || firstSecondOf(now)',
+  }),
+  mistake('a flow sent without being counted', 100, {
+    file: PERMIT,
+    in: 'Permit.#hold',
+    replace: 'const isNew = isCounted(this.#attempt) && !this.#isCounted;',
+    with: 'const isNew = false;',
+  }),
+  mistake('the holds written without a condition', 300, {
+    file: HOLD_STORE,
+    in: 'HoldStore.#put',
+    replace: "...(etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: etag })",
+    with: '...{}',
+  }),
+  mistake('a flow in doubt uncounted', 300, {
+    file: 'create-flow/send.ts',
+    in: 'send',
+    replace: 'if (isOwnRefusal || !(error instanceof InDoubtError)) permit.release();',
+    with: 'permit.release();',
+  }),
+  mistake('a hold that a process learns of late', 200, {
+    file: HOLD_STORE,
+    in: 'AGE_MAX_MS',
+    replace: '1_000',
+    with: '600_000',
+  }),
+  mistake('a pause of a route not looked at', 200, {
+    file: HOLDS,
+    in: 'holdOf',
+    replace: 'holds.pipeline.paused ?? route?.paused',
+    with: 'holds.pipeline.paused',
+  }),
+  mistake('a held route that lets several files through at once', 300, {
+    file: HOLDS,
+    in: 'mayProbe',
+    replace: 'circuit.probe === outcomeOf(attempt)',
+    with: 'circuit.probe !== undefined',
+  }),
+  mistake('a held route that no success opens', 200, {
+    file: HOLDS,
+    in: 'succeeded',
+    replace: 'if (circuit?.probe === outcomeOf(attempt) && isProof(circuit)) delete route.circuit;',
+    with: '',
   }),
 ];

@@ -51,8 +51,10 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
     (route): Route => ({ ...route, circuit: Object(route.parameters).fail === true ? false : { after } }),
   );
   const names = ['echo', 'two', ...(routes.some(({ name }) => name === 'jobs') ? ['jobs'] : [])];
+  // Without a budget, nothing is written before a request.
+  const isCapped = random.chance(0.65);
   const [first, ...later] = [0, ...random.some([0.3, 0.5, 0.7], 0.5)].map((share) =>
-    capsOf(random, names, share * chaosMs),
+    capsOf(random, names, isCapped, share * chaosMs),
   );
   const holds: StormHolds = {
     ...{ timezone, startsAt },
@@ -79,9 +81,9 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
   };
 }
 
-const capsOf = (random: Random, names: readonly string[], at: number): Caps => ({
+const capsOf = (random: Random, names: readonly string[], isCapped: boolean, at: number): Caps => ({
   at,
-  pipeline: random.pick([1, 2, 3, 5]),
+  pipeline: isCapped ? random.pick([1, 2, 3, 5]) : undefined,
   routes: Object.fromEntries(random.some(names, 0.4).map((name) => [name, random.int(0, 3)])),
 });
 
@@ -112,6 +114,10 @@ export function scheduleHolds(world: World, start: number, end: number): void {
   }
   world.repeat({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => {
     for (const route of routesToProbe(world)) void invocations.startCollect({ hold: { action: 'probe', route } });
+    for (const { circuit } of Object.values(holdWatch.state.routes)) {
+      const [id] = circuit?.probe?.split('.') ?? [];
+      if (id !== undefined && world.randoms.changes.chance(0.3)) void invocations.startCollect({ cancel: [id] });
+    }
   });
 }
 
