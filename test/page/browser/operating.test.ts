@@ -19,8 +19,11 @@ describeInBrowser('operating', (shown) => {
       await page.keyboard.press('Tab');
       expect(await focused(page)).toBe('Skip to the uploads');
 
+      // The browser must know that files are chosen for it before the key is pressed. It is asked in between.
+      const chosen = page.waitForEvent('filechooser');
       await tabTo(page, 'Choose files');
-      const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.keyboard.press('Space')]);
+      await page.keyboard.press('Space');
+      const chooser = await chosen;
       await chooser.setFiles({ name: 'note.md', mimeType: 'text/markdown', buffer: Buffer.from('A note') });
       // The button that sends has the focus by itself.
       await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('Send 1 file');
