@@ -417,7 +417,7 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('a hold that a process learns of late', 200, {
     file: HOLD_STORE,
-    in: 'AGE_MAX_MS',
+    in: 'HOLDS_AGE_MAX_MS',
     replace: '1_000',
     with: '600_000',
   }),
