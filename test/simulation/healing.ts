@@ -45,7 +45,7 @@ async function isQuiet(world: World): Promise<boolean> {
   const running = await inspector.list(LEDGER, 'running/');
   if (running.some(({ key }) => !world.isDamaged(key))) return false;
   const waiting = await inspector.list(LEDGER, 'waiting/');
-  for (const { key } of waiting.filter(({ key }) => !world.isDamaged(key))) {
+  for (const { key } of waiting.filter(({ key }) => !world.isStuck(key))) {
     const opened = await inspector.open(LEDGER, `uploads/${key.split('/').at(-1)}.json`);
     // A marker may stand without an entry until a tick takes it up: the sweep writes it first.
     if (opened === undefined) return false;

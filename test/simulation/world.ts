@@ -187,6 +187,12 @@ export class World {
     return damaged !== undefined && key.includes(damaged.id);
   }
 
+  /** True if a marker stays until an operator mends the damaged entry: its own, or a request to make its stage anew. */
+  isStuck(marker: string): boolean {
+    const first = this.observed.damaged?.stage?.first.id;
+    return this.isDamaged(marker) || (first !== undefined && marker.endsWith(first));
+  }
+
   close(): void {
     this.processes.close();
     this.service.close();

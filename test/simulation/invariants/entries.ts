@@ -45,12 +45,12 @@ function checkUploadOf(world: World, entry: Entry): void {
   demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
 }
 
-/** Only held uploads have markers. The markers of a damaged entry stay. */
+/** Only held uploads have markers. What waits for a damaged entry stays. */
 export async function checkMarkers(world: World, entries: readonly Entry[]): Promise<void> {
   const held = new Set(entries.filter(({ state }) => state === 'waiting').map(({ upload }) => upload.id));
   const running = (await world.inspector.list(LEDGER, 'running/')).filter(({ key }) => !world.isDamaged(key));
   demand(running.length === 0, 'a marker of a running flow is left', running);
-  const waiting = (await world.inspector.list(LEDGER, 'waiting/')).filter(({ key }) => !world.isDamaged(key));
+  const waiting = (await world.inspector.list(LEDGER, 'waiting/')).filter(({ key }) => !world.isStuck(key));
   const stray = waiting.filter(({ key }) => !held.has(key.split('/').at(-1) ?? ''));
   demand(stray.length === 0, 'a marker of a waiting upload is left', stray);
 }

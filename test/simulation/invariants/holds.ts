@@ -47,7 +47,9 @@ function checkCaps(world: World): void {
       (one) => one.key === key && one.at <= at && (isAny || one.nonce === open?.nonce),
     );
     demand(counted !== undefined || mayBeFree, 'a flow was made that nobody had counted', flow);
-    if (counted !== undefined) made.push(counted);
+    // What was counted stays open while it is in doubt. Without a cap, the next attempt counts nothing.
+    const isFree = mayBeFree && made.some((one) => one === counted);
+    if (counted !== undefined && !isFree) made.push(counted);
   }
   // Otherwise two of them send for one count.
   const paid = isStrict ? made : [...new Set(made)];
