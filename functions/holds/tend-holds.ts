@@ -178,8 +178,8 @@ function endOfProbe(
     case 'waiting':
       // It is for the operator to decide.
       if (entry.reason === 'held') return 'untold';
-      // It was not sent, and others of the route may come first.
-      return isInLine(entry) && entry.doubt === undefined && entry.notBefore <= now ? 'untold' : undefined;
+      // Nothing of a held route leaves the line while its probe is under way, not even the probe.
+      return isInLine(entry) && entry.notBefore <= now ? 'untold' : undefined;
     case 'claimed':
       return undefined;
   }

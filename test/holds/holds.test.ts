@@ -401,6 +401,24 @@ describe('a circuit', () => {
     expect(await circuit()).toBeUndefined();
   });
 
+  it('lets another file through if the probe is in doubt and then waits in the line, because of a pause', async () => {
+    const route = { ...ECHO, circuit: { after: 3 } };
+    await start({ routes: [{ ...route, template: 'misspelt' }], settings: { ...ONE_BY_ONE, flowListing: 'none' } });
+    await sendAll(6);
+    world.redeploy({ routes: [route], flowListing: 'none' });
+    world.fault('createFlow', answer({ detail: 'Bad gateway' }, 502));
+    for (let i = 0; i < 2; i += 1) await next();
+    world.service.intercept = undefined;
+    expect(await circuit()).toMatchObject({ probe: expect.anything() });
+    await hold({ action: 'pause', route: 'echo' });
+    for (let i = 0; i < 6; i += 1) await next(20 * MINUTE);
+    expect(new Set(await reasons())).toEqual(new Set(['failed', 'circuit', 'paused']));
+    await hold({ action: 'resume', route: 'echo' });
+    for (let i = 0; i < 8; i += 1) await next(20 * MINUTE);
+    expect(await circuit()).toBeUndefined();
+    expect(new Set(await reasons())).toEqual(new Set(['failed', 'succeeded']));
+  });
+
   it('never lets a file through as its probe that was made for the rejected route', async () => {
     const route: Route = { ...ECHO, circuit: { after: 3 }, overrides: true };
     await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
