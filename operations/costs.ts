@@ -7,6 +7,9 @@ import { amountOf } from '../functions/uploads/budget.ts';
 import type { Deployment } from './deployment.ts';
 import { objects, READS_MAX } from './listing.ts';
 
+/** How far back costs are told by default, in milliseconds: 30 days. */
+const SINCE_MS = 30 * 24 * 60 * 60_000;
+
 /** What costs can be told apart by. */
 export const COSTS_BY = ['route', 'prefix', 'day'] as const;
 export type CostsBy = (typeof COSTS_BY)[number];
@@ -37,15 +40,15 @@ export interface CostsView {
 /**
  * What the flows of the last days cost, as they were counted when they were sent. It reads an object for each day, and
  * no entry.
- * @param since milliseconds since the epoch.
+ * @param since milliseconds since the epoch. Default: 30 days ago.
  */
 export async function costs(
-  { by, since }: { readonly by: CostsBy; readonly since: number },
+  { by, since }: { readonly by: CostsBy; readonly since?: number | undefined },
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<CostsView> {
   const { settings, clock } = deployment;
-  const first = dayOf(since);
+  const first = dayOf(since ?? clock.now() - SINCE_MS);
   const days = await daysSince(first, deployment, signal);
   const rows = new Map<string, MutableRow>();
   const total = emptyRow('total');

@@ -5,6 +5,7 @@ import type { Action } from '../operations/act.ts';
 import type { Branch } from '../operations/chain-tree.ts';
 import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
+import type { CostsView } from '../operations/costs.ts';
 import type { HoldChange } from '../operations/holds.ts';
 import type { ListedState } from '../operations/list.ts';
 import type { PipelineStatus } from '../operations/status.ts';
@@ -94,6 +95,14 @@ export interface AboutRoute {
 
 /** `GET /api/status`, and the data of the event `status`. */
 export type Status = PipelineStatus;
+
+/** `GET /api/costs`: what the flows cost, by route, as `flowdrop costs` tells it. Days are in UTC. */
+export interface Costs {
+  readonly today: CostsView;
+  /** The last 30 days, and today. */
+  readonly lately: CostsView;
+}
+export type { CostRow } from '../operations/costs.ts';
 
 /** `held`: it waits for the operator to decide, because a flow of it may exist. */
 export type RowState = UploadView['state'] | 'held';

@@ -24,9 +24,6 @@ const WATCH_MS = 2_000;
 
 const LIST_LIMIT_DEFAULT = 50;
 
-/** How far back costs are shown, in milliseconds: 30 days. */
-const COSTS_SINCE_MS = 30 * 24 * 60 * 60_000;
-
 /** Width of the help where no terminal says how wide it is: in the documentation. */
 const HELP_COLUMNS = 100;
 
@@ -180,7 +177,7 @@ function addCosts(add: Add): void {
     .addHelpText('after', example('costs', 'costs --by prefix --since 30d', 'costs --by day --json'));
   add<CommonOptions & { readonly by: CostsBy; readonly since?: number }>(
     command,
-    async ({ deployment, console, signal }, _, { by, since = Date.now() - COSTS_SINCE_MS }) => {
+    async ({ deployment, console, signal }, _, { by, since }) => {
       console.answer(await costs({ by, since }, deployment, signal), showCosts);
       return EXIT_OK;
     },

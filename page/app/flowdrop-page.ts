@@ -1,14 +1,17 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { TERMINAL_STATE_NAMES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
-import type { HoldRequest, PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
+import type { Costs, HoldRequest, PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
+import type { CostsDialog } from './costs-dialog.ts';
 import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
 import { Feed } from './feed.ts';
 import type { HoldDialog } from './hold-dialog.ts';
 import { LightElement } from './light-element.ts';
 import { Outbox } from './outbox.ts';
+import { getCosts } from './server.ts';
 import type { UploadDetailView } from './upload-detail.ts';
 import type { BulkRequest, UploadList } from './upload-list.ts';
 import { plural, shownName } from './words.ts';
+import './costs-dialog.ts';
 import './dialogs.ts';
 import './drop-zone.ts';
 import './hold-dialog.ts';
@@ -20,6 +23,8 @@ import './upload-list.ts';
 const ANNOUNCE_MS = 1_000;
 /** Time between two drawings of the relative times, in milliseconds. */
 const CLOCK_MS = 1_000;
+/** Time between two looks at what the flows cost, in milliseconds. A look reads an object for each of 30 days. */
+const COSTS_MS = 60_000;
 
 const UPLOAD_ADDRESS = /^#\/uploads\/(.+)$/;
 
@@ -30,16 +35,19 @@ export class FlowdropPage extends LightElement {
     now: { state: true },
     announced: { state: true },
     change: { state: true },
+    costs: { state: true },
   };
   declare selected: string | undefined;
   declare now: number;
   declare announced: string;
   declare change: number;
+  declare costs: Costs | undefined;
   readonly #feed = new Feed();
   readonly #outbox = new Outbox();
   #ended: UploadRow[] = [];
   #sent: PutFile | undefined;
   #clock: number | undefined;
+  #costsAt = Number.NEGATIVE_INFINITY;
 
   constructor() {
     super();
@@ -60,8 +68,11 @@ export class FlowdropPage extends LightElement {
     this.#feed.start();
     window.addEventListener('hashchange', this.#followAddress);
     window.addEventListener('beforeunload', this.#warn);
+    void this.#lookAtCosts();
     this.#clock = window.setInterval(() => {
-      if (document.visibilityState === 'visible') this.now = Date.now();
+      if (document.visibilityState !== 'visible') return;
+      this.now = Date.now();
+      if (this.now - this.#costsAt >= COSTS_MS) void this.#lookAtCosts();
     }, CLOCK_MS);
   }
 
@@ -82,9 +93,11 @@ export class FlowdropPage extends LightElement {
         role="banner"
         .about=${about}
         .status=${status}
+        .costs=${this.costs !== undefined && isCounted(this.costs) ? this.costs : undefined}
         .connection=${connection}
         .now=${now}
         @examine=${() => this.querySelector<DoctorDialog>('doctor-dialog')?.open()}
+        @show-costs=${() => this.querySelector<CostsDialog>('costs-dialog')?.open()}
         @change-hold=${this.#changeHold}
       ></page-header>
       ${this.#connectionNote()}
@@ -121,6 +134,7 @@ export class FlowdropPage extends LightElement {
       <action-dialog></action-dialog>
       <again-dialog @sent-again=${this.#showSent}></again-dialog>
       <hold-dialog .about=${about} @holds=${this.#setHolds}></hold-dialog>
+      <costs-dialog .costs=${this.costs} @costs=${this.#setCosts}></costs-dialog>
       <doctor-dialog></doctor-dialog>
       <p class="visually-hidden" role="status" aria-live="polite" id="announcements">${this.announced}</p>
     `;
@@ -154,6 +168,19 @@ export class FlowdropPage extends LightElement {
 
   #draw = (): void => {
     this.change += 1;
+  };
+
+  async #lookAtCosts(): Promise<void> {
+    this.#costsAt = Date.now();
+    try {
+      this.costs = await getCosts();
+    } catch {
+      // The next look comes in a minute. The dialog says what is wrong.
+    }
+  }
+
+  #setCosts = ({ detail: costs }: CustomEvent<Costs>): void => {
+    this.costs = costs;
   };
 
   #say(text: string): void {
@@ -221,6 +248,9 @@ export class FlowdropPage extends LightElement {
     if (this.#outbox.isSending) event.preventDefault();
   };
 }
+
+/** False if no route has a price or a budget, and none had one lately. */
+const isCounted = ({ lately }: Costs): boolean => lately.isCounted || lately.total.flows > 0;
 
 function selectedInAddress(): string | undefined {
   const id = UPLOAD_ADDRESS.exec(window.location.hash)?.[1];

@@ -1,10 +1,11 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import type { About, BudgetView, HoldRequest, HoldView, Status } from '../api.ts';
+import { printable } from '../../functions/base/printable.ts';
+import type { About, BudgetView, CostRow, Costs, HoldRequest, HoldView, Status } from '../api.ts';
 import type { Connection } from './feed.ts';
 import { countHeld } from './hold-dialog.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
-import { clockTime, count, fullTime, plural, timeAgo } from './words.ts';
+import { clockTime, count, fullTime, money, paidTwice, plural, timeAgo } from './words.ts';
 
 /** A tick comes every minute. After three without one, the header says so. */
 const TICK_LATE_MS = 3 * 60_000;
@@ -22,18 +23,21 @@ const CONNECTION_WORDS: Readonly<Record<Connection, string>> = {
 };
 
 /**
- * How the pipeline is doing, at a glance. Tells `examine` if the user wants to know more, and `change-hold` with
- * what is to be paused or to go on.
+ * How the pipeline is doing, at a glance. Tells `examine` or `show-costs` if the user wants to know more, and
+ * `change-hold` with what is to be paused or to go on.
  */
 export class PageHeader extends LightElement {
   static override readonly properties = {
     about: { attribute: false },
     status: { attribute: false },
+    costs: { attribute: false },
     connection: { attribute: false },
     now: { attribute: false },
   };
   declare about: About | undefined;
   declare status: Status | undefined;
+  /** Undefined if nothing is counted, or it is not known yet. */
+  declare costs: Costs | undefined;
   declare connection: Connection;
   declare now: number;
 
@@ -133,6 +137,7 @@ export class PageHeader extends LightElement {
       figure('Waiting', count(waiting.count)),
       figure('Running', count(running.count)),
       ...holds.budgets.map((budget) => budgetFigure(budget)),
+      ...this.#costFigures(),
       figure('Failed in 24 h', count(failed.count), { isBad: failed.count > 0 }),
       figure('Pace', Number.isFinite(pace) ? `${pace < 10 ? pace.toFixed(1) : Math.round(pace)}/s` : 'No limit', {
         title: Number.isFinite(pace) ? 'Requests a second that the service allows' : 'No limit is known',
@@ -143,7 +148,34 @@ export class PageHeader extends LightElement {
       }),
     ];
   }
+
+  /** What was spent, with a button that shows more. Without a price, the number of flows. */
+  #costFigures(): readonly TemplateResult[] {
+    const { costs } = this;
+    if (costs === undefined) return [];
+    const currencies = Object.keys(costs.lately.total.amounts);
+    const what = currencies.length === 0 ? 'Flows' : 'Spent';
+    const nothingSpent = Object.fromEntries(currencies.map((currency) => [currency, 0]));
+    return [
+      { label: `${what} today`, view: costs.today },
+      { label: `${what} in 30 days`, view: costs.lately },
+    ].map(({ label, view: { rows, total } }) => {
+      const words = money(total.flows > 0 ? total : { flows: 0, amounts: nothingSpent });
+      const button = html`<button
+        type="button"
+        aria-haspopup="dialog"
+        aria-label=${`${label}: ${told(words, total)}. Show it by route`}
+        @click=${() => this.tell('show-costs')}
+      >
+        ${words}
+      </button>`;
+      const routes = rows.map((row) => `${printable(row.name)}: ${told(money(row), row)}`);
+      return figure(label, button, routes.length === 0 ? {} : { title: routes.join('\n') });
+    });
+  }
 }
+
+const told = (words: string, row: CostRow): string => [words, paidTwice(row) ?? []].flat().join(', ');
 
 function budgetFigure({ route, percent, flows, amount, period, timezone, endsAt }: BudgetView): TemplateResult {
   const shares = [
@@ -159,7 +191,7 @@ function budgetFigure({ route, percent, flows, amount, period, timezone, endsAt 
 
 function figure(
   label: string,
-  value: string,
+  value: string | TemplateResult,
   { isBad = false, title }: { readonly isBad?: boolean; readonly title?: string } = {},
 ): TemplateResult {
   return html`<div class=${isBad ? 'figure bad' : 'figure'} title=${title ?? nothing}>

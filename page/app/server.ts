@@ -4,6 +4,7 @@ import type {
   AgainRequest,
   ApiError,
   ChainAnswer,
+  Costs,
   DoctorAnswer,
   ErrorCode,
   HoldAnswer,
@@ -41,6 +42,7 @@ const UNREACHABLE = 'The server of this page does not answer. Is it still runnin
 
 export const getAbout = (): Promise<About> => request('GET', '/api/about');
 export const getStatus = (): Promise<Status> => request('GET', '/api/status');
+export const getCosts = (): Promise<Costs> => request('GET', '/api/costs');
 export const getUpload = (id: string): Promise<UploadDetail> =>
   request('GET', `/api/uploads/${encodeURIComponent(id)}`);
 export const getChain = (id: string): Promise<ChainAnswer> =>

@@ -1,8 +1,10 @@
 import { printable } from '../../functions/base/printable.ts';
 import { TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
-import type { RowState, UploadRow } from '../api.ts';
+import type { CostRow, RowState, UploadRow } from '../api.ts';
 
 const numbers = new Intl.NumberFormat('en');
+/** An amount of money has six decimals at most. */
+const prices = new Intl.NumberFormat('en', { maximumFractionDigits: 6 });
 const ago = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 const clock = new Intl.DateTimeFormat('en', {
   hour: '2-digit',
@@ -24,6 +26,16 @@ export const count = (value: number): string => numbers.format(value);
 /** `1 file`, `12 files` */
 export const plural = (value: number, one: string, many = `${one}s`): string =>
   `${count(value)} ${value === 1 ? one : many}`;
+
+/** `1.2 EUR + 1 USD`; `3 flows` if none of them has a price. */
+export function money({ amounts, flows }: Pick<CostRow, 'amounts' | 'flows'>): string {
+  const sums = Object.entries(amounts).map(([currency, amount]) => `${prices.format(amount)} ${currency}`);
+  return sums.length === 0 ? plural(flows, 'flow') : sums.join(' + ');
+}
+
+/** `1 flow may have been paid twice`. Undefined if none may. */
+export const paidTwice = ({ mayBeSecond }: Pick<CostRow, 'mayBeSecond'>): string | undefined =>
+  mayBeSecond === 0 ? undefined : `${plural(mayBeSecond, 'flow')} may have been paid twice`;
 
 /** `7.7 KB`, in powers of 1,000. */
 export function size(bytes: number): string {

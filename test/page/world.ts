@@ -25,6 +25,8 @@ export class World {
   /** Reads of entries. */
   reads = 0;
   lists = 0;
+  /** Reads of the costs of a day. */
+  costReads = 0;
   /** Answers every request with an error while it is true. */
   isDown = false;
   /** While it is set, S3 reads nothing of a file. */
@@ -39,6 +41,7 @@ export class World {
       authorize: ({ action, resource, accessKeyId }) => {
         if (world === undefined || accessKeyId !== CREDENTIALS.accessKeyId) return true;
         if (action === 's3:GetObject' && resource.includes('/uploads/')) world.reads += 1;
+        if (action === 's3:GetObject' && resource.includes('/state/costs/')) world.costReads += 1;
         if (action === 's3:ListBucket') world.lists += 1;
         return !world.isDown;
       },

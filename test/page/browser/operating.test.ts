@@ -1,3 +1,4 @@
+import { PutObjectCommand } from '@aws-sdk/client-s3';
 import type { Page } from 'playwright-core';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { describeInBrowser, PATIENCE_MS, violations } from './support.ts';
@@ -322,6 +323,53 @@ describeInBrowser('operating', (shown) => {
       .click();
     await visit.shows('route.bin', 'Succeeded');
     await note.waitFor({ state: 'detached' });
+  });
+
+  it('what was spent is in the header, each minute anew, and by route behind it', async () => {
+    const { pipeline, deployment } = shown.operated;
+    const spend = (daysAgo: number, totals: Readonly<Record<string, object>>) => {
+      const day = new Date(Date.now() - daysAgo * 86_400_000).toISOString().slice(0, 10);
+      const where = { Bucket: deployment.settings.ledgerBucket, Key: `state/costs/${day}.json` };
+      return pipeline.s3.send(new PutObjectCommand({ ...where, Body: JSON.stringify(totals) }));
+    };
+    const [pictures, views] = ['["pictures","","EUR"]', '["views","","EUR"]'];
+    await spend(0, { [pictures]: { flows: 3, micros: 1_200_000 } });
+    await spend(3, { [pictures]: { flows: 90, micros: 36_000_000, again: 2 }, [views]: { flows: 1, micros: 5_000 } });
+    await using visit = await shown.open({ viewport: { width: 380, height: 800 } });
+    const { page } = visit;
+    const today = page.getByRole('button', { name: 'Spent today: 1.2 EUR. Show it by route' });
+    await today.waitFor();
+    const lately = page.locator('.figure').filter({ hasText: 'Spent in 30 days' });
+    expect(await lately.textContent()).toContain('37.205 EUR');
+    expect(await lately.getAttribute('title')).toBe(
+      'pictures: 37.2 EUR, 2 flows may have been paid twice\nviews: 0.005 EUR',
+    );
+    expect(await visit.overflow()).toBe(0);
+    expect(await violations(page, 'page-header')).toEqual([]);
+
+    await tabTo(page, '1.2 EUR');
+    await page.keyboard.press('Enter');
+    const dialog = page.getByRole('dialog', { name: 'What it cost' });
+    const cells = (name: string) =>
+      dialog
+        .getByRole('row', { name })
+        .getByRole('cell')
+        .evaluateAll((all) => all.map((each) => (each as HTMLElement).innerText));
+    await dialog.getByRole('row', { name: 'Total' }).waitFor();
+    expect(await cells('pictures')).toEqual([
+      '1.2 EUR\n3 flows',
+      expect.stringMatching(/^37\.2 EUR\n93 flows\n2 flows may/),
+    ]);
+    expect(await cells('views')).toEqual(['–', '0.005 EUR\n1 flow']);
+    expect(await visit.overflow()).toBe(0);
+    expect(await violations(page, 'costs-dialog')).toEqual([]);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'hidden' });
+    expect(await focused(page)).toBe('1.2 EUR');
+
+    await spend(0, { [pictures]: { flows: 4, micros: 1_600_000 } });
+    await page.clock.setFixedTime(Date.now() + 61_000);
+    await page.getByRole('button', { name: 'Spent today: 1.6 EUR' }).waitFor();
   });
 
   describe('the connection', () => {
