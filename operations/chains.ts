@@ -6,6 +6,7 @@ import { isTerminalState } from '../functions/ledger/terminal-states.ts';
 import { firstOf, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import type { FoundUpload } from './find.ts';
+import { type HoldsView, holdsFor } from './holds.ts';
 import { type ReadEntry, readEntries } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
@@ -133,7 +134,15 @@ async function chainView(chain: Chain, deployment: Deployment, signal: AbortSign
   const toRead = underWay.slice(0, UNDER_WAY_READ_MAX);
   const entries = await readEntries(toRead, deployment, signal);
   const read = new Map(toRead.map((id, index) => [id, entries[index] as ReadEntry]));
-  const seen = uploads.map((upload) => ({ upload, facts: factsOf(upload, read.get(upload.id), deployment) }));
+  const holds = await holdsFor(
+    entries.map(({ entry }) => entry),
+    deployment,
+    signal,
+  );
+  const seen = uploads.map((upload) => ({
+    upload,
+    facts: factsOf(upload, read.get(upload.id), { deployment, holds }),
+  }));
   const [root, ...later] = treeOf(seen, chain);
   if (root === undefined || later.length > 0) throw new Error(`The chain of ${first.key} is no tree`);
   return {
@@ -155,7 +164,11 @@ interface Seen {
   readonly facts: Facts;
 }
 
-function factsOf(upload: ChainUpload, read: ReadEntry | undefined, { settings }: Deployment): Facts {
+function factsOf(
+  upload: ChainUpload,
+  read: ReadEntry | undefined,
+  { deployment, holds }: { readonly deployment: Deployment; readonly holds: HoldsView | undefined },
+): Facts {
   const { state, arrivedAt, endedAt = arrivedAt, failure, failedOutputs } = upload;
   const assets = upload.assets.length;
   if (isTerminalState(state)) {
@@ -168,7 +181,7 @@ function factsOf(upload: ChainUpload, read: ReadEntry | undefined, { settings }:
     const reason = read?.issue.kind === 'unreadable' ? read.issue.message : undefined;
     return { state: 'under way', since: iso(arrivedAt), reason, assets };
   }
-  const view = viewOf(entry, settings);
+  const view = viewOf(entry, deployment.settings, holds);
   const { wait, flow } = view;
   const since = view.endedAt ?? flow?.createdAt ?? wait?.since ?? view.arrivedAt;
   return { state: view.state, since, reason: view.failure?.message ?? wait?.message, assets: view.assets.length };

@@ -23,13 +23,13 @@ export function uploadCommand(
 /**
  * What ends a wait sooner, in a sentence. Undefined if nothing does.
  * @param command how the reader gives a command: by a line for the shell, unless there is a button.
- * @param hold what holds it, if that is known.
+ * @param hold what holds it: `none` if nothing does any more. Undefined if that is not known.
  */
 export function soonerBy(
   { id, key, wait, route }: Pick<UploadView, 'id' | 'key' | 'wait' | 'route'>,
   deployment: Pick<Deployment, 'command' | 'isLocal'>,
   command = (name: string) => uploadCommand(name, { id, key }, deployment),
-  hold?: HoldView,
+  hold?: HoldView | 'none',
 ): string | undefined {
   switch (wait?.ending) {
     case 'retry':
@@ -45,6 +45,7 @@ export function soonerBy(
     case 'inputs':
       return `It goes on when they are in the inbox, below ${folderOf(key)}.`;
     case 'hold':
+      if (hold === 'none') return 'It is not held any more, and goes on within some minutes.';
       return hold === undefined ? endOfUnknownHold(wait.reason, route, deployment) : endOfHold(hold, deployment);
     default:
       return undefined;

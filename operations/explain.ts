@@ -91,7 +91,9 @@ export async function explain(
   const found = file === undefined ? await findUpload(what.key, deployment, signal) : undefined;
   const entry = found?.entry;
   if (entry !== undefined && (entry.upload.stage !== undefined || UPLOAD_ID.test(what.key))) {
-    return explainedEntry(entry, deployment, signal);
+    const explanation = await explainedEntry(entry, deployment, signal);
+    const isToBeSent = entry.state === 'claimed' || entry.state === 'waiting';
+    return isToBeSent ? withHold(explanation, deployment, signal) : explanation;
   }
   if (!areRoutesKnown) {
     throw new RoutesUnknownError(
@@ -111,7 +113,10 @@ export async function explain(
         : `There is no file ${what.path}, no object with the key ${what.key} in the inbox, and no upload with this id.`,
     );
   }
-  const explanation = await explained(subject, settings, signal);
+  return withHold(await explained(subject, settings, signal), deployment, signal);
+}
+
+async function withHold(explanation: Explanation, deployment: Deployment, signal: AbortSignal): Promise<Explanation> {
   const route = explanation.routes.find(({ takesIt }) => takesIt);
   const hold = route && holdOn(await holdsOf(deployment, signal), route.name);
   return { ...explanation, ...(hold && { hold }) };

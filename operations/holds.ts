@@ -6,7 +6,7 @@ import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hol
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
 import { type Circuit, type Holds, isProbeDue, type RouteRequest } from '../functions/holds/holds.ts';
 import { budgetsOf } from '../functions/holds/tend-holds.ts';
-import { type Entry, isHold } from '../functions/ledger/entry.ts';
+import { type Entry, isHold, type WaitReason } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import type { HoldAnswer } from '../functions/operator/operator.ts';
 import {
@@ -185,6 +185,31 @@ const iso = (ms: number): string => new Date(ms).toISOString();
 export const holdOn = ({ holds }: HoldsView, route: string, reason?: string): HoldView | undefined =>
   holds.find((each) => (each.route === undefined || each.route === route) && (reason ?? each.reason) === each.reason);
 
+/**
+ * Waits that do not end by sending the upload, or that the operator has to end. What ends them is said also while the
+ * route is held.
+ */
+const NOT_HELD: readonly WaitReason[] = ['held', 'in-doubt', 'inputs', 'unauthorised', 'misaddressed'];
+
+/**
+ * The hold that keeps a waiting upload back. The upload may have begun to wait for something else, such as the service,
+ * or for another hold that is over.
+ * @internal
+ */
+export function heldBy(entry: Entry, holds: HoldsView | undefined): HoldView | undefined {
+  if (holds === undefined || entry.state !== 'waiting' || NOT_HELD.includes(entry.reason)) return undefined;
+  const { reason, route } = entry;
+  return holdOn(holds, route.name, reason) ?? holdOn(holds, route.name);
+}
+
+/** The holds, if one of these entries waits: only then they matter for what is shown of it. @internal */
+export const holdsFor = async (
+  entries: readonly (Entry | undefined)[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<HoldsView | undefined> =>
+  entries.some((entry) => entry?.state === 'waiting') ? holdsOf(deployment, signal) : undefined;
+
 /** What ends a hold, in a sentence with the command. */
 export function endOfHold(
   { reason, route, endsAt, isProbing }: Omit<HoldView, 'message'>,
@@ -206,6 +231,10 @@ export function endOfHold(
 const resumeCommand = (command: string, route: string | undefined): string =>
   route === undefined ? `${command} resume` : `${command} resume --route ${shellWord(route)}`;
 
+/** Why an upload waits in the ledger, by what is held now. Undefined if it does not. @internal */
+export const reasonOfWait = (entry: Entry, holds?: HoldsView): WaitReason | undefined =>
+  entry.state === 'waiting' ? (heldBy(entry, holds)?.reason ?? entry.reason) : undefined;
+
 /** Uploads that are held for one reason, of one route. */
 export interface HeldCount {
   readonly reason: HoldReason;
@@ -214,14 +243,12 @@ export interface HeldCount {
 }
 
 /** @internal */
-export function heldCounts(entries: readonly Entry[]): readonly HeldCount[] {
+export function heldCounts(entries: readonly Entry[], holds?: HoldsView): readonly HeldCount[] {
   const counts = new Map<string, HeldCount>();
   for (const entry of entries) {
-    if (entry.state !== 'waiting' || !isHold(entry.reason)) continue;
-    const {
-      reason,
-      route: { name: route },
-    } = entry;
+    const reason = reasonOfWait(entry, holds);
+    if (reason === undefined || !isHold(reason)) continue;
+    const route = entry.route.name;
     const key = JSON.stringify([reason, route]);
     counts.set(key, { reason, route, count: (counts.get(key)?.count ?? 0) + 1 });
   }

@@ -3,6 +3,7 @@ import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { WAIT_REASONS } from '../functions/ledger/entry-schema.ts';
 import { FAILURES } from '../functions/ledger/failures.ts';
 import type { Deployment } from './deployment.ts';
+import { type HoldsView, holdsOf, reasonOfWait } from './holds.ts';
 import { LedgerWindow, type WindowLimits } from './ledger-window.ts';
 import { failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -11,6 +12,9 @@ import { type UploadView, viewOf } from './upload-view.ts';
 const READ_AT_ONCE = 200;
 
 export type ListedState = 'failed' | 'waiting' | 'held' | 'running';
+
+/** The states of uploads that a hold may keep back. */
+const MAY_BE_HELD: readonly ListQuery['state'][] = ['any', 'waiting'];
 
 /** Uploads of any state are found in the newest part of the ledger: a week, and so many entries at most. */
 const WINDOW: WindowLimits = { windowMs: 7 * 24 * 60 * 60_000, rowsMax: 10_000 };
@@ -70,6 +74,7 @@ async function listEntries(
 ): Promise<Omit<Listed, 'replaced'>> {
   const marked = await markedUploads(query, deployment, signal);
   const { limit = Number.POSITIVE_INFINITY } = query;
+  const holds = MAY_BE_HELD.includes(query.state) ? await holdsOf(deployment, signal) : undefined;
   const uploads: UploadView[] = [];
   const unreadable: string[] = [];
   for (let from = 0; from < marked.length; from += READ_AT_ONCE) {
@@ -82,9 +87,9 @@ async function listEntries(
     for (const [index, { entry, issue }] of entries.entries()) {
       const { uploadId, endedAt } = some[index] as Marked;
       if (issue?.kind === 'unreadable') unreadable.push(uploadId);
-      if (entry === undefined || !isListed(entry, query, endedAt)) continue;
+      if (entry === undefined || !isListed(entry, query, { endedAt, holds })) continue;
       if (uploads.length === limit) return { uploads, isCut: true, unreadable };
-      uploads.push(viewOf(entry, deployment.settings));
+      uploads.push(viewOf(entry, deployment.settings, holds));
     }
   }
   return { uploads, isCut: false, unreadable };
@@ -124,11 +129,15 @@ async function markedUploads(
 }
 
 /** Markers lag behind their entries, so the entry decides. */
-function isListed(entry: Entry, { state, since = 0, code, route }: ListQuery, endedAt: number | undefined): boolean {
+function isListed(
+  entry: Entry,
+  { state, since = 0, code, route }: ListQuery,
+  { endedAt, holds }: { readonly endedAt: number | undefined; readonly holds: HoldsView | undefined },
+): boolean {
   if (route !== undefined && entry.route.name !== route) return false;
   switch (state) {
     case 'any':
-      return isSince(entry, since) && (code === undefined || codeOf(entry) === code);
+      return isSince(entry, since) && (code === undefined || codeOf(entry, holds) === code);
     case 'failed':
       return (
         entry.state === 'failed' && entry.endedAt === endedAt && (code === undefined || entry.failure.code === code)
@@ -142,12 +151,12 @@ function isListed(entry: Entry, { state, since = 0, code, route }: ListQuery, en
         !isTerminal(entry) &&
         entry.state !== 'running' &&
         isSince(entry, since) &&
-        (code === undefined || (entry.state === 'waiting' && entry.reason === code))
+        (code === undefined || reasonOfWait(entry, holds) === code)
       );
   }
 }
 
-const codeOf = (entry: Entry): string | undefined =>
-  entry.state === 'failed' ? entry.failure.code : entry.state === 'waiting' ? entry.reason : undefined;
+const codeOf = (entry: Entry, holds: HoldsView | undefined): string | undefined =>
+  entry.state === 'failed' ? entry.failure.code : reasonOfWait(entry, holds);
 
 const isSince = (entry: Entry, since: number): boolean => entry.arrivedAt >= since;

@@ -13,7 +13,16 @@ import { type ChainView, chainOf } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
-import { type HeldCount, type HoldsView, type HoldView, heldCounts, holdOn, holdsOf } from './holds.ts';
+import {
+  type HeldCount,
+  type HoldsView,
+  type HoldView,
+  heldBy,
+  heldCounts,
+  holdsFor,
+  holdsOf,
+  reasonOfWait,
+} from './holds.ts';
 import { inputRouteOf, jobsNaming, jobsOf } from './job-files.ts';
 import { collectorStates, failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -93,7 +102,7 @@ export interface UploadStatus {
   readonly inputOf?: readonly string[] | undefined;
   /** The chain that it belongs to. Undefined if it is part of none, and below a prefix. */
   readonly chain?: ChainView | undefined;
-  /** What holds it. Undefined if it is not held any more, and below a prefix. */
+  /** What holds it. Undefined if it is not held, or not any more. */
   readonly hold?: HoldView | undefined;
 }
 
@@ -108,12 +117,15 @@ export async function status(
   if (found.kind === 'upload') {
     const input = await inputStatus(found.upload, deployment, jobsOf(deployment, signal));
     if (input !== undefined) return input;
-    return withHold(await withChain(statusOf(found.upload, deployment), deployment, signal), deployment, signal);
+    const holds = await holdsFor([found.upload.entry], deployment, signal);
+    return withChain(statusOf(found.upload, deployment, holds), deployment, signal);
   }
+  const entries = found.uploads.map(({ entry }) => entry);
+  const holds = await holdsFor(entries, deployment, signal);
   const jobAt = jobsOf(deployment, signal);
   const uploads = await pMap(
     found.uploads,
-    async (upload) => (await inputStatus(upload, deployment, jobAt)) ?? statusOf(upload, deployment),
+    async (upload) => (await inputStatus(upload, deployment, jobAt)) ?? statusOf(upload, deployment, holds),
     { concurrency: READS_MAX },
   );
   const counts: Record<string, number> = {};
@@ -164,18 +176,15 @@ async function withChain(one: UploadStatus, deployment: Deployment, signal: Abor
   }
 }
 
-async function withHold(one: UploadStatus, deployment: Deployment, signal: AbortSignal): Promise<UploadStatus> {
-  const { wait, route = '' } = one.upload ?? {};
-  if (wait?.ending !== 'hold') return one;
-  const hold = holdOn(await holdsOf(deployment, signal), route, wait.reason);
-  return hold === undefined ? one : { ...one, hold };
-}
-
 /** @internal */
-export function statusOf(upload: FoundUpload, deployment: Deployment): UploadStatus {
+export function statusOf(upload: FoundUpload, deployment: Deployment, holds?: HoldsView): UploadStatus {
   const { id, key, entry, issue, current } = upload;
   const facts = { kind: 'upload', id, key, isCurrent: current !== undefined } as const;
-  if (entry !== undefined) return { ...facts, state: entry.state, upload: viewOf(entry, deployment.settings) };
+  if (entry !== undefined) {
+    const hold = heldBy(entry, holds);
+    const view = viewOf(entry, deployment.settings, holds);
+    return { ...facts, state: entry.state, upload: view, ...(hold && { hold }) };
+  }
   if (issue?.kind === 'unreadable') return { ...facts, state: 'unreadable', issue: issue.message };
   return { ...facts, state: 'unknown', issue: whyUnknown(upload, deployment) };
 }
@@ -199,7 +208,7 @@ export async function pipelineStatus(deployment: Deployment, signal: AbortSignal
   const [queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
     deployment.queueDepth(signal),
     deployment.deadLetterCount(signal),
-    waitingStatus(deployment, signal, readMax),
+    waitingStatus(deployment, signal, { readMax, holds }),
     runningStatus(deployment, signal),
     failedStatus(deployment, signal),
     collectorsStatus(deployment, signal),
@@ -210,11 +219,14 @@ export async function pipelineStatus(deployment: Deployment, signal: AbortSignal
   return { ...facts, holds, queue, deadLetters, waiting, running, failed, collectors, sweep };
 }
 
-/** @param readMax waiting uploads whose entries are read. */
+/**
+ * @param readMax waiting uploads whose entries are read.
+ * @param holds what is held now.
+ */
 export async function waitingStatus(
   deployment: Deployment,
   signal: AbortSignal,
-  readMax = REASONS_READ_MAX,
+  { readMax, holds }: { readonly readMax: number; readonly holds: HoldsView },
 ): Promise<PipelineStatus['waiting']> {
   const ids = new Set<string>();
   const toRead: string[] = [];
@@ -231,7 +243,7 @@ export async function waitingStatus(
   let ended = 0;
   const read = await readEntries(toRead, deployment, signal);
   for (const { entry, issue } of read) {
-    const reason = reasonOf(entry) ?? (issue?.kind === 'unreadable' ? 'unreadable' : undefined);
+    const reason = reasonOf(entry, holds) ?? (issue?.kind === 'unreadable' ? 'unreadable' : undefined);
     // Its marker is about to be removed.
     if (reason === undefined) ended += 1;
     else reasons[reason] = (reasons[reason] ?? 0) + 1;
@@ -241,7 +253,10 @@ export async function waitingStatus(
     count: ids.size - ended,
     throttled,
     reasons,
-    held: heldCounts(read.flatMap(({ entry }) => entry ?? [])),
+    held: heldCounts(
+      read.flatMap(({ entry }) => entry ?? []),
+      holds,
+    ),
     isSample: ids.size > toRead.length,
     read: toRead.length,
     oldestArrivedAt: isoOf(oldest),
@@ -249,9 +264,9 @@ export async function waitingStatus(
 }
 
 /** Undefined for an entry that is not on its way to a flow. */
-function reasonOf(entry: Entry | undefined): string | undefined {
-  if (entry?.state === 'waiting') return entry.reason;
-  return entry?.state === 'claimed' ? 'being sent' : undefined;
+function reasonOf(entry: Entry | undefined, holds: HoldsView): string | undefined {
+  if (entry === undefined) return undefined;
+  return entry.state === 'claimed' ? 'being sent' : reasonOfWait(entry, holds);
 }
 
 async function runningStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['running']> {

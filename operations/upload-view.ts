@@ -11,6 +11,7 @@ import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import type { Stage } from '../functions/uploads/upload.ts';
+import { type HoldsView, type HoldView, heldBy } from './holds.ts';
 
 export { isTerminalState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 
@@ -101,9 +102,14 @@ const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
 
 /**
  * @param settings the place of the results.
+ * @param holds what is held now. Without it, an upload waits for what it began to wait for.
  * @internal
  */
-export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix'>): UploadView {
+export function viewOf(
+  entry: Entry,
+  settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix'>,
+  holds?: HoldsView,
+): UploadView {
   const { upload, route, generation, attempts } = entry;
   return {
     id: upload.id,
@@ -123,7 +129,7 @@ export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 
     throttledSince: entry.throttledSince === undefined ? undefined : iso(entry.throttledSince),
     isInDoubt: entry.doubt !== undefined,
     isFlowShared: isFlowShared(entry),
-    ...stateOf(entry),
+    ...stateOf(entry, holds),
     assets: 'assets' in entry ? (entry.assets ?? []).map(({ key, bytes, sha256 }) => ({ key, bytes, sha256 })) : [],
     failedOutputs: 'failedOutputs' in entry ? entry.failedOutputs : [],
     results: { bucket: settings.resultsBucket, receipt: receiptKey(settings.resultsPrefix, upload.key) },
@@ -132,10 +138,13 @@ export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 
 }
 
 /** What only some states have. */
-function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'endedAt' | 'failure'> {
+function stateOf(
+  entry: Entry,
+  holds: HoldsView | undefined,
+): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'endedAt' | 'failure'> {
   switch (entry.state) {
     case 'waiting':
-      return { wait: waitOf(entry) };
+      return { wait: heldWait(waitOf(entry), heldBy(entry, holds)) };
     case 'claimed':
       return { claimedUntil: iso(entry.deadline), wait: waitInPlaceOf(entry) };
     case 'running':
@@ -163,6 +172,16 @@ export function waitOf(entry: WaitingEntry): Wait {
     until: isHold(reason) ? undefined : iso(notBefore),
     ending: ENDINGS[reason] ?? 'retry',
     before: (isAnswer ? older : answers).map((answer) => answer.message),
+  };
+}
+
+/** The wait of an upload that is held by now for another reason than it began to wait for. */
+function heldWait(wait: Wait, hold: HoldView | undefined): Wait {
+  if (hold === undefined || hold.reason === wait.reason) return wait;
+  const { reason, message, since = wait.since } = hold;
+  return {
+    ...{ reason, message, since: since > wait.since ? since : wait.since, ending: 'hold' },
+    before: [wait.message, ...wait.before],
   };
 }
 

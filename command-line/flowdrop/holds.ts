@@ -77,9 +77,9 @@ function addResume(add: Add): void {
 
 /** What a resume may cost. Undefined if no file waits for it. */
 async function costs(route: string | undefined, { deployment, signal }: Run): Promise<string | undefined> {
-  const { holds } = await holdsOf(deployment, signal);
-  if (!holds.some((hold) => hold.reason === 'paused' && hold.route === route)) return undefined;
-  const { held, isSample } = await waitingStatus(deployment, signal, COUNTED_MAX);
+  const holds = await holdsOf(deployment, signal);
+  if (!holds.holds.some((hold) => hold.reason === 'paused' && hold.route === route)) return undefined;
+  const { held, isSample } = await waitingStatus(deployment, signal, { readMax: COUNTED_MAX, holds });
   const count = countOf({ reason: 'paused', route }, held);
   return count === 0
     ? undefined

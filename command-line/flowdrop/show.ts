@@ -249,15 +249,12 @@ function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefin
   const { wait } = view;
   if (wait === undefined) return [];
   const { reason, message, since, until, before } = wait;
-  const isOver = wait.ending === 'hold' && hold === undefined;
-  const sooner = isOver ? undefined : soonerBy(view, deployment, undefined, hold);
+  const sooner = soonerBy(view, deployment, undefined, hold ?? 'none');
   return [
     `waits (${reason}) since ${when(since)}: ${message}`,
     ...before.map((earlier) => `  before that: ${earlier}`),
     ...(wait.ending === 'hold'
-      ? isOver
-        ? ['goes on within some minutes: it is not held any more']
-        : []
+      ? []
       : [
           until === undefined
             ? 'next try: every few seconds'

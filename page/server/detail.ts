@@ -2,7 +2,7 @@ import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { holdOn, holdsOf } from '../../operations/holds.ts';
+import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { inputsOf, openResult } from '../../operations/stored-bytes.ts';
 import { isTerminalState, type UploadView, viewOf } from '../../operations/upload-view.ts';
@@ -20,16 +20,16 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   const { inbox, settings } = deployment;
   const { id, key, stage } = entry.upload;
   const first = stage?.first ?? { id, key };
-  const view = viewOf(entry, settings);
+  const holds = await holdsFor([entry], deployment, signal);
+  const view = viewOf(entry, settings, holds);
   const isEnded = view.endedAt !== undefined;
-  const [row, current, receipt, holds] = await Promise.all([
-    rowOf(entry, deployment, signal),
+  const [row, current, receipt] = await Promise.all([
+    rowOf(entry, holds, deployment, signal),
     inbox.current(settings.inboxBucket, first.key, signal),
     isEnded ? receiptOf(view, deployment, signal) : undefined,
-    view.wait?.ending === 'hold' ? holdsOf(deployment, signal) : undefined,
   ]);
   const isCurrent = current?.id === first.id;
-  const hold = holds && holdOn(holds, view.route, view.wait?.reason);
+  const hold = heldBy(entry, holds);
   const base = `/api/uploads/${id}`;
   const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, url: string) => ({
     ...{ key: facts.key, bytes: facts.bytes, mediaType: facts.mediaType },
@@ -40,7 +40,7 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
     ...{ row, upload: view, isCurrent, receipt },
-    sooner: soonerBy(view, deployment, (name) => `${name.charAt(0).toUpperCase()}${name.slice(1)}…`, hold),
+    sooner: soonerBy(view, deployment, (name) => `${name.charAt(0).toUpperCase()}${name.slice(1)}…`, hold ?? 'none'),
     inputs: inputsOf(entry).map((input, index) => stored(input, `${base}/inputs/${index}`)),
     assets: assets.map((asset, index) => ({
       ...stored(asset, `${base}/assets/${index}`),

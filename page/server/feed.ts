@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import pMap from 'p-map';
 import type { Deployment } from '../../operations/deployment.ts';
+import type { HoldsView } from '../../operations/holds.ts';
 import { LedgerWindow, type WindowLimits } from '../../operations/ledger-window.ts';
 import { READS_MAX, type ReadEntry, readEntries } from '../../operations/listing.ts';
 import { pipelineStatus } from '../../operations/status.ts';
@@ -56,6 +58,8 @@ export class Feed {
   readonly #window: LedgerWindow;
   readonly #log = new EventLog();
   readonly #rows = new Map<string, UploadRow>();
+  /** The entries of the rows that wait. What they wait for may change without them: a hold begins or ends. */
+  readonly #waiting = new Map<string, NonNullable<ReadEntry['entry']>>();
   /** By upload id: what the last look saw of the entry that was read. */
   #read: ReadonlyMap<string, string> = new Map();
   readonly #unreadable = new Set<string>();
@@ -65,6 +69,8 @@ export class Feed {
   #lookedAt = NEVER;
   #statusAt = NEVER;
   #status = '';
+  /** What the last look at the status found. */
+  #holds: HoldsView | undefined;
   #isComplete = false;
   /** True if a list may have been shown that is not complete. */
   #isPartlyShown = false;
@@ -198,11 +204,13 @@ export class Feed {
 
   async #readRows(ids: readonly string[]): Promise<void> {
     const entries = await readEntries(ids, this.#deployment, this.#signal);
-    const toRow = ({ entry }: ReadEntry) => entry && rowOf(entry, this.#deployment, this.#signal);
+    const toRow = ({ entry }: ReadEntry) => entry && rowOf(entry, this.#holds, this.#deployment, this.#signal);
     const rows = await pMap(entries, toRow, { concurrency: READS_MAX });
-    for (const [index, { issue }] of entries.entries()) {
+    for (const [index, { entry, issue }] of entries.entries()) {
       const id = ids[index] as string;
       const row = rows[index];
+      if (entry?.state === 'waiting') this.#waiting.set(id, entry);
+      else this.#waiting.delete(id);
       if (row !== undefined) this.#set(row);
       else this.#remove(id);
       if (issue?.kind === 'unreadable') this.#unreadable.add(id);
@@ -219,8 +227,20 @@ export class Feed {
     if (this.#isComplete) this.#log.add('upload', row);
   }
 
+  /** Shows the uploads that wait by what is held now. */
+  async #setHolds(holds: HoldsView): Promise<void> {
+    const before = this.#holds;
+    this.#holds = holds;
+    if (isDeepStrictEqual(before?.holds, holds.holds)) return;
+    for (const [id, entry] of this.#waiting) {
+      const row = await rowOf(entry, holds, this.#deployment, this.#signal);
+      if (this.#waiting.get(id) === entry) this.#set(row);
+    }
+  }
+
   #remove(id: string): void {
     this.#unreadable.delete(id);
+    this.#waiting.delete(id);
     if (!this.#rows.delete(id)) return;
     this.#sorted = undefined;
     this.#log.add('removed', { id });
@@ -234,6 +254,7 @@ export class Feed {
       this.#statusAt = NEVER;
       throw error;
     });
+    await this.#setHolds(status.holds);
     // The window of the failures moves with the clock, and is no news.
     const text = JSON.stringify({ ...status, failed: status.failed.count });
     if (text === this.#status) return;

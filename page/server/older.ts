@@ -1,5 +1,6 @@
 import type { Deployment } from '../../operations/deployment.ts';
 import { findUpload } from '../../operations/find.ts';
+import { holdsFor } from '../../operations/holds.ts';
 import type { UploadRow } from '../api.ts';
 import { rowOf } from './rows.ts';
 
@@ -10,5 +11,5 @@ export async function olderRow(
   signal: AbortSignal,
 ): Promise<UploadRow | undefined> {
   const { entry } = (await findUpload(name, deployment, signal)) ?? {};
-  return entry && rowOf(entry, deployment, signal);
+  return entry && rowOf(entry, await holdsFor([entry], deployment, signal), deployment, signal);
 }

@@ -1,5 +1,6 @@
 import { stateOfChain } from '../../operations/chains.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import type { HoldsView } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { TERMINAL_STATE_NAMES, viewOf } from '../../operations/upload-view.ts';
 import type { RowState, UploadRow } from '../api.ts';
@@ -10,10 +11,11 @@ export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'r
 /** What the list shows of an upload. The row of a first file says how its chain stands. */
 export async function rowOf(
   entry: NonNullable<ReadEntry['entry']>,
+  holds: HoldsView | undefined,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<UploadRow> {
-  const view = viewOf(entry, deployment.settings);
+  const view = viewOf(entry, deployment.settings, holds);
   const { id, key, bytes, mediaType, route, state, arrivedAt, endedAt, wait, failure, assets, stage } = view;
   return {
     ...{ id, key, bytes, mediaType, route, state, arrivedAt, endedAt },

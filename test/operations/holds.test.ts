@@ -107,6 +107,36 @@ describe('a paused route', () => {
     await operated.becomes('held.png', 'succeeded');
   });
 
+  it('holds also a file that waited for the service before, and says so in every place', async () => {
+    const operated = await Operated.forTest();
+    await operated.run('pause', '--route', 'pictures', '--why', 'Not now.');
+    await operated.put('before.png', 'waiting');
+    await operated.waitsInstead('before.png', { reason: 'throttled', message: 'create: 429: Too many.' });
+    const { output } = await operated.run('status', 'before.png');
+    expect(output).toMatch(/ {2}waits \(paused\) since .*: The route pictures is paused\. Not now\.\n/);
+    expect(output).toContain('    before that: create: 429: Too many.\n');
+    expect(output).toContain('  To go on: npm run -s flowdrop -- resume --route pictures\n');
+    expect(output).not.toContain('next try');
+    const { id, hold } = JSON.parse((await operated.run('status', 'before.png', '--json')).output);
+    expect(hold).toMatchObject({ reason: 'paused', route: 'pictures' });
+    expect((await operated.run('explain', id)).output).toContain('It would be held. The route pictures is paused.');
+    expect((await operated.run('status')).output).toMatch(/ held +The route pictures is paused\..* Files: 1\.\n/);
+    expect((await operated.run('status')).output).toMatch(/waiting +1 {2}\(1 paused\)/);
+    expect((await operated.run('list', '--waiting', '--code', 'paused')).output).toMatch(
+      /^before\.png .* held: The route pictures is paused\./m,
+    );
+    expect((await operated.run('list', '--waiting', '--code', 'throttled')).output).toBe('No file waits.\n');
+    expect((await operated.run('resume', '--route', 'pictures')).errors).toMatch(/^1 file wait/);
+
+    // What waits for something that the operator must do says that.
+    await operated.waitsInstead('before.png', { reason: 'unauthorised', message: 'create: 401' });
+    expect((await operated.run('status', 'before.png')).output).toContain('waits (unauthorised) since');
+    await operated.waitsInstead('before.png', { reason: 'unavailable', message: 'create: 503' });
+    expect((await operated.run('status', 'before.png')).output).toContain('waits (paused) since');
+    await operated.run('resume', '--route', 'pictures', '--yes');
+    expect((await operated.run('status', 'before.png')).output).not.toContain('paused');
+  });
+
   it('that no deployment knows any more is a warning', async () => {
     const { deployment } = await Operated.forTest();
     await changeHold({ action: 'pause', route: 'texts' }, deployment, signal);

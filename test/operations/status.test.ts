@@ -40,7 +40,7 @@ describe('status', () => {
 
   it('says so if it has not read the reasons of all that wait', async () => {
     const waiting = await vi.waitFor(async () => {
-      const found = await waitingStatus(operated.deployment, signal, 0);
+      const found = await waitingStatus(operated.deployment, signal, { readMax: 0, holds: { holds: [], budgets: [] } });
       expect(found).toMatchObject({ count: 1, read: 0, isSample: true, reasons: {} });
       return found;
     }, PATIENCE);

@@ -6,6 +6,7 @@ import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { onTestFinished, vi } from 'vitest';
 import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
 import { failed } from '../../command-line/flowdrop/run.ts';
+import type { WaitingEntry } from '../../functions/ledger/entry.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
 import { writeRunFile } from '../../local/start/state.ts';
@@ -102,6 +103,20 @@ export class Operated implements AsyncDisposable {
   async put(key: string, state: UploadStatus['state'], body = `content of ${key}`): Promise<UploadStatus> {
     await this.upload(key, body);
     return this.becomes(key, state);
+  }
+
+  /** Has an upload wait for another reason, for an hour. */
+  async waitsInstead(key: string, wait: Pick<WaitingEntry, 'reason' | 'message'>): Promise<void> {
+    const { id } = await this.becomes(key, 'waiting');
+    const { ledger, clock } = this.deployment;
+    const stored = await ledger.read(id, signal);
+    if (stored?.entry.state !== 'waiting') throw new Error(`${key} does not wait`);
+    const { won } = await ledger.replace(
+      stored,
+      { ...stored.entry, ...wait, notBefore: clock.now() + 3_600_000 },
+      signal,
+    );
+    if (!won) throw new Error(`${key} was changed meanwhile`);
   }
 
   /** From now on the service answers a creation with this status. */

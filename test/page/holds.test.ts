@@ -25,6 +25,31 @@ describe('a hold', () => {
     await vi.waitFor(() => expect(reasons().at(-1)).toEqual([]), PATIENCE);
   });
 
+  it('is what a file waits for that waited for the service before, until it ends', async () => {
+    const operated = await Operated.forTest();
+    const { url } = await serve(operated.deployment);
+    const visitor = await Visitor.open(url);
+    const watching = visitor.listen();
+    await visitor.post('/api/hold', { action: 'pause', route: 'pictures' });
+    const { id } = await operated.put('a.png', 'waiting');
+    await operated.waitsInstead('a.png', { reason: 'throttled', message: 'create: 429' });
+    const waits = () => watching.heard.flatMap(({ name, data }) => (name === 'upload' ? [data.wait?.reason] : []));
+    const detail = async () => (await visitor.ask(`/api/uploads/${id}`)).json;
+    expect(await detail()).toMatchObject({
+      row: { wait: { reason: 'paused', message: 'The route pictures is paused.' } },
+      upload: { wait: { reason: 'paused', before: ['create: 429'] } },
+      sooner: 'To go on: npm run -s flowdrop -- resume --route pictures',
+    });
+    await vi.waitFor(() => expect(waits().at(-1)).toBe('paused'), PATIENCE);
+    await visitor.post('/api/hold', { action: 'resume', route: 'pictures' });
+    await vi.waitFor(() => expect(waits().at(-1)).toBe('throttled'), PATIENCE);
+    expect(await detail()).toMatchObject({ row: { wait: { reason: 'throttled', message: 'create: 429' } } });
+    await visitor.post('/api/hold', { action: 'pause' });
+    await vi.waitFor(() => expect(waits().at(-1)).toBe('paused'), PATIENCE);
+    const page = await visitor.ask('/api/uploads');
+    expect(page.json.uploads[0].wait).toMatchObject({ reason: 'paused', message: 'The pipeline is paused.' });
+  });
+
   it('that is not there cannot be ended: the answer says what to do', async () => {
     const { deployment } = await Operated.forTest();
     const { url } = await serve(deployment, {});
