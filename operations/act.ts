@@ -10,6 +10,7 @@ import { chainBegunBy, readChain, viewsOf } from './chains.ts';
 import type { Deployment } from './deployment.ts';
 import { RoutesUnknownError } from './explain.ts';
 import { type FoundUpload, find } from './find.ts';
+import { endOfHold, type HoldView, holdOn, holdsOf } from './holds.ts';
 import { type ListQuery, list } from './list.ts';
 import { READS_MAX, readEntries } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -310,6 +311,38 @@ function whyNot({ state, endedAt, flow, isFlowShared }: UploadView, { action, pa
   if (action !== 'collect') return undefined;
   if (flow === undefined) return 'it never had a flow';
   return isFlowShared ? 'its flow belongs to another upload too' : undefined;
+}
+
+/** Flows that a retry would not make before a hold ends. */
+export interface HeldFlows {
+  readonly hold: HoldView;
+  /** Number of these flows. Those of later stages are not counted. */
+  readonly count: number;
+  /** What ends the hold, in a sentence with the command. */
+  readonly ending: string;
+}
+
+/** What holds the flows that a retry would make. */
+export async function heldFlows(
+  { action, uploads, stages = [], from }: Pick<Plan, 'action' | 'uploads' | 'stages' | 'from'>,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly HeldFlows[]> {
+  if (action !== 'retry') return [];
+  const holds = await holdsOf(deployment, signal);
+  const anew = stages.flatMap(({ begins }) => begins.map(() => from ?? ''));
+  const routes = [...uploads.map((view) => routeOfRetry(view, deployment)), ...anew];
+  const held = Map.groupBy(
+    routes.flatMap((route) => holdOn(holds, route) ?? []),
+    (hold) => hold,
+  );
+  return [...held].map(([hold, { length: count }]) => ({ hold, count, ending: endOfHold(hold, deployment) }));
+}
+
+/** The name of the route that a retry would take. A failed file takes that of today. */
+function routeOfRetry(view: UploadView, { settings, areRoutesKnown }: Deployment): string {
+  const isRouted = view.state === 'failed' && view.stage === undefined && areRoutesKnown;
+  return (isRouted ? routeFor(settings.routes, view)?.name : undefined) ?? view.route;
 }
 
 /**

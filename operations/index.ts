@@ -7,6 +7,8 @@ export {
   type Action,
   type Asked,
   act,
+  type HeldFlows,
+  heldFlows,
   type Plan,
   type PlannedStage,
   plan,

@@ -1,7 +1,7 @@
 import type { Json } from '../functions/base/json.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
-import type { Action } from '../operations/act.ts';
+import type { Action, HeldFlows } from '../operations/act.ts';
 import type { Branch } from '../operations/chain-tree.ts';
 import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
@@ -293,6 +293,8 @@ export interface PlannedAction {
   /** Uploads that will be changed. */
   readonly uploads: number;
   readonly skipped: readonly { readonly key: string; readonly reason: string }[];
+  /** What holds flows of a retry. */
+  readonly held: readonly HeldFlows[];
 }
 
 /** `POST /api/act` */

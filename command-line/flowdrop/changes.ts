@@ -4,6 +4,7 @@ import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import {
   type Asked,
   act,
+  heldFlows,
   isHopeless,
   type Plan,
   type PlannedStage,
@@ -175,6 +176,12 @@ async function actOn(
     console.answer({ action, results: [], left, skipped: chosen.skipped }, () => ['There is nothing to do.']);
     return left.length > 0 ? EXIT_FAILED : EXIT_OK;
   }
+  const held = await heldFlows(chosen, deployment, signal);
+  for (const { hold, count, ending } of held) {
+    console.note(
+      `${hold.message} ${counted(count, 'flow')} ${count === 1 ? 'waits' : 'wait'} until that ends. ${ending}`,
+    );
+  }
   if (options.question !== undefined && !(await isAllowed(run, options.question, options))) return EXIT_FAILED;
   let count = 0;
   const results = await console.during(
@@ -184,12 +191,13 @@ async function actOn(
         count = done;
       }),
   );
-  const isHeld = action === 'retry' && (await noteHold(run));
+  const isHeld = held.reduce((sum, each) => sum + each.count, 0) === total;
   const ids = results.map(({ id }) => id);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
   const now = action === 'retry' && !isHeld && ends === undefined ? await triedOnce(run, ids) : undefined;
   const seen = results.map((each, index) => ({ ...each, upload: (ends?.uploads ?? now)?.[index] }));
-  console.answer({ action, results: seen, chains: ends?.chains, left, skipped: chosen.skipped }, () =>
+  const more = { chains: ends?.chains, held: held.length === 0 ? undefined : held };
+  console.answer({ action, results: seen, ...more, left, skipped: chosen.skipped }, () =>
     showActed(results, { ends, now }, deployment),
   );
   const isBad = left.length > 0 || results.some(({ isDone }) => !isDone) || hasFailed(ends);
@@ -203,17 +211,12 @@ const triedOnce = ({ console, deployment, signal }: Run, ids: readonly string[])
     () => tried(ids, deployment, signal),
   );
 
-/**
- * Says so if the pipeline is held, and returns true then. The files are sent by now, so an error here must not hide
- * that.
- */
-async function noteHold({ console, deployment, signal }: Run): Promise<boolean> {
+/** Says so if the pipeline is held. The files are uploaded by now, so an error here must not hide that. */
+async function noteHold({ console, deployment, signal }: Run): Promise<void> {
   const { holds = [] } = (await holdsOf(deployment, signal).catch(() => undefined)) ?? {};
   signal.throwIfAborted();
   const hold = holds.find(({ route }) => route === undefined);
-  if (hold === undefined) return false;
-  console.note(`${hold.message} ${endOfHold(hold, deployment)}`);
-  return true;
+  if (hold !== undefined) console.note(`${hold.message} ${endOfHold(hold, deployment)}`);
 }
 
 /**

@@ -115,7 +115,7 @@ export class ActionDialog extends Dialog {
     return flows > 0 ? `${verb}: pay for ${plural(flows, 'flow')}` : `${verb}: ${plural(uploads, 'upload')}`;
   }
 
-  #plan({ uploads, flows, inDoubt, skipped, isFollowed }: PlannedAction): TemplateResult {
+  #plan({ uploads, flows, inDoubt, skipped, held, isFollowed }: PlannedAction): TemplateResult {
     const { action = 'retry', from } = this.request ?? {};
     const will = from === undefined ? VERBS[action].will : 'will be made anew';
     return html`
@@ -133,6 +133,10 @@ export class ActionDialog extends Dialog {
             : html`<strong>${plural(inDoubt, 'upload')} may have a flow already, and may be paid for twice.</strong>`
         }
       </p>
+      ${held.map(
+        ({ hold, count, ending }) =>
+          html`<p class="note">${hold.message} ${plural(count, 'flow waits', 'flows wait')} until that ends. ${ending}</p>`,
+      )}
       ${
         skipped.length === 0
           ? nothing

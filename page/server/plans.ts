@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { type Action, act, listedFor, type PlannedStage, plan, viewOrReason } from '../../operations/act.ts';
+import { type Action, act, heldFlows, listedFor, type PlannedStage, plan, viewOrReason } from '../../operations/act.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
@@ -86,7 +86,7 @@ export class Plans {
       if (typeof chosen === 'string') skipped.push({ key, reason: chosen });
       else uploads.push(chosen);
     }
-    return this.#planned({ action, uploads }, skipped);
+    return this.#planned({ action, uploads }, skipped, signal);
   }
 
   /** As `flowdrop retry` and `flowdrop cancel` of the first file. */
@@ -94,16 +94,21 @@ export class Plans {
     if (!isUploadId(first)) throw notFound('There is no such upload.');
     const { uploads, stages, left } = await plan(asked, { words: [first] }, this.#deployment, signal);
     const skipped = left.map(({ key, why }) => ({ key, reason: why }));
-    const planned = this.#planned({ ...asked, uploads, stages }, skipped);
+    const planned = await this.#planned({ ...asked, uploads, stages }, skipped, signal);
     return { ...planned, isFollowed: asked.action === 'retry' };
   }
 
-  #planned(what: Omit<Kept, 'endsAt'>, skipped: PlannedAction['skipped']): PlannedAction {
+  async #planned(
+    what: Omit<Kept, 'endsAt'>,
+    skipped: PlannedAction['skipped'],
+    signal: AbortSignal,
+  ): Promise<PlannedAction> {
     const { action, uploads, stages = [] } = what;
     const changed = uploads.length + stages.reduce((sum, { begins }) => sum + begins.length, 0);
     const flows = action === 'retry' ? changed : 0;
     const inDoubt = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
-    return { plan: this.#keep(what), flows, inDoubt, uploads: changed, skipped, isFollowed: false };
+    const held = await heldFlows(what, this.#deployment, signal);
+    return { plan: this.#keep(what), flows, inDoubt, uploads: changed, skipped, held, isFollowed: false };
   }
 
   #keep(what: Omit<Kept, 'endsAt'>): string {

@@ -4,6 +4,7 @@ import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
 import { LEDGER_BUCKET } from '../../local/pipeline.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { changeHold, differences, holdsOf } from '../../operations/holds.ts';
+import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { checkOf, later, Operated, ROUTES, signal } from './support.ts';
 
@@ -40,7 +41,8 @@ describe('a paused pipeline', () => {
     await operated.put('unwanted.png', 'waiting');
     expect(await operated.run('retry', 'bad.png', '--yes')).toMatchObject({
       code: 0,
-      errors: 'The pipeline is paused. The invoice is not paid. To go on: npm run -s flowdrop -- resume\n',
+      errors:
+        'The pipeline is paused. The invoice is not paid. 1 flow waits until that ends. To go on: npm run -s flowdrop -- resume\n',
     });
     await vi.waitFor(async () => {
       const { output } = await operated.run('status');
@@ -207,6 +209,17 @@ describe('a route whose files are rejected', () => {
     const todo =
       'If the route is wrong, correct it and start again. If the service was wrong, let one file through: npm run -s flowdrop -- resume --route pictures --probe';
     expect(output).toContain(`Route pictures: ${todo}\n`);
+    const unasked = await operated.run('retry', '--failed');
+    const waits = '3 flows wait until that ends.';
+    expect(unasked.errors).toMatch(/^The route pictures is held, because the service rejected its last files alike: /);
+    expect(unasked.errors).toContain(` ${waits} ${todo}\n3 files would be sent again. Each may be paid for. Go on?`);
+    const { held, results } = JSON.parse((await operated.run('retry', 'bad-0.png', '--yes', '--json')).output);
+    expect(held).toEqual([{ hold: expect.objectContaining({ reason: 'circuit' }), count: 1, ending: todo }]);
+    expect(results).toMatchObject([{ key: 'bad-0.png', isDone: true }]);
+    expect(issuesOf('change', { action: 'retry', results, held, left: [], skipped: [] })).toBe('');
+    await operated.becomes('bad-0.png', 'waiting');
+    await operated.run('cancel', 'bad-0.png', '--yes');
+
     expect(await operated.run('resume', '--route', 'pictures')).toMatchObject({
       code: 1,
       output: expect.stringMatching(/^The route pictures is held, because .*\n {2}If the route is wrong, .*--probe\n$/),

@@ -50,6 +50,21 @@ describe('a hold', () => {
     expect(page.json.uploads[0].wait).toMatchObject({ reason: 'paused', message: 'The pipeline is paused.' });
   });
 
+  it('is told in the plan of a retry, with what ends it', async () => {
+    const operated = await Operated.forTest();
+    await operated.putRefused('a.png', 'b.png');
+    const { url } = await serve(operated.deployment);
+    const visitor = await Visitor.open(url);
+    await visitor.post('/api/hold', { action: 'pause', route: 'pictures' });
+    const query = { state: 'failed' };
+    const hold = expect.objectContaining({ reason: 'paused', route: 'pictures' });
+    const ending = 'To go on: npm run -s flowdrop -- resume --route pictures';
+    expect((await visitor.post('/api/plan', { action: 'retry', query })).json.held).toEqual([
+      { hold, count: 2, ending },
+    ]);
+    expect((await visitor.post('/api/plan', { action: 'collect', query })).json.held).toEqual([]);
+  });
+
   it('that is not there cannot be ended: the answer says what to do', async () => {
     const { deployment } = await Operated.forTest();
     const { url } = await serve(deployment, {});

@@ -348,7 +348,7 @@ describe('an action', () => {
     const before = flows();
 
     const planned = await visitor.post('/api/plan', { action: 'retry', query: { ...query, code: 'rejected' } });
-    const counts = { flows: 2, inDoubt: 0, uploads: 2, skipped: [], isFollowed: false };
+    const counts = { flows: 2, inDoubt: 0, uploads: 2, skipped: [], held: [], isFollowed: false };
     expect(planned.json).toEqual({ plan: expect.any(String), ...counts });
     expect(flows()).toBe(before);
     const { plan } = planned.json;
