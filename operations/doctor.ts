@@ -49,7 +49,7 @@ const BUDGET_TOLD_PERCENT = 80;
 const PACE_LOW = 0.5;
 
 /** Uploads in doubt that are counted. */
-const HELD_COUNTED_MAX = 1_000;
+const UNDECIDED_COUNTED_MAX = 1_000;
 
 /** What the checks look at. The checks share the answers of AWS and of the service. */
 interface Subject {
@@ -75,7 +75,7 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'errors of the functions': ({ deployment, signal }) => examineErrors(deployment, signal),
   pace: examinePace,
   'dead letters': examineDeadLetters,
-  'held doubts': examineHeld,
+  'undecided files': examineUndecided,
   'oldest waiting': examineWaiting,
   'oldest running': examineRunning,
   'daily sweep': examineSweep,
@@ -328,13 +328,13 @@ async function examineDeadLetters({ status }: Subject): Promise<Outcome> {
   return { severity: 'fault', what, todo: 'Remove the cause, and send them back: see docs/runbook.md, dead-letters.' };
 }
 
-async function examineHeld({ deployment, signal }: Subject): Promise<Outcome> {
-  const { uploads, isCut } = await list({ state: 'held', limit: HELD_COUNTED_MAX }, deployment, signal);
+async function examineUndecided({ deployment, signal }: Subject): Promise<Outcome> {
+  const { uploads, isCut } = await list({ state: 'undecided', limit: UNDECIDED_COUNTED_MAX }, deployment, signal);
   const [first] = uploads;
   if (first === undefined) return 'good';
   const count = `${isCut ? 'more than ' : ''}${uploads.length}`;
   const what = `Files wait for your decision, because a flow of each may exist: ${count}, such as ${first.key}.`;
-  const todo = `Look for their flows at the service. Then retry or cancel each: ${deployment.command} list --held`;
+  const todo = `Look for their flows at the service. Then retry or cancel each: ${deployment.command} list --undecided`;
   return { severity: 'warning', what, todo };
 }
 

@@ -96,7 +96,7 @@ async function areAtRest(
   return !(await pMap(entries, isAtRest, { concurrency: READS_MAX })).includes(false);
 }
 
-/** A held upload and one without a valid token go on only when the operator acts. */
+/** An undecided upload and one without a valid token go on only when the operator acts. */
 const needsOperator = (entry: Entry): boolean =>
   entry.state === 'waiting' && ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);
 

@@ -3,7 +3,7 @@ import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { WAIT_REASONS } from '../functions/ledger/entry-schema.ts';
 import { FAILURES } from '../functions/ledger/failures.ts';
 import type { Deployment } from './deployment.ts';
-import { type HoldsView, holdsOf, reasonOfWait } from './holds.ts';
+import { type HoldsView, holdsOf, reasonOfWait, shownReason } from './holds.ts';
 import { LedgerWindow, type WindowLimits } from './ledger-window.ts';
 import { failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -11,7 +11,8 @@ import { type UploadView, viewOf } from './upload-view.ts';
 /** Entries read at once. A listing with a limit reads no further ones when it has enough. */
 const READ_AT_ONCE = 200;
 
-export type ListedState = 'failed' | 'waiting' | 'held' | 'running';
+/** `undecided`: it waits for the operator's decision, because a flow of it may exist. */
+export type ListedState = 'failed' | 'waiting' | 'undecided' | 'running';
 
 /** The states of uploads that a hold may keep back. */
 const MAY_BE_HELD: readonly ListQuery['state'][] = ['any', 'waiting'];
@@ -44,7 +45,7 @@ export interface Listed {
 }
 
 /** Words that `code` may be: the codes of failures, and the reasons of waits. */
-export const CODES: readonly string[] = [...Object.keys(FAILURES), ...WAIT_REASONS];
+export const CODES: readonly string[] = [...Object.keys(FAILURES), ...WAIT_REASONS.map(shownReason)];
 
 /**
  * Lists the uploads in a state, newest first. Reads only the markers of that state and their entries. For each listed
@@ -122,7 +123,7 @@ async function markedUploads(
       }
       break;
     case 'waiting':
-    case 'held':
+    case 'undecided':
       for await (const { uploadId } of waitingMarkers(deployment, signal)) add({ uploadId });
   }
   return [...marked.values()].reverse();
@@ -144,8 +145,8 @@ function isListed(
       );
     case 'running':
       return entry.state === 'running';
-    case 'held':
-      return entry.state === 'waiting' && entry.reason === 'held' && isSince(entry, since);
+    case 'undecided':
+      return reasonOfWait(entry) === 'undecided' && isSince(entry, since);
     case 'waiting':
       return (
         !isTerminal(entry) &&

@@ -1,17 +1,10 @@
-import {
-  type ClaimedEntry,
-  type Entry,
-  isFlowShared,
-  isHold,
-  type WaitingEntry,
-  type WaitReason,
-} from '../functions/ledger/entry.ts';
+import { type ClaimedEntry, type Entry, isFlowShared, isHold, type WaitingEntry } from '../functions/ledger/entry.ts';
 import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import type { Stage } from '../functions/uploads/upload.ts';
-import { type HoldsView, type HoldView, heldBy } from './holds.ts';
+import { type HoldsView, type HoldView, heldBy, type ShownReason, shownReason } from './holds.ts';
 
 export { isTerminalState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 
@@ -63,7 +56,7 @@ export interface UploadView {
 
 /** What an upload waits for. */
 export interface Wait {
-  /** A word for programs: `throttled`, `held` and so on. */
+  /** A word for programs: `throttled`, `undecided` and so on. */
   readonly reason: string;
   /** Why, in a sentence: in the words of the service, if it was asked. */
   readonly message: string;
@@ -88,8 +81,8 @@ export interface Wait {
  */
 export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'hold' | 'nothing';
 
-const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
-  held: 'decide',
+const ENDINGS: Readonly<Partial<Record<ShownReason, WaitEnding>>> = {
+  undecided: 'decide',
   unauthorised: 'token',
   misaddressed: 'address',
   inputs: 'inputs',
@@ -160,7 +153,8 @@ function stateOf(
 
 /** @internal */
 export function waitOf(entry: WaitingEntry): Wait {
-  const { reason, message, notBefore, answers = [], throttledSince, arrivedAt } = entry;
+  const { message, notBefore, answers = [], throttledSince, arrivedAt } = entry;
+  const reason = shownReason(entry.reason);
   // A request that was not sent keeps the answer of the one before. The search for a flow says more than that.
   const isUnsent = reason === 'throttled' || reason === 'out-of-time';
   const [newest, ...older] = answers;

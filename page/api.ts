@@ -104,8 +104,8 @@ export interface Costs {
 }
 export type { CostRow } from '../operations/costs.ts';
 
-/** `held`: it waits for the operator to decide, because a flow of it may exist. */
-export type RowState = UploadView['state'] | 'held';
+/** `undecided`: it waits for the operator to decide, because a flow of it may exist. */
+export type RowState = UploadView['state'] | 'undecided';
 
 /**
  * One upload of the list, and the data of the event `upload`: some members of an upload, as `docs/json.schema.json` has

@@ -142,10 +142,10 @@ type ListOptions = CommonOptions & Partial<Record<ListedState, boolean>> & Omit<
 
 function addList(add: Add): void {
   const command = new Command('list')
-    .description('the newest files of every state, or only those that failed, wait, are held or are running')
+    .description('the newest files of every state, or only those that failed, wait, are undecided or are running')
     .option('--failed', 'files that failed')
     .option('--waiting', 'files that wait to be sent')
-    .option('--held', 'files that wait for your decision, because a flow of them may exist')
+    .option('--undecided', 'files that wait for your decision, because a flow of them may exist')
     .option('--running', 'files whose flow is running')
     .option('--since <time>', 'only since then: 30m, 2h, 7d, 12:00 (today), or a date', (text) => sinceOf(text))
     .option('--code <code>', 'only failures with this code, or waits for this reason', codeOf)
@@ -156,9 +156,9 @@ function addList(add: Add): void {
       example('list', 'list --failed --since 12:00', 'list --failed --code rejected', 'list --waiting --json'),
     );
   add<ListOptions>(command, async ({ deployment, console, signal }, _, { since, code, route, limit, ...flags }) => {
-    const states = (['failed', 'waiting', 'held', 'running'] as const).filter((state) => flags[state] === true);
+    const states = (['failed', 'waiting', 'undecided', 'running'] as const).filter((state) => flags[state] === true);
     const [state = 'any'] = states;
-    if (states.length > 1) throw new UsageError('--failed, --waiting, --held and --running exclude each other');
+    if (states.length > 1) throw new UsageError('--failed, --waiting, --undecided and --running exclude each other');
     const query: ListQuery = { state, since, code, route, limit };
     const listed = await console.during(
       () => 'Reading the ledger',

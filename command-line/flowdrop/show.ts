@@ -124,9 +124,9 @@ function hintsOf({ failed, waiting, holds }: PipelineStatus, deployment: Named):
   return [
     ...holds.holds.flatMap((hold) => ['', `${nameOfHold(hold)}: ${endOfHold(hold, deployment)}`]),
     ...(failed.count > 0 ? ['', `See the failures: ${deployment.command} list --failed --since 24h`] : []),
-    ...(waiting.reasons.held === undefined
+    ...(waiting.reasons.undecided === undefined
       ? []
-      : ['', `Some wait for your decision: ${deployment.command} list --held`]),
+      : ['', `Some wait for your decision: ${deployment.command} list --undecided`]),
   ];
 }
 
@@ -284,7 +284,7 @@ const NONE: Readonly<Record<ListQuery['state'], string>> = {
   any: 'There is no file of the last seven days.',
   failed: 'No file has failed.',
   waiting: 'No file waits.',
-  held: 'No file waits for your decision.',
+  undecided: 'No file waits for your decision.',
   running: 'No flow is running.',
 };
 
@@ -293,7 +293,7 @@ export function showList(
   { state, limit }: ListQuery,
   deployment: Named,
 ): readonly string[] {
-  const titles = { failed: 'FAILED', running: 'BEGAN', waiting: 'CAME', held: 'CAME', any: 'WHEN' };
+  const titles = { failed: 'FAILED', running: 'BEGAN', waiting: 'CAME', undecided: 'CAME', any: 'WHEN' };
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);

@@ -138,7 +138,7 @@ function findFlow(
 /** The upload waits until the operator retries it, or its flow is found after all. */
 function hold(delivery: Delivery, claim: Claim, why: string): Promise<Outcome> {
   delivery.count('DoubtsHeld');
-  const message = `It is unknown whether a flow exists (${why}). The upload is held until the operator retries it.`;
+  const message = `It is unknown whether a flow exists (${why}). The upload waits for the operator's decision.`;
   const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;
   return keepWaiting(delivery, claim, { reason: 'held', message, counted: false, notBefore });
 }

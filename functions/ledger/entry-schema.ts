@@ -26,6 +26,7 @@ export const WAIT_REASONS = [
   'misaddressed',
   'out-of-time',
   'in-doubt',
+  // Its doubt waits for the operator. It is shown as `undecided`, because a hold is something else.
   'held',
   'retried',
   'stage',

@@ -87,7 +87,7 @@ export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);
 
 /** True for a hold of the upload's route, or of the pipeline. */
-export const isHold = (reason: WaitReason): reason is 'paused' | 'budget' | 'circuit' =>
+export const isHold = (reason: string): reason is 'paused' | 'budget' | 'circuit' =>
   reason === 'paused' || reason === 'budget' || reason === 'circuit';
 
 /**
@@ -450,7 +450,7 @@ export function retried(
     waits: 0,
     throttledSince: undefined,
     misaddressedSince: undefined,
-    // A held upload waits for the operator's decision about its doubt, and this is it. Any other doubt gets one more
+    // An undecided upload waits for the operator's decision about its doubt, and this is it. Any other doubt gets one more
     // search.
     doubt: entry.state === 'waiting' && entry.reason !== 'held' ? withoutDelay(entry.doubt) : undefined,
     state: 'waiting',

@@ -1,7 +1,7 @@
 /** Longest backoff of an upload after an uncounted failure, in milliseconds, before it is spread by half of itself. */
 export const BACKOFF_MAX_MS = 15 * 60_000;
 
-/** Time between two searches for the flow of an upload whose doubt is held, in milliseconds. */
+/** Time between two searches for the flow of an upload whose doubt waits for the operator, in milliseconds. */
 export const HELD_WAIT_MS = 60 * 60_000;
 
 /**

@@ -37,7 +37,7 @@ const SWEEP_AGE = Duration.days(2);
  */
 const RETRY_PERIOD = Duration.millis(BACKOFF_MAX_MS);
 
-/** The same for an upload that is held or has an unreadable entry. */
+/** The same for an upload that is undecided or has an unreadable entry. */
 const LONG_RETRY_PERIOD = Duration.millis(Math.max(HELD_WAIT_MS, DUE_AGAIN_MS));
 
 /**
@@ -286,7 +286,7 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
       id: 'doubts-held',
       severity: 'ticket',
       meaning:
-        'Some requests got no usable answer, so it is unknown whether their flows exist. Their uploads are held.',
+        'Some requests got no usable answer, so it is unknown whether their flows exist. Their uploads wait for your decision.',
       action: 'Look for the flows at the flow service, then retry the uploads.',
       ...whileMeasured(metrics.sum('DoubtsHeld', LONG_RETRY_PERIOD)),
       threshold: 1,

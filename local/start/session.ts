@@ -54,7 +54,7 @@ const CHANGES_MAX = 5;
 const CHANGE_WAIT_MS = 1_000;
 
 /** Reasons that only the user can resolve. A run that processes files and exits does not wait for them. */
-const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'held', 'inputs'];
+const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'undecided', 'inputs'];
 
 /** `given-up`: it has not ended, but this run does not wait for it. */
 type End = TerminalState | 'given-up';

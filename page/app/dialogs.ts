@@ -333,7 +333,7 @@ function fieldView({ name, kind, options, minimum, maximum, value, description }
 const RESULT_SHAPES = {
   good: 'succeeded',
   fault: 'failed',
-  warning: 'held',
+  warning: 'undecided',
   note: 'claimed',
   'not checked': 'waiting',
 } as const;

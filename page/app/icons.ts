@@ -9,7 +9,7 @@ const RING = svg`<circle cx="10" cy="10" r="7.25" />`;
 /** Each state has a shape of its own, so that it is recognised without its colour. */
 export const STATE_ICONS: Readonly<Record<RowState, TemplateResult>> = {
   waiting: drawn(svg`${RING}<path d="M10 6v4.2l2.8 1.7" />`),
-  held: drawn(svg`<path d="M10 2.6 17.6 16.4H2.4Z" /><path d="M10 8v3.6M10 13.9v.2" />`),
+  undecided: drawn(svg`<path d="M10 2.6 17.6 16.4H2.4Z" /><path d="M10 8v3.6M10 13.9v.2" />`),
   claimed: drawn(svg`${RING}<path d="M10 13.4V6.8M7.3 9.3 10 6.6l2.7 2.7" />`),
   running: drawn(
     svg`<circle class="track" cx="10" cy="10" r="7.25" /><path class="turning" d="M10 2.75A7.25 7.25 0 0 1 17.25 10" />`,

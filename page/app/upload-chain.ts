@@ -128,7 +128,7 @@ export class UploadChain extends LightElement {
       case 'more':
         return html`<p class="muted">And ${line.failed} more that failed</p>`;
       case 'withheld':
-        return stageLine(line.route, 'held', `did not begin after ${line.after}`, line.why);
+        return stageLine(line.route, 'undecided', `did not begin after ${line.after}`, line.why);
     }
   }
 

@@ -158,12 +158,12 @@ export class UploadDetailView extends LightElement {
           ? nothing
           : html`<div class="words" data-state=${shown}>
               <p class="words-title">
-                ${STATE_ICONS[shown]} ${shown === 'held' ? 'It waits for your decision' : 'It waits'} since
+                ${STATE_ICONS[shown]} ${shown === 'undecided' ? 'It waits for your decision' : 'It waits'} since
                 ${this.#time(wait.since)}
               </p>
               <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
-              ${shown === 'held' || wait.ending === 'hold' ? nothing : html`<p>${wait.ending === 'inputs' ? 'It fails without them' : 'Next try'}: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
+              ${shown === 'undecided' || wait.ending === 'hold' ? nothing : html`<p>${wait.ending === 'inputs' ? 'It fails without them' : 'Next try'}: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
               ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
             </div>`
       }

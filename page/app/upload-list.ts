@@ -26,7 +26,7 @@ const ALWAYS_OFFERED: readonly RowState[] = ['waiting', 'running', ...TERMINAL_S
 const BULK_ACTIONS: Readonly<Partial<Record<RowState, 'retry' | 'cancel'>>> = {
   failed: 'retry',
   waiting: 'cancel',
-  held: 'cancel',
+  undecided: 'cancel',
   running: 'cancel',
 };
 
@@ -384,7 +384,7 @@ function whatElse(row: UploadRow, now: number): string {
   if (isSuccess(state)) return `${plural(assetCount, 'asset')} · ${route}`;
   const why = failure?.message ?? wait?.message;
   if (why === undefined) return route;
-  const isTriedAgain = wait?.until !== undefined && shownState(row) !== 'held';
+  const isTriedAgain = wait?.until !== undefined && shownState(row) !== 'undecided';
   if (!isTriedAgain) return why;
   return waitLine(why, wait.until, now, wait.reason === 'inputs' ? 'Fails' : 'Next try');
 }

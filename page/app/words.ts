@@ -110,7 +110,7 @@ export const TERMINAL_WORDS = Object.fromEntries(
 /** The states in the order in which they are shown, each with its word. */
 export const STATE_WORDS: Readonly<Record<RowState, string>> = {
   waiting: 'Waiting',
-  held: 'Held',
+  undecided: 'Undecided',
   claimed: 'Sending',
   running: 'Running',
   ...TERMINAL_WORDS,

@@ -26,7 +26,7 @@ const planSchema = z.object({
   uploads: z.optional(z.array(z.string()).check(z.maxLength(UPLOADS_MAX))),
   query: z.optional(
     z.object({
-      state: z.enum(['failed', 'waiting', 'held', 'running']),
+      state: z.enum(['failed', 'waiting', 'undecided', 'running']),
       code: z.optional(z.string()),
       since: z.optional(
         z.string().check(z.refine((text) => !Number.isNaN(Date.parse(text)), { error: 'expected a time' })),
@@ -72,8 +72,8 @@ export class Plans {
     if (query !== undefined) {
       const listed = await listedFor({ action }, { ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal);
       for (const { key, why } of listed.skipped) skipped.push({ key, reason: why });
-      // The page shows held uploads as a state of their own.
-      uploads = listed.uploads.filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'held');
+      // The page shows undecided uploads as a state of their own.
+      uploads = listed.uploads.filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'undecided');
     }
     const named = [...new Set(ids)];
     const known = named.filter(isUploadId);

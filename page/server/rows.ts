@@ -6,7 +6,7 @@ import { TERMINAL_STATE_NAMES, viewOf } from '../../operations/upload-view.ts';
 import type { RowState, UploadRow } from '../api.ts';
 import { shownState } from '../row-state.ts';
 
-export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'running', ...TERMINAL_STATE_NAMES];
+export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'undecided', 'running', ...TERMINAL_STATE_NAMES];
 
 /** What the list shows of an upload. The row of a first file says how its chain stands. */
 export async function rowOf(

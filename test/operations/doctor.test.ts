@@ -423,7 +423,7 @@ describe('by the ledger', () => {
     });
   });
 
-  it('files that run or wait for long, that are held and that cannot be started are told of', async () => {
+  it('files that run or wait for long, that are undecided and that cannot be started are told of', async () => {
     const { world, deployment } = await quiet();
     const flow = { id: 'f', createdAt: world.now };
     const runs = running(world.claimed('long.png'), flow);
@@ -440,9 +440,9 @@ describe('by the ledger', () => {
     });
     expect(await resultOf('oldest waiting', later(2 * HOUR_MS, deployment))).toMatchObject({
       result: 'warning',
-      what: 'The oldest waiting file (of 1) came 2 hours ago (1 held).',
+      what: 'The oldest waiting file (of 1) came 2 hours ago (1 undecided).',
     });
-    expect(await resultOf('held doubts', deployment)).toMatchObject({
+    expect(await resultOf('undecided files', deployment)).toMatchObject({
       result: 'warning',
       what: 'Files wait for your decision, because a flow of each may exist: 1, such as doubt.png.',
     });

@@ -133,6 +133,13 @@ describe('a paused route', () => {
     // What waits for something that the operator must do says that.
     await operated.waitsInstead('before.png', { reason: 'unauthorised', message: 'create: 401' });
     expect((await operated.run('status', 'before.png')).output).toContain('waits (unauthorised) since');
+    await operated.waitsInstead('before.png', { reason: 'held', message: 'It is unknown whether a flow exists.' });
+    expect((await operated.run('status', 'before.png')).output).toContain('waits (undecided) since');
+    expect((await operated.run('status')).output).toMatch(
+      /\(1 undecided\)[\s\S]*Some wait for your decision: .* list --undecided/,
+    );
+    for (const words of [['--undecided'], ['--waiting', '--code', 'undecided']])
+      expect((await operated.run('list', ...words)).output).toMatch(/^before\.png .*: It is unknown whether/m);
     await operated.waitsInstead('before.png', { reason: 'unavailable', message: 'create: 503' });
     expect((await operated.run('status', 'before.png')).output).toContain('waits (paused) since');
     await operated.run('resume', '--route', 'pictures', '--yes');

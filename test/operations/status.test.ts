@@ -135,10 +135,10 @@ describe('list', () => {
     expect(JSON.parse(output).uploads).toHaveLength(count);
   });
 
-  it('shows what waits, and what is held', async () => {
+  it('shows what waits, and what is undecided', async () => {
     await operated.becomes('slow/later.png', 'waiting');
     expect((await operated.run('list', '--waiting')).output).toMatch(/slow\/later\.png +pictures .*next try \S+ UTC: /);
-    expect((await operated.run('list', '--held')).output).toBe('No file waits for your decision.\n');
+    expect((await operated.run('list', '--undecided')).output).toBe('No file waits for your decision.\n');
   });
 
   it('shows the newest files of every state', async () => {
@@ -152,7 +152,7 @@ describe('list', () => {
   });
 
   it.each([
-    [['--failed', '--held'], 'exclude each other'],
+    [['--failed', '--undecided'], 'exclude each other'],
     [['--failed', '--since', 'yesterday'], '2026-01-31'],
     [['--code', 'nonsense'], 'There is no such code. The codes: rejected,'],
     [['--failed', '--code', 'rejekted'], 'Did you mean rejected?'],

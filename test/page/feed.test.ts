@@ -183,7 +183,7 @@ describe('a plan', () => {
     expect(json).toMatchObject({ flows: 2, inDoubt: 1, uploads: 2 });
   });
 
-  it('cancels no held upload with all that wait: it may have a flow, which is paid for', async () => {
+  it('cancels no undecided upload with all that wait: it may have a flow, which is paid for', async () => {
     for (const reason of ['held', 'unavailable'] as const) {
       const entry = delayed(`${reason}.png`, reason);
       await world.put(entry);
@@ -245,7 +245,7 @@ describe('the events', () => {
     await hears(listener, {
       id,
       state: 'waiting',
-      wait: expect.objectContaining({ reason: 'held', message: 'In doubt.' }),
+      wait: expect.objectContaining({ reason: 'undecided', message: 'In doubt.' }),
     });
     await world.remove(entryKey(id));
     await hears(listener, { id }, 'removed');
