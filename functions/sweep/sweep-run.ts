@@ -325,6 +325,11 @@ export class SweepRun {
     const { ledger } = this.#ports;
     const { closing } = this.#invocation;
     const entry = (await ledger.read(id, closing))?.entry;
+    // A slow create-flow may put it after a cancel has deleted it. If the service does not show that the flow has ended,
+    // it would be polled up to its maximum age.
+    if (entry?.state === 'failed' && !isUntold(entry) && entry.flow !== undefined && !this.#isDryRun) {
+      await ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
+    }
     const missing = entry === undefined ? [] : await this.#missingBeside(entry);
     if (entry === undefined || missing.length === 0) return;
     this.#counts.repaired += 1;

@@ -178,6 +178,17 @@ describe('a sweep', () => {
     expect((await world.receipt('runs')).status).toBe('succeeded');
   });
 
+  it('deletes the running marker of a failed upload whose failure is published', async () => {
+    await deployed();
+    await world.send('a');
+    const [marker = ''] = await world.keys(LEDGER, 'running/');
+    await world.collect({ cancel: [(await world.entry()).upload.id] });
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    await world.put(LEDGER, marker, '');
+    await sweepAfter(HOUR);
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+
   it.each<[string, () => Promise<void>, number]>([
     ['receipt', () => world.remove('a/receipt.json', RESULTS), 2],
     ['marker', async () => world.remove((await world.keys(LEDGER, 'failed/'))[0] ?? '', LEDGER), 1],
