@@ -325,14 +325,9 @@ export class SweepRun {
     const { ledger } = this.#ports;
     const { closing } = this.#invocation;
     const entry = (await ledger.read(id, closing))?.entry;
-    // A slow create-flow may put it after a cancel has deleted it. If the service does not show that the flow has ended,
-    // it would be polled up to its maximum age.
-    if (entry?.state === 'failed' && !isUntold(entry) && entry.flow !== undefined && !this.#isDryRun) {
-      await ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
-    }
     const missing = entry === undefined ? [] : await this.#missingBeside(entry);
-    if (entry === undefined || missing.length === 0) return;
-    this.#counts.repaired += 1;
+    if (entry === undefined) return;
+    if (missing.length > 0) this.#counts.repaired += 1;
     if (this.#isDryRun) return;
     if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
     const waiting = waitingMarkerOf(entry, this.#ports.settings);
@@ -341,6 +336,11 @@ export class SweepRun {
       await ledger.putFailedMarker(failedMarkerOf(entry), closing);
     }
     if (isTerminal(entry) && missing.includes('receipt')) await publish(entry, this.#ports, closing);
+    // After a cancel, a crash leaves the running marker, or a slow create-flow puts it. If the service does not show that
+    // the flow has ended, it would be polled up to its maximum age.
+    if (entry.state === 'failed' && entry.flow !== undefined) {
+      await ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
+    }
   }
 
   async #missingBeside(entry: Entry): Promise<readonly ('marker' | 'failed marker' | 'receipt')[]> {
@@ -350,8 +350,9 @@ export class SweepRun {
     const isTold = entry.state === 'failed' && !isUntold(entry);
     // Publishing puts the marker of a failure that is not told yet.
     const hasMarker = !isTold || (await ledger.hasFailedMarker(failedMarkerOf(entry), closing));
-    // The marker of a flow stays until its receipt is out. Only an upload that ended without a flow may lack it.
-    const hasReceipt = entry.flow !== undefined || (isTold && (await receipts.isPublished(entry, closing)));
+    // The marker of a flow that succeeded stays until its receipt is out.
+    const isOut = isTold && (entry.flow !== undefined || (await receipts.isPublished(entry, closing)));
+    const hasReceipt = entry.state === 'succeeded' || isOut;
     return [...(hasMarker ? [] : (['failed marker'] as const)), ...(hasReceipt ? [] : (['receipt'] as const))];
   }
 

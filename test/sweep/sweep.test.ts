@@ -178,16 +178,25 @@ describe('a sweep', () => {
     expect((await world.receipt('runs')).status).toBe('succeeded');
   });
 
-  it('deletes the running marker of a failed upload whose failure is published', async () => {
-    await deployed();
-    await world.send('a');
-    const [marker = ''] = await world.keys(LEDGER, 'running/');
-    await world.collect({ cancel: [(await world.entry()).upload.id] });
-    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
-    await world.put(LEDGER, marker, '');
-    await sweepAfter(HOUR);
-    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
-  });
+  it.each([true, false])(
+    'ends the polls of a cancelled upload, if its failure is published: %s',
+    async (isPublished) => {
+      await deployed();
+      await world.send('a');
+      const [marker = ''] = await world.keys(LEDGER, 'running/');
+      const { id } = (await world.entry()).upload;
+      await world.collect({ cancel: [id] });
+      expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+      await world.put(LEDGER, marker, '');
+      if (!isPublished) {
+        await world.remove('a/receipt.json', RESULTS);
+        await world.put(LEDGER, `uploads/${id}.json`, JSON.stringify({ ...(await world.entry()), isTold: undefined }));
+      }
+      expect(await sweepAfter(HOUR)).toMatchObject({ repaired: isPublished ? 0 : 1 });
+      expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+      expect((await world.receipt('a')).failure?.code).toBe('cancelled');
+    },
+  );
 
   it.each<[string, () => Promise<void>, number]>([
     ['receipt', () => world.remove('a/receipt.json', RESULTS), 2],
