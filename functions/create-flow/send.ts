@@ -16,6 +16,7 @@ import {
   flowTagOf,
   isHold,
   misaddressed,
+  priced,
 } from '../ledger/entry.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
 import { type Claim, commitFlow, failUpload, keepWaiting, tellWaiting } from './claim.ts';
@@ -50,6 +51,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   const { work } = delivery.invocation;
   const request = requestOf(delivery, claim, object);
   const permit = new Permit(claim.entry, delivery.ports, delivery.ports.nonce());
+  claim = { ...claim, entry: priced(claim.entry, permit.price) };
   for (let waitedMs = 0; ; ) {
     let told = Promise.resolve(claim);
     const onWaiting = (why: string): void => {

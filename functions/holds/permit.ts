@@ -3,6 +3,7 @@ import type { Telemetry } from '../base/telemetry.ts';
 import type { Entry } from '../ledger/entry.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
+import type { Price } from '../uploads/budget.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Route } from '../uploads/routes.ts';
 import { firstOf } from '../uploads/upload.ts';
@@ -110,6 +111,11 @@ export class Permit {
     this.#ports = ports;
     this.#attempt = attemptOf(subject, ports.settings, nonce);
     this.#reroute = subject.doubt === undefined ? rerouteOf(subject, ports.settings) : undefined;
+  }
+
+  /** What the flow costs, as it is counted. */
+  get price(): Price | undefined {
+    return this.#attempt.price;
   }
 
   /** @throws {HeldError} also if it cannot be known whether the upload is held. */

@@ -1,6 +1,7 @@
 import type * as z from 'zod/mini';
 import { shortSegment } from '../base/key-segment.ts';
 import type { FlowTag } from '../flow-service/types.ts';
+import type { Price } from '../uploads/budget.ts';
 import { inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
@@ -263,6 +264,11 @@ export function doubtAfter(
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
     ...next,
   };
+}
+
+/** The claim of an attempt whose flow would cost this. The price of the route may have changed since the entry began. */
+export function priced(entry: ClaimedEntry, price: Price | undefined): ClaimedEntry {
+  return { ...entry, route: { ...entry.route, price } };
 }
 
 /** The claim after its doubt was settled: no flow was made. */

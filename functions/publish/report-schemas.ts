@@ -117,7 +117,7 @@ export const receiptSchema = readonlyObject({
   children: z.optional(z.readonly(z.array(receiptChild))),
   /** Its flow at the service. Absent if it failed without one. */
   flow: z.optional(receiptFlow),
-  /** What that flow costs, as its route said. Absent without a flow, and if the route names no price. */
+  /** What that flow costs, as its route said when it was sent. Absent without a flow, and if the route names no price. */
   price: z.optional(price),
   /** When the upload ended, ISO 8601, UTC. */
   endedAt: time,

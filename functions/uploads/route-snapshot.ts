@@ -12,7 +12,7 @@ export interface RouteSnapshot {
   readonly template: string;
   readonly parameters?: Json | undefined;
   readonly additional?: JsonObject | undefined;
-  /** What its flow costs. */
+  /** What its flow costs: the price at the last attempt to send it. */
   readonly price?: Price | undefined;
 }
 

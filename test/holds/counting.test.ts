@@ -12,6 +12,8 @@ import {
   release,
 } from '../../functions/holds/holds.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
+import type { Operation } from '../../local/flow-service/call.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { answer, ECHO, LEDGER, start, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
@@ -157,6 +159,54 @@ describe('the store of the holds', () => {
     expect(first.status).toBe('rejected');
     expect(second.status).toBe('fulfilled');
     expect(Object.keys((await holds()).routes)).toContain('kept');
+  });
+});
+
+describe('the price in an entry', () => {
+  const at = (amount: number) => [{ ...ECHO, price: { amount, currency: 'EUR' } }];
+  const price = async () => (await world.entry()).route.price?.amount;
+  /** Delivers the file while the service answers so. */
+  const deliverTo = async (faults: Partial<Record<Operation, Fault>>) => {
+    world.service.intercept = (_, { operation }) => faults[operation];
+    await world.deliverAll();
+    world.service.intercept = undefined;
+  };
+  const DOWN = { createFlow: { status: 503, at: 'before-body' } } as const;
+
+  it('is that of the attempt that made the flow, as it was counted', async () => {
+    await start({ routes: at(1) });
+    await world.upload('a');
+    await deliverTo(DOWN);
+    expect(await world.entry()).toMatchObject({ state: 'waiting' });
+    world.redeploy({ routes: at(2) });
+    await world.settle();
+    expect(await world.entry()).toMatchObject({ state: 'succeeded', route: { price: { amount: 2 } } });
+    expect(await world.receipt('a')).toMatchObject({ price: { amount: 2, currency: 'EUR' } });
+    expect(Object.values((await holds()).costs)).toEqual([{ '["echo","","EUR"]': { flows: 1, micros: 2_000_000 } }]);
+  });
+
+  it('is gone with the price of the route', async () => {
+    await start({ routes: at(1) });
+    await world.upload('a');
+    await deliverTo(DOWN);
+    world.redeploy({ routes: [ECHO] });
+    await world.settle();
+    expect(await price()).toBeUndefined();
+    expect(await world.receipt('a')).not.toHaveProperty('price');
+  });
+
+  it('is that of the lost request whose flow was found', async () => {
+    await start({ routes: at(1) });
+    await world.upload('a');
+    await deliverTo(DOWN);
+    world.redeploy({ routes: at(2) });
+    await world.tickAfter(6 * MINUTE);
+    await deliverTo({ createFlow: { reset: 'after-effect' }, listFlows: { status: 500 } });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', doubt: {} });
+    world.redeploy({ routes: at(3) });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(await price()).toBe(2);
   });
 });
 
