@@ -47,6 +47,9 @@ interface ListingOptions<P> {
  * A page names the next one by an address, a path, a cursor or a number, in its body or in its `Link` header. The token
  * goes with every request, so an address is followed only if it may carry the token.
  *
+ * A page without a new entry is no sign of the end if it names a next one: flows that were made meanwhile push the entries
+ * of a page to the next one.
+ *
  * A page that does not mention a next one may still be the first of many. Then `?page=` is tried. It starts at 1, which
  * is the second page of a service that counts from 0. A service that ignores the parameter repeats itself.
  *
@@ -119,8 +122,6 @@ export class Listing<P extends ListingPage> {
     const isLast = next.kind === 'end' || (next.kind === 'unsaid' && this.#isComplete(page));
     if (isLast) return this.#shortage(page);
     if (next.kind === 'address' || next.kind === 'parameter') {
-      const isRepetition = this.pagesRead > 1 && fresh.size === 0 && page.entries > 0;
-      if (isRepetition) return 'the listing repeats itself';
       this.#hasNamedNext = true;
       const { length } = next.kind === 'parameter' ? next.value : next.address;
       if (length > NEXT_CHARS_MAX) {

@@ -498,6 +498,22 @@ describe('the listing of flows', () => {
     expect(await all(flows)).toEqual([['a', 'b'], [], ['c'], []]);
   });
 
+  it('is read on if new flows push a whole page to the next one', async () => {
+    const newestFirst = [flow('b'), flow('a')];
+    const { flows } = listing((path) => {
+      const at = Number(new URLSearchParams(path.split('?')[1]).get('cursor'));
+      if (at === 1) newestFirst.unshift(flow('c'));
+      return { flows: newestFirst.slice(at, at + 1), next_cursor: newestFirst.length > at + 1 ? String(at + 1) : null };
+    });
+    expect(await all(flows)).toEqual([['b'], [], ['a']]);
+  });
+
+  it('ends if it names the same next page again', async () => {
+    const { flows, asked } = listing(() => ({ flows: [flow('a')], next_cursor: 'same' }));
+    expect((await all(flows)).flat()).toEqual(['a']);
+    expect(asked).toHaveLength(2);
+  });
+
   it.each([
     ['repeats itself', () => [flow('a')]],
     ['leads to another origin', () => ({ flows: [flow('a')], next: 'https://other.example.com/flows' })],
