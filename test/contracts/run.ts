@@ -39,6 +39,7 @@ const {
 if (bucket !== undefined) process.env.S3_BEHAVIOUR_BUCKET = bucket;
 if (prefix !== undefined) process.env.S3_BEHAVIOUR_PREFIX = prefix;
 if (profile !== undefined) process.env.S3_BEHAVIOUR_PROFILE_WITHOUT_LIST = profile;
+process.env.S3_BEHAVIOUR_PROCESSES = '64';
 const vitest = await startVitest('test', [fileURLToPath(new URL('.', import.meta.url))], {
   watch: false,
   reporters: ['verbose'],

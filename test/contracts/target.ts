@@ -7,6 +7,7 @@ import {
   ListMultipartUploadsCommand,
   ListObjectVersionsCommand,
   S3Client,
+  type S3ClientConfig,
 } from '@aws-sdk/client-s3';
 import type { S3EventRecord } from '../../local/aws/s3/events.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
@@ -17,6 +18,8 @@ export type BucketKind = 'unversioned' | 'Enabled' | 'Suspended';
 /** The S3 to test: the embedded one, or a real bucket. */
 interface Target {
   readonly client: S3Client;
+  /** Makes such a client in another process. */
+  readonly clientConfig: S3ClientConfig;
   /** Its user may read objects and not list the bucket. Undefined for a real bucket, unless a profile is given. */
   readonly clientWithoutListBucket: S3Client | undefined;
   /** A bucket of a kind, or the reason why there is none. */
@@ -56,17 +59,18 @@ async function embedded(): Promise<Target> {
   const ids = { all: 'AKIDEXAMPLE', withoutList: 'AKIDWITHOUTLIST' };
   const credentialsOf = (accessKeyId: string) => ({ accessKeyId, secretAccessKey: 'not-a-secret' });
   const server = await serveS3(s3, { credentials: Object.values(ids).map(credentialsOf) });
-  const clientOf = (accessKeyId: string) =>
-    new S3Client({
-      endpoint: server.endpoint,
-      region: 'us-east-1',
-      credentials: credentialsOf(accessKeyId),
-      maxAttempts: 1,
-    });
-  const client = clientOf(ids.all);
-  const clientWithoutListBucket = clientOf(ids.withoutList);
+  const configOf = (accessKeyId: string) => ({
+    endpoint: server.endpoint,
+    region: 'us-east-1',
+    credentials: credentialsOf(accessKeyId),
+    maxAttempts: 1,
+  });
+  const clientConfig = configOf(ids.all);
+  const client = new S3Client(clientConfig);
+  const clientWithoutListBucket = new S3Client(configOf(ids.withoutList));
   return {
     client,
+    clientConfig,
     clientWithoutListBucket,
     bucket: (kind) => ({ name: kind === 'any' ? 'unversioned' : kind.toLowerCase() }),
     prefix: `behaviour-${randomUUID()}/`,
@@ -87,7 +91,8 @@ async function embedded(): Promise<Target> {
 }
 
 async function given(name: string, prefixGiven: string): Promise<Target> {
-  const client = new S3Client({});
+  const clientConfig = {};
+  const client = new S3Client(clientConfig);
   const profile = process.env.S3_BEHAVIOUR_PROFILE_WITHOUT_LIST;
   const clientWithoutListBucket = profile === undefined ? undefined : new S3Client({ profile });
   const { Status } = await client.send(new GetBucketVersioningCommand({ Bucket: name }));
@@ -95,6 +100,7 @@ async function given(name: string, prefixGiven: string): Promise<Target> {
   const prefix = `${prefixGiven}behaviour-${randomUUID()}/`;
   return {
     client,
+    clientConfig,
     clientWithoutListBucket,
     bucket: (kind) =>
       kind === 'any' || kind === has ? { name } : { missing: `the versioning of ${name} is ${has}, not ${kind}` },
