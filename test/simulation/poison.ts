@@ -38,11 +38,11 @@ const ASSET_FAULTS: readonly Fault[] = [...FAULTS, 'page'];
  */
 const HEALTHY_MS = 5 * MINUTE;
 
-/** Faults whose `Retry-After` may be longer than the three minutes for the ticks that meet the poison first. */
-const LONG_RETRY_AFTER: readonly Fault[] = ['429 with a date', '503 in seconds'];
+/** Faults whose backoff may be longer than the three minutes for the ticks that meet the poison first. */
+const LONG_RETRY_AFTER: readonly Fault[] = ['429 with a date', '503 in seconds', '402'];
 
 /**
- * Longest hold on the healthy flows because of a `Retry-After`, in milliseconds. If several flows in a row are refused
+ * Longest hold on the healthy flows because of such a backoff, in milliseconds. If several flows in a row are refused
  * and none is answered, nothing tells poison from a limit of the service. The hold is two seconds after the first flow,
  * and doubles with each further one. So a few poisoned flows may not cause a long hold, whatever they ask for.
  */
