@@ -33,10 +33,10 @@ const ERROR_BODY_BYTES_MAX = 64 * 1024;
 const ALONE_BYTES_MAX = 16 * 1024;
 
 /**
- * Responses of more than {@link ALONE_BYTES_MAX} that are read side by side. With the largest pages they take 64 MiB. A
+ * Responses of more than {@link ALONE_BYTES_MAX} that are read side by side. With the largest pages they take 32 MiB. A
  * text and what is parsed from it exist for one response at a time, because parsing does not wait for anything.
  */
-const LARGE_ANSWERS_MAX = 8;
+const LARGE_ANSWERS_MAX = 4;
 
 /** Reads responses into memory. All that a process reads at the same time are read by one reader. */
 export class AnswerReader {

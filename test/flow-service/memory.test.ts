@@ -15,7 +15,7 @@ const { pollConcurrency, uploadConcurrency, assetConcurrency } = SETTINGS_DEFAUL
 /** Memory of the assets that are stored meanwhile: 7.5 MiB for each large one. */
 const ASSETS_BYTES = assetConcurrency * 7.5 * MIB;
 
-/** Calls of each operation that a function has under way at a time. Of pages, eight are read and the others wait. */
+/** Calls of each operation that a function has under way at a time. Of pages, four are read and the others wait. */
 const SIDE_BY_SIDE: Readonly<Record<MemoryOperation, number>> = {
   create: uploadConcurrency,
   'create from a text': uploadConcurrency,
