@@ -27,7 +27,7 @@ import { readStackContext } from '../infra/deployment.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
 import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../operations/job-files.ts';
-import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
+import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
 import { randomKey } from '../page/server/access.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
@@ -77,7 +77,7 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const EXAMPLES_DIR = here('../examples');
 /** Everything that runs leave on this machine, apart from the results. */
 const STATE_DIR = join(process.cwd(), LOCAL_RUN_FOLDER);
-const LOG_DIR = join(STATE_DIR, 'log');
+const LOG_DIR = localLogFolder(process.cwd());
 
 async function main(): Promise<number> {
   const cwd = process.cwd();

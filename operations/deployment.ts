@@ -11,7 +11,7 @@ import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
 import { CollectingFunction } from './collecting-function.ts';
-import { readLocalRun } from './local-run.ts';
+import { localLogFolder, readLocalRun } from './local-run.ts';
 import { fetchThrough, RunAgent } from './run-proof.ts';
 import { stackOutputs } from './stack.ts';
 
@@ -50,6 +50,11 @@ export interface Deployment {
    * @internal
    */
   readonly access: AwsAccess;
+  /**
+   * The folder of the logs of a local run. Undefined if CloudWatch has them.
+   * @internal
+   */
+  readonly logFolder?: string | undefined;
   queueDepth(signal: AbortSignal): Promise<QueueDepth>;
   /** Undefined if the dead-letter queue is not known. */
   deadLetterCount(signal: AbortSignal): Promise<number | undefined>;
@@ -132,7 +137,8 @@ export async function connectLocal(directory: string, signal: AbortSignal): Prom
   };
   const named = { function: collectFunction, deadLetterQueue: deadLetterQueueUrl };
   const command = commandOf(process.env.FLOWDROP_STACK === undefined ? [] : ['--local']);
-  return connect({ name: 'the local run', command, isLocal: true, access, agent, ...named }, signal);
+  const logFolder = localLogFolder(directory);
+  return connect({ name: 'the local run', command, isLocal: true, access, agent, logFolder, ...named }, signal);
 }
 
 /** The region and the credentials' chain of the SDK. */
@@ -157,10 +163,11 @@ interface Place {
   readonly agent?: Agent | undefined;
   readonly function: string;
   readonly deadLetterQueue: string | undefined;
+  readonly logFolder?: string | undefined;
 }
 
 async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
-  const { name, command, isLocal, access, agent } = place;
+  const { name, command, isLocal, access, agent, logFolder } = place;
   const collecting = new CollectingFunction(place.function, access);
   const { settings, areRoutesKnown } = settingsOf(await collecting.environment(signal));
   const config = ({ s3, sqs }: Readonly<Record<string, string | undefined>> = {}, which: 's3' | 'sqs') => {
@@ -176,7 +183,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   const queues = new SQSClient(config(access.endpoints, 'sqs'));
   const clock = systemClock;
   return {
-    ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access },
+    ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, logFolder },
     ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
     inbox: new Inbox(s3, clock),
     queueDepth: (until) => depthOf(queues, settings.queueUrl, until),

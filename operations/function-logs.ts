@@ -95,8 +95,8 @@ interface LogQuery {
   readonly limit?: number;
 }
 
-/** Lines of a function's log. `isCut` if more of the log was left unread. */
-async function linesOf(
+/** Lines of a function's log. `isCut` if more of the log was left unread. @internal */
+export async function linesOf(
   name: string,
   query: LogQuery,
   deployment: Deployment,
@@ -129,7 +129,8 @@ function wordsOf({ message }: LogEvent): string {
   return line.length > LINE_MAX ? `${line.slice(0, LINE_MAX)}…` : line;
 }
 
-function parsed(text: string): unknown {
+/** The value of a line of JSON. Undefined for any other line. @internal */
+export function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -51,6 +51,7 @@ export {
 } from './holds.ts';
 export { type Listed, type ListedState, type ListQuery, list } from './list.ts';
 export { NoLocalRunError, UntrustedRunError } from './local-run.ts';
+export { type FileLogLine, type FileLogs, type LogName, logs } from './logs.ts';
 export { type FileToPut, put } from './put.ts';
 export type { Overrides, Put, PutTerms } from './put-body.ts';
 export { routeOfFile } from './route-file.ts';

@@ -12,6 +12,12 @@ export const LOCAL_RUN_FILE = 'run.json';
 /** The folder of everything that local runs leave, in the working directory of `npm start`. */
 export const LOCAL_RUN_FOLDER = '.flowdrop';
 
+/**
+ * The folder of the logs of a local run: a file for each function, which each run begins anew.
+ * @internal
+ */
+export const localLogFolder = (directory: string): string => join(directory, LOCAL_RUN_FOLDER, 'log');
+
 /** The permissions of everybody but the owner. */
 const OTHERS_MODE = 0o077;
 

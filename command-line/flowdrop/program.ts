@@ -6,6 +6,7 @@ import { COSTS_BY, type CostsBy, costs } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
 import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
+import { logs } from '../../operations/logs.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
 import { UsageError } from '../options.ts';
@@ -16,13 +17,25 @@ import { addHolds } from './holds.ts';
 import { addOpen } from './open.ts';
 import { explainOffline } from './plan.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, isJson, type Run, runCommand, type Surroundings } from './run.ts';
-import { showCosts, showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
+import {
+  showCosts,
+  showExplanation,
+  showList,
+  showLogs,
+  showPipeline,
+  showPrefix,
+  showTemplates,
+  showUpload,
+} from './show.ts';
 import { sinceOf } from './words.ts';
 
 /** How often `--watch` shows the state again, in milliseconds. */
 const WATCH_MS = 2_000;
 
 const LIST_LIMIT_DEFAULT = 50;
+
+/** How far back logs are read, in milliseconds: a day. */
+const LOGS_SINCE_MS = 24 * 60 * 60_000;
 
 /** Width of the help where no terminal says how wide it is: in the documentation. */
 const HELP_COLUMNS = 100;
@@ -79,6 +92,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   addStatus(add);
   addList(add);
   addExplain(add);
+  addLogs(add);
   addChanges(add);
   addHolds(add);
   addCosts(add);
@@ -205,6 +219,27 @@ function addExplain(add: Add): void {
         offline.console.answer(await explainOffline(error, offline, what), showExplanation);
         return EXIT_OK;
       },
+    },
+  );
+}
+
+function addLogs(add: Add): void {
+  const command = new Command('logs')
+    .description('what both functions logged about a file and the later stages of its chain, in order of time')
+    .argument('<key>', 'the key of a file, or an upload id')
+    .option('--since <time>', 'only since then: 30m, 2h, 7d, 12:00 (today), or a date (default: 24h)', (text) =>
+      sinceOf(text),
+    )
+    .addHelpText('after', example('logs photos/robot.png', 'logs photos/robot.png --since 7d --json'));
+  add<CommonOptions & { readonly since?: number }>(
+    command,
+    async ({ deployment, console, signal }, [what = ''], { since = Date.now() - LOGS_SINCE_MS }) => {
+      const found = await console.during(
+        () => 'Reading the logs',
+        () => logs(what, since, deployment, signal),
+      );
+      console.answer(found, showLogs);
+      return EXIT_OK;
     },
   );
 }

@@ -10,6 +10,7 @@ import type { Explanation } from '../../operations/explain.ts';
 import { type BudgetView, countOf, endOfHold, type HoldsView, type HoldView } from '../../operations/holds.ts';
 import type { JobInputView } from '../../operations/jobs.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
+import type { FileLogLine, FileLogs } from '../../operations/logs.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
 import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
@@ -347,3 +348,28 @@ function lineOfInput({ key, text = '', bytes, isOptional }: JobInputView): strin
 }
 
 const indented = (lines: readonly string[]): readonly string[] => lines.map((line) => `  ${line}`);
+
+export function showLogs({ key, uploads, issue, since, lines, cut: cutLogs }: FileLogs): readonly string[] {
+  const routes = new Map(uploads.map(({ id, route = '' }) => [id, route]));
+  const wordsOf = ({ message, error, flowId, details }: FileLogLine): string => {
+    const fields = Object.entries({ ...(flowId !== undefined && { flowId }), ...details });
+    const told = [...(error === undefined ? [] : [error]), ...fields.map(([name, value]) => `${name}=${value}`)];
+    return [message, ...told].join('  ');
+  };
+  return [
+    ...(lines.length === 0 ? [`No function has logged anything about ${key} since ${since}.`] : []),
+    ...table(
+      lines.map((line) => [
+        line.time,
+        line.function,
+        ...(uploads.length > 1 ? [routes.get(line.uploadId) ?? ''] : []),
+        line.level,
+        wordsOf(line),
+      ]),
+    ),
+    ...(issue === undefined ? [] : [issue]),
+    ...(cutLogs.length === 0
+      ? []
+      : [`Too much was logged: later lines of ${cutLogs.join(' and ')} were not read. To read on from there: --since`]),
+  ];
+}

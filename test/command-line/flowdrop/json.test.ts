@@ -37,6 +37,7 @@ describe('docs/json.schema.json describes', () => {
     ['list', 'list --failed'],
     ['list', 'list --waiting'],
     ['explain', 'explain robot.png'],
+    ['logs', 'logs photos/robot.png'],
     ['templates', 'templates'],
     ['doctor', 'doctor'],
     ['doctor', 'doctor --before-deployment'],
