@@ -277,7 +277,7 @@ async function examineTicks({ deployment, signal }: Subject): Promise<Outcome> {
   const todo = 'See docs/runbook.md, tick-missing.';
   if (collectors.length === 0) {
     const what = 'No tick of the collecting function has ever run, so no results are fetched.';
-    return { severity: 'fault', what, todo: `If it was deployed a minute ago, ask again. Otherwise ${todo}` };
+    return { severity: 'fault', what, todo: `If it was deployed a minute ago, ask again. If not: ${todo}` };
   }
   const findings = collectors.flatMap((each) => {
     const finding = findingOfTicks(each, deployment.clock.now());

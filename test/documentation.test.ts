@@ -13,7 +13,7 @@ const filesOf = (folder: string): readonly string[] =>
     .map((path) => basename(path));
 const FILES: ReadonlySet<string> = new Set(FOLDERS.flatMap(filesOf));
 
-const pages = ['.', 'docs', 'examples', 'examples/own-app']
+const pages = ['.', 'docs', 'docs/recipes', 'examples', 'examples/own-app']
   .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
   .filter((path) => path.endsWith('.md'));
 
@@ -50,8 +50,9 @@ describe.each(pages)('%s', (page) => {
   });
 });
 
-it('README.md and docs/design.md lead to every page', () => {
-  const links = read('README.md') + read('docs/design.md').replaceAll('](', '](docs/');
+it('README.md, docs/design.md and the list of recipes lead to every page', () => {
+  const linksOf = (page: string): string => read(page).replaceAll('](', `](${join(dirname(page), '/')}`);
+  const links = read('README.md') + ['docs/design.md', 'docs/recipes/README.md'].map(linksOf).join('');
   expect(pages.filter((page) => page.startsWith('docs/') && !links.includes(`](${page}`))).toEqual([]);
 });
 

@@ -1,0 +1,149 @@
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it, vi } from 'vitest';
+import { readStackContext } from '../../infra/deployment.ts';
+import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
+import type { PipelineOptions } from '../../local/pipeline.ts';
+import { CONTEXT, synthesise } from '../infra/synthesis.ts';
+import { checkOf, Operated } from '../operations/support.ts';
+import { folderWith } from '../support/folder.ts';
+import { PATIENCE } from '../support/patience.ts';
+
+vi.mock('../../operations/wait.ts', () => import('../operations/quick-wait.ts'));
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const FOLDER = join(ROOT, 'docs/recipes');
+
+/** A screen has this many rows of this many columns. A longer line takes several rows. */
+const SCREEN = { rows: 50, columns: 120 };
+
+/** The commands that no test runs, by their first words, each with the reason. Everything else is run. */
+const NOT_RUN: Readonly<Record<string, string>> = {
+  'aws s3api head-bucket': 'asks for a bucket of an account',
+  'aws s3api get-bucket-notification-configuration': 'asks for a bucket of an account',
+  'aws s3api put-bucket-notification-configuration': 'changes a bucket of an account',
+  'git pull': 'changes the clone',
+  'npm ci': 'changes node_modules. The gate runs it.',
+  'npm run deploy': 'deploys to an account',
+  'npm run diff': 'compares with a stack of an account',
+};
+
+/** What every `flowdrop.json` has before a recipe adds to it. */
+const BASE = {
+  baseUrl: 'https://flows.example.org',
+  routes: [{ name: 'pictures', mediaTypes: ['image/*'], template: 'model_generate_fromimage' }],
+};
+
+/** What differs at the stand-in for the service that a recipe is about. */
+const STAND_INS: Readonly<Record<string, PipelineOptions['standIn']>> = {
+  'dialect.md': { variation: { outputsPath: 'root', listFlows: 404 } },
+};
+
+interface Block {
+  readonly language: string;
+  readonly text: string;
+  /** The last file that is named before the block. */
+  readonly file: string | undefined;
+}
+
+const read = (page: string): string => readFileSync(join(FOLDER, page), 'utf8');
+
+function blocksOf(page: string): readonly Block[] {
+  const text = read(page);
+  return Array.from(text.matchAll(/^( *)```(\w+)\n([\s\S]*?)^\1```$/gm), (found) => {
+    const [, indent = '', language = '', body = ''] = found;
+    const named = text.slice(0, found.index).matchAll(/`([\w.-]+\.json)`/g);
+    return { language, text: body.replaceAll(new RegExp(`^${indent}`, 'gm'), ''), file: [...named].at(-1)?.[1] };
+  });
+}
+
+/** Commands, one for each line. A line that ends in a backslash goes on in the next one. */
+const commandsOf = (page: string): readonly string[] =>
+  blocksOf(page)
+    .filter(({ language }) => language === 'sh')
+    .flatMap(({ text }) => text.replaceAll(/\\\n\s*/g, '').split('\n'))
+    .filter((line) => line !== '');
+
+/** The folder of a clone whose reader follows the page: the examples, and the files that the page says. */
+const filesOf = (page: string): Readonly<Record<string, object>> => {
+  const files: Record<string, object> = { 'flowdrop.json': BASE };
+  for (const { language, text, file } of blocksOf(page)) {
+    if (language !== 'json' || !file?.startsWith('flowdrop.')) continue;
+    files[file] = { ...files[file], ...JSON.parse(text) };
+  }
+  return files;
+};
+
+const wordsOf = (command: string): readonly string[] =>
+  Array.from(command.matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word = '']) => quoted ?? word);
+
+const startsWith = (command: string, words: string): boolean => `${command} `.startsWith(`${words} `);
+
+const PAGES = readdirSync(FOLDER).filter((name) => name.endsWith('.md') && name !== 'README.md');
+
+it('every command that is not run is on a page', () => {
+  const commands = PAGES.flatMap(commandsOf);
+  const unused = Object.keys(NOT_RUN).filter((words) => !commands.some((command) => startsWith(command, words)));
+  expect(unused).toEqual([]);
+});
+
+describe.each(PAGES)('%s', (page) => {
+  it('fits on a screen', () => {
+    const rows = read(page)
+      .trimEnd()
+      .split('\n')
+      .reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / SCREEN.columns)), 0);
+    expect(rows).toBeLessThanOrEqual(SCREEN.rows);
+  });
+
+  it('has configurations that are valid, and JSON that can be read', () => {
+    const files = filesOf(page);
+    for (const { language, text } of blocksOf(page)) if (language === 'json') JSON.parse(text);
+    for (const name of Object.keys(files)) {
+      const stage = /^flowdrop\.(\w+)\.json$/.exec(name)?.[1];
+      expect(readStackContext({ dir: folderWith(files), stage, context: undefined }).warnings).toEqual([]);
+    }
+  });
+
+  it('has commands that succeed', async () => {
+    const commands = commandsOf(page).filter(
+      (command) => !Object.keys(NOT_RUN).some((words) => startsWith(command, words)),
+    );
+    const files = filesOf(page);
+    let operated: Operated | undefined;
+    for (const command of commands) {
+      const [synth, stage] = /^npm run synth(?: -- -c stage=(\w+))?$/.exec(command) ?? [];
+      if (synth !== undefined) {
+        const { value, context } = readStackContext({ dir: folderWith(files), stage, context: undefined });
+        const build = () => synthesise((app) => new FlowdropStack(app, context.pipeline, { context: value }));
+        expect(build().findings, command).toEqual([]);
+        continue;
+      }
+      const [program, ...words] = wordsOf(command);
+      expect(program, `${command}: neither run nor listed`).toBe('flowdrop');
+      operated ??= await startFor(page, files);
+      // The pipeline of the test is a local one, which has the same functions and no stack.
+      const stack = words.indexOf('--stack');
+      const ran = await operated.run(...(stack < 0 ? words : words.toSpliced(stack, 2)));
+      expect(ran.code, `${command}: ${ran.code}\n${ran.output}${ran.errors}`).toBe(0);
+    }
+  });
+});
+
+/** A pipeline that is configured as the page says, and its operator in a clone. */
+async function startFor(page: string, files: Readonly<Record<string, object>>): Promise<Operated> {
+  const { context } = readStackContext({ dir: folderWith(files), context: undefined });
+  const { routes } = context;
+  const settings = { ...context.settings, pollIntervalSeconds: 1 }; // As `npm start` does.
+  const operated = await Operated.forTest({ routes, settings, standIn: { flowMs: 0, ...STAND_INS[page] } });
+  // Doctor misses the ticks until the first one.
+  await vi.waitFor(async () => expect((await checkOf('ticks', operated.deployment))?.result).toBe('good'), PATIENCE);
+  cpSync(join(ROOT, 'examples'), join(operated.directory, 'examples'), { recursive: true });
+  const written = { ...files, 'cdk.json': { context: CONTEXT } };
+  for (const [name, content] of Object.entries(written)) {
+    mkdirSync(dirname(join(operated.directory, name)), { recursive: true });
+    writeFileSync(join(operated.directory, name), JSON.stringify(content));
+  }
+  return operated;
+}
