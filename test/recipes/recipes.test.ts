@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,14 +21,20 @@ const SCREEN = { rows: 50, columns: 120 };
 
 /** The commands that no test runs, by their first words, each with the reason. Everything else is run. */
 const NOT_RUN: Readonly<Record<string, string>> = {
+  'aws cloudformation deploy': 'makes roles in an account',
+  'aws iam create-open-id-connect-provider': 'makes a provider in an account',
   'aws s3api head-bucket': 'asks for a bucket of an account',
   'aws s3api get-bucket-notification-configuration': 'asks for a bucket of an account',
   'aws s3api put-bucket-notification-configuration': 'changes a bucket of an account',
+  'git add': 'changes the clone',
   'git pull': 'changes the clone',
   'npm ci': 'changes node_modules. The gate runs it.',
   'npm run deploy': 'deploys to an account',
   'npm run diff': 'compares with a stack of an account',
 };
+
+/** They only touch files of the reader's folder. */
+const FILE_COMMANDS = ['cp', 'mkdir'];
 
 /** What every `flowdrop.json` has before a recipe adds to it. */
 const BASE = {
@@ -120,9 +127,13 @@ describe.each(PAGES)('%s', (page) => {
         expect(build().findings, command).toEqual([]);
         continue;
       }
-      const [program, ...words] = wordsOf(command);
-      expect(program, `${command}: neither run nor listed`).toBe('flowdrop');
       operated ??= await startFor(page, files);
+      const [program = '', ...words] = wordsOf(command);
+      if (FILE_COMMANDS.includes(program)) {
+        execFileSync(program, words, { cwd: operated.directory });
+        continue;
+      }
+      expect(program, `${command}: neither run nor listed`).toBe('flowdrop');
       // The pipeline of the test is a local one, which has the same functions and no stack.
       const stack = words.indexOf('--stack');
       const ran = await operated.run(...(stack < 0 ? words : words.toSpliced(stack, 2)));
