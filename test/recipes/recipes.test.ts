@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { cpSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, vi } from 'vitest';
 import { readStackContext } from '../../infra/deployment.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import type { PipelineOptions } from '../../local/pipeline.ts';
-import { CONTEXT, synthesise } from '../infra/synthesis.ts';
+import { CONTEXT, type Synthesis, synthesise } from '../infra/synthesis.ts';
 import { checkOf, Operated } from '../operations/support.ts';
 import { folderWith } from '../support/folder.ts';
 import { PATIENCE } from '../support/patience.ts';
@@ -21,16 +21,30 @@ const SCREEN = { rows: 50, columns: 120 };
 
 /** The commands that no test runs, by their first words, each with the reason. Everything else is run. */
 const NOT_RUN: Readonly<Record<string, string>> = {
+  'MAPPING=$(aws lambda list-event-source-mappings': 'asks for a function of an account',
+  'TOPIC=$(aws sns create-topic': 'makes a topic in an account',
   'aws cloudformation deploy': 'makes roles in an account',
+  'aws events put-rule': 'makes a rule in an account',
+  'aws events put-targets': 'changes a rule of an account',
   'aws iam create-open-id-connect-provider': 'makes a provider in an account',
-  'aws s3api head-bucket': 'asks for a bucket of an account',
+  'aws lambda delete-function-concurrency': 'changes a function of an account',
+  'aws lambda put-function-concurrency': 'changes a function of an account',
+  'aws lambda update-event-source-mapping': 'changes a function of an account',
+  'aws s3api copy-object': 'changes a bucket of an account',
   'aws s3api get-bucket-notification-configuration': 'asks for a bucket of an account',
+  'aws s3api head-bucket': 'asks for a bucket of an account',
+  'aws s3api list-object-versions': 'reads a bucket of an account',
   'aws s3api put-bucket-notification-configuration': 'changes a bucket of an account',
+  'aws s3api put-bucket-policy': 'changes a bucket of an account',
+  'aws sns set-topic-attributes': 'changes a topic of an account',
+  'aws sns subscribe': 'changes a topic of an account',
   'git add': 'changes the clone',
   'git pull': 'changes the clone',
   'npm ci': 'changes node_modules. The gate runs it.',
   'npm run deploy': 'deploys to an account',
   'npm run diff': 'compares with a stack of an account',
+  'npx cdk publish-assets': 'uploads to a bucket of an account',
+  'while read -r KEY VERSION; do aws s3api delete-object': 'changes a bucket of an account',
 };
 
 /** They only touch files of the reader's folder. */
@@ -72,7 +86,7 @@ const commandsOf = (page: string): readonly string[] =>
     .flatMap(({ text }) => text.replaceAll(/\\\n\s*/g, '').split('\n'))
     .filter((line) => line !== '');
 
-/** The folder of a clone whose reader follows the page: the examples, and the files that the page says. */
+/** The files of the configuration, as the page says. */
 const filesOf = (page: string): Readonly<Record<string, object>> => {
   const files: Record<string, object> = { 'flowdrop.json': BASE };
   for (const { language, text, file } of blocksOf(page)) {
@@ -93,6 +107,12 @@ it('every command that is not run is on a page', () => {
   const commands = PAGES.flatMap(commandsOf);
   const unused = Object.keys(NOT_RUN).filter((words) => !commands.some((command) => startsWith(command, words)));
   expect(unused).toEqual([]);
+});
+
+it('terraform.md explains every parameter of the template', () => {
+  const { template } = synthesised(cloneOf('terraform.md'));
+  const explained = Array.from(read('terraform.md').matchAll(/^\| `(\w+)` \|/gm), ([, name]) => name);
+  expect(Object.keys(template.toJSON().Parameters)).toEqual(explained);
 });
 
 describe.each(PAGES)('%s', (page) => {
@@ -117,23 +137,21 @@ describe.each(PAGES)('%s', (page) => {
     const commands = commandsOf(page).filter(
       (command) => !Object.keys(NOT_RUN).some((words) => startsWith(command, words)),
     );
-    const files = filesOf(page);
+    const clone = cloneOf(page);
     let operated: Operated | undefined;
     for (const command of commands) {
       const [synth, stage] = /^npm run synth(?: -- -c stage=(\w+))?$/.exec(command) ?? [];
       if (synth !== undefined) {
-        const { value, context } = readStackContext({ dir: folderWith(files), stage, context: undefined });
-        const build = () => synthesise((app) => new FlowdropStack(app, context.pipeline, { context: value }));
-        expect(build().findings, command).toEqual([]);
+        expect(synthesised(clone, stage).findings, command).toEqual([]);
         continue;
       }
-      operated ??= await startFor(page, files);
       const [program = '', ...words] = wordsOf(command);
       if (FILE_COMMANDS.includes(program)) {
-        execFileSync(program, words, { cwd: operated.directory });
+        execFileSync(program, words, { cwd: clone });
         continue;
       }
       expect(program, `${command}: neither run nor listed`).toBe('flowdrop');
+      operated ??= await startFor(page, clone);
       // The pipeline of the test is a local one, which has the same functions and no stack.
       const stack = words.indexOf('--stack');
       const ran = await operated.run(...(stack < 0 ? words : words.toSpliced(stack, 2)));
@@ -142,19 +160,29 @@ describe.each(PAGES)('%s', (page) => {
   });
 });
 
-/** A pipeline that is configured as the page says, and its operator in a clone. */
-async function startFor(page: string, files: Readonly<Record<string, object>>): Promise<Operated> {
-  const { context } = readStackContext({ dir: folderWith(files), context: undefined });
-  const { routes } = context;
-  const settings = { ...context.settings, pollIntervalSeconds: 1 }; // As `npm start` does.
-  const operated = await Operated.forTest({ routes, settings, standIn: { flowMs: 0, ...STAND_INS[page] } });
+/** The folder of a clone whose reader follows the page. */
+function cloneOf(page: string): string {
+  const clone = folderWith({ 'cdk.json': { context: CONTEXT }, ...filesOf(page) });
+  cpSync(join(ROOT, 'examples'), join(clone, 'examples'), { recursive: true });
+  return clone;
+}
+
+function synthesised(clone: string, stage?: string): Synthesis {
+  const { value, context } = readStackContext({ dir: clone, stage, context: undefined });
+  return synthesise((app) => new FlowdropStack(app, context.pipeline, { context: value }));
+}
+
+/** A local pipeline that is configured as the page says, and its operator in the clone. */
+async function startFor(page: string, clone: string): Promise<Operated> {
+  const { routes, settings } = readStackContext({ dir: clone, context: undefined }).context;
+  const operated = await Operated.forTest({
+    routes,
+    settings: { ...settings, pollIntervalSeconds: 1 }, // As `npm start` sets it.
+    standIn: { flowMs: 0, ...STAND_INS[page] },
+    tickIntervalMs: 100,
+  });
+  cpSync(clone, operated.directory, { recursive: true });
   // Doctor misses the ticks until the first one.
   await vi.waitFor(async () => expect((await checkOf('ticks', operated.deployment))?.result).toBe('good'), PATIENCE);
-  cpSync(join(ROOT, 'examples'), join(operated.directory, 'examples'), { recursive: true });
-  const written = { ...files, 'cdk.json': { context: CONTEXT } };
-  for (const [name, content] of Object.entries(written)) {
-    mkdirSync(dirname(join(operated.directory, name)), { recursive: true });
-    writeFileSync(join(operated.directory, name), JSON.stringify(content));
-  }
   return operated;
 }
