@@ -7,6 +7,7 @@ import { readStackContext } from '../../infra/deployment.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import type { PipelineOptions } from '../../local/pipeline.ts';
 import { CONTEXT, type Synthesis, synthesise } from '../infra/synthesis.ts';
+import { resources } from '../infra/template.ts';
 import { checkOf, Operated } from '../operations/support.ts';
 import { folderWith } from '../support/folder.ts';
 import { PATIENCE } from '../support/patience.ts';
@@ -113,6 +114,17 @@ it('terraform.md explains every parameter of the template', () => {
   const { template } = synthesised(cloneOf('terraform.md'));
   const explained = Array.from(read('terraform.md').matchAll(/^\| `(\w+)` \|/gm), ([, name]) => name);
   expect(Object.keys(template.toJSON().Parameters)).toEqual(explained);
+});
+
+it('other-account.md has the owner allow what the functions do in the bucket, and no more', () => {
+  const { template } = synthesised(cloneOf('other-account.md'));
+  const used = resources(template, 'AWS::IAM::Policy')
+    .flatMap(({ PolicyDocument }) => PolicyDocument.Statement)
+    .filter(({ Resource }) => JSON.stringify(Resource).includes(':s3:::their-results'))
+    .flatMap(({ Action }) => Action);
+  const policy = blocksOf('other-account.md').find(({ file }) => file === 'policy.json');
+  const allowed = JSON.parse(policy?.text ?? '{}').Statement[0].Action;
+  expect([...new Set(used)].sort()).toEqual([...allowed].sort());
 });
 
 describe.each(PAGES)('%s', (page) => {
