@@ -6,10 +6,9 @@ import { UnknownUploadError } from '../../operations/forget.ts';
 import { localLogFolder } from '../../operations/local-run.ts';
 import { type FileLogs, logs } from '../../operations/logs.ts';
 import { issuesOf } from '../support/json-schema.ts';
+import { PATIENCE } from '../support/patience.ts';
 import { web } from '../support/servers.ts';
 import { Operated, signal, withEndpoints } from './support.ts';
-
-vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
 const ECHO = { input: 'file', template: 'bytes_echo' } as const;
 const DAY_MS = 24 * 60 * 60_000;
@@ -40,10 +39,13 @@ beforeAll(async () => {
   await operated.put('late.png', 'waiting');
   operated.refuse(undefined);
   await operated.put('first.txt', 'succeeded');
-  await vi.waitFor(async () => {
-    const { code, output } = await operated.run('status', 'first.txt', '--json');
-    if (code !== 0 || JSON.parse(output).chain?.state !== 'succeeded') throw new Error(output);
-  }, 30_000);
+  // The last line about an upload comes after all that it leaves behind.
+  const countOf = (words: string) => printed.filter(({ message }) => message.includes(`"message":"${words}"`)).length;
+  await vi.waitFor(() => {
+    const ends = ['Upload succeeded', 'Upload failed', 'The upload waits'].map(countOf);
+    if (![3, 1, 1].every((count, index) => (ends[index] ?? 0) >= count))
+      throw new Error(`Not all lines have come: ${ends}`);
+  }, PATIENCE);
 });
 afterAll(() => operated[Symbol.asyncDispose]());
 
