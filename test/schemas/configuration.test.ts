@@ -37,8 +37,9 @@ describe('docs/schemas/flowdrop.schema.json accepts', () => {
 describe('docs/schemas/flowdrop.stage.schema.json', () => {
   const issuesOfStage = publishedValidator('flowdrop.stage');
 
-  it('accepts the stage of README.md, and parts of any object', () => {
-    const [, stage = ''] = /`flowdrop\.production\.json`:\n\n```json\n([\s\S]*?)\n```/.exec(read('README.md')) ?? [];
+  it('accepts the stage of the recipe, and parts of any object', () => {
+    const recipe = read('docs/recipes/environments.md');
+    const [, stage = ''] = /`flowdrop\.production\.json`:\n\n {3}```json\n([\s\S]*?)\n {3}```/.exec(recipe) ?? [];
     const { deployment } = JSON.parse(stage);
     expect(issuesOfStage({ deployment: { ...deployment, ...DEPLOYMENT, vpc: { id: 'vpc-0' } } })).toEqual([]);
   });
