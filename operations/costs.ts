@@ -47,12 +47,39 @@ export async function costs(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<CostsView> {
-  const { settings, clock } = deployment;
-  const first = dayOf(since ?? clock.now() - SINCE_MS);
+  const first = dayOf(since ?? deployment.clock.now() - SINCE_MS);
+  return sumOf(await daysSince(first, deployment, signal), { by, first }, deployment);
+}
+
+/** What the flows of each route cost. */
+export interface RecentCosts {
+  readonly today: CostsView;
+  /** The last 30 days, and today. */
+  readonly lately: CostsView;
+}
+
+/** What the flows of each route cost today and in the last 30 days, by one reading. */
+export async function recentCosts(deployment: Deployment, signal: AbortSignal): Promise<RecentCosts> {
+  const now = deployment.clock.now();
+  const first = dayOf(now - SINCE_MS);
   const days = await daysSince(first, deployment, signal);
+  return {
+    today: sumOf(days, { by: 'route', first: dayOf(now) }, deployment),
+    lately: sumOf(days, { by: 'route', first }, deployment),
+  };
+}
+
+type Days = readonly (readonly [day: string, costs: DayCosts])[];
+
+/** Sums up the days from the first one on. */
+function sumOf(
+  days: Days,
+  { by, first }: { readonly by: CostsBy; readonly first: string },
+  { settings, clock }: Deployment,
+): CostsView {
   const rows = new Map<string, MutableRow>();
   const total = emptyRow('total');
-  for (const [day, totals] of days) {
+  for (const [day, totals] of days.filter(([day]) => day >= first)) {
     for (const [text, { flows, micros, again = 0 }] of Object.entries(totals)) {
       const key = costKeyOf(text);
       if (key === undefined || flows === 0) continue;
@@ -96,11 +123,7 @@ const rowOf = ({ name, flows, mayBeSecond, micros }: MutableRow): CostRow => ({
 });
 
 /** The costs of each day from this one on, the earliest first. */
-async function daysSince(
-  first: string,
-  { s3, settings, clock }: Deployment,
-  signal: AbortSignal,
-): Promise<readonly (readonly [string, DayCosts])[]> {
+async function daysSince(first: string, { s3, settings, clock }: Deployment, signal: AbortSignal): Promise<Days> {
   const bucket = settings.ledgerBucket;
   const ended: string[] = [];
   const after = costsKey(first).replace(/\.json$/, '');

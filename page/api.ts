@@ -5,7 +5,7 @@ import type { Action, HeldFlows } from '../operations/act.ts';
 import type { Branch } from '../operations/chain-tree.ts';
 import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
-import type { CostsView } from '../operations/costs.ts';
+import type { RecentCosts } from '../operations/costs.ts';
 import type { HoldChange } from '../operations/holds.ts';
 import type { ListedState } from '../operations/list.ts';
 import type { PipelineStatus } from '../operations/status.ts';
@@ -97,11 +97,7 @@ export interface AboutRoute {
 export type Status = PipelineStatus;
 
 /** `GET /api/costs`: what the flows cost, by route, as `flowdrop costs` tells it. Days are in UTC. */
-export interface Costs {
-  readonly today: CostsView;
-  /** The last 30 days, and today. */
-  readonly lately: CostsView;
-}
+export type Costs = RecentCosts;
 export type { CostRow } from '../operations/costs.ts';
 
 /** `undecided`: it waits for the operator to decide, because a flow of it may exist. */

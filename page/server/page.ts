@@ -2,13 +2,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { chainTree } from '../../operations/chain-tree.ts';
 import { chainOf } from '../../operations/chains.ts';
 import { FunctionFailedError } from '../../operations/collecting-function.ts';
-import { costs } from '../../operations/costs.ts';
+import { recentCosts } from '../../operations/costs.ts';
 import { type Deployment, issueOfConnection } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { entryOf, inputsOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
-import type { About, ChainAnswer, Costs, TokenMeta, UploadsPage } from '../api.ts';
+import type { About, ChainAnswer, TokenMeta, UploadsPage } from '../api.ts';
 import type { PageFiles } from '../page-files.ts';
 import { begin, INERT_POLICY, invalid, notFound, PAGE_POLICY, PageError, sendError } from './answers.ts';
 import { sendBytes } from './bytes.ts';
@@ -57,7 +57,7 @@ export class Page {
     this.#router = new Router({
       'GET /api/about': () => aboutOf(deployment),
       'GET /api/status': (call) => pipelineStatus(deployment, call.signal),
-      'GET /api/costs': (call) => costsOf(deployment, call.signal),
+      'GET /api/costs': (call) => recentCosts(deployment, call.signal),
       'GET /api/uploads': (call) => this.#list(call),
       'GET /api/uploads/:id': (call) => this.#detail(call),
       'GET /api/uploads/:id/chain': (call) => this.#chain(call),
@@ -200,14 +200,6 @@ function withToken(page: Uint8Array, token: string): Uint8Array {
   const html = Buffer.from(page).toString();
   if (!TOKEN_PLACE.test(html)) throw new Error(`The built page has no empty meta ${TOKEN_META}`);
   return Buffer.from(html.replace(TOKEN_PLACE, `$1${token}$2`));
-}
-
-async function costsOf(deployment: Deployment, signal: AbortSignal): Promise<Costs> {
-  const [today, lately] = await Promise.all([
-    costs({ by: 'route', since: deployment.clock.now() }, deployment, signal),
-    costs({ by: 'route' }, deployment, signal),
-  ]);
-  return { today, lately };
 }
 
 function aboutOf({ name, isLocal, settings, areRoutesKnown }: Deployment): About {
