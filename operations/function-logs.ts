@@ -33,11 +33,14 @@ const pageSchema = z.object({
   nextToken: z.optional(z.nullable(z.string())),
 });
 
+/** What a line of the functions' own says of an error. @internal */
+export const errorSchema = z.object({ name: z.optional(z.string()), message: z.optional(z.string()) });
+
 /** A line of the functions' own. */
 const lineSchema = z.object({
   level: z.optional(z.string()),
   message: z.string(),
-  error: z.optional(z.object({ name: z.optional(z.string()), message: z.optional(z.string()) })),
+  error: z.optional(errorSchema),
 });
 
 /** Tells of errors that the functions logged. A local run has no log groups: it prints its errors. */

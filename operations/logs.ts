@@ -8,13 +8,13 @@ import { chainBegunBy } from './chains.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload } from './find.ts';
 import { UnknownUploadError } from './forget.ts';
-import { creatingFunction, linesOf, parsed } from './function-logs.ts';
+import { creatingFunction, errorSchema, linesOf, parsed } from './function-logs.ts';
 
 /** Lines that are read of one local log. A deployed one has a bound of its own: see {@link linesOf}. */
 const LOCAL_LINES_MAX = 20_000;
 
-/** The most by which the clock of a function is taken to be behind that of S3, in milliseconds. */
-const CLOCK_SKEW_MAX_MS = 60_000;
+/** How long before an upload its lines are looked for, in milliseconds: a function's clock may be behind that of S3. */
+const BEFORE_UPLOAD_MS = 60_000;
 
 /** What both functions logged about a file. Times are in ISO 8601. */
 export interface FileLogs {
@@ -54,7 +54,7 @@ const lineSchema = z.looseObject({
   message: z.string(),
   timestamp: z.string(),
   flowId: z.optional(z.string()),
-  error: z.optional(z.object({ name: z.optional(z.string()), message: z.optional(z.string()) })),
+  error: z.optional(errorSchema),
 });
 
 /** Fields that are the same in all lines of a function, or of an invocation. `FileLogs` has the key. */
@@ -86,7 +86,7 @@ export async function logs(
   if (found === undefined) throw new UnknownUploadError(`There is no upload ${what}.`);
   const { uploads, issue } = await uploadsOf(found, deployment, signal);
   const putAt = (found.entry?.upload ?? found.current)?.lastModified ?? 0;
-  const query: Query = { ids: new Set(uploads.map(({ id }) => id)), since: Math.max(since, putAt - CLOCK_SKEW_MAX_MS) };
+  const query: Query = { ids: new Set(uploads.map(({ id }) => id)), since: Math.max(since, putAt - BEFORE_UPLOAD_MS) };
   const read = deployment.logFolder === undefined ? readDeployed : readLocal;
   const lines: FileLogLine[] = [];
   const cut: LogName[] = [];
