@@ -77,6 +77,14 @@ export function orExit<T>(command: string, check: () => T): T {
   }
 }
 
+/** @throws {UsageError} the value of an option is no whole number, or below `min`. */
+export function wholeNumber(option: string, text: string, min = 0): number {
+  const number = Number(text);
+  if (Number.isSafeInteger(number) && number >= min) return number;
+  const wanted = min === 0 ? 'a whole number' : `a whole number from ${min} on`;
+  throw new UsageError(`--${option} needs ${wanted}, not ${text}`);
+}
+
 /** The sentence of an error, and where the usage is. */
 export const usageMessage = (command: string, { message }: UsageError): string =>
   `${message} (${command} -- --help shows the usage)`;

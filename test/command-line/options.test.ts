@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseOptions, UsageError } from '../../command-line/options.ts';
+import { parseOptions, UsageError, wholeNumber } from '../../command-line/options.ts';
 
 const SYNTAX = {
   command: 'npm run paint',
@@ -57,5 +57,12 @@ describe('the options of a command', () => {
     expect(() => parse(['blue'], { npm_config_colour: 'true' })).toThrow('npm run paint -- --colour blue');
     expect(() => parse([], { npm_config_frame: '' })).toThrow('npm run paint -- --no-frame');
     expect(parse([], { npm_config_json: 'true' })).toEqual({ colour: 'red', frame: true });
+  });
+
+  it('that are whole numbers are checked', () => {
+    expect([wholeNumber('seeds', '0'), wholeNumber('times', '2', 1)]).toEqual([0, 2]);
+    for (const text of ['-1', '1.5', 'many'])
+      expect(() => wholeNumber('seeds', text)).toThrow(`--seeds needs a whole number, not ${text}`);
+    expect(() => wholeNumber('times', '0', 1)).toThrow('--times needs a whole number from 1 on, not 0');
   });
 });

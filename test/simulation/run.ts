@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import { commandOptions, orExit, UsageError } from '../../command-line/options.ts';
+import { commandOptions, orExit, wholeNumber } from '../../command-line/options.ts';
 import { findAll } from './find-mutations.ts';
 import { Report } from './report.ts';
 import { runSeeds } from './run-seeds.ts';
@@ -47,12 +47,6 @@ const { from, jobs, seeds } = orExit(COMMAND, () => ({
 }));
 const isGood = values.mutations ? await findMutations() : await simulateSeeds();
 process.exitCode = isGood ? 0 : 1;
-
-function wholeNumber(name: string, text: string): number {
-  const number = Number(text);
-  if (Number.isSafeInteger(number) && number >= 0) return number;
-  throw new UsageError(`--${name} needs a whole number, not ${text}`);
-}
 
 async function findMutations(): Promise<boolean> {
   const areAllFound = await findAll(from, jobs, ({ name, seedsMax }, found) => {

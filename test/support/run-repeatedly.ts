@@ -4,7 +4,7 @@ import { createWriteStream } from 'node:fs';
 import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { commandOptions, orExit, UsageError } from '../../command-line/options.ts';
+import { commandOptions, orExit, wholeNumber } from '../../command-line/options.ts';
 
 const COMMAND = 'npm run test:repeatedly';
 
@@ -43,8 +43,8 @@ const { values, positionals } = commandOptions(
   USAGE,
 );
 const { times, atOnce } = orExit(COMMAND, () => ({
-  times: positive('times', values.times),
-  atOnce: positive('at-once', values['at-once']),
+  times: wholeNumber('times', values.times, 1),
+  atOnce: wholeNumber('at-once', values['at-once'], 1),
 }));
 const logs = await mkdtemp(join(tmpdir(), 'flowdrop-tests-'));
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
@@ -60,12 +60,6 @@ for (const [test, { runs, message }] of failures) {
 }
 print(`\n${times} runs, ${failures.size} tests that failed at least once`);
 process.exitCode = failures.size === 0 ? 0 : 1;
-
-function positive(name: string, text: string): number {
-  const number = Number(text);
-  if (Number.isSafeInteger(number) && number > 0) return number;
-  throw new UsageError(`--${name} needs a whole number above 0, not ${text}`);
-}
 
 async function runOneAfterAnother(): Promise<void> {
   while (begun < times) {
