@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, vi } from 'vitest';
 import { Operated, ROUTES, runFlowdrop } from '../../operations/support.ts';
+import { PATIENCE } from '../../support/patience.ts';
 
 vi.mock('../../../operations/wait.ts', () => import('../../operations/quick-wait.ts'));
 
@@ -59,13 +60,15 @@ describe('every example', () => {
     expect(examples.length).toBeGreaterThan(8);
     for (const line of new Set(examples)) {
       if (line.includes('--watch') || line.includes('--stack')) continue; // Endless, or of an account.
-      const ran = await operated.run(
-        ...Array.from(line.matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word = '']) => quoted ?? word),
-      );
+      const words = Array.from(line.matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word = '']) => quoted ?? word);
+      const ran = await vi.waitFor(async () => {
+        const tried = await operated.run(...words);
+        // The receipt of the command before may be still under way.
+        expect(tried.errors).not.toContain('Try again in a minute');
+        return tried;
+      }, PATIENCE);
       // Some have nothing to do here, as a retry of a file that succeeded. None is misunderstood, and none breaks.
-      const isFine =
-        ran.code === 0 ||
-        /nothing is done|Cancel it first|Try again in a minute|is not held/.test(ran.errors + ran.output);
+      const isFine = ran.code === 0 || /nothing is done|Cancel it first|is not held/.test(ran.errors + ran.output);
       expect(isFine, `flowdrop ${line}: ${ran.code}\n${ran.output}${ran.errors}`).toBe(true);
     }
   });
