@@ -17,6 +17,12 @@ export type NextPage =
 /** Longest address or cursor of a next page, in characters. Servers refuse longer ones, and each is remembered. */
 const NEXT_CHARS_MAX = 8 * 1024;
 
+/**
+ * Number of pages in a row without a new entry that may come from flows that were made meanwhile. If the listing names no
+ * next pages, more of them show that it ignores the page number.
+ */
+const REPEATS_MAX = 1;
+
 /** The facts about a page that are needed to find the next one. */
 export interface ListingPage {
   /** The ids on the page. */
@@ -51,7 +57,7 @@ interface ListingOptions<P> {
  * of a page to the next one.
  *
  * A page that does not mention a next one may still be the first of many. Then `?page=` is tried. It starts at 1, which
- * is the second page of a service that counts from 0. A service that ignores the parameter repeats itself.
+ * is the second page of a service that counts from 0. A service that ignores the parameter repeats itself at 2 and at 3.
  *
  * The end is known if a page says so, if the pages stop naming a next one, if a page is empty, or if all entries that
  * the listing counts were seen. In all other cases, `stopReason` says why reading stopped.
@@ -70,6 +76,8 @@ export class Listing<P extends ListingPage> {
   #url: URL | undefined;
   /** The page number tried last. */
   #number = 0;
+  /** Number of pages in a row, from the second number on, that had no new entry. */
+  #repeats = 0;
   #hasNamedNext = false;
   /** The lowest total that a page stated. Entries made meanwhile appear on pages already read. */
   #total = Number.POSITIVE_INFINITY;
@@ -131,8 +139,9 @@ export class Listing<P extends ListingPage> {
       if (url === undefined) return 'the next page of the listing is elsewhere';
       return this.#requested.has(url.href) ? 'the listing repeats itself' : url;
     }
-    const isUnpageable = (this.#number >= 2 && fresh.size === 0) || (page.entries === 0 && this.#number >= 1);
-    if (isUnpageable) return 'the listing cannot be paged through';
+    this.#repeats = this.#number >= 2 && fresh.size === 0 ? this.#repeats + 1 : 0;
+    if (this.#repeats > REPEATS_MAX || (page.entries === 0 && this.#number >= 1))
+      return 'the listing cannot be paged through';
     this.#number += 1;
     return this.#with('page', String(this.#number));
   }

@@ -71,6 +71,7 @@ export async function findFlows(search: Search): Promise<readonly Found[]> {
 async function readTwice(search: Search, found: FlowsFound): Promise<Exclude<Found, { readonly result: 'found' }>> {
   const needsProof = search.sought.some(({ mayBeAbsent }) => mayBeAbsent);
   let before: Listed | undefined;
+  let why: string | undefined;
   for (let times = 0; times < READINGS_MAX; times += 1) {
     let listed: Listed;
     try {
@@ -87,8 +88,9 @@ async function readTwice(search: Search, found: FlowsFound): Promise<Exclude<Fou
     }
     if (doubt === undefined && (pages === 1 || isShownAgain(before, listed))) return { result: 'absent' };
     before = doubt === undefined ? listed : undefined;
+    why = doubt;
   }
-  return { result: 'unknown', why: 'flows leave the listing, or move in it, while it is read' };
+  return { result: 'unknown', why: why ?? 'flows leave the listing, or move in it, while it is read' };
 }
 
 async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
@@ -135,7 +137,8 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
     pages: listing.pagesRead,
     ids: [...added, ...ids],
     doubt,
-    mayPass: listing.isCutOff,
+    // If new flows fill a whole page, an older page that is read after it looks newer than the one before.
+    mayPass: listing.isCutOff || (isNewestFirst && !isFalling),
   };
 }
 

@@ -239,6 +239,18 @@ describe('absence is proven', () => {
     expect(asked.length).toBeLessThanOrEqual(3 * 4);
   });
 
+  it('if pages are numbered from 1, the listing is newest first, and new flows once fill a page of their own', async () => {
+    const made = newestFirst(9, 4);
+    let listed = newestFirst(3, -15);
+    const { found, asked } = await find((path, index) => {
+      if (index === 1) listed = [...made, ...listed];
+      const start = 5 * (Number(/page=(\d+)/.exec(path)?.[1] ?? 1) - 1);
+      return listed.slice(start, start + 5);
+    }, NEWEST_FIRST);
+    expect(found).toEqual({ result: 'absent' });
+    expect(asked.length).toBeLessThanOrEqual(3 * 6);
+  });
+
   it('if the last page that a search reads goes back past the request', async () => {
     const pageAt = () => ({ flows: newestFirst(3, -15), next: 'more' });
     expect(await resultOf(pageAt, { ...NEWEST_FIRST, findPagesMax: 1 })).toBe('absent');
@@ -302,7 +314,7 @@ describe('absence is not proven', () => {
     ['by name', [flow('a', 2), flow('b', -20), ...newestFirst(1, -5)]],
   ])('if a listing that is declared as newest first is %s', async (_, flows) => {
     expect(
-      await resultOf((_, index) => ({ flows: index === 0 ? flows : [], next: index === 0 ? 'x' : null }), NEWEST_FIRST),
+      await resultOf((path) => (path === '/flows' ? { flows, next: 'x' } : { flows: [], next: null }), NEWEST_FIRST),
     ).toBe('unknown');
   });
 
@@ -506,6 +518,22 @@ describe('the listing of flows', () => {
       return { flows: newestFirst.slice(at, at + 1), next_cursor: newestFirst.length > at + 1 ? String(at + 1) : null };
     });
     expect(await all(flows)).toEqual([['b'], [], ['a']]);
+  });
+
+  it.each([0, 1])('is read on if that happens to pages that are only numbered, from %i', async (first) => {
+    const newestFirst = [flow('b'), flow('a')];
+    const { flows } = listing((path) => {
+      const at = Number(/page=(\d+)/.exec(path)?.[1] ?? first) - first;
+      if (at === 1) newestFirst.unshift(flow(`c${newestFirst.length}`));
+      return newestFirst.slice(at, at + 1);
+    });
+    expect((await all(flows)).flat()).toEqual(['b', 'a']);
+  });
+
+  it('is read on to a fourth page, and no further, if its pages stay the same', async () => {
+    const { flows, asked } = listing(() => [flow('a')]);
+    expect((await all(flows)).flat()).toEqual(['a']);
+    expect(asked).toEqual(['/flows', '/flows?page=1', '/flows?page=2', '/flows?page=3']);
   });
 
   it('ends if it names the same next page again', async () => {
