@@ -1,5 +1,6 @@
 import type { CallKind, FaultPlanOptions } from './faults.ts';
 import { DOUBTFUL, THROTTLING } from './storm-faults.ts';
+import { MINUTE } from './timeline.ts';
 
 /** What a storm must have so that a rare call is made more than once. */
 export interface StormNeeds {
@@ -10,6 +11,8 @@ export interface StormNeeds {
   readonly areTimedOut?: boolean;
   readonly areSwept?: boolean;
   readonly areRetried?: boolean;
+  /** True if a backfill finds uploads whose notifications were lost. */
+  readonly areBackfilled?: boolean;
   /** True if assets go on to later stages. */
   readonly areChained?: boolean;
   /** True if uploads are held. */
@@ -17,6 +20,9 @@ export interface StormNeeds {
   /** The faults that lead to the call. */
   readonly faultPlan?: FaultPlanOptions;
 }
+
+/** Time that a storm leaves for a backfill, in milliseconds. Its ticks may be five minutes apart. */
+export const BACKFILL_MS = 15 * MINUTE;
 
 /** The needs of the calls that most storms do not make. */
 export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
@@ -50,5 +56,6 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'chain.put': { areChained: true, areQuick: true },
   'hold.get': { areHeld: true, areQuick: true },
   'hold.put': { areHeld: true, areQuick: true },
+  'queue.ask': { areBackfilled: true, faultPlan: { rate: 0, faults: [], persistence: 0 } },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
 };

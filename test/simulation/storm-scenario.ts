@@ -5,9 +5,12 @@ import type { Random } from './random.ts';
 import { ASSET_BYTES_MAX, BIG_ASSET_BYTES, ROUTES, type Scenario } from './scenario.ts';
 import { NOTHING_SPECIAL } from './steady-scenario.ts';
 import { bigAssetFaultsOf, stormFaultsOf } from './storm-faults.ts';
-import { NEEDS, type StormNeeds } from './storm-needs.ts';
+import { BACKFILL_MS, NEEDS, type StormNeeds } from './storm-needs.ts';
 import { stormStepsOf } from './storm-steps.ts';
 import { MINUTE, SECOND } from './timeline.ts';
+
+/** Age from which the sweep submits an upload that has no entry, in milliseconds. */
+const SWEPT_AFTER_MS = 15 * MINUTE;
 
 /** A storm: everything at once, and then over. @param focus a call that the storm must make. */
 export function stormScenarioOf(random: Random, focus: Focus | undefined): Scenario {
@@ -23,7 +26,8 @@ function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= 20 * SECOND;
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
   const spanMs = random.pick([MINUTE, 4 * MINUTE, 10 * MINUTE]);
-  const chaosMs = spanMs + random.int(needs.areTimedOut ? 8 : 2, 10) * MINUTE;
+  const calmMs = needs.areBackfilled ? SWEPT_AFTER_MS + BACKFILL_MS : 0;
+  const chaosMs = spanMs + random.int(needs.areTimedOut ? 8 : 2, 10) * MINUTE + calmMs;
   const steps = stormStepsOf(random, spanMs, focus, needs);
   const isBig = steps.some(({ key }) => key.startsWith('big/'));
   const areTimedOut = needs.areTimedOut ?? (!needs.areQuick && random.chance(0.12));
@@ -43,7 +47,7 @@ function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
     flowMsMax: flowMsMaxOf(random, needs, areTimedOut),
     skewMs: isSkewWild ? 140 * SECOND : random.pick([0, 0, 25 * SECOND]),
     isSkewWild,
-    isLossy: needs.areSwept ?? random.chance(0.3),
+    isLossy: needs.areSwept ?? needs.areBackfilled ?? random.chance(0.3),
     faultPlan: { ...(needs.faultPlan ?? (isBig ? bigAssetFaultsOf(random) : stormFaultsOf(random))), focus },
     steps,
     rotations: rotationsOf(random, chaosMs),
@@ -53,11 +57,17 @@ function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
       { min: 20 * SECOND, max: 150 * SECOND },
       { min: MINUTE, max: 5 * MINUTE },
     ]),
-    sweepGapMs: needs.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
+    sweepGapMs: sweepGapOf(needs),
     areRetried: needs.areRetried ?? random.chance(0.2),
     hasNeighbours: random.chance(0.5),
     ...NOTHING_SPECIAL,
   };
+}
+
+/** Time between two daily passes. If a backfill is needed, none comes before it. */
+function sweepGapOf({ areSwept, areBackfilled }: StormNeeds): Scenario['sweepGapMs'] {
+  if (areBackfilled) return { min: 60 * MINUTE, max: 60 * MINUTE };
+  return areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE };
 }
 
 function settingsOf(random: Random, isBig: boolean, areTimedOut: boolean): PipelineSettings {

@@ -3,6 +3,7 @@ import type { Random } from './random.ts';
 import { type Change, putStep, type Scenario } from './scenario.ts';
 import { manySteps } from './steady-scenario.ts';
 import { DOUBTFUL } from './storm-faults.ts';
+import { BACKFILL_MS, NEEDS } from './storm-needs.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 
 /** Beginnings and ends of ids that need encoding in a path, or that look like another part of it. */
@@ -41,7 +42,7 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
     changes: random.some(CHANGES, 0.1).map((what) => ({ at: random.int(0, storm.chaosMs), what })),
     expiriesAt: random.chance(0.15) ? [random.int(0, storm.chaosMs), random.int(0, storm.chaosMs)] : [],
     damageAt: random.chance(0.07) ? random.int(0, storm.chaosMs) : undefined,
-    backfillsAt: random.chance(0.15) ? backfillsIn(random, storm.chaosMs) : [],
+    backfillsAt: backfillsOf(random, storm),
     areAllRetried: random.chance(0.3),
     ...rarity(random, storm),
     sweepDamageAt: random.chance(0.2) ? random.int(0, storm.chaosMs) : undefined,
@@ -101,8 +102,10 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
 
 const CHANGES: readonly Change[] = ['route', 'pipeline', 'inbox', 'limits'];
 
-/** Two backfills at about the same time. */
-function backfillsIn(random: Random, chaosMs: number): readonly number[] {
-  const at = random.int(0, chaosMs);
+/** Two backfills at about the same time, or none. If the storm needs one, they come when uploads are old enough. */
+function backfillsOf(random: Random, { faultPlan, chaosMs }: Scenario): readonly number[] {
+  const isNeeded = faultPlan.focus !== undefined && NEEDS[faultPlan.focus.call]?.areBackfilled === true;
+  if (!random.chance(0.15) && !isNeeded) return [];
+  const at = isNeeded ? chaosMs - BACKFILL_MS : random.int(0, chaosMs);
   return [at, at + random.int(0, 5 * SECOND)];
 }
