@@ -41,6 +41,19 @@ export type Check<S> = (subject: S) => Outcome | Promise<Outcome>;
 
 export type NamedCheck<S> = readonly [name: string, check: Check<S>];
 
+/** Several findings as one, with the worst severity. */
+export function combined(findings: readonly Finding[]): Outcome {
+  const severity = (['fault', 'warning', 'note'] as const).find((each) =>
+    findings.some((one) => one.severity === each),
+  );
+  if (severity === undefined) return 'good';
+  return {
+    severity,
+    what: findings.map(({ what }) => what).join('\n'),
+    todo: [...new Set(findings.map(({ todo }) => todo))].join('\n'),
+  };
+}
+
 /** Runs all checks at once. A check that throws is a fault, unless AWS denied it. @throws the signal's reason. */
 export const runChecks = <S extends Asked>(checks: readonly NamedCheck<S>[], subject: S): Promise<Checked[]> =>
   Promise.all(checks.map((each) => checked(each, subject)));

@@ -5,7 +5,16 @@ import { idleBudgets } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
 import { type CanaryFile, examineCanary } from './canary.ts';
-import { type Check, type Diagnosis, type Finding, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
+import {
+  type Check,
+  combined,
+  type Diagnosis,
+  type Finding,
+  type NamedCheck,
+  type Outcome,
+  once,
+  runChecks,
+} from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { outcomeOfListing } from './flow-listing.ts';
 import { examineErrors, examineRuns } from './function-logs.ts';
@@ -257,19 +266,6 @@ async function examineBudgets({ deployment, status }: Subject): Promise<Outcome>
     (what): Finding => ({ severity: 'note', what, todo: 'Remove it, or correct it, and deploy.' }),
   );
   return combined([...spent, ...idle]);
-}
-
-/** Several findings as one, with the worst severity. */
-function combined(findings: readonly Finding[]): Outcome {
-  const severity = (['fault', 'warning', 'note'] as const).find((each) =>
-    findings.some((one) => one.severity === each),
-  );
-  if (severity === undefined) return 'good';
-  return {
-    severity,
-    what: findings.map(({ what }) => what).join('\n'),
-    todo: [...new Set(findings.map(({ todo }) => todo))].join('\n'),
-  };
 }
 
 async function examineTicks({ deployment, signal }: Subject): Promise<Outcome> {

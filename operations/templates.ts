@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
+import { type Price, priceSchema } from '../functions/uploads/budget.ts';
 import type { Deployment } from './deployment.ts';
 
 /** The service did not say what it offers. `code` is one of the codes of the flow service's errors. */
@@ -34,16 +35,20 @@ export interface OfferedTemplate {
   readonly inputTypes: readonly string[] | undefined;
   /** As the service writes them. */
   readonly parameters: Json | undefined;
+  /** What a flow costs. Undefined if the service does not say, or not as an amount with a currency. */
+  readonly price: Price | undefined;
 }
 
 const text = z.catch(z.optional(z.coerce.string()), undefined);
 const types = z.catch(z.optional(z.array(z.string())), undefined);
+/** In the form of a route's price: the service does not document another. */
+const price = z.catch(z.optional(priceSchema), undefined);
 
 const templateSchema = z.pipe(
-  z.looseObject({ id: text, name: text, description: text, input_types: types, inputTypes: types }),
+  z.looseObject({ id: text, name: text, description: text, input_types: types, inputTypes: types, price }),
   z.transform(
-    ({ id, name, description, input_types, inputTypes, parameters }): OfferedTemplate => ({
-      ...{ id, name, description },
+    ({ id, name, description, input_types, inputTypes, parameters, price }): OfferedTemplate => ({
+      ...{ id, name, description, price },
       inputTypes: input_types ?? inputTypes,
       parameters: parameters as Json | undefined,
     }),

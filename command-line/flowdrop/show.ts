@@ -318,11 +318,12 @@ export function showList(
 
 export function showTemplates(templates: readonly OfferedTemplate[]): readonly string[] {
   if (templates.length === 0) return ['The service offers no templates.'];
-  return templates.flatMap(({ id, name, description, inputTypes, parameters }) => [
+  return templates.flatMap(({ id, name, description, inputTypes, parameters, price }) => [
     name ?? id ?? 'a template without a name',
     ...(description === undefined ? [] : [`  ${description}`]),
     `  takes ${inputTypes === undefined ? 'what it does not say' : inputTypes.join(', ') || 'any type'}`,
     `  parameters ${parameters === undefined ? 'are not listed' : JSON.stringify(parameters)}`,
+    ...(price === undefined ? [] : [`  costs ${price.amount} ${price.currency}`]),
   ]);
 }
 

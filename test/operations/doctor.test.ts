@@ -163,6 +163,29 @@ describe('the check of the templates', () => {
     );
   });
 
+  const EUROS = { amount: 0.4, currency: 'EUR' };
+  it.each([
+    ['note', EUROS, undefined, 'route pictures names no price'],
+    ['warning', EUROS, { amount: 0.3, currency: 'EUR' }, 'route pictures says 0.3 EUR'],
+    ['warning', EUROS, { amount: 0.4, currency: 'USD' }, 'route pictures says 0.4 USD'],
+    ['good', EUROS, EUROS, undefined],
+    ['good', undefined, EUROS, undefined],
+    // These do not say what is meant.
+    ['good', 0.4, undefined, undefined],
+    ['good', { credits: 3 }, undefined, undefined],
+  ])(
+    'compares prices that the service lists with those of the routes: %s of %j',
+    async (result, listed, price, says) => {
+      const body = JSON.stringify([{ name: 'bytes_echo', price: listed }]);
+      answerTemplates({ status: 200, headers: { 'content-type': 'application/json' }, body });
+      const found = await resultOf('templates of the routes', withRoute({ price }));
+      expect(found?.result).toBe(result);
+      if (says === undefined) return;
+      expect(found?.what).toBe(`A flow of bytes_echo costs 0.4 EUR, as the service lists it, and ${says}.`);
+      expect(found?.todo).toBe('Give the route "price": {"amount":0.4,"currency":"EUR"}, and deploy.');
+    },
+  );
+
   it('is not made if the routes are not known', async () => {
     const unknown = { ...operated.deployment, areRoutesKnown: false };
     expect(await resultOf('templates of the routes', unknown)).toMatchObject({ result: 'not checked' });
