@@ -6,6 +6,7 @@ import type { Random } from './random.ts';
 import { type Poison, putStep, type Scenario } from './scenario.ts';
 import { runSteadily } from './steady.ts';
 import { manySteps, steadyScenario } from './steady-scenario.ts';
+import { THROTTLING } from './storm-faults.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -58,6 +59,13 @@ const REFUSED_POLL_MS = 30 * SECOND;
 /** The round that is under way when a healthy flow ends, and the next one, may meet all poisoned flows first. */
 const longestRoundsMs = ({ of, count }: Poison): number => (of === 'flow' ? 2 * count * REFUSED_POLL_MS : 0);
 
+/** Number of refused flows from which ticks may halt for them before they come to an answer for another flow. */
+const HALTING_COUNT = 8;
+
+/** True if ticks may halt because so many flows in a row are refused. */
+const mayHaltTicks = ({ fault, count }: Poison): boolean =>
+  count >= HALTING_COUNT && (THROTTLING.includes(fault) || fault === '402');
+
 /**
  * Time for the poll that ends a flow past its maximum age. The longest gap between two polls is a quarter of an hour.
  */
@@ -109,8 +117,8 @@ export async function liveWithPoison(world: World): Promise<void> {
   const healthy = steps.filter(({ key }) => key.startsWith('two/'));
   const poisoned = steps.filter(({ key }) => key.startsWith('echo/'));
   // Without an answer for another flow in the same tick, a flow ends at twice its maximum age: the service may be down.
-  // If long holds fill a tick, the companion is answered in another one.
-  const isAnsweredBeside = hasCompanion && longestHoldMs(poison as Poison) < MINUTE;
+  // If long holds or many refusals end a tick early, the companion is answered in another one.
+  const isAnsweredBeside = hasCompanion && longestHoldMs(poison as Poison) < MINUTE && !mayHaltTicks(poison as Poison);
   const limitMs = (isAnsweredBeside ? 1 : 2) * ageMaxMs + LAST_POLL_MS + MINUTE;
   const startedAt = world.timeline.now();
   const areAllPublished = () => [...healthy, ...poisoned].every(({ key }) => publishedAt.has(key));
