@@ -124,7 +124,13 @@ function showBudget({ flows, amount, percent, period, timezone, endsAt }: Budget
 function hintsOf({ failed, waiting, holds }: PipelineStatus, deployment: Named): readonly string[] {
   return [
     ...holds.holds.flatMap((hold) => ['', `${nameOfHold(hold)}: ${endOfHold(hold, deployment)}`]),
-    ...(failed.count > 0 ? ['', `See the failures: ${deployment.command} list --failed --since 24h`] : []),
+    ...(failed.count > 0
+      ? [
+          '',
+          `See the failures: ${deployment.command} list --failed --since 24h`,
+          `Retry them once their cause is gone: ${deployment.command} retry --failed --since 24h`,
+        ]
+      : []),
     ...(waiting.reasons.undecided === undefined
       ? []
       : ['', `Some wait for your decision: ${deployment.command} list --undecided`]),

@@ -7,26 +7,42 @@ import type { Progress } from './follower.ts';
 type Ended = Progress & { kind: 'ended' };
 
 /**
- * The line about the end of a file, and below that of a failed file a line that says what to do.
+ * The line about the end of a file, and below that of a failed file a line that says what to do. If several files fail
+ * alike, the second one's says how to retry all of them, and the others have none.
  * @param since time at which its upload began, in milliseconds since the epoch.
+ * @param told how many files have failed with each message since the last success. It is counted here.
  * @param cwd paths are shown relative to this folder.
  * @param isForgotten true if the run keeps nothing of the file for later commands. Default false.
  */
 export function endLines(
   ended: Ended,
-  { since, cwd, isForgotten = false }: { since: number | undefined; cwd: string; isForgotten?: boolean },
+  {
+    since,
+    cwd,
+    told,
+    isForgotten = false,
+  }: { since: number | undefined; cwd: string; told: Map<string, number>; isForgotten?: boolean },
 ): string[] {
   const { key, receipt, receiptPath } = ended;
   const givenWay = receiptPath === undefined ? '; the receipt is that of a newer version of the file' : '';
   if (receipt.failure !== undefined) {
-    const { message, advice, retry } = receipt.failure;
+    const { code, message, advice, retry } = receipt.failure;
     const where = receiptPath === undefined ? '' : `  ${shownPath(receiptPath, cwd)}`;
     const line = `${key}  failed: ${message}${givenWay}${where}`;
     // Version 0.1.0 wrote receipts without advice, and an earlier run may have left one.
     if (advice === undefined) return [line];
+    const before = told.get(message) ?? 0;
+    told.set(message, before + 1);
+    if (before > 0) {
+      const isFirst = before === 1 && retry !== undefined && !isForgotten;
+      return isFirst
+        ? [line, `    To retry all that failed like this: ${OWN_COMMAND} retry --failed --code ${code}`]
+        : [line];
+    }
     const how = isForgotten ? 'name the file again, which is paid for from its first stage on' : retry;
     return [line, `    ${advice}${retry === undefined ? '' : ` To retry: ${how}`}`];
   }
+  told.clear();
   const took = since === undefined ? '' : ` in ${((Date.now() - since) / 1000).toFixed(1)} s`;
   const [output] = receipt.failedOutputs;
   const missing = output ? `; ${receipt.failedOutputs.length} missing: ${output.message}` : '';

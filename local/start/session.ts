@@ -135,6 +135,8 @@ export class Session {
   /** The files of the inbox that are not complete yet. */
   #changing: readonly InboxFile[] = [];
   readonly #waits = new Waits();
+  /** By their message: how many files have failed since the last success. */
+  readonly #failuresTold = new Map<string, number>();
 
   static async start(options: SessionOptions): Promise<Session> {
     const session = new Session(options);
@@ -439,7 +441,7 @@ export class Session {
         }
         const { cwd, pipeline } = this.#options;
         const isForgotten = pipeline.inboxDir === undefined;
-        const lines = endLines(progress, { since: tracked?.since, cwd, isForgotten });
+        const lines = endLines(progress, { since: tracked?.since, cwd, told: this.#failuresTold, isForgotten });
         this.#end(tracked, progress.receipt.status, ...lines);
       }
     }

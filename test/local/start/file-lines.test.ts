@@ -8,10 +8,14 @@ const asset = (name: string) => ({ path: `/home/results/a.png/flow/${name}`, byt
 
 const there = { receiptPath: '/home/results/a.png/receipt.json', assets: [asset('1.glb')] };
 
-function linesOf(ended: object, files: Pick<Parameters<typeof endLines>[0], 'receiptPath' | 'assets'> = there) {
+function linesOf(
+  ended: object,
+  files: Pick<Parameters<typeof endLines>[0], 'receiptPath' | 'assets'> = there,
+  told = new Map<string, number>(),
+) {
   const receipt = { ...facts, ...ended } as unknown as Receipt;
   const progress = { kind: 'ended', key: 'a.png', versionId: undefined, receipt, ...files } as const;
-  return endLines(progress, { since: undefined, cwd: '/home' });
+  return endLines(progress, { since: undefined, cwd: '/home', told });
 }
 
 describe('the lines about the end of a file', () => {
@@ -39,6 +43,21 @@ describe('the lines about the end of a file', () => {
     expect(linesOf({ status: 'failed', failure: old })).toHaveLength(1);
   });
 
+  it('say what to do only once if several files fail alike', () => {
+    const told = new Map<string, number>();
+    const ended = { status: 'failed', failure: { ...failure, retry: 'flowdrop retry 1' } };
+    const first = 'a.png  failed: no fox  ./results/a.png/receipt.json';
+    expect(linesOf(ended, there, told)).toHaveLength(2);
+    expect(linesOf(ended, there, told)).toEqual([
+      first,
+      '    To retry all that failed like this: npm run -s flowdrop -- retry --failed --code flow-failed',
+    ]);
+    expect(linesOf(ended, there, told)).toEqual([first]);
+    expect(linesOf({ status: 'failed', failure: { ...failure, message: 'other' } }, there, told)).toHaveLength(2);
+    linesOf({ status: 'succeeded' }, there, told);
+    expect(linesOf(ended, there, told)[1]).toContain('To retry: flowdrop retry 1');
+  });
+
   it('name no command that would find nothing, if the run keeps nothing of the file', () => {
     const receipt = {
       ...facts,
@@ -46,7 +65,7 @@ describe('the lines about the end of a file', () => {
       failure: { ...failure, retry: 'flowdrop retry 1' },
     } as unknown as Receipt;
     const progress = { kind: 'ended', key: 'a.png', versionId: undefined, receipt, ...there } as const;
-    expect(endLines(progress, { since: undefined, cwd: '/home', isForgotten: true })[1]).toBe(
+    expect(endLines(progress, { since: undefined, cwd: '/home', told: new Map(), isForgotten: true })[1]).toBe(
       '    Feed it. A retry can help. To retry: name the file again, which is paid for from its first stage on',
     );
   });
