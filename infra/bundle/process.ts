@@ -47,10 +47,24 @@ const leanMediaTypes: Plugin = {
 const nativeHashes: Plugin = {
   name: 'native hashes',
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/](Sha256|Sha1|Crc32)Js\.js$/ }, ({ path }) => ({
+    onLoad({ filter: /[\\/](Md5|Sha256|Sha1|Crc32)Js\.js$/ }, ({ path }) => ({
       contents: `export class ${basename(path, '.js')} {
         constructor() { throw new Error('This bundle has only the hashes of Node.js') }
       }`,
+    }));
+  },
+};
+
+/** Leaves out the SDK's handling of a browser's streams. Its HTTP client has those of Node.js only. */
+const nativeStreams: Plugin = {
+  name: 'native streams',
+  setup({ onLoad }) {
+    const only = `() => { throw new Error('This bundle has only the streams of Node.js') }`;
+    onLoad({ filter: /[\\/]sdk-stream-mixin\.browser\.js$/ }, () => ({
+      contents: `export const sdkStreamMixin = ${only};`,
+    }));
+    onLoad({ filter: /[\\/]createChecksumStream\.browser\.js$/ }, () => ({
+      contents: `export const createChecksumStream = ${only};`,
     }));
   },
 };
@@ -88,7 +102,7 @@ const { metafile } = await build({
     '@aws-sdk/credential-provider-node': here('aliases/credentials.ts'),
     '@smithy/core/event-streams': here('aliases/event-streams.ts'),
   },
-  plugins: [leanClients, leanMediaTypes, nativeHashes, thirdPartyNotices],
+  plugins: [leanClients, leanMediaTypes, nativeHashes, nativeStreams, thirdPartyNotices],
   // If code imports a name that a stand-in above lacks, the build must fail, not the function.
   logOverride: { 'import-is-undefined': 'error' },
 });
