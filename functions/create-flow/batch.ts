@@ -111,7 +111,7 @@ async function beginUpload(
   // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
   if (isHalfOver(invocation, clock.now()) && !ports.pacer.isCreationLimited) {
     const error = new NotStartedError(`Half of the invocation's time had passed before ${upload.key} could begin`);
-    telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
+    telemetry.log.warn('This upload goes back unattempted', { key: upload.key, uploadId: upload.uploadId, error });
     return error;
   }
   try {

@@ -83,6 +83,7 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   const { ledger, settings } = delivery.ports;
   const { work } = delivery.invocation;
   if (event.uploadId !== undefined) {
+    delivery.identify({ uploadId: event.uploadId });
     const known = await ledger.read(event.uploadId, work);
     if (known !== undefined) return resume(delivery, known);
   }
@@ -148,6 +149,7 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
 async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome> {
   const { upload } = object;
   const { settings } = delivery.ports;
+  delivery.identify({ uploadId: upload.id });
   const chosen = await routed(settings, object, delivery.invocation.work);
   if (chosen === undefined) return unrouted(delivery);
 
@@ -181,7 +183,10 @@ async function endOlderJobs(delivery: Delivery, { id, bucket, key, versionId }: 
       break; // The newest versions of a key are listed first.
     }
   } catch (error) {
-    delivery.log.warn('Older jobs of this key end at their deadlines', { error: error as Error });
+    delivery.log.warn('Older jobs of this key end at their deadlines', {
+      uploadId: id,
+      error: error as Error,
+    });
   } finally {
     delivery.identify({ uploadId: id });
   }
@@ -195,6 +200,7 @@ async function endOlderJobs(delivery: Delivery, { id, bucket, key, versionId }: 
 async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promise<Outcome> {
   const { upload } = error;
   const { routes } = delivery.ports.settings;
+  delivery.identify({ uploadId: upload.id });
   const route = routeFor(routes, upload) ?? routeByKey(routes, upload.key);
   if (route === undefined) return unrouted(delivery);
 

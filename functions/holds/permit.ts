@@ -168,7 +168,7 @@ const isOfRoute = (subject: Subject, { settings }: HoldPorts): boolean => routeO
 
 /** Notes that a route works: the service took a request of it, or a flow of it succeeded. */
 export function noteSuccess(subject: Subject, success: Success, ports: HoldPorts, signal: AbortSignal): Promise<void> {
-  return noted(ports, async () => {
+  return noted(subject, ports, async () => {
     const attempt = attemptOf(subject, ports.settings, '');
     // A file that began with another configuration says nothing about the present one.
     if (!isOfRoute(subject, ports) || !attempt.isPresent || !isNews(await ports.holds.read(signal), attempt, success))
@@ -184,13 +184,14 @@ export function noteRejection(
   ports: HoldPorts,
   signal: AbortSignal,
 ): Promise<void> {
-  return noted(ports, async () => {
+  return noted(subject, ports, async () => {
     const attempt = attemptOf(subject, ports.settings, '');
     const { circuit } = routeOf(subject, ports.settings) ?? {};
     if (circuit === false || !isOfRoute(subject, ports) || !attempt.isPresent) return;
     const terms = { after: circuit?.after ?? CIRCUIT_AFTER, now: ports.clock.now() };
     if (!(await ports.holds.change((draft) => rejected(draft, attempt, rejection, terms), signal))) return;
     ports.telemetry.log.error('This route is held: the service rejects its files', {
+      uploadId: subject.upload.id,
       route: attempt.routeName,
       rejection: rejection.message,
     });
@@ -200,11 +201,14 @@ export function noteRejection(
 /**
  * If a note is lost, a route is held one file later, or opened by a later tick. That must keep no upload from its end.
  */
-async function noted({ telemetry }: HoldPorts, note: () => Promise<void>): Promise<void> {
+async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => Promise<void>): Promise<void> {
   try {
     await note();
   } catch (error) {
-    telemetry.log.warn('An outcome could not be noted at its route', { error: error as Error });
+    telemetry.log.warn('An outcome could not be noted at its route', {
+      uploadId: upload.id,
+      error: error as Error,
+    });
   }
 }
 

@@ -153,12 +153,12 @@ export class Results {
       const version = await writer.finish();
       if (version !== undefined) return { bytes, sha256: hash.digest('hex'), ...versionOf(version) };
     } catch (error) {
-      await this.#abort(writer);
+      await this.#abort(writer, to);
       throw error;
     } finally {
       writer.release();
     }
-    await this.#abort(writer);
+    await this.#abort(writer, to);
     return this.#existing(to, signal);
   }
 
@@ -194,11 +194,12 @@ export class Results {
   }
 
   /** Only logs a failure, because parts that stay behind are invisible, and the bucket's lifecycle removes them. */
-  async #abort(writer: AssetWriter): Promise<void> {
+  async #abort(writer: AssetWriter, { metadata }: AssetDestination): Promise<void> {
     try {
       await writer.abort();
     } catch (error) {
       this.#log.warn('A multipart upload could not be aborted; the lifecycle rule will remove its parts', {
+        uploadId: metadata[UPLOAD_METADATA],
         error: error as Error,
       });
     }

@@ -170,7 +170,7 @@ export class SweepRun {
   /** Counts the files below the prefixes of jobs that no job takes. Nobody else would ever tell of them. */
   async #countUnnamed(uploads: readonly ListedUpload[]): Promise<void> {
     const { settings, telemetry } = this.#ports;
-    await this.#each(uploads, async ({ bucket, key }) => {
+    await this.#each(uploads, async ({ id, bucket, key }) => {
       const owner = jobsRouteOf(settings.routes, key);
       if (owner === undefined || isJobFile(key)) return;
       for (const jobKey of jobFilesFor(key, owner.jobs)) {
@@ -178,7 +178,7 @@ export class SweepRun {
       }
       this.#counts.unnamed = (this.#counts.unnamed ?? 0) + 1;
       if (this.#kind === 'daily') telemetry.metrics.add('UploadsUnnamed');
-      telemetry.log.info('No job takes this file, so nothing is sent of it', { key });
+      telemetry.log.info('No job takes this file, so nothing is sent of it', { uploadId: id, key });
     });
   }
 

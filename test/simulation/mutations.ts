@@ -139,13 +139,13 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('no abort of a download that broke off', 1000, {
     file: RESULTS,
     in: 'Results.#storeOpened',
-    replace: 'catch (error) { await this.#abort(writer);',
+    replace: 'catch (error) { await this.#abort(writer, to);',
     with: 'catch (error) {',
   }),
   mistake('a download that broke off completed instead of aborted', 500, {
     file: RESULTS,
     in: 'Results.#storeOpened',
-    replace: 'catch (error) { await this.#abort(writer);',
+    replace: 'catch (error) { await this.#abort(writer, to);',
     with: 'catch (error) { await writer.finish();',
   }),
   mistake('a terminal entry not published again', 100, {
