@@ -253,7 +253,7 @@ export class FlowCollector {
 
   /** Aborts an abandoned flow, which costs its owner as long as it runs. */
   async #abort({ uploadId, flowId }: RunningMarker): Promise<void> {
-    const error = await this.#ports.flows.abort(flowId, this.#tick.invocation.closing);
+    const error = await this.#ports.flows.abort(flowId, this.#tick.invocation.closing, { uploadId });
     if (error !== undefined)
       this.#ports.telemetry.log.warn('The flow could not be aborted', { uploadId, flowId, error });
   }

@@ -230,7 +230,8 @@ export class FlowAssets {
     const { flows, settings } = this.#ports;
     const flowId = entry.flow.id;
     const mayBePage = settings.htmlTemplates.includes(entry.route.template);
-    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, signal, { mayBePage, onSent });
+    const options = { mayBePage, onSent, uploadId: entry.upload.id };
+    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, signal, options);
     const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
     const template = encodedId(entry.route.template);
     const metadata = {

@@ -73,7 +73,7 @@ export class FlowObserver {
       else this.#tick.slow.note(marker.uploadId, sentAt);
     };
     const get = async (): Promise<FlowRecord> => {
-      const flow = await this.#ports.flows.get(marker.flowId, signal, { onSent });
+      const flow = await this.#ports.flows.get(marker.flowId, signal, { onSent, uploadId: marker.uploadId });
       noteTime();
       return flow;
     };
@@ -102,7 +102,7 @@ export class FlowObserver {
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {
-      return { kind: 'finished', outputs: await this.#ports.flows.outputs(marker.flowId, signal), failure };
+      return { kind: 'finished', outputs: await this.#ports.flows.outputs(marker.flowId, signal, marker), failure };
     } catch (error) {
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
@@ -124,7 +124,7 @@ export class FlowObserver {
   async #byOutputs(marker: RunningMarker, signal: AbortSignal): Promise<Observation> {
     let outputs: readonly Output[];
     try {
-      outputs = await this.#ports.flows.outputs(marker.flowId, signal);
+      outputs = await this.#ports.flows.outputs(marker.flowId, signal, marker);
     } catch (error) {
       // In a new process, a 404 may also mean that the operation is not served. It tells nothing about the flow.
       if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'unsure' };

@@ -16,7 +16,7 @@ import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
 import { TimeLimit } from './time-limit.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
-import type { Asset } from './types.ts';
+import type { Asset, OfUpload } from './types.ts';
 
 /**
  * Longest wait from the head of a response until its data begins, in milliseconds. An envelope may hold 64 KiB before
@@ -27,7 +27,7 @@ const ENVELOPE_MS = 30_000;
 /** Time over which the rate of a download is measured, in milliseconds of waiting for the service. */
 const RATE_WINDOW_MS = 30_000;
 
-interface AssetRequest {
+interface AssetRequest extends OfUpload {
   readonly flowId: string;
   readonly assetId: string;
   /** Largest asset that is accepted, in bytes. */
@@ -42,12 +42,12 @@ interface AssetRequest {
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */
 export async function downloadAsset(
   requests: Requests,
-  { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, mayBePage, onSent }: AssetRequest,
+  { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, mayBePage, onSent, uploadId }: AssetRequest,
   callersSignal: AbortSignal,
 ): Promise<Asset> {
   const url = requests.url('flows', flowId, 'outputs', assetId);
   const subject = assetSubject(flowId, assetId);
-  const call: Call = { operation: 'asset', method: 'GET', url, subject, onSent };
+  const call: Call = { operation: 'asset', method: 'GET', url, subject, uploadId, onSent };
   const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
   try {
     return await assetWithin(requests, call, progress, { assetBytesMax, mayBePage });

@@ -35,6 +35,7 @@ import type {
   FlowService,
   Found,
   ListingSample,
+  OfUpload,
   Output,
   Sought,
 } from './types.ts';
@@ -131,6 +132,7 @@ class HttpFlowService implements FlowService {
       method: 'POST',
       url: this.#requests.url('flows'),
       subject: request.tag.upload,
+      uploadId: request.tag.upload,
       startBy: request.startBy,
       isAsked: request.isAsked,
       onWaiting: request.onWaiting,
@@ -147,18 +149,22 @@ class HttpFlowService implements FlowService {
     }
   }
 
-  async get(flowId: string, signal: AbortSignal, { onSent }: Pick<AssetOptions, 'onSent'> = {}): Promise<FlowRecord> {
+  async get(
+    flowId: string,
+    signal: AbortSignal,
+    { onSent, uploadId }: Pick<AssetOptions, 'onSent'> & OfUpload = {},
+  ): Promise<FlowRecord> {
     const url = this.#requests.url('flows', flowId);
-    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), onSent };
+    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), uploadId, onSent };
     const answer = await this.#requests.send(call, signal);
     return this.#requests.read(answer, flowSchema, signal);
   }
 
-  async outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]> {
+  async outputs(flowId: string, signal: AbortSignal, { uploadId }: OfUpload = {}): Promise<readonly Output[]> {
     const errors: (NotFoundError | NotServedError)[] = [];
     for (const path of this.#outputsPaths) {
       try {
-        const outputs = await this.#allOutputs(flowId, path, signal);
+        const outputs = await this.#allOutputs({ flowId, uploadId }, path, signal);
         this.#outputsPaths = [path];
         return outputs;
       } catch (error) {
@@ -175,13 +181,14 @@ class HttpFlowService implements FlowService {
     return downloadAsset(this.#requests, { flowId, assetId, ...limits, ...options, clock: this.#clock }, signal);
   }
 
-  async abort(flowId: string, signal: AbortSignal): Promise<FlowServiceError | undefined> {
+  async abort(flowId: string, signal: AbortSignal, { uploadId }: OfUpload = {}): Promise<FlowServiceError | undefined> {
     const body = () => jsonBody({ action: 'abort' });
     try {
       const url = this.#requests.url('flows', flowId);
       // A subject of its own: a flow whose polls are always throttled may still be aborted.
       const subject = `abort ${flowSubject(flowId)}`;
-      const answer = await this.#requests.send({ operation: 'abort', method: 'PATCH', url, subject, body }, signal);
+      const call: Call = { operation: 'abort', method: 'PATCH', url, subject, uploadId, body };
+      const answer = await this.#requests.send(call, signal);
       if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
       answer.response.destroy();
       return undefined;
@@ -304,11 +311,15 @@ class HttpFlowService implements FlowService {
    * @throws {UnintelligibleAnswerError} the flow has more outputs than can be read.
    * @throws {TooSlowError} the pages come too slowly.
    */
-  async #allOutputs(flowId: string, path: 'flows' | 'root', signal: AbortSignal): Promise<readonly Output[]> {
+  async #allOutputs(
+    { flowId, uploadId }: OfUpload & { readonly flowId: string },
+    path: 'flows' | 'root',
+    signal: AbortSignal,
+  ): Promise<readonly Output[]> {
     const operation = `outputs of ${path}` as const;
     const segments = path === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
     const url = this.#requests.url(...segments);
-    const call: Call = { operation, method: 'GET', url, subject: flowSubject(flowId) };
+    const call: Call = { operation, method: 'GET', url, subject: flowSubject(flowId), uploadId };
     const listing = this.#listing(call, outputPageSchema, { ...SHORT_LISTING, rank: 0 }, signal);
     const outputs: Output[] = [];
     for await (const { page, fresh } of listing.pages()) {

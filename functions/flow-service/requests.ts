@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
@@ -34,7 +35,7 @@ import {
   type TransportRequest,
   type TransportResponse,
 } from './transport.ts';
-import type { Token } from './types.ts';
+import type { OfUpload, Token } from './types.ts';
 
 /**
  * Longest time for a small response to arrive whole, in milliseconds. One flow's response that hangs or trickles must
@@ -67,7 +68,7 @@ export interface RequestOptions {
 
 type Operation = 'create' | 'get' | 'list' | 'templates' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort';
 
-export interface Call {
+export interface Call extends OfUpload {
   readonly operation: Operation;
   readonly method: TransportRequest['method'];
   readonly url: URL;
@@ -300,7 +301,7 @@ export class Requests {
     { secret, hadToken }: Pick<Answer, 'secret' | 'hadToken'>,
     signal: AbortSignal,
   ): Promise<Answer> {
-    const { operation, method, url, body, reach, onSent } = call;
+    const { operation, method, url, uploadId, body, reach, onSent } = call;
     if (!/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
       throw new UnauthorisedError('The token holds characters that no header can carry');
@@ -312,6 +313,7 @@ export class Requests {
       'User-Agent': 'flowdrop',
       // The specification wants the content type with every request. Elsewhere it could break a signed address.
       ...(hadToken ? { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` } : {}),
+      ...(hadToken && uploadId !== undefined && traceOf(uploadId)),
     };
     const sending = new Sending(await body?.(), signal);
     try {
@@ -325,6 +327,16 @@ export class Requests {
       sending.end();
     }
   }
+}
+
+/**
+ * The trace of an upload, in which each request is a span. So the service's traces are found by the upload id.
+ * @see https://www.w3.org/TR/trace-context/#traceparent-header
+ */
+function traceOf(uploadId: string): { readonly traceparent?: string } {
+  const traceId = uploadId.slice(0, 32);
+  if (!/^(?!0+$)[0-9a-f]{32}$/.test(traceId)) return {};
+  return { traceparent: `00-${traceId}-${randomBytes(8).toString('hex')}-01` };
 }
 
 /** Tells the caller of a creation, once, that it waits. */

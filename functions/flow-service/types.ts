@@ -68,7 +68,12 @@ export interface Output {
   readonly error?: string | undefined;
 }
 
-export interface AssetOptions {
+/** The upload that a request is about. The service gets it as the id of a trace. */
+export interface OfUpload {
+  readonly uploadId?: string | undefined;
+}
+
+export interface AssetOptions extends OfUpload {
   /** True if the asset may be an HTML page. Default false. */
   readonly mayBePage?: boolean | undefined;
   /** Called when the request is sent, which may be later than the call: see `pacer.ts`. */
@@ -108,13 +113,13 @@ export interface FlowService {
    */
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
   /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
-  get(flowId: string, signal: AbortSignal, options?: Pick<AssetOptions, 'onSent'>): Promise<FlowRecord>;
+  get(flowId: string, signal: AbortSignal, options?: Pick<AssetOptions, 'onSent'> & OfUpload): Promise<FlowRecord>;
   /**
    * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
    * @throws {NotFoundError} @throws {NotReadyError}
    * @throws {UnintelligibleAnswerError} also if the listing has more outputs than can be read.
    */
-  outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]>;
+  outputs(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<readonly Output[]>;
   /**
    * `GET /flows/{id}/outputs/{asset}`. Follows one redirect. The caller must read the chunks or abort the signal;
    * otherwise the connection stays open.
@@ -127,7 +132,7 @@ export interface FlowService {
    * `PATCH /flows/{id}` with `abort`. Returns why the flow could not be aborted, and undefined if it was. It throws only
    * the signal's reason: nobody can do more about a flow that is not wanted any more.
    */
-  abort(flowId: string, signal: AbortSignal): Promise<FlowServiceError | undefined>;
+  abort(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<FlowServiceError | undefined>;
   /**
    * Tells whether the address serves flows at this moment, by one request for their listing. False also if the service
    * does not list flows, or cannot answer now.

@@ -317,7 +317,7 @@ async function abort(
   { flows, telemetry }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const error = await flows.abort(flow.id, signal);
+  const error = await flows.abort(flow.id, signal, { uploadId: upload.id });
   if (error === undefined) return true;
   telemetry.log.warn('The cancelled flow could not be aborted', { uploadId: upload.id, flowId: flow.id, error });
   return false;

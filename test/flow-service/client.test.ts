@@ -116,6 +116,29 @@ describe('every request', () => {
   });
 
   it.each([
+    ['below the base address', '/api/moved', true],
+    ['elsewhere', 'https://cdn.example/a', false],
+  ])('has the trace of its upload if it is redirected %s: %s %s', async (_, location, isTraced) => {
+    const { asked, transport } = canned({ status: 302, headers: { location } }, { status: 200, body: 'x' });
+    const uploadId = '6955b900c0e7f0fdeaf01945de8599abab81e07f';
+    await collect((await clientOf(PUBLIC, { transport }).asset('f1', 'a1', never, { uploadId })).chunks);
+    const ofUpload = asked.map(({ headers: { traceparent = '' } }) =>
+      traceparent.startsWith(`00-${uploadId.slice(0, 32)}-`),
+    );
+    expect(ofUpload).toEqual([true, isTraced]);
+    expect('traceparent' in (asked[1]?.headers ?? {})).toBe(isTraced);
+  });
+
+  it.each(['0'.repeat(40), 'an upload', 'A'.repeat(40)])(
+    'has no trace if an upload id names none: %s',
+    async (uploadId) => {
+      const { asked, transport } = canned({ status: 200, body: '{"id":"f1","state":"running"}' });
+      await clientOf(PUBLIC, { transport }).get('f1', never, { uploadId });
+      expect(asked[0]?.headers).not.toHaveProperty('traceparent');
+    },
+  );
+
+  it.each([
     'http://flows.example.com',
     'http://10.0.0.1',
     'ftp://flows.example.com',
