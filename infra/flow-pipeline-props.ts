@@ -151,7 +151,7 @@ export interface FlowPipelineProps {
    */
   readonly ticketTopic?: ITopic;
   /**
-   * True if the functions send traces to AWS X-Ray.
+   * True if the functions send traces to AWS X-Ray, with each call to S3 and to the flow service.
    * @default false
    */
   readonly tracing?: boolean;

@@ -317,7 +317,7 @@ export class Requests {
     };
     const sending = new Sending(await body?.(), signal);
     try {
-      const request = { method, url, headers, body: sending.body, reach, answerMs: answerMsOf(operation) };
+      const request = { method, url, headers, body: sending.body, reach, uploadId, answerMs: answerMsOf(operation) };
       onSent?.();
       const response = await this.#transport(request, signal);
       return { operation, response, secret, hadToken };

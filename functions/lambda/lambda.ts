@@ -10,6 +10,7 @@ import type { Context } from 'aws-lambda';
 import { systemClock } from '../base/clock.ts';
 import { type Invocation, withinInvocation } from '../base/invocation.ts';
 import { createFlowService } from '../flow-service/client.ts';
+import { httpTransport } from '../flow-service/http-transport.ts';
 import { Pacer } from '../flow-service/pacer.ts';
 import { EVENT_SOURCE } from '../publish/completion-event.ts';
 import type { EventBus } from '../publish/publish.ts';
@@ -18,6 +19,7 @@ import { parseEnv } from '../settings/environment.ts';
 import type { Wiring } from './ports.ts';
 import { powertools } from './powertools.ts';
 import { SecretToken } from './token.ts';
+import { XRay } from './xray.ts';
 
 /** Maximum number of sockets of one AWS client. The streams to S3 and the small requests around them stay below it. */
 const AWS_SOCKETS_MAX = 128;
@@ -71,9 +73,10 @@ export function lambda<P, T>(
   const { logger, metrics, telemetry } = powertools(settings.pipeline);
   const token = new SecretToken(new SecretsManagerClient(AWS_CLIENT), settings.tokenSecretId, clock);
   const pacer = new Pacer(clock, settings.requestsPerSecond);
+  const xray = new XRay(process.env, clock);
   const ports = portsOf({
     settings,
-    s3: s3Client(AWS_CLIENT),
+    s3: xray.s3(s3Client(AWS_CLIENT), settings.ledgerBucket),
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       outputsPath: settings.outputsPath,
@@ -85,6 +88,7 @@ export function lambda<P, T>(
       pacer,
       token,
       clock,
+      transport: xray.transport(httpTransport({ clock })),
     }),
     pacer,
     events: busAt(new EventBridgeClient(AWS_CLIENT), settings.eventBus),
