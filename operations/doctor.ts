@@ -20,11 +20,11 @@ import { outcomeOfListing } from './flow-listing.ts';
 import { examineErrors, examineRuns } from './function-logs.ts';
 import { countOf, differences, endOfHold, type HoldView, readHolds } from './holds.ts';
 import { list } from './list.ts';
-import { collectorStates, type KnownCollector } from './listing.ts';
+import { collectorStates, type KnownCollector, readEntries, runningMarkers } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { examineStageInputs } from './stage-inputs.ts';
-import { type PipelineStatus, pipelineStatus } from './status.ts';
+import { newerFormatIn, type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
 
 const SECOND_MS = 1_000;
@@ -57,6 +57,9 @@ const BUDGET_TOLD_PERCENT = 80;
 /** Below this pace, in requests a second, even a few files wait for each other. */
 const PACE_LOW = 0.5;
 
+/** Running uploads whose entries are read, to find one of a newer version. */
+const RUNNING_READ_MAX = 200;
+
 /** Uploads in doubt that are counted. */
 const UNDECIDED_COUNTED_MAX = 1_000;
 
@@ -71,6 +74,7 @@ interface Subject {
 
 const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'outputs and resources': examineResources,
+  'format of the ledger': examineFormat,
   'the flow service': examineService,
   'templates of the routes': examineTemplates,
   'listing of flows': examineListing,
@@ -155,6 +159,17 @@ async function examineResources({ deployment, signal }: Subject): Promise<Outcom
     what,
     todo: 'Name the stack with --stack, and give it the output with the URL of the queue.',
   };
+}
+
+/** Tells whether a newer version wrote an entry of an upload that is under way, or the state of the sweep. */
+async function examineFormat({ deployment, signal, status }: Subject): Promise<Outcome> {
+  const ids: string[] = [];
+  for await (const { uploadId } of runningMarkers(deployment, signal)) {
+    if (ids.push(uploadId) === RUNNING_READ_MAX) break;
+  }
+  const what = (await status()).newerFormat ?? newerFormatIn(await readEntries(ids, deployment, signal));
+  if (what === undefined) return 'good';
+  return { severity: 'fault', what, todo: 'See docs/runbook.md, entries-unreadable.' };
 }
 
 /** What is wrong if the service answers a question of the function with an error of this code. */

@@ -2,7 +2,7 @@ import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
-import { UnreadableEntryError } from '../functions/ledger/store.ts';
+import { NewerFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { JOB_FILE } from '../functions/uploads/job-keys.ts';
@@ -24,7 +24,16 @@ import {
   reasonOfWait,
 } from './holds.ts';
 import { inputRouteOf, jobsNaming, jobsOf } from './job-files.ts';
-import { collectorStates, failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
+import {
+  collectorStates,
+  failedMarkers,
+  issueOf,
+  READS_MAX,
+  type ReadEntry,
+  readEntries,
+  runningMarkers,
+  waitingMarkers,
+} from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -63,6 +72,8 @@ export interface PipelineStatus {
   readonly collectors: readonly CollectorStatus[];
   /** The last daily sweep that ended. Undefined if none has. */
   readonly sweep: { readonly endedAt: string; readonly missed: number } | undefined;
+  /** What a newer version wrote into the ledger, and what to do. Undefined if nothing of it was read. */
+  readonly newerFormat: string | undefined;
 }
 
 export interface CollectorStatus {
@@ -91,7 +102,7 @@ export interface UploadStatus {
   readonly kind: 'upload';
   readonly id: string;
   readonly key: string;
-  /** `unknown` if the ledger has no entry of it, and `unreadable` if the entry is damaged. */
+  /** `unknown` if the ledger has no entry of it, and `unreadable` if this version cannot read it. */
   readonly state: UploadView['state'] | 'unknown' | 'unreadable';
   readonly upload?: UploadView | undefined;
   /** Why the upload or its chain is not shown. */
@@ -172,7 +183,7 @@ async function withChain(one: UploadStatus, deployment: Deployment, signal: Abor
     return { ...seen, chain: await chainOf(one.upload, deployment, signal) };
   } catch (error) {
     if (!(error instanceof UnreadableEntryError)) throw error;
-    return { ...seen, issue: `Its chain cannot be read: ${error.message}.` };
+    return { ...seen, issue: issueOf('Its chain', error) };
   }
 }
 
@@ -205,29 +216,35 @@ function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, c
 export async function pipelineStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus> {
   const holds = await holdsOf(deployment, signal);
   const readMax = holds.holds.length > 0 ? HELD_READ_MAX : REASONS_READ_MAX;
-  const [queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
+  const [queue, deadLetters, waits, running, failed, collectors, swept] = await Promise.all([
     deployment.queueDepth(signal),
     deployment.deadLetterCount(signal),
-    waitingStatus(deployment, signal, { readMax, holds }),
+    lookAtWaiting(deployment, signal, { readMax, holds }),
     runningStatus(deployment, signal),
     failedStatus(deployment, signal),
     collectorsStatus(deployment, signal),
-    sweepStatus(deployment, signal),
+    lookAtSweep(deployment, signal),
   ]);
   const { name, settings } = deployment;
   const facts = { kind: 'pipeline', deployment: name, pipeline: settings.pipeline } as const;
-  return { ...facts, holds, queue, deadLetters, waiting, running, failed, collectors, sweep };
+  const { waiting } = waits;
+  const { sweep } = swept;
+  const newerFormat = waits.newerFormat ?? swept.newerFormat;
+  return { ...facts, holds, queue, deadLetters, waiting, running, failed, collectors, sweep, newerFormat };
 }
+
+export const waitingStatus = async (...args: Parameters<typeof lookAtWaiting>): Promise<PipelineStatus['waiting']> =>
+  (await lookAtWaiting(...args)).waiting;
 
 /**
  * @param readMax waiting uploads whose entries are read.
  * @param holds what is held now.
  */
-export async function waitingStatus(
+async function lookAtWaiting(
   deployment: Deployment,
   signal: AbortSignal,
   { readMax, holds }: { readonly readMax: number; readonly holds: HoldsView },
-): Promise<PipelineStatus['waiting']> {
+): Promise<Pick<PipelineStatus, 'waiting' | 'newerFormat'>> {
   const ids = new Set<string>();
   const toRead: string[] = [];
   let throttled = 0;
@@ -249,7 +266,7 @@ export async function waitingStatus(
     else reasons[reason] = (reasons[reason] ?? 0) + 1;
     if (entry !== undefined && reason !== undefined) oldest = Math.min(oldest ?? entry.arrivedAt, entry.arrivedAt);
   }
-  return {
+  const waiting = {
     count: ids.size - ended,
     throttled,
     reasons,
@@ -261,7 +278,12 @@ export async function waitingStatus(
     read: toRead.length,
     oldestArrivedAt: isoOf(oldest),
   };
+  return { waiting, newerFormat: newerFormatIn(read) };
 }
+
+/** What the first entry says that a newer version wrote. @internal */
+export const newerFormatIn = (read: readonly ReadEntry[]): string | undefined =>
+  read.find(({ issue }) => issue?.isNewer === true)?.issue?.message;
 
 /** Undefined for an entry that is not on its way to a flow. */
 function reasonOf(entry: Entry | undefined, holds: HoldsView): string | undefined {
@@ -296,19 +318,21 @@ async function collectorsStatus(deployment: Deployment, signal: AbortSignal): Pr
   }));
 }
 
-/** Undefined if the state cannot be read: it is only shown. */
-async function sweepStatus(
+/** Nothing if the state is damaged: it is only shown. */
+async function lookAtSweep(
   { s3, settings, clock }: Deployment,
   abortSignal: AbortSignal,
-): Promise<PipelineStatus['sweep']> {
+): Promise<Partial<Pick<PipelineStatus, 'sweep' | 'newerFormat'>>> {
   try {
     const get = new GetObjectCommand({ Bucket: settings.ledgerBucket, Key: SWEEP_KEY });
     const { Body } = await s3.send(get, { abortSignal });
     const { state } = parsedState((await Body?.transformToString()) ?? '', clock.now());
     const daily = state.ended?.daily;
-    return daily && { endedAt: new Date(daily.endedAt).toISOString(), missed: daily.counts?.missed ?? 0 };
+    if (daily === undefined) return {};
+    return { sweep: { endedAt: new Date(daily.endedAt).toISOString(), missed: daily.counts?.missed ?? 0 } };
   } catch (error) {
-    if (isAbsent(error)) return undefined;
+    if (isAbsent(error)) return {};
+    if (error instanceof NewerFormatError) return { newerFormat: error.message };
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { chainKey } from '../ledger/keys.ts';
-import { LedgerContendedError, UnreadableEntryError } from '../ledger/store.ts';
+import { LedgerContendedError, parsedObject } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { type Chain, chainSchema } from './chain.ts';
 
@@ -90,7 +90,9 @@ export class ChainStore {
     try {
       const where = { Bucket: this.#bucket, Key: chainKey(firstId) };
       const { Body, ETag } = await this.#s3.send(new GetObjectCommand(where), { abortSignal: signal });
-      return { chain: parsedChain(chainKey(firstId), (await Body?.transformToString()) ?? ''), etag: ETag as string };
+      const text = (await Body?.transformToString()) ?? '';
+      const { object: chain } = parsedObject<Chain>(chainKey(firstId), text, chainSchema, 'its chain does not go on');
+      return { chain, etag: ETag as string };
     } catch (error) {
       if (isAbsent(error)) return NOTHING;
       throw error;
@@ -105,18 +107,4 @@ export class ChainStore {
     const [oldest] = this.#remembered.keys();
     if (oldest !== undefined && this.#remembered.size > REMEMBERED_MAX) this.#remembered.delete(oldest);
   }
-}
-
-/** @throws {UnreadableEntryError} */
-function parsedChain(key: string, text: string): Chain {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new UnreadableEntryError(`${key} is not JSON: ${text.slice(0, 100)}`, { cause });
-  }
-  const { data: chain, error } = chainSchema.safeParse(value);
-  if (chain !== undefined) return chain;
-  const issues = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
-  throw new UnreadableEntryError(`${key} is damaged, or a newer version wrote it: ${issues.join('; ')}`);
 }

@@ -26,9 +26,6 @@ import { snapshot } from '../uploads/route-snapshot.ts';
 import type { Route } from '../uploads/routes.ts';
 import { firstOf, type Stage, stageUpload, type Upload } from '../uploads/upload.ts';
 
-/** Version of the chain's form. A chain of another version cannot be read. */
-export const CHAIN_SCHEMA = 1;
-
 /** Maximum number of uploads of one chain. Its object is read and written whole. */
 export const CHAIN_UPLOADS_MAX = 10_000;
 
@@ -55,7 +52,7 @@ const member = readonlyObject({
 
 /** The form of a chain. */
 export const chainSchema = readonlyObject({
-  schema: z.literal(CHAIN_SCHEMA),
+  schema: z.literal(1),
   first: uploadSchema,
   /** 1, plus 1 each time that the operator has a stage made anew. */
   generation: count,
@@ -229,7 +226,7 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
 }
 
 const newChain = (first: Upload): Chain => ({
-  schema: CHAIN_SCHEMA,
+  schema: 1,
   first,
   generation: 1,
   uploads: [],

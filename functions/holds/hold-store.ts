@@ -1,7 +1,7 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import { HOLDS_KEY } from '../ledger/keys.ts';
-import { LedgerContendedError, UnreadableEntryError } from '../ledger/store.ts';
+import { demandKnownFormat, LedgerContendedError, NewerFormatError, UnreadableEntryError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
 
@@ -197,12 +197,15 @@ const chanceOf = (nonce: string): number => Number.parseInt(nonce.slice(0, 4), 1
 /** @throws {UnreadableEntryError} Nothing may be sent then: it is unknown what is held, and what is spent. */
 function parsed(text: string): Holds {
   try {
-    const holds = holdsSchema.parse(JSON.parse(text));
+    const value: unknown = JSON.parse(text);
+    demandKnownFormat(HOLDS_KEY, value, 'nothing is sent');
+    const holds = holdsSchema.parse(value);
     // A route may be called `constructor`.
     Object.setPrototypeOf(holds.routes, null);
     return holds;
   } catch (cause) {
-    const remedy = 'Nothing is sent. Restore an older version of the object, or deploy the version that wrote it.';
-    throw new UnreadableEntryError(`${HOLDS_KEY} is damaged, or a newer version wrote it. ${remedy}`, { cause });
+    if (cause instanceof NewerFormatError) throw cause;
+    const remedy = 'Nothing is sent. Restore an older version of the object.';
+    throw new UnreadableEntryError(`${HOLDS_KEY} is damaged. ${remedy}`, { cause });
   }
 }

@@ -4,18 +4,22 @@ import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
 /**
- * Versions of the entry's form. An entry of any other version cannot be read.
+ * The newest format of the ledger that this version knows. The `schema` of an object of the ledger is the first format
+ * that has all of its members. It is 1 if the object has none. A version that meets a newer format leaves the object as
+ * it is, and says so.
  *
- * A schema drops the members that it does not name. A function of an older deployment would therefore lose a new member
- * when it writes the entry again. Add a number with every new member that must not be lost. Entries without such a
- * member keep the older number, so that an older version can read them.
+ * A version drops the members that it does not know. A function of an older deployment would therefore lose a new member
+ * when it writes the object again. Add a format with every new member that must not be lost: of an entry, a chain, the
+ * holds or the state of the sweep. Objects without such a member keep the older number, so that an older version can
+ * read them. Also add fixtures to `test/ledger/formats/`.
  *
  * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
- * 3: the reasons `paused`, `budget` and `circuit`, in an upload that waits for the end of a hold.
+ * 3: the reasons `paused`, `budget` and `circuit`, in an entry that waits for the end of a hold.
  *
- * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it.
+ * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it. The
+ * state of a collector has none either: without it, a tick repeats some work.
  */
-export const ENTRY_SCHEMAS: readonly number[] = [1, 2, 3];
+export const LEDGER_FORMAT = 3;
 
 /** Why an upload waits. */
 export const WAIT_REASONS = [

@@ -7,11 +7,11 @@ import {
   PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
-import * as z from 'zod/mini';
+import type * as z from 'zod/mini';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
-import { ENTRY_SCHEMAS, entrySchema } from './entry-schema.ts';
+import { entrySchema, LEDGER_FORMAT } from './entry-schema.ts';
 import {
   entryKey,
   type FailedMarker,
@@ -45,9 +45,26 @@ type Written<E extends Entry> =
   | { readonly won: true; readonly stored: Stored<E> }
   | { readonly won: false; readonly current: Stored | undefined };
 
-/** This version cannot read the entry: a newer version wrote it, or it is damaged. */
+/** This version cannot read an object of the ledger: a newer version wrote it, or it is damaged. */
 export class UnreadableEntryError extends Error {
   override readonly name = 'UnreadableEntryError';
+}
+
+/** A newer version wrote the object. Its message is whole sentences, which say what to do. */
+export class NewerFormatError extends UnreadableEntryError {}
+
+/**
+ * Refuses an object of the ledger whose format this version does not know.
+ * @param value the object, from its JSON.
+ * @param consequence what does not happen until the newer version is deployed again.
+ * @throws {NewerFormatError}
+ */
+export function demandKnownFormat(key: string, value: unknown, consequence: string): void {
+  const { schema } = Object(value);
+  if (typeof schema !== 'number' || schema <= LEDGER_FORMAT) return;
+  const what = `${key} has format ${schema} of the ledger: a newer version of Flowdrop wrote it.`;
+  const known = `This version knows formats up to ${LEDGER_FORMAT}, and leaves the object as it is.`;
+  throw new NewerFormatError(`${what} ${known} Deploy the newer version again. Until then, ${consequence}.`);
 }
 
 /** S3 answered every try of a conditional write with 409. The write did not happen. */
@@ -330,27 +347,34 @@ interface EntryPage {
   readonly last: string | undefined;
 }
 
-/** Members of the JSON that are read apart from the entry. */
-const ENVELOPE = z.object({ schema: z.optional(z.unknown()), nonce: z.optional(z.unknown()) });
-
-/** @throws {UnreadableEntryError} */
-function parsedEntry(key: string, text: string): { readonly entry: Entry; readonly nonce: unknown } {
-  let value: unknown;
+/**
+ * Reads an object of the ledger.
+ * @param consequence what does not happen until the newer version is deployed again, if that wrote it.
+ * @returns the object, and its JSON with all members.
+ * @throws {UnreadableEntryError}
+ */
+export function parsedObject<T>(
+  key: string,
+  text: string,
+  schema: z.ZodMiniType<T>,
+  consequence: string,
+): { readonly object: T; readonly json: unknown } {
+  let json: unknown;
   try {
-    value = JSON.parse(text);
+    json = JSON.parse(text);
   } catch (cause) {
     throw new UnreadableEntryError(`${key} is not JSON: ${text.slice(0, 100)}`, { cause });
   }
-  const { schema, nonce } = ENVELOPE.safeParse(value).data ?? {};
-  if (typeof schema === 'number' && !ENTRY_SCHEMAS.includes(schema)) {
-    const remedy = `this version reads ${ENTRY_SCHEMAS.join(' and ')}: deploy the version that wrote it`;
-    throw new UnreadableEntryError(`${key} has schema ${schema}, and ${remedy}`);
-  }
-  const { data: entry, error } = entrySchema.safeParse(value);
-  if (entry === undefined) {
-    const issues = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
-    throw new UnreadableEntryError(`${key} is damaged: ${issues.join('; ')}`);
-  }
+  demandKnownFormat(key, json, consequence);
+  const { success, data: object, error } = schema.safeParse(json);
+  if (success) return { object, json };
+  const issues = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
+  throw new UnreadableEntryError(`${key} is damaged: ${issues.join('; ')}`);
+}
+
+/** @throws {UnreadableEntryError} */
+function parsedEntry(key: string, text: string): { readonly entry: Entry; readonly nonce: unknown } {
+  const { object: entry, json } = parsedObject<Entry>(key, text, entrySchema, 'its upload does not go on');
   // Otherwise it would be written back to the key of another upload.
   if (entryKey(entry.upload.id) !== key) {
     throw new UnreadableEntryError(`${key} holds the entry of upload ${entry.upload.id}`);
@@ -360,5 +384,5 @@ function parsedEntry(key: string, text: string): { readonly entry: Entry; readon
     const { bucket, key: objectKey } = entry.upload;
     throw new UnreadableEntryError(`${key} names an object that is not its upload: ${bucket}/${objectKey}`);
   }
-  return { entry, nonce };
+  return { entry, nonce: Object(json).nonce };
 }

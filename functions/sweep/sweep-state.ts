@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { SWEEP_KEY } from '../ledger/keys.ts';
-import { LedgerContendedError } from '../ledger/store.ts';
+import { demandKnownFormat, LedgerContendedError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 
 /**
@@ -114,9 +114,11 @@ interface ParsedState {
  * before the first day. A damaged pass is forgotten: a tick begins a daily one again, and the operator must request a
  * backfill again. If neither a time nor a daily pass can be read, the deployment begins now. Then only a backfill finds
  * older uploads.
+ * @throws {NewerFormatError}
  */
 export function parsedState(text: string, now: number): ParsedState {
   const stored = storedMembers(text);
+  demandKnownFormat(SWEEP_KEY, stored, 'no sweep runs');
   const schema = stateSchema(now);
   const { firstDay, watermark, ...members } = schema.parse(stored);
   const lastSince = (members.daily ?? members.ended?.daily)?.since;
@@ -166,6 +168,7 @@ export class SweepStateStore {
     this.#where = { Bucket: bucket, Key: SWEEP_KEY };
   }
 
+  /** @throws {NewerFormatError} */
   async read(signal: AbortSignal): Promise<SweepState> {
     const stored = await this.#read(signal);
     return mustBeWritten(stored) ? this.update((state) => state, signal) : stored.state;
@@ -174,7 +177,7 @@ export class SweepStateStore {
   /**
    * Changes the state and returns the new one. If another invocation writes in between, `change` is applied again to the new
    * state. If `change` throws, nothing is written.
-   * @throws {LedgerContendedError}
+   * @throws {LedgerContendedError} @throws {NewerFormatError}
    */
   async update(change: (state: SweepState) => SweepState, signal: AbortSignal): Promise<SweepState> {
     for (let written = 0; written < WRITES_MAX; written += 1) {

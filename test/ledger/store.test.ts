@@ -18,7 +18,12 @@ describe('an object at the key of an entry that is', () => {
     ['a list', '[]', 'is damaged: '],
     ['text', '"entry"', 'is damaged: the whole: '],
     ['lists in lists', nested, 'is damaged: '],
-    ['of another schema', { ...claim, schema: 99 }, 'has schema 99, and this version reads 1'],
+    [
+      'of a newer format',
+      { ...claim, schema: 99 },
+      'has format 99 of the ledger: a newer version of Flowdrop wrote it',
+    ],
+    ['of a format that never was', { ...claim, schema: 0 }, 'is damaged: schema: '],
     ['nothing but a schema', { schema: 1 }, 'is damaged: state: '],
     ['of another upload', { ...claim, upload: { ...upload, id: '0'.repeat(40) } }, 'holds the entry of upload 000'],
     ['of an object in another bucket', { ...claim, upload: { ...upload, bucket: 'x' } }, `${foreign}: x/a.png`],
@@ -55,7 +60,7 @@ describe('the ledger', () => {
   it('takes an entry that cannot be read for one of an upload with a flow', async () => {
     const world = await openWorld({ isVirtual: true });
     // Damaged, or written by a newer version.
-    for (const body of ['{"schema":1,"st', '{"schema":2}']) {
+    for (const body of ['{"schema":1,"st', '{"schema":99}']) {
       await world.put(LEDGER, `uploads/${'a'.repeat(40)}.json`, body);
       expect(await world.ports.ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
     }

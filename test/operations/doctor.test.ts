@@ -64,7 +64,7 @@ describe('flowdrop doctor', () => {
   it('of a healthy run finds every check good', async () => {
     const { code, output } = await operated.run('doctor', '--json');
     const { checks } = JSON.parse(output);
-    expect(checks).toHaveLength(21);
+    expect(checks).toHaveLength(22);
     expect(checks.filter(({ result }: Checked) => result !== 'good')).toEqual([]);
     expect(code).toBe(0);
     expect((await operated.run('doctor')).output).toMatch(/^the local run:\n {2}credentials and connection: good\n/);
@@ -443,6 +443,24 @@ describe('by the ledger', () => {
     expect(await resultOf('daily sweep', deployment)).toMatchObject({
       result,
       ...(what !== undefined && { what: expect.stringMatching(what) }),
+    });
+  });
+
+  it('what a newer version wrote is a fault: the state of the sweep, and an entry of a running flow', async () => {
+    const { world, deployment } = await quiet({ sweep: { schema: 4, firstDay: 0 } });
+    expect(await resultOf('format of the ledger', deployment)).toMatchObject({
+      result: 'fault',
+      what: expect.stringMatching(/^state\/sweep\.json has format 4 of the ledger: .* Until then, no sweep runs\.$/),
+    });
+    await world.putObject('state/sweep.json', '{}');
+    expect(await resultOf('format of the ledger', deployment)).toMatchObject({ result: 'good' });
+    const flow = { id: 'f', createdAt: world.now };
+    const runs = running(world.claimed('long.png'), flow);
+    await world.put({ ...runs, schema: 4 } as never);
+    await world.putObject(runningKey(runningMarkerOf(runs.upload, flow)));
+    expect(await resultOf('format of the ledger', deployment)).toMatchObject({
+      result: 'fault',
+      what: expect.stringMatching(/^uploads\/\w+\.json has format 4 .* Until then, its upload does not go on\.$/),
     });
   });
 

@@ -1,14 +1,15 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { showPipeline } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain } from '../../operations/explain.ts';
 import { holdsOf } from '../../operations/holds.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
+import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
-import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
+import { checkOf, deployedAs, Operated, runFlowdrop, signal } from './support.ts';
 
 let operated: Operated;
 beforeAll(async () => {
@@ -269,4 +270,26 @@ it('nothing that an operator is given holds the token or the credentials of a fu
   const environment = JSON.stringify(await deployment.collecting.environment(new AbortController().signal));
   expect(environment).not.toContain(pipeline.secrets.find('flowdrop/token').value);
   expect(environment).not.toContain('AWS_');
+});
+
+describe('an entry that a newer version wrote', () => {
+  it('is named by status and doctor, with what to do', async () => {
+    const { pipeline, deployment } = operated;
+    const { id } = await operated.becomes('slow/later.png', 'waiting');
+    const where = { Bucket: LEDGER_BUCKET, Key: `uploads/${id}.json` };
+    const text = (await (await pipeline.s3.send(new GetObjectCommand(where))).Body?.transformToString()) ?? '';
+    const put = (Body: string) => pipeline.s3.send(new PutObjectCommand({ ...where, Body: Buffer.from(Body) }));
+    await put(JSON.stringify({ ...JSON.parse(text), schema: 4 }));
+    onTestFinished(async () => void (await put(text)));
+    const words = `uploads/${id}.json has format 4 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 3, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
+    expect((await operated.run('status', id)).output).toContain(`unreadable\n  ${words}\n`);
+    expect((await operated.run('status')).output).toContain(`  ledger            ${words}\n`);
+    expect(issuesOf('status', JSON.parse((await operated.run('status', '--json')).output))).toBe('');
+    expect(await checkOf('format of the ledger', deployment)).toEqual({
+      check: 'format of the ledger',
+      result: 'fault',
+      what: words,
+      todo: 'See docs/runbook.md, entries-unreadable.',
+    });
+  });
 });
