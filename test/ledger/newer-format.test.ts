@@ -34,7 +34,7 @@ async function pass(times: number, ms = MINUTE): Promise<void> {
 }
 
 /** An object as a newer version writes it, with a member that this version does not know. */
-const newer = (text: string): string => JSON.stringify({ ...JSON.parse(text), schema: 4, later: { more: true } });
+const newer = (text: string): string => JSON.stringify({ ...JSON.parse(text), schema: 99, later: { more: true } });
 
 async function write(texts: Readonly<Record<string, string>>): Promise<void> {
   for (const [key, text] of Object.entries(texts)) await world.put(LEDGER, key, text);
@@ -153,7 +153,7 @@ describe('a version that meets a newer format', () => {
     await write({ [key]: newer((await world.object(LEDGER, key)).bytes.toString()) });
     world.clock.advance(MINUTE);
     await expect(read(entry)).rejects.toMatchObject({
-      message: `${key} has format 4 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 3, and leaves the object as it is. Deploy the newer version again. Until then, ${consequence}.`,
+      message: `${key} has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 3, and leaves the object as it is. Deploy the newer version again. Until then, ${consequence}.`,
     });
   });
 

@@ -447,20 +447,20 @@ describe('by the ledger', () => {
   });
 
   it('what a newer version wrote is a fault: the state of the sweep, and an entry of a running flow', async () => {
-    const { world, deployment } = await quiet({ sweep: { schema: 4, firstDay: 0 } });
+    const { world, deployment } = await quiet({ sweep: { schema: 99, firstDay: 0 } });
     expect(await resultOf('format of the ledger', deployment)).toMatchObject({
       result: 'fault',
-      what: expect.stringMatching(/^state\/sweep\.json has format 4 of the ledger: .* Until then, no sweep runs\.$/),
+      what: expect.stringMatching(/^state\/sweep\.json has format 99 of the ledger: .* Until then, no sweep runs\.$/),
     });
     await world.putObject('state/sweep.json', '{}');
     expect(await resultOf('format of the ledger', deployment)).toMatchObject({ result: 'good' });
     const flow = { id: 'f', createdAt: world.now };
     const runs = running(world.claimed('long.png'), flow);
-    await world.put({ ...runs, schema: 4 } as never);
+    await world.put({ ...runs, schema: 99 } as never);
     await world.putObject(runningKey(runningMarkerOf(runs.upload, flow)));
     expect(await resultOf('format of the ledger', deployment)).toMatchObject({
       result: 'fault',
-      what: expect.stringMatching(/^uploads\/\w+\.json has format 4 .* Until then, its upload does not go on\.$/),
+      what: expect.stringMatching(/^uploads\/\w+\.json has format 99 .* Until then, its upload does not go on\.$/),
     });
   });
 
