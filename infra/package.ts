@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -23,6 +24,8 @@ const USAGE = `Builds the npm package for other CDK apps.
 
 DIR then holds:
   flowdrop-<version>.tgz       the package, to be installed by its path
+  flowdrop-<version>.cdx.json  its bill of materials, in CycloneDX: the packages of package-lock.json
+  SHA256SUMS                   the checksums of both, for sha256sum --check
   package/                     what is in it:
     package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md, docs/commands.md
     docs/schemas/                JSON schemas of flowdrop.json, of a stage, receipt.json and chain.json
@@ -48,6 +51,9 @@ const outDir = join(dist, 'package');
 const COMMAND_FILE = 'command/flowdrop.js';
 const OPERATIONS_FILE = 'operations/index.js';
 
+/** A bill of materials is smaller, in bytes. */
+const BILL_BYTES_MAX = 64 * 1024 * 1024;
+
 ownEnvironment(); // Neither the bundler nor npm needs a token.
 rmSync(outDir, { recursive: true, force: true });
 mkdirSync(join(outDir, 'docs'), { recursive: true });
@@ -57,7 +63,11 @@ await bundleWhole('../command-line/flowdrop.ts', COMMAND_FILE, '#!/usr/bin/env n
 await bundleWhole('../operations/index.ts', OPERATIONS_FILE);
 await bundlePage();
 writeTypes();
-pack(writeManifest());
+const version = writeManifest();
+pack();
+writeBillOfMaterials();
+writeChecksums();
+process.stdout.write(`${join(dist, `flowdrop-${version}.tgz`)}\n`);
 
 async function bundleConstruct(): Promise<void> {
   await build({
@@ -158,7 +168,23 @@ function writeManifest(): string {
 }
 
 /** The version is in the file's name, so that an app that installs another version sees another file. */
-function pack(version: string): void {
+function pack(): void {
   execFileSync('npm', ['pack', '--silent', '--pack-destination', dist], { cwd: outDir, stdio: 'ignore' });
-  process.stdout.write(`${join(dist, `flowdrop-${version}.tgz`)}\n`);
+}
+
+/** Also names what is needed only for the build, because much of that is bundled. */
+function writeBillOfMaterials(): void {
+  const args = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'];
+  const bill = JSON.parse(execFileSync('npm', args, { cwd: here('..'), encoding: 'utf8', maxBuffer: BILL_BYTES_MAX }));
+  bill.metadata.component.name = 'flowdrop'; // npm takes the name of the folder.
+  writeFileSync(join(dist, `flowdrop-${version}.cdx.json`), `${JSON.stringify(bill, undefined, 2)}\n`);
+}
+
+function writeChecksums(): void {
+  const lines = ['tgz', 'cdx.json'].map((extension) => {
+    const file = `flowdrop-${version}.${extension}`;
+    const hash = createHash('sha256').update(readFileSync(join(dist, file)));
+    return `${hash.digest('hex')}  ${file}\n`;
+  });
+  writeFileSync(join(dist, 'SHA256SUMS'), lines.join(''));
 }

@@ -15,6 +15,25 @@ it.each([...WORKFLOWS, 'examples/deploy/deploy.yml'])(
   },
 );
 
+it('a release is checked first, comes from the gate, and has the files that npm run package writes', () => {
+  const release = read(`${OWN}release.yml`);
+  expect(release).toContain("  push:\n    tags: ['v*']\n");
+  const steps = Array.from(release.matchAll(/^ {6}- run: (.*)$/gm), ([, command]) => command);
+  expect(steps).toEqual([
+    'npm run -s release-notes -- "$GITHUB_REF_NAME" >"$RUNNER_TEMP/notes.md"',
+    'bash .ci/run',
+    'npm run package',
+    expect.stringMatching(/^gh release create "\$GITHUB_REF_NAME" --verify-tag .* dist\/flowdrop-\* dist\/SHA256SUMS$/),
+  ]);
+});
+
+it('what a release runs before its last step has no token that may write', () => {
+  const [before = '', last] = read(`${OWN}release.yml`).split('- run: gh release create');
+  expect(last).toMatch(/GH_TOKEN: \$\{\{ github\.token \}\}/);
+  expect(before).not.toMatch(/\$\{\{/);
+  expect(before).toContain('persist-credentials: false');
+});
+
 it('the nightly run takes seeds that no run took before, and prints them', () => {
   const nightly = read(`${OWN}nightly.yml`);
   expect(nightly).toMatch(/from=\$\(\(\d+ \+ GITHUB_RUN_NUMBER \* 10000\)\)/);

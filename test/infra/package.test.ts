@@ -57,6 +57,21 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
     }
   }, MANY_PROCESSES_TIMEOUT_MS);
 
+  it('has checksums, and a bill of materials that names what is bundled', () => {
+    const files = [`flowdrop-${version}.tgz`, `flowdrop-${version}.cdx.json`];
+    const said = run('sha256sum', ['--check', 'SHA256SUMS'], directory);
+    expect(said).toBe(files.map((file) => `${file}: OK\n`).join(''));
+    const bill = JSON.parse(readFileSync(join(directory, `flowdrop-${version}.cdx.json`), 'utf8'));
+    expect(bill).toMatchObject({
+      bomFormat: 'CycloneDX',
+      metadata: { component: { name: 'flowdrop', version } },
+      components: expect.arrayContaining([
+        expect.objectContaining({ name: '@aws-sdk/client-s3', version: dependencies['@aws-sdk/client-s3'] }),
+        expect.objectContaining({ name: 'commander', version: devDependencies.commander }),
+      ]),
+    });
+  });
+
   it('depends on nothing but CDK', () => {
     const manifest = JSON.parse(readFileSync(join(app, 'node_modules/flowdrop/package.json'), 'utf8'));
     expect(manifest.engines).toEqual({ node: '>=24' });
