@@ -204,7 +204,7 @@ describe('flowdrop status', () => {
     );
     expect(job).not.toMatch(/next try|To try now/i);
     const { output } = await operated.run('list', '--waiting', '--code', 'inputs');
-    expect(output).toMatch(/multiview\/lamp\/job\.json +views .* fails \S+ \S+: Missing inputs: back\.png/);
+    expect(output).toMatch(/multiview\/lamp\/job\.json +views .* fails (\S+ )?\S+ UTC: Missing inputs: back\.png/);
   });
 
   it.each([
