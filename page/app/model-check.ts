@@ -32,6 +32,8 @@ const PIXELS_MAX = 2 ** 28;
 const PICTURES_MAX = 1_000;
 /** Number of bytes at the beginning of a picture that must hold its size. Profiles and previews may come before it. */
 const PICTURE_HEAD_BYTES_MAX = 256 * 1024;
+/** The first bytes of a KTX2 texture. Its decoder would make code from strings, which the page forbids. */
+const KTX = 0xab4b5458;
 /** Maximum number of bytes in memory for each byte of a file. Draco makes about 20 of one, meshopt 5. */
 const EXPANSION_MAX = 128;
 /** Bytes in memory that a model may need beyond its own size. Sparse accessors are mostly zeros, for example. */
@@ -339,6 +341,7 @@ function pixelsOf(picture: Uint8Array): number {
   } catch {
     throw damaged('a picture in it is cut off'); // Read past the end.
   }
+  if (view.getUint32(0) === KTX) throw new ModelRefusedError('its textures are KTX2, which this page cannot decode');
   throw new ModelRefusedError('a picture in it is neither PNG, JPEG nor WebP');
 }
 

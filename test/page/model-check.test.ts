@@ -19,6 +19,7 @@ const png = (width: number, height: number): Buffer => {
 };
 const JPEG = Buffer.from('ffd8ffe000040000ffffc000110840004000030000', 'hex'); // 16384 x 16384
 const WEBP = Buffer.from('524946460000000057454250565038580a00000000000000ff3f00ff3f00', 'hex'); // 16384 x 16384
+const KTX2 = Buffer.from('\xabKTX 20\xbb\r\n\x1a\n', 'latin1');
 const pictured = (picture: Buffer, textures: number, uri?: string): readonly [object, Uint8Array] => [
   {
     images: [uri === undefined ? { bufferView: 1, mimeType: 'image/png' } : { uri }],
@@ -152,6 +153,7 @@ describe('a model is not shown', () => {
     ['JPEGs of too many pixels', 'pixels', ...pictured(JPEG, 2)],
     ['WebPs of too many pixels', 'pixels', ...pictured(WEBP, 2)],
     ['a picture of another kind', 'neither PNG', ...pictured(Buffer.from('<svg xmlns="x"/>'), 1)],
+    ['a KTX2 texture', 'its textures are KTX2, which this page cannot decode', ...pictured(KTX2, 1)],
     ['a picture that is cut off', 'is cut off', ...pictured(JPEG.subarray(0, 12), 1)],
     ['a node below itself', 'below itself', { nodes: [{}, { children: [2] }, { children: [1] }] }],
     ['a node below two others', 'below two', { nodes: [{ children: [2] }, { children: [2] }, {}] }],
