@@ -220,7 +220,7 @@ export function endOfHold(
     case 'paused':
       return `To go on: ${resumeCommand(command, route)}`;
     case 'budget':
-      return `It goes on ${endsAt === undefined ? 'in the next period' : `at ${endsAt}`}, or ${deployed} a higher budget.`;
+      return `It goes on ${endsAt === undefined ? 'in the next period' : `at ${endsAt.replace('.000Z', 'Z')}`}, or ${deployed} a higher budget.`;
     case 'circuit':
       return isProbing === true
         ? 'One file is let through. If it succeeds, the others follow.'

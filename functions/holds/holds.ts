@@ -327,8 +327,8 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
     ...(budget.flows === undefined ? [] : [`${flows} of ${budget.flows} flows`]),
     ...(amount === undefined ? [] : [`${amountOf(micros)} of ${amount} ${currency}`]),
   ].join(', ');
-  const end = new Date(periodEnd(budget, now)).toISOString();
-  return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). It ends ${end}.`;
+  const end = new Date(periodEnd(budget, now)).toISOString().replace('.000Z', 'Z');
+  return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). The ${budget.per} ends at ${end}.`;
 }
 
 /** Notes the share that was told, in percent. If nothing was spent yet, that is noted too. */

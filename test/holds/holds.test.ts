@@ -91,7 +91,7 @@ describe('a budget', () => {
     const held = (await world.entries()).find((entry) => entry.state === 'waiting');
     expect(held).toMatchObject({ attempts: 0, schema: 3 });
     expect(Object(held).message).toBe(
-      'The budget of the pipeline has no room: 2 of 2 flows in 2026-01-01 (UTC). It ends 2026-01-02T00:00:00.000Z.',
+      'The budget of the pipeline has no room: 2 of 2 flows in 2026-01-01 (UTC). The day ends at 2026-01-02T00:00:00Z.',
     );
     await next(HOUR);
     expect(flows()).toBe(2);
