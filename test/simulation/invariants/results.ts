@@ -65,9 +65,10 @@ async function checkAsset(world: World, key: string, made: MadeAsset): Promise<v
 }
 
 async function checkStored({ inspector }: World, asset: StoredAsset): Promise<void> {
-  const body = (await inspector.open(RESULTS, asset.key))?.body;
-  const isStored = body !== undefined && body.byteLength === asset.bytes && sha256(body) === asset.sha256;
-  demand(isStored, 'an asset is not there as its entry says', asset, body?.byteLength);
+  const { body, etag } = (await inspector.open(RESULTS, asset.key)) ?? {};
+  const isSame = body !== undefined && body.byteLength === asset.bytes && sha256(body) === asset.sha256;
+  // Later stages read the asset by its ETag.
+  demand(isSame && etag === asset.etag, 'an asset is not there as its entry says', asset, body?.byteLength, etag);
 }
 
 /** Parts cost money: a process completes a multipart upload or tries to abort it, unless it is killed meanwhile. */
