@@ -89,7 +89,7 @@ describeInBrowser('dropping files on the page', (shown) => {
     expect(sent.at(-1)).toBe('/api/files/multiview/chair/job.json');
     await visit
       .row('job.json')
-      .getByText(/^Fails \d.* · Missing inputs: back\.png\.$/)
+      .getByText(/^Fails \S.* · Missing inputs: back\.png\.$/)
       .waitFor();
     await visit.openDetail('job.json');
     await page.getByText('It fails without them: ').waitFor();
