@@ -1,4 +1,4 @@
-import { createFlowsOrAnswer } from './create-flow/asset-question.ts';
+import { createFlowsOrAnswer } from './create-flow/create-event.ts';
 import { lambda } from './lambda/lambda.ts';
 import { createFlowPorts } from './lambda/ports.ts';
 

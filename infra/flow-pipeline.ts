@@ -172,6 +172,7 @@ export class FlowPipeline extends Construct {
         prefix: settings.resultsPrefix,
         s3Events,
         versionRetention: props.versionRetention,
+        canaryKey: settings.canaryKey,
       }),
       ledger: new Ledger(this, 'Ledger', {
         ...common,
@@ -198,7 +199,7 @@ export class FlowPipeline extends Construct {
 
   #newFunctions(props: FlowPipelineProps, { context, maxConcurrency, batchWindow, collectors }: CheckedProps) {
     const { encryptionKey } = props;
-    const { uploadConcurrency } = context.settings;
+    const { uploadConcurrency, canaryKey } = context.settings;
     const shared = {
       parts: this.#parts,
       environment: this.#environment(context),
@@ -209,7 +210,7 @@ export class FlowPipeline extends Construct {
     };
     const batching = { uploadConcurrency, maxConcurrency, batchWindow };
     const hasChains = context.routes.some(({ after }) => after !== undefined);
-    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching, hasChains });
+    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching, hasChains, canaryKey });
     const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, collectors });
     allowLogging(this, encryptionKey, `/aws/lambda/${context.pipeline}-`);
     return { createFlow, collectOutputs };
@@ -255,6 +256,7 @@ export class FlowPipeline extends Construct {
       collectOutputsFunction: this.collectOutputsFunction,
       collectors,
       flowAgeMaxSeconds: context.settings.flowAgeMaxSeconds,
+      canaryKey: context.settings.canaryKey,
     };
     const { all } = new Alarms(this, 'Alarms', {
       ...monitored,

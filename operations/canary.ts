@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
+import { shellWord } from '../functions/base/printable.ts';
+import { CANARY_BYTES_MAX } from '../functions/create-flow/create-event.ts';
 import { headObject } from '../functions/s3/objects.ts';
 import type { Outcome } from './checks.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { follow } from './follow.ts';
 import { type FileToPut, put } from './put.ts';
-import { routeOfFile } from './route-file.ts';
+import { routeFile, routeOfFile } from './route-file.ts';
 import type { UploadView } from './upload-view.ts';
 
 /** Time for a canary to come to its receipt, in milliseconds. */
@@ -60,4 +62,26 @@ export async function examineCanary(file: CanaryFile, deployment: Deployment, si
   const { bucket: Bucket, receipt: Key } = view.results;
   if ((await headObject(deployment.s3, { Bucket, Key }, signal)) !== undefined) return 'good';
   return { severity: 'fault', what: `The canary ${key} ended, and there is no receipt of it.`, todo };
+}
+
+/** Tells whether the file that a deployment puts again every hour is there, and would become a flow. */
+export async function examineHourlyCanary(deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
+  const { s3, settings, isLocal } = deployment;
+  const { inboxBucket, canaryKey } = settings;
+  if (canaryKey === '' || isLocal) return 'good'; // A local run puts none.
+  const object = await headObject(s3, { Bucket: inboxBucket, Key: canaryKey }, signal);
+  const place = `${inboxBucket}/${canaryKey}`;
+  const put = `aws s3 cp <file> ${shellWord(`s3://${place}`)}`;
+  if (object === undefined) {
+    const what = `The canary ${place} is not there, so none is put again, and the alarm canary-missing is raised.`;
+    return { severity: 'fault', what, todo: `Put it once: ${put}` };
+  }
+  const { ContentLength: bytes = 0, ContentType: mediaType } = object;
+  if (bytes > CANARY_BYTES_MAX) {
+    const what = `The canary ${place} has ${bytes} bytes, and may have ${CANARY_BYTES_MAX}.`;
+    return { severity: 'fault', what, todo: `Put a smaller one: ${put}` };
+  }
+  const { issue } = routeFile({ key: canaryKey, bytes, mediaType }, deployment);
+  if (issue === undefined) return 'good';
+  return { severity: 'fault', what: `No flow is made of the canary ${place}. ${issue}`, todo: `Put another: ${put}` };
 }

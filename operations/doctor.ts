@@ -4,7 +4,7 @@ import type { RouteHolds } from '../functions/holds/holds.ts';
 import { idleBudgets } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
-import { type CanaryFile, examineCanary } from './canary.ts';
+import { type CanaryFile, examineCanary, examineHourlyCanary } from './canary.ts';
 import {
   type Check,
   combined,
@@ -92,6 +92,7 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'oldest waiting': examineWaiting,
   'oldest running': examineRunning,
   'daily sweep': examineSweep,
+  'hourly canary': ({ deployment, signal }) => examineHourlyCanary(deployment, signal),
   clocks: examineClocks,
   alarms: ofAlarms((alarms, { deployment, signal }) => examineAlarms(alarms, deployment, signal)),
   'alarms that are on': ofAlarms(examineRaised),

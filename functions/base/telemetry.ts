@@ -43,6 +43,7 @@ export type MetricName =
   | 'UploadsReplaced'
   | 'FlowsCreated'
   | 'FlowsSucceeded'
+  | 'CanariesSucceeded'
   | 'UploadsFailed'
   | 'UploadsSuperseded'
   | 'FlowsAdopted'

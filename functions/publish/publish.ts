@@ -25,7 +25,7 @@ export interface PublishPorts {
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
   readonly chainNotes: Pick<ChainNotes, 'note'>;
-  readonly settings: Pick<Settings, 'pipeline' | 'routes'> & ReceiptSettings;
+  readonly settings: Pick<Settings, 'pipeline' | 'routes' | 'inboxBucket' | 'canaryKey'> & ReceiptSettings;
   readonly telemetry: Telemetry;
 }
 
@@ -52,6 +52,8 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   if (entry.flow !== undefined) {
     await ports.ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   }
+  if (entry.state === 'succeeded' && isCanary(entry.upload, ports.settings))
+    ports.telemetry.metrics.add('CanariesSucceeded');
   ports.telemetry.log.info(`Upload ${entry.state}`, {
     uploadId: entry.upload.id,
     flowId: entry.flow?.id,
@@ -59,6 +61,11 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
     code: receipt.failure?.code,
   });
 }
+
+const isCanary = (
+  { bucket, key }: TerminalEntry['upload'],
+  { inboxBucket, canaryKey }: Pick<Settings, 'inboxBucket' | 'canaryKey'>,
+): boolean => bucket === inboxBucket && key === canaryKey;
 
 /** True once nothing of an end is left to publish. Until then a function may still write its receipt and its marker. */
 export async function isPublished(

@@ -47,6 +47,9 @@ const QUERY = /^[!"$->@-z|~]{0,500}$/;
 /** The characters that S3 calls safe, without the asterisk, which is a wildcard in a policy. */
 const PREFIX = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})([A-Za-z0-9!_.'()-]+/)*$`);
 
+/** A key of the same characters. */
+const CANARY_KEY = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})(([A-Za-z0-9!_.'()-]+/)*[A-Za-z0-9!_.'()-]+)?$`);
+
 /**
  * Every setting: its default, its range and, in its comment, its meaning. The types, the schema and the table in
  * `docs/settings.md` come from here. After a change, write that table with
@@ -134,6 +137,11 @@ export const SETTINGS = {
   inboxPrefix: textSetting(prefixSchema(), ''),
   /** Prefix of all keys in the results bucket, receipts included, with a slash at its end. */
   resultsPrefix: textSetting(prefixSchema(), ''),
+  /**
+   * Key of a small file in the inbox that a deployment puts again every hour. An alarm tells if none comes to its receipt
+   * in two hours: see docs/recipes/canary.md. Each is paid for.
+   */
+  canaryKey: textSetting(canaryKeySchema(), ''),
 };
 
 /** A value for each setting of {@link SETTINGS}. */
@@ -159,6 +167,12 @@ export const settingsSchema: z.ZodMiniType<PipelineSettings> = (
     ),
   ) as unknown as z.ZodMiniType<PipelineSettings>
 ).check(
+  compareMembers(({ canaryKey, inboxPrefix }, isSound, context) => {
+    if (canaryKey === '' || !isSound('canaryKey') || !isSound('inboxPrefix') || canaryKey.startsWith(inboxPrefix))
+      return;
+    const message = `expected a key that begins with inboxPrefix (${inboxPrefix}): other objects are ignored`;
+    context.addIssue({ code: 'custom', path: ['canaryKey'], message, input: canaryKey });
+  }),
   compareMembers(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, isSound, context) => {
     if (!isSound('flowAgeMaxSeconds')) return;
     const isKeptInDays = isSound('ledgerRetentionDays') && typeof ledgerRetentionDays === 'number';
@@ -238,6 +252,13 @@ function prefixSchema(): z.ZodMiniType<string> {
   return matching(
     `nothing, or a prefix such as "in/" of at most ${KEY_PART_LENGTH_MAX} letters, digits and !_.'()-, with a slash at its end`,
     PREFIX,
+  );
+}
+
+function canaryKeySchema(): z.ZodMiniType<string> {
+  return matching(
+    `nothing, or a key such as "canary/robot.png" of at most ${KEY_PART_LENGTH_MAX} letters, digits and !_.'()-/, without a slash at its end`,
+    CANARY_KEY,
   );
 }
 

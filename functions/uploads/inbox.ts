@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
-import { GetObjectCommand, HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { buffer } from 'node:stream/consumers';
+import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { JsonObject } from '../base/json.ts';
 import type { InputSource } from '../flow-service/types.ts';
@@ -38,6 +39,11 @@ export class UploadGoneError extends Error {
 /** The object is in an archive storage class, from which it must be restored first. */
 export class UploadArchivedError extends Error {
   override readonly name = 'UploadArchivedError';
+}
+
+/** The object is larger than the caller can hold in memory. */
+export class UploadTooLargeError extends Error {
+  override readonly name = 'UploadTooLargeError';
 }
 
 /** The object exists, but its bytes could not be read: S3 failed, or the stream broke. A retry may succeed. */
@@ -225,6 +231,26 @@ export class Inbox {
       if (listed === 'absent') return undefined;
       return { ...deniedUpload({ bucket, key }, listed, this.#clock.now()), isDenied: true };
     }
+  }
+
+  /**
+   * Puts the object that is current at a key once more. That is a new upload of the same content.
+   * @throws as {@link open} does. @throws {UploadArchivedError} @throws {UploadTooLargeError} and puts nothing.
+   */
+  async putAgain({ bucket, key }: UploadReference, bytesMax: number, signal: AbortSignal): Promise<void> {
+    const { upload, metadata, body, isArchived } = await this.#get({ bucket, key }, signal);
+    if (isArchived) throw new UploadArchivedError(`${bucket}/${key} is archived`);
+    if (upload.bytes > bytesMax) {
+      body.destroy();
+      throw new UploadTooLargeError(`${bucket}/${key} has ${upload.bytes} bytes, and may have ${bytesMax}`);
+    }
+    const command = new PutObjectCommand({
+      ...{ Bucket: bucket, Key: key, Body: await buffer(whileAlive(body, signal)) },
+      ...{ ContentType: upload.mediaType, Metadata: metadata },
+      // A file that somebody puts meanwhile stays current.
+      IfMatch: `"${upload.etag}"`,
+    });
+    await this.#s3.send(command, { abortSignal: signal });
   }
 
   /** Lists all uploads below a prefix, in the order of their keys. Begins behind `after`. */

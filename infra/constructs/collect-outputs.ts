@@ -2,7 +2,13 @@ import { EventInvokeConfig } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import type { Parts } from './parts.ts';
 import { type FunctionSettings, PipelineFunction } from './pipeline-function.ts';
-import { Schedules, TICK_AGE_MAX } from './schedules.ts';
+import { EVENT_AGE_MIN, Schedules } from './schedules.ts';
+
+/** How often a tick starts, whatever the poll interval. With a shorter interval, one tick polls several times. */
+const TICK_RATE = 'rate(1 minute)';
+
+/** A late tick is dropped: the next one does the same. */
+const TICK_AGE_MAX = EVENT_AGE_MIN;
 
 export interface CollectOutputsProps extends FunctionSettings {
   readonly parts: Parts;
@@ -26,6 +32,20 @@ export class CollectOutputs extends PipelineFunction {
     parts.uploads.grantSend(this.role);
     parts.events.grantPut(this.role);
     new EventInvokeConfig(this, 'Ticks', { function: this.function, retryAttempts: 0, maxEventAge: TICK_AGE_MAX });
-    new Schedules(this, 'Schedules', { function: this.function, collectors });
+    const schedules = new Schedules(this, 'Schedules', {
+      function: this.function,
+      what: 'the ticks of the collecting function',
+    });
+    // The first collector also begins sweeps.
+    for (let index = 0; index < collectors; index += 1) {
+      // With a hyphen, so that the ids differ from those of the schedules before they had a group: CloudFormation cannot
+      // move a schedule into a group, and fails. With another id it makes a new schedule and deletes the old one.
+      // See https://github.com/aws/aws-cdk/issues/34216
+      schedules.add(`Collector-${index}`, {
+        description: `Tick of collector ${index} of ${collectors}`,
+        rate: TICK_RATE,
+        event: { collector: { index, of: collectors } },
+      });
+    }
   }
 }

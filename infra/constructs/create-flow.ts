@@ -3,6 +3,7 @@ import { EventSourceMapping } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import type { Parts } from './parts.ts';
 import { type FunctionSettings, PipelineFunction } from './pipeline-function.ts';
+import { Schedules } from './schedules.ts';
 
 /** Lambda requires a batching window for batches larger than this. */
 const WINDOWLESS_BATCH_SIZE_MAX = 10;
@@ -14,12 +15,14 @@ export interface CreateFlowProps extends FunctionSettings {
   readonly uploadConcurrency: number;
   readonly maxConcurrency: number;
   readonly batchWindow: Duration;
+  /** Key of the file that is put again every hour. Empty if there is none. */
+  readonly canaryKey: string;
 }
 
 /** The function that creates one flow for each upload in the queue. */
 export class CreateFlow extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CreateFlowProps) {
-    const { parts, hasChains, uploadConcurrency, maxConcurrency, batchWindow, ...settings } = props;
+    const { parts, hasChains, uploadConcurrency, maxConcurrency, batchWindow, canaryKey, ...settings } = props;
     super(scope, id, {
       ...settings,
       entry: 'create-flow',
@@ -47,5 +50,16 @@ export class CreateFlow extends PipelineFunction {
     });
     // Lambda creates the mapping only if the role may already receive messages.
     mapping.node.addDependency(this.role);
+    if (canaryKey !== '') this.#putHourly(canaryKey, parts);
+  }
+
+  #putHourly(canaryKey: string, { inbox }: Parts): void {
+    inbox.grantPut(this.role, canaryKey);
+    const schedules = new Schedules(this, 'Canary', { function: this.function, what: 'the canary' });
+    schedules.add('Hourly', {
+      description: `Puts the canary ${canaryKey} again`,
+      rate: 'rate(1 hour)',
+      event: { canary: true },
+    });
   }
 }

@@ -107,6 +107,12 @@ export class Inbox extends Construct {
     allowKey(role, this.bucket.encryptionKey, 'read', 's3');
   }
 
+  /** Allows the role to put the object at this key. */
+  grantPut(role: IRole, key: string): void {
+    allowBucket(role, this.bucket, { actions: ['s3:PutObject'], resources: [this.bucket.arnForObjects(key)] });
+    allowKey(role, this.bucket.encryptionKey, 'write', 's3');
+  }
+
   /**
    * Allows the role to ask which upload is current at a key, and to list all uploads. Neither decrypts anything. So if
    * the inbox is encrypted with a key, the role cannot read the uploads.

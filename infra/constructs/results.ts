@@ -1,7 +1,7 @@
-import type { Duration, RemovalPolicy } from 'aws-cdk-lib';
+import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
 import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
+import type { CfnBucket, IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { CHAIN_NAME, RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
@@ -9,6 +9,9 @@ import { allowBucket, allowKey, grantBucket, ofOwner } from './permissions.ts';
 
 /** Keys of the objects that tell how an upload or a chain ended. */
 const REPORTS = [RECEIPT_NAME, CHAIN_NAME].map((name) => `*/${name}`);
+
+/** Lifetime of what the canary brings. Otherwise 24 results a day would pile up. */
+const CANARY_RESULTS_LIFETIME = Duration.days(7);
 
 export interface ResultsProps {
   readonly existing: IBucket | undefined;
@@ -19,6 +22,8 @@ export interface ResultsProps {
   readonly s3Events: boolean;
   /** How long replaced and deleted objects are kept. Undefined if the new bucket is not versioned. */
   readonly versionRetention: Duration | undefined;
+  /** Key of the file of which results are made every hour. Empty if there is none. */
+  readonly canaryKey: string;
 }
 
 /** The bucket of assets and receipts. */
@@ -33,11 +38,16 @@ export class Results extends Construct {
   }
 
   #newBucket(
-    { versionRetention, ...props }: Omit<ResultsProps, 'existing' | 'prefix' | 's3Events'>,
+    { versionRetention, canaryKey, ...props }: Omit<ResultsProps, 'existing' | 'prefix' | 's3Events'>,
     s3Events: boolean,
   ): IBucket {
-    const versions = versionRetention && { versioned: true, lifecycleRules: [expireVersions(versionRetention)] };
-    const bucket = pipelineBucket(this, 'Bucket', { ...props, ...versions });
+    const lifecycleRules: LifecycleRule[] = [];
+    if (versionRetention !== undefined) lifecycleRules.push(expireVersions(versionRetention));
+    if (canaryKey !== '') {
+      lifecycleRules.push({ prefix: `${this.#prefix}${canaryKey}/`, expiration: CANARY_RESULTS_LIFETIME });
+    }
+    const versioned = versionRetention === undefined ? undefined : true;
+    const bucket = pipelineBucket(this, 'Bucket', { ...props, versioned, lifecycleRules });
     if (s3Events) {
       const resource = bucket.node.defaultChild as CfnBucket;
       resource.notificationConfiguration = { eventBridgeConfiguration: { eventBridgeEnabled: true } };

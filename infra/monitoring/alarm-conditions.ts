@@ -47,6 +47,9 @@ const LONG_RETRY_PERIOD = Duration.millis(Math.max(HELD_WAIT_MS, DUE_AGAIN_MS));
  */
 const TICK_PERIOD = Duration.minutes(20);
 
+/** Period in which at least one canary must come to its receipt. One is put every hour. */
+const CANARY_PERIOD = Duration.hours(1);
+
 /**
  * Time that a flow has for its end after twice its maximum age: a quarter of an hour until its next poll, and one run
  * of a quarter of an hour, which may begin a tick later.
@@ -64,6 +67,8 @@ export interface Monitored {
   readonly collectors: number;
   /** Maximum age of a running flow, in seconds. */
   readonly flowAgeMaxSeconds: number;
+  /** Key of the file that is put again every hour. Empty if there is none. */
+  readonly canaryKey: string;
 }
 
 export type Severity = 'page' | 'ticket';
@@ -113,6 +118,7 @@ export function conditions(monitored: Monitored): readonly Condition[] {
     ...uploadConditions(metrics),
     ...holdConditions(metrics),
     ...flowConditions(metrics, monitored.flowAgeMaxSeconds),
+    ...canaryConditions(metrics, monitored.canaryKey),
     tickCondition(metrics),
     ...collectorConditions(metrics, monitored.collectors),
     ...functionConditions('create-flow', monitored.createFlowFunction),
@@ -329,6 +335,20 @@ function tickCondition(metrics: PipelineMetrics): Condition {
   };
 }
 
+/** The canary is put once in each period, and comes to its receipt a few minutes later. */
+function canaryConditions(metrics: PipelineMetrics, canaryKey: string): readonly Condition[] {
+  if (canaryKey === '') return [];
+  return [
+    {
+      id: 'canary-missing',
+      severity: 'page',
+      meaning: `For two hours, no file ${canaryKey} has come to its receipt.`,
+      action: 'Find out with flowdrop status whether it waits, failed, or was not put.',
+      ...whileSilent(metrics.sum('CanariesSucceeded', CANARY_PERIOD)),
+    },
+  ];
+}
+
 /** One collector alone is covered by {@link tickCondition}. */
 function collectorConditions(metrics: PipelineMetrics, collectors: number): readonly Condition[] {
   if (collectors === 1) return [];
@@ -378,11 +398,11 @@ function whileMeasured(measured: Metric): Pick<Condition, 'metric' | 'periods'> 
   return { metric: filled(measured), periods: [1, 2] };
 }
 
-/** Two periods without any tick, whose count is a heartbeat. */
+/** Two periods without a count that is a heartbeat. */
 function whileSilent(
-  ticks: Metric,
+  heartbeat: Metric,
 ): Pick<Condition, 'metric' | 'threshold' | 'whenBelow' | 'periods' | 'missingIsBad'> {
-  return { metric: filled(ticks), threshold: 1, whenBelow: true, periods: [2, 2], missingIsBad: true };
+  return { metric: filled(heartbeat), threshold: 1, whenBelow: true, periods: [2, 2], missingIsBad: true };
 }
 
 /**

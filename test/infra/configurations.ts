@@ -37,6 +37,8 @@ const keyArnOf = (part: string) => arn('kms', `key/${part}`);
 /** An existing key. The checks want such an id for the key of a new resource. */
 const ENCRYPTION_KEY_ARN = keyArnOf('01234567-89ab-cdef-0123-456789abcdef');
 const roleOf = (name: string) => `arn:aws:iam::${ACCOUNT}:role/${name}`;
+/** A file that a pipeline puts again every hour, without the prefix of the inbox. */
+export const CANARY_KEY = 'canary/robot.png';
 const PREFIXES = { inboxPrefix: 'a/b/', resultsPrefix: 'c/' };
 
 /** All resources that an app may bring, and all grants. */
@@ -48,7 +50,7 @@ function inAnotherApp(app: App): Stack {
   const pipeline = new FlowPipeline(stack, 'Pipeline', {
     ...PROPS,
     baseUrl: 'https://service.example.com:8443/v1/',
-    settings: PREFIXES,
+    settings: { ...PREFIXES, canaryKey: `${PREFIXES.inboxPrefix}${CANARY_KEY}` },
     encryptionKey,
     accessLogsBucket,
     eventBus: new EventBus(stack, 'Bus'),

@@ -1,11 +1,13 @@
 import { DeleteObjectCommand, type PutObjectCommandInput, type S3ServiceException } from '@aws-sdk/client-s3';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
+import { createFlowsOrAnswer } from '../../functions/create-flow/create-event.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
 import { simulate } from '../simulation/simulation.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
 import { type RecordedCall, recordedCall } from './calls.ts';
+import { CANARY_KEY } from './configurations.ts';
 
 /**
  * Simulated worlds whose calls are recorded. Together they make every kind of call that the first 24 seeds make. If a
@@ -47,7 +49,8 @@ async function makeRareCalls(record: Record): Promise<void> {
     await run();
     running = before;
   };
-  const world = await World.start({ routes: [ECHO], versioning: undefined, s3: { authorize } });
+  const settings = { canaryKey: CANARY_KEY };
+  const world = await World.start({ routes: [ECHO], versioning: undefined, settings, s3: { authorize } });
   await using closing = new AsyncDisposableStack();
   closing.defer(() => world.close());
   const deliver = () => during('create-flow', () => world.deliver());
@@ -57,6 +60,11 @@ async function makeRareCalls(record: Record): Promise<void> {
       world.clock.advance(10 * 60_000);
     }
   };
+
+  await world.upload(CANARY_KEY, 'x');
+  await during('create-flow', () =>
+    world.invoke((invocation) => createFlowsOrAnswer({ canary: true }, world.ports, invocation)),
+  );
 
   // The user deletes a file before it is read. S3 refuses another one.
   await world.upload('gone.bin', 'x');

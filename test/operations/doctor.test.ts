@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import {
   type NotificationConfiguration,
   PutBucketNotificationConfigurationCommand,
+  PutObjectCommand,
   S3Client,
 } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -64,7 +65,7 @@ describe('flowdrop doctor', () => {
   it('of a healthy run finds every check good', async () => {
     const { code, output } = await operated.run('doctor', '--json');
     const { checks } = JSON.parse(output);
-    expect(checks).toHaveLength(22);
+    expect(checks).toHaveLength(23);
     expect(checks.filter(({ result }: Checked) => result !== 'good')).toEqual([]);
     expect(code).toBe(0);
     expect((await operated.run('doctor')).output).toMatch(/^the local run:\n {2}credentials and connection: good\n/);
@@ -557,5 +558,41 @@ describe('the canary', () => {
       severity: 'fault',
       what: expect.stringMatching(/^The canary canary-\S+ waits: .*401/),
     });
+  });
+});
+
+describe('the check of the hourly canary', () => {
+  const CHECK = 'hourly canary';
+  const KEY = 'canary/robot.png';
+  const withCanary = (canaryKey = KEY, routes = deployed.settings.routes): Deployment => ({
+    ...deployed,
+    settings: { ...deployed.settings, canaryKey, routes },
+  });
+  const put = (bytes: number) =>
+    operated.deployment.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: KEY, Body: Buffer.alloc(bytes, 1) }));
+
+  it('is good without the setting, and in a local run, which puts none', async () => {
+    expect(await resultOf(CHECK, deployed)).toEqual({ check: CHECK, result: 'good' });
+    const local = { ...operated.deployment, settings: { ...operated.deployment.settings, canaryKey: KEY } };
+    expect(await resultOf(CHECK, local)).toEqual({ check: CHECK, result: 'good' });
+  });
+
+  it('finds a file that is absent, too large, or taken by no route', async () => {
+    expect(await resultOf(CHECK, withCanary('none.png'))).toEqual({
+      check: CHECK,
+      result: 'fault',
+      what: 'The canary inbox/none.png is not there, so none is put again, and the alarm canary-missing is raised.',
+      todo: 'Put it once: aws s3 cp <file> s3://inbox/none.png',
+    });
+    await put(1_048_577);
+    expect((await resultOf(CHECK, withCanary()))?.what).toBe(
+      'The canary inbox/canary/robot.png has 1048577 bytes, and may have 1048576.',
+    );
+    await put(5);
+    expect(await resultOf(CHECK, withCanary())).toEqual({ check: CHECK, result: 'good' });
+    const { routes } = withRoute({ suffixes: ['.zip'] }).settings;
+    expect((await resultOf(CHECK, withCanary(KEY, routes)))?.what).toMatch(
+      /^No flow is made of the canary inbox\/canary\/robot\.png\. No route takes this file/,
+    );
   });
 });

@@ -31,6 +31,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'aws lambda delete-function-concurrency': 'changes a function of an account',
   'aws lambda put-function-concurrency': 'changes a function of an account',
   'aws lambda update-event-source-mapping': 'changes a function of an account',
+  'aws s3 cp': 'changes a bucket of an account',
   'aws s3api copy-object': 'changes a bucket of an account',
   'aws s3api get-bucket-notification-configuration': 'asks for a bucket of an account',
   'aws s3api head-bucket': 'asks for a bucket of an account',

@@ -1,12 +1,11 @@
 import { expect, it } from 'vitest';
-import { type AssetAnswer, createFlowsOrAnswer } from '../../functions/create-flow/asset-question.ts';
-import type { BatchResponse } from '../../functions/create-flow/batch.ts';
+import { CANARY_BYTES_MAX, createFlowsOrAnswer } from '../../functions/create-flow/create-event.ts';
 import { INBOX, RESULTS, start, world } from '../support/world.ts';
 
 const KEY = 'photo.png/1/2.glb';
 const ASSET = { key: KEY, bytes: 5 };
 
-const ask = (asset: object): Promise<AssetAnswer | BatchResponse> =>
+const ask = (asset: object): Promise<unknown> =>
   world.invoke((invocation) => createFlowsOrAnswer({ asset }, world.ports, invocation));
 
 /** From now on S3 answers a GET so. The embedded S3 has no encryption. */
@@ -82,4 +81,77 @@ it('create-flow still takes notifications that came without a queue', async () =
     batchItemFailures: [],
   });
   expect(world.service.flows).toHaveLength(1);
+});
+
+const CANARY = 'canary/a.png';
+const startCanary = (settings: object = {}) => start({ settings: { canaryKey: CANARY, ...settings } });
+const putCanary = (): Promise<unknown> =>
+  world.invoke((invocation) => createFlowsOrAnswer({ canary: true }, world.ports, invocation));
+/** Delivers and collects until nothing is under way. */
+async function settle(): Promise<void> {
+  await world.deliverAll();
+  world.clock.advance(10 * 60_000);
+  await world.tick();
+}
+
+it.each(['Enabled', undefined] as const)(
+  'the canary is put again as a new upload (versioning: %s)',
+  async (versioning) => {
+    await start({ settings: { canaryKey: CANARY }, versioning });
+    await world.upload(CANARY, 'bytes', { ContentType: 'image/x-canary', Metadata: { customer: 'me' } });
+    await settle();
+    for (let hour = 2; hour <= 3; hour += 1) {
+      world.clock.advance(60 * 60_000);
+      expect(await putCanary()).toEqual({ canary: 'put' });
+      await settle();
+      expect(world.service.flows).toHaveLength(hour);
+      expect(world.count('CanariesSucceeded')).toBe(hour);
+    }
+    expect(await world.object(INBOX, CANARY)).toMatchObject({
+      bytes: Buffer.from('bytes'),
+      mediaType: 'image/x-canary',
+      metadata: { customer: 'me' },
+    });
+  },
+);
+
+it('only a canary that succeeds is counted, and no other file', async () => {
+  await startCanary();
+  await world.upload('a.png', 'x');
+  await settle();
+  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { status: 422 } : undefined);
+  await world.upload(CANARY, 'x');
+  await settle();
+  expect(world.count('UploadsFailed')).toBe(1);
+  expect(world.count('CanariesSucceeded')).toBe(0);
+});
+
+it('a canary that is not there, or too large, is told and not put', async () => {
+  await startCanary();
+  expect(await putCanary()).toEqual({ canary: 'not put', message: `${INBOX}/${CANARY} was replaced or deleted` });
+  await world.upload(CANARY, Buffer.alloc(CANARY_BYTES_MAX + 1));
+  world.takeMessages();
+  expect(await putCanary()).toEqual({
+    canary: 'not put',
+    message: `${INBOX}/${CANARY} has 1048577 bytes, and may have 1048576`,
+  });
+  expect(world.takeMessages()).toEqual([]);
+});
+
+it('without a setting, no canary is put', async () => {
+  await start();
+  expect(await putCanary()).toEqual({ canary: 'not put', message: 'settings.canaryKey names no file' });
+});
+
+it('a canary that somebody replaces meanwhile is left as it is', async () => {
+  await startCanary();
+  await world.upload(CANARY, 'old');
+  let isFirst = true;
+  world.beforeS3(async (call) => {
+    if (call !== 'PutObject' || !isFirst) return;
+    isFirst = false;
+    await world.upload(CANARY, 'new');
+  });
+  expect(await putCanary()).toMatchObject({ canary: 'not put' });
+  expect((await world.object(INBOX, CANARY)).bytes.toString()).toBe('new');
 });
