@@ -180,7 +180,7 @@ async function makeStageAnew(
   if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true, late });
   // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
   await ports.ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
-  const next = withGenerations(anew.chain, generations);
+  const next = withGenerations(anew.chain, begins, generations);
   const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? next : now), signal);
   // If only the answer to the write was lost, the chain has all of them.
   const isUnderWay = (id: string) =>
@@ -226,13 +226,17 @@ async function endedGenerations(
   return new Map(entries.map(({ upload, generation }) => [upload.id, generation]));
 }
 
-/** The chain with the generation in which each of its uploads begins. So no end of an earlier one is taken for its end. */
-const withGenerations = (chain: Chain, ended: ReadonlyMap<string, number>): Chain => ({
-  ...chain,
-  uploads: chain.uploads.map((each) =>
-    each.state === 'under way' ? { ...each, generation: (ended.get(each.id) ?? 0) + 1 } : each,
-  ),
-});
+/**
+ * The chain with the generation in which each of these uploads begins. So no end of an earlier one is taken for its end.
+ * Uploads of the stages beside may be under way too, and keep theirs.
+ */
+function withGenerations(chain: Chain, begins: readonly WaitingEntry[], ended: ReadonlyMap<string, number>): Chain {
+  const ids = new Set(begins.map(({ upload }) => upload.id));
+  const uploads = chain.uploads.map((each) =>
+    ids.has(each.id) ? { ...each, generation: (ended.get(each.id) ?? 0) + 1 } : each,
+  );
+  return { ...chain, uploads };
+}
 
 const beginStages = (
   begins: readonly WaitingEntry[],

@@ -402,6 +402,23 @@ describe('a stage that is made anew', () => {
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
 
+  it('is finished although the stage beside it was made anew after its request had died', async () => {
+    await start({ routes: [ECHO, { ...ECHO, name: 'one', after: 'echo' }, { ...ECHO, name: 'two', after: 'echo' }] });
+    await settled();
+    const id = await firstId();
+    const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', 2);
+    await expect(world.collect({ retry: [id], from: 'two' })).rejects.toThrow();
+    revive();
+    await world.collect({ retry: [id], from: 'one' });
+    await world.settle();
+    await world.tickAfter(61 * 60_000);
+    await world.settle();
+    expect((await entriesOf('one')).map(({ generation, state }) => [generation, state])).toEqual([[2, 'succeeded']]);
+    expect((await entriesOf('two')).map(({ generation, state }) => [generation, state])).toEqual([[2, 'succeeded']]);
+    expect((await report()).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(5);
+  });
+
   it('begins no other stage that was added beside it', async () => {
     await settled();
     world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'beside', after: 'each', inputs: 'all' }] });
