@@ -21,7 +21,7 @@ const NEXT_CHARS_MAX = 8 * 1024;
  * Number of pages in a row without a new entry that may come from flows that were made meanwhile. If the listing names no
  * next pages, more of them show that it ignores the page number.
  */
-const REPEATS_MAX = 1;
+const REPEATS_MAX = 3;
 
 /** The facts about a page that are needed to find the next one. */
 export interface ListingPage {

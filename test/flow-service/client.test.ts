@@ -858,7 +858,7 @@ describe('the outputs of a flow', () => {
       message: expect.stringContaining('not all outputs can be listed'),
     });
     expect(asked.every((path) => path.startsWith(OUTPUTS))).toBe(true);
-    expect(asked.length).toBeLessThanOrEqual(4);
+    expect(asked.length).toBeLessThanOrEqual(6);
   });
 
   it('are read from a limited number of pages', async () => {

@@ -530,10 +530,20 @@ describe('the listing of flows', () => {
     expect((await all(flows)).flat()).toEqual(['b', 'a']);
   });
 
-  it('is read on to a fourth page, and no further, if its pages stay the same', async () => {
+  it('is read on if new flows push two pages at once', async () => {
+    const newestFirst = [flow('c'), flow('b'), flow('a')];
+    const { flows } = listing((path) => {
+      const at = Number(/page=(\d+)/.exec(path)?.[1] ?? 0);
+      if (at === 2) newestFirst.unshift(flow('e'), flow('d'));
+      return newestFirst.slice(at, at + 1);
+    });
+    expect((await all(flows)).flat()).toEqual(['c', 'b', 'a']);
+  });
+
+  it('is read on to a sixth page, and no further, if its pages stay the same', async () => {
     const { flows, asked } = listing(() => [flow('a')]);
     expect((await all(flows)).flat()).toEqual(['a']);
-    expect(asked).toEqual(['/flows', '/flows?page=1', '/flows?page=2', '/flows?page=3']);
+    expect(asked).toEqual(['/flows', ...[1, 2, 3, 4, 5].map((page) => `/flows?page=${page}`)]);
   });
 
   it('ends if it names the same next page again', async () => {
