@@ -70,7 +70,7 @@ export class Notifications {
       return;
     }
     if (random.chance(0.05)) world.queue.send(JSON.stringify(testEvent(world.inbox, timeline.now())));
-    if (scenario.isLossy && random.chance(0.3)) {
+    if (scenario.isLossy && random.chance(scenario.backfillsAt.length > 0 ? 0.8 : 0.3)) {
       world.trace(`lost: the notification of ${record.s3.object.key}`);
       return;
     }
