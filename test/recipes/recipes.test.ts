@@ -42,6 +42,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'aws sns subscribe': 'changes a topic of an account',
   'git add': 'changes the clone',
   'git checkout': 'changes the clone',
+  'git rm': 'changes the clone',
   'git fetch': 'changes the clone',
   'npm ci': 'changes node_modules. The gate runs it.',
   'npm run deploy': 'deploys to an account',
