@@ -9,6 +9,9 @@ import type { World } from './world.ts';
 /** Number of steps of {@link settle} within which everything must come to rest. */
 const SETTLING_STEPS_MAX = 120;
 
+/** Longest time between two ticks of {@link settle}, in milliseconds. */
+export const HEALING_GAP_MAX_MS = 16 * MINUTE;
+
 /** Ends the storm: no faults any more, and the right token everywhere. Frozen processes still have to thaw. */
 export function heal(world: World): void {
   world.faultPlan.isClear = true;
@@ -31,7 +34,7 @@ export async function settle(world: World): Promise<void> {
     if (!scenario.isLossy) redrive(world);
     if (await isQuiet(world)) return;
     await world.pass(stepMs);
-    stepMs = Math.min(3 * stepMs, 16 * MINUTE);
+    stepMs = Math.min(3 * stepMs, HEALING_GAP_MAX_MS);
   }
   const left = [...(await inspector.list(LEDGER)).map(({ key }) => key), JSON.stringify(queue.counts())];
   throw new Violation(`nothing comes to an end: ${left.join(', ')}`);

@@ -38,6 +38,7 @@ export async function damageSweepState(world: World): Promise<void> {
   const { inspector, randoms, timeline } = world;
   const member = randoms.changes.pick(['firstDay', 'watermark']);
   world.trace(`the state of the sweep is damaged: ${member}`);
+  if (member === 'firstDay') world.observed.firstDayLostAt = timeline.now();
   const state = await inspector.json<object>(LEDGER, SWEEP_KEY);
   const damaged = JSON.stringify({ ...state, [member]: timeline.now() + 24 * 60 * MINUTE });
   await inspector.put(LEDGER, SWEEP_KEY, Buffer.from(damaged), 'application/json');

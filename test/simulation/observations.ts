@@ -97,6 +97,8 @@ export class Observations {
   readonly expired = new Map<string, readonly number[]>();
   /** The upload whose entry was damaged. */
   damaged: Entry['upload'] | undefined;
+  /** When the sweep lost its first day. */
+  firstDayLostAt: number | undefined;
   /** When each part of the configuration was changed. */
   readonly deployedAt = new Map<Change, number>();
   /** The generations of the uploads that were retried after the healing, by their ids. */

@@ -1,5 +1,6 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
+import { HEALING_GAP_MAX_MS } from '../healing.ts';
 import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
@@ -60,8 +61,9 @@ export async function checkFirstTicks(world: World): Promise<void> {
  */
 export async function checkRetried(world: World): Promise<void> {
   const { scenario, inbox, observed } = world;
-  // The longest flow may be longer than a flow's maximum age.
-  const mayTimeOut = scenario.flowMsMax > scenario.settings.flowAgeMaxSeconds * 1000;
+  // The longest flow may be longer than a flow's maximum age. Or no tick comes before it is too old to be stored.
+  const ageMaxMs = scenario.settings.flowAgeMaxSeconds * 1000;
+  const mayTimeOut = scenario.flowMsMax > ageMaxMs || HEALING_GAP_MAX_MS > 2 * ageMaxMs;
   for (const entry of (await world.entries()).filter(isTerminal)) {
     const before = observed.retriedAfterHealing.get(entry.upload.id);
     const put = putOf(world, entry);
