@@ -7,7 +7,7 @@ import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
 import { SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { FUNCTION_TIMEOUT } from '../infra/constructs/pipeline-function.ts';
-import { MAX_CONCURRENCY_DEFAULT } from '../infra/flow-pipeline-props.ts';
+import { MAX_CONCURRENCY_DEFAULT } from '../infra/ranges.ts';
 import type { S3EventRecord } from '../local/aws/s3/events.ts';
 import type { StandInFlowService, StandInOptions } from '../local/flow-service/flow-service.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../local/pipeline.ts';

@@ -11,9 +11,14 @@ import { ConfigurationError, together } from '../functions/base/validation.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
-import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
-
-export const MAX_CONCURRENCY_DEFAULT = 5;
+import {
+  BATCH_WINDOW_SECONDS,
+  COLLECTORS,
+  MAX_CONCURRENCY,
+  MAX_CONCURRENCY_DEFAULT,
+  type Range,
+  VERSION_RETENTION_DAYS,
+} from './ranges.ts';
 
 /** A route. Without `input`, it takes files. */
 export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;

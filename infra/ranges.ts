@@ -11,6 +11,7 @@ export interface Range {
  * @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
  */
 export const MAX_CONCURRENCY: Range = { min: 2, max: 1_000 };
+export const MAX_CONCURRENCY_DEFAULT = 5;
 
 /**
  * Batching window of the event source.

@@ -5,6 +5,7 @@ import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-check
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import { type Diagnosis, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
 import { clientOf, examineListing } from './flow-listing.ts';
+import { type PlannedAccount, RESOURCE_CHECKS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { issueOfService, issueOfToken, type Service, type ServiceIssue } from './service-check.ts';
 import { TemplatesUnknownError, templatesIn } from './templates.ts';
@@ -23,6 +24,8 @@ export interface PlannedDeployment {
   readonly configuration: Context | ConfigurationError;
   /** The token of the service. Undefined if it is not known. The service is not asked then. */
   readonly token: string | undefined;
+  /** The account to deploy to, or why AWS is not asked. */
+  readonly aws: PlannedAccount | { readonly notChecked: string };
 }
 
 /** What the checks look at. They share the answer of the service. */
@@ -43,16 +46,20 @@ const CHECKS: readonly NamedCheck<Subject>[] = [
 ];
 
 /**
- * Checks what can be checked before there is a pipeline. It asks the flow service from this machine, and nothing of
- * AWS. Nothing is changed, and nothing is paid for.
+ * Checks what can be checked before there is a pipeline. It asks the flow service from this machine, and AWS of the
+ * account, if there are credentials. Nothing is changed, and nothing is paid for.
  * @throws the signal's reason.
  */
 export async function doctorBeforeDeployment(plan: PlannedDeployment, signal: AbortSignal): Promise<Diagnosis> {
   const issue = once(async () => issueOfService(serviceOf(plan), SERVICE_WORDS, signal));
-  return {
-    deployment: `the configuration in ${plan.source}`,
-    checks: await runChecks(CHECKS, { plan, signal, issue }),
-  };
+  const { aws } = plan;
+  const [checks, ofAws] = await Promise.all([
+    runChecks(CHECKS, { plan, signal, issue }),
+    'notChecked' in aws
+      ? runChecks([['the account', () => aws]], { signal })
+      : runChecks(RESOURCE_CHECKS, { aws, signal }),
+  ]);
+  return { deployment: `the configuration in ${plan.source}`, checks: [...checks, ...ofAws] };
 }
 
 /** Why the service of a plan is not asked. Undefined if it can be asked. */

@@ -142,7 +142,7 @@ export async function connectLocal(directory: string, signal: AbortSignal): Prom
 }
 
 /** The region and the credentials' chain of the SDK. */
-async function accessOf({ region, credentials, endpoints }: AwsPlace): Promise<AwsAccess> {
+export async function accessOf({ region, credentials, endpoints }: AwsPlace): Promise<AwsAccess> {
   const client = new S3Client({ ...(region !== undefined && { region }), ...(credentials && { credentials }) });
   const { config } = client;
   return { region: await config.region(), credentials: () => config.credentials(), endpoints };

@@ -2,6 +2,7 @@ import * as z from 'zod/mini';
 import { type AwsAccess, askJson } from './aws-requests.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
+import { policyAllows } from './policy.ts';
 
 /** Who brings announcements to the queue: the bucket itself, or a rule. */
 export type Sender = 's3.amazonaws.com' | 'events.amazonaws.com';
@@ -9,16 +10,6 @@ export type Sender = 's3.amazonaws.com' | 'events.amazonaws.com';
 const answerSchema = z.object({
   Attributes: z._default(z.object({ Policy: z.optional(z.string()), KmsMasterKeyId: z.optional(z.string()) }), {}),
 });
-
-const oneOrMore = z.union([z.string(), z.array(z.string())]);
-const statementSchema = z.object({
-  Effect: z.string(),
-  Action: z.optional(oneOrMore),
-  Principal: z.optional(
-    z.union([z.string(), z.object({ AWS: z.optional(oneOrMore), Service: z.optional(oneOrMore) })]),
-  ),
-});
-const policySchema = z.object({ Statement: z.union([statementSchema, z.array(statementSchema)]) });
 
 const keyAnswerSchema = z.object({ Policy: z.string() });
 
@@ -38,7 +29,7 @@ export async function examineQueuePolicy(
   const input = { QueueUrl, AttributeNames: ['Policy', 'KmsMasterKeyId'] };
   const answer = await askJson({ service: 'sqs', target: 'AmazonSQS.GetQueueAttributes', input }, access, signal);
   const { Policy, KmsMasterKeyId } = answerSchema.parse(answer).Attributes;
-  if (Policy === undefined || !allows(Policy, sender, 'sqs:SendMessage')) {
+  if (Policy === undefined || !policyAllows(Policy, { Service: [sender] }, 'sqs:SendMessage')) {
     const what = `The policy of the queue ${QueueUrl} does not let ${sender} send, so no upload is announced.`;
     return { severity: 'fault', what, todo: 'Deploy the stack again. Until then the daily sweep finds the uploads.' };
   }
@@ -62,25 +53,10 @@ async function examineKeyPolicy(
   const question = { service: 'kms', target: 'TrentService.GetKeyPolicy', version: '1.1' } as const;
   const answer = await askJson({ ...question, input: { KeyId, PolicyName: 'default' } }, access, signal);
   const { Policy } = keyAnswerSchema.parse(answer);
-  const missing = KEY_ACTIONS.filter((action) => !allows(Policy, sender, action));
+  const missing = KEY_ACTIONS.filter((action) => !policyAllows(Policy, { Service: [sender] }, action));
   if (missing.length === 0) return 'good';
   const what = `The policy of the queue's key ${KeyId} does not allow ${sender} to call ${missing.join(' and ')}, so no upload is announced.`;
   const todo =
     "Add the statement from the warning of cdk synth to the key's policy. Until then the daily sweep finds the uploads.";
   return { severity: 'fault', what, todo };
-}
-
-function allows(policy: string, sender: Sender, wanted: string): boolean {
-  const { Statement } = policySchema.parse(JSON.parse(policy));
-  return [Statement].flat().some(({ Effect, Action = [], Principal }) => {
-    const { AWS = [], Service = [] } = typeof Principal === 'object' ? Principal : { AWS: Principal };
-    const isSender = [AWS].flat().includes('*') || [Service].flat().includes(sender);
-    return Effect === 'Allow' && isSender && [Action].flat().some((action) => isLike(wanted, action));
-  });
-}
-
-/** Compares actions as IAM does: without regard to case, `*` for any characters and `?` for one. */
-function isLike(action: string, pattern: string): boolean {
-  const source = RegExp.escape(pattern).replaceAll('\\*', '.*').replaceAll('\\?', '.');
-  return new RegExp(`^${source}$`, 'i').test(action);
 }

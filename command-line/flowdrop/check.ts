@@ -32,7 +32,10 @@ export function addDoctor(add: Add): void {
     .option('--canary <file>', 'also put a copy of this file, and follow it to its receipt; its flow is paid for')
     .option(...YES)
     .option('--job <file>', 'check this job file of your machine or the inbox instead; nothing is sent')
-    .option('--before-deployment', 'check the configuration of this folder, the flow service and its token instead')
+    .option(
+      '--before-deployment',
+      'check the configuration of this folder, the flow service, its token and the AWS account instead',
+    )
     .option('--stage <name>', 'with --before-deployment: the stage, as for npm run synth -- -c stage=<name>')
     .addHelpText(
       'after',

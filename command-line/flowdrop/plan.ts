@@ -1,19 +1,34 @@
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { readTrackedContext } from '../../infra/configuration.ts';
-import { readStackContext } from '../../infra/deployment.ts';
+import { type Deployment, readStackContext } from '../../infra/deployment.ts';
+import { COLLECTORS, MAX_CONCURRENCY_DEFAULT } from '../../infra/ranges.ts';
 import { type PlannedDeployment, reasonNotToAsk } from '../../operations/before-deployment.ts';
+import { issueOfConnection } from '../../operations/deployment.ts';
 import { type Explanation, explainFile } from '../../operations/explain.ts';
+import { plannedAccount } from '../../operations/planned-resources.ts';
 import { UsageError } from '../options.ts';
 import { NoDeploymentError, type Offline } from './run.ts';
+
+/**
+ * Variables of which one must be set before AWS is asked. Without them, the SDK would look for the credentials of a
+ * machine in its network, which takes seconds where there are none.
+ */
+const CREDENTIALS = [
+  'AWS_PROFILE',
+  'AWS_ACCESS_KEY_ID',
+  'AWS_WEB_IDENTITY_TOKEN_FILE',
+  'AWS_CONTAINER_CREDENTIALS_RELATIVE_URI',
+  'AWS_CONTAINER_CREDENTIALS_FULL_URI',
+];
 
 /** Reads the configuration of the folder as `npm run synth` does, and asks for the token if it is needed. */
 export async function readPlan(
   { directory, env, console, signal }: Offline,
   stage: string | undefined,
 ): Promise<PlannedDeployment> {
-  const read = configurationIn(directory, stage);
+  const { deployment, ...read } = configurationIn(directory, stage);
   const given = env.FLOWDROP_TOKEN?.trim() || undefined;
-  const plan: PlannedDeployment = { ...read, token: given };
+  const plan: PlannedDeployment = { ...read, token: given, aws: await accountOf(deployment, env) };
   // With any token the service could be asked, so only the token is missing.
   const isWanted = given === undefined && reasonNotToAsk({ ...plan, token: 'any' }) === undefined;
   if (!isWanted || !console.canAsk) return plan;
@@ -25,14 +40,28 @@ export async function readPlan(
 export function configurationIn(
   dir: string,
   wanted: string | undefined,
-): Pick<PlannedDeployment, 'source' | 'configuration'> {
+): Pick<PlannedDeployment, 'source' | 'configuration'> & { readonly deployment?: Deployment } {
   try {
     const { flowdrop, stage } = readTrackedContext(dir);
-    const { context, source } = readStackContext({ dir, context: flowdrop, stage: wanted ?? stage });
-    return { configuration: context, source };
+    const { context, deployment, source } = readStackContext({ dir, context: flowdrop, stage: wanted ?? stage });
+    return { configuration: context, deployment, source };
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error;
     return { configuration: error, source: error.source ?? 'cdk.json' };
+  }
+}
+
+/** The account of the credentials in the environment, with what the configuration says of it. */
+async function accountOf(deployment: Deployment | undefined, env: Offline['env']): Promise<PlannedDeployment['aws']> {
+  if (deployment === undefined) return { notChecked: 'the configuration cannot be used' };
+  if (!CREDENTIALS.some((name) => env[name])) {
+    return { notChecked: 'the environment has no credentials of AWS: set AWS_PROFILE to have AWS asked too' };
+  }
+  const { maxConcurrency = MAX_CONCURRENCY_DEFAULT, collectors = COLLECTORS.min, region } = deployment;
+  try {
+    return await plannedAccount({ ...deployment, maxConcurrency, collectors }, { region });
+  } catch (error) {
+    return { notChecked: issueOfConnection(error) ?? String(error) };
   }
 }
 

@@ -39,6 +39,11 @@ describe('flowdrop doctor --before-deployment', () => {
         { check: 'the token', result: 'good' },
         { check: 'templates of the routes', result: 'good' },
         { check: 'listing of flows', result: 'good' },
+        {
+          check: 'the account',
+          result: 'not checked',
+          what: 'the environment has no credentials of AWS: set AWS_PROFILE to have AWS asked too',
+        },
       ],
     });
     expect(ran.code).toBe(0);
@@ -86,8 +91,9 @@ describe('flowdrop doctor --before-deployment', () => {
   the token: not checked, because the configuration cannot be used
   templates of the routes: not checked, because the configuration cannot be used
   listing of flows: not checked, because the configuration cannot be used
+  the account: not checked, because the configuration cannot be used
 
-1 fault, 0 warnings, 5 not checked
+1 fault, 0 warnings, 6 not checked
 `);
   });
 

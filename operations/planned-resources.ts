@@ -1,0 +1,303 @@
+import {
+  GetBucketEncryptionCommand,
+  GetBucketNotificationConfigurationCommand,
+  ListObjectsV2Command,
+  S3Client,
+} from '@aws-sdk/client-s3';
+import * as z from 'zod/mini';
+import { type AwsAccess, AwsRequestError, askJson, askQuery, sendToAws } from './aws-requests.ts';
+import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
+import { type AwsPlace, accessOf } from './deployment.ts';
+import { policyAllows } from './policy.ts';
+import { stackOutputs } from './stack.ts';
+
+/** What a configuration says of the account, and the resources in it that exist already. */
+export interface PlannedResources {
+  readonly account?: string | undefined;
+  readonly inboxBucket?: string | undefined;
+  readonly inboxKeyArn?: string | undefined;
+  readonly resultsBucket?: string | undefined;
+  readonly resultsKeyArn?: string | undefined;
+  readonly ledgerBucket?: string | undefined;
+  readonly ledgerKeyArn?: string | undefined;
+  readonly accessLogsBucket?: string | undefined;
+  readonly tokenSecret?: string | undefined;
+  readonly tokenKeyArn?: string | undefined;
+  readonly encryptionKeyArn?: string | undefined;
+  readonly alarmEmail?: string | undefined;
+  readonly maxConcurrency: number;
+  readonly collectors: number;
+}
+
+/** The account in which a configuration is about to be deployed, as its operator sees it. */
+export interface PlannedAccount {
+  readonly resources: PlannedResources;
+  readonly access: AwsAccess;
+  readonly s3: S3Client;
+}
+
+/** The account of the ordinary chain of credentials. */
+export async function plannedAccount(resources: PlannedResources, place: AwsPlace): Promise<PlannedAccount> {
+  const access = await accessOf(place);
+  const { region, credentials } = access;
+  return { resources, access, s3: new S3Client({ region, credentials }) };
+}
+
+interface Subject {
+  readonly aws: PlannedAccount;
+  readonly signal: AbortSignal;
+}
+
+/** Checks what AWS would refuse during a deployment or after it. Nothing is changed. */
+export const RESOURCE_CHECKS: readonly NamedCheck<Subject>[] = [
+  ['the account', examineAccount],
+  ['buckets of your own', examineBuckets],
+  ['keys of your own', examineKeys],
+  ['the secret', examineSecret],
+  ['quotas', examineQuotas],
+];
+
+const OWN_RESOURCES = 'See docs/own-resources.md.';
+
+const identitySchema = z.object({
+  GetCallerIdentityResponse: z.object({ GetCallerIdentityResult: z.object({ Account: z.coerce.string() }) }),
+});
+
+/** The account of the credentials, and whether CDK can deploy to it. */
+async function examineAccount({ aws: { resources, access }, signal }: Subject): Promise<Outcome> {
+  const answer = await askQuery('sts', { Action: 'GetCallerIdentity', Version: '2011-06-15' }, access, signal);
+  // The parser of XML may take it for a number, and drop zeros at its beginning.
+  const { Account } = identitySchema.parse(answer).GetCallerIdentityResponse.GetCallerIdentityResult;
+  const account = Account.padStart(12, '0');
+  if (resources.account !== undefined && resources.account !== account) {
+    return {
+      severity: 'fault',
+      what: `Your credentials are of the account ${account}, and deployment.account is ${resources.account}.`,
+      todo: 'Use the credentials of that account, for example with AWS_PROFILE.',
+    };
+  }
+  try {
+    await stackOutputs('CDKToolkit', access, signal);
+    return 'good';
+  } catch (error) {
+    if (!(error instanceof AwsRequestError && /does not exist/.test(error.message))) throw error;
+    return {
+      severity: 'warning',
+      what: `The account ${account} has no stack CDKToolkit in ${access.region}, without which CDK does not deploy.`,
+      todo: `Unless your bootstrap stack has another name: npx cdk bootstrap aws://${account}/${access.region}`,
+    };
+  }
+}
+
+async function examineBuckets({ aws, signal }: Subject): Promise<Outcome> {
+  const buckets = [
+    ['inboxBucket', 'inboxKeyArn'],
+    ['resultsBucket', 'resultsKeyArn'],
+    ['ledgerBucket', 'ledgerKeyArn'],
+    ['accessLogsBucket', undefined],
+  ] as const;
+  const findings: Finding[] = [];
+  for (const [member, keyMember] of buckets) {
+    const bucket = aws.resources[member];
+    if (bucket === undefined) continue;
+    const finding = await findingOfBucket(member, bucket, aws, signal);
+    if (finding !== undefined) {
+      findings.push(finding);
+      continue;
+    }
+    if (keyMember !== undefined) findings.push(...(await findingsOfEncryption(bucket, keyMember, aws, signal)));
+    if (member === 'inboxBucket') findings.push(...(await findingsOfEvents(bucket, aws, signal)));
+  }
+  return combined(findings);
+}
+
+/** Tells whether the bucket is there, in this region. */
+async function findingOfBucket(
+  member: string,
+  Bucket: string,
+  { s3, access }: PlannedAccount,
+  abortSignal: AbortSignal,
+): Promise<Finding | undefined> {
+  try {
+    await s3.send(new ListObjectsV2Command({ Bucket, MaxKeys: 1 }), { abortSignal });
+    return undefined;
+  } catch (error) {
+    const { name } = error as Error;
+    if (name === 'NoSuchBucket') {
+      const what = `There is no bucket ${Bucket} (deployment.${member}).`;
+      return { severity: 'fault', what, todo: 'Make it, or leave the member out: then the stack makes a new one.' };
+    }
+    if (name !== 'PermanentRedirect' && name !== 'AuthorizationHeaderMalformed') throw error;
+    const what = `The bucket ${Bucket} (deployment.${member}) is in another region than ${access.region}.`;
+    return { severity: 'fault', what, todo: 'See docs/own-resources.md, the region of your buckets.' };
+  }
+}
+
+/** Compares the key of a bucket with the one that the configuration names, which the functions may use. */
+async function findingsOfEncryption(
+  Bucket: string,
+  member: 'inboxKeyArn' | 'resultsKeyArn' | 'ledgerKeyArn',
+  { s3, resources }: PlannedAccount,
+  abortSignal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const { [member]: keyArn } = resources;
+  const { ServerSideEncryptionConfiguration } = await s3.send(new GetBucketEncryptionCommand({ Bucket }), {
+    abortSignal,
+  });
+  const defaults = ServerSideEncryptionConfiguration?.Rules?.flatMap(
+    (rule) => rule.ApplyServerSideEncryptionByDefault ?? [],
+  )[0];
+  const { SSEAlgorithm = '', KMSMasterKeyID: key } = defaults ?? {};
+  // Without an id it is the key of AWS, which every role of the account may use. An alias does not tell its key.
+  if (!SSEAlgorithm.startsWith('aws:kms') || key === undefined || key.includes('alias/')) return [];
+  if (keyArn !== undefined && keyIdOf(keyArn) === keyIdOf(key)) return [];
+  const named = keyArn === undefined ? `deployment.${member} is not set` : `deployment.${member} is ${keyArn}`;
+  const what = `The bucket ${Bucket} is encrypted with the key ${key}, and ${named}, so the functions may not use its key.`;
+  return [{ severity: 'fault', what, todo: `Set deployment.${member} to the ARN of that key.` }];
+}
+
+const keyIdOf = (arnOrId: string): string => arnOrId.slice(arnOrId.lastIndexOf('/') + 1);
+
+async function findingsOfEvents(
+  Bucket: string,
+  { s3 }: PlannedAccount,
+  abortSignal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const { EventBridgeConfiguration } = await s3.send(new GetBucketNotificationConfigurationCommand({ Bucket }), {
+    abortSignal,
+  });
+  if (EventBridgeConfiguration !== undefined) return [];
+  const what = `The bucket ${Bucket} does not send its events to EventBridge, so only the daily sweep would find its files.`;
+  return [{ severity: 'fault', what, todo: 'Turn them on: see docs/recipes/existing-bucket.md.' }];
+}
+
+const keySchema = z.object({ KeyMetadata: z.object({ KeyState: z.string() }) });
+const keyPolicySchema = z.object({ Policy: z.string() });
+
+async function examineKeys({ aws, signal }: Subject): Promise<Outcome> {
+  const { resources } = aws;
+  const members = ['inboxKeyArn', 'resultsKeyArn', 'ledgerKeyArn', 'tokenKeyArn', 'encryptionKeyArn'] as const;
+  const findings: Finding[] = [];
+  const unread: string[] = [];
+  for (const member of members) {
+    const arn = resources[member];
+    if (arn === undefined) continue;
+    const finding = await findingOfKey(member, arn, aws, signal);
+    if (typeof finding === 'string') unread.push(finding);
+    else if (finding !== undefined) findings.push(finding);
+  }
+  return findings.length === 0 && unread.length > 0 ? { notChecked: unread.join('; ') } : combined(findings);
+}
+
+/** @returns a text if the key could not be looked at. */
+async function findingOfKey(
+  member: string,
+  KeyId: string,
+  { resources, access }: PlannedAccount,
+  signal: AbortSignal,
+): Promise<Finding | string | undefined> {
+  const name = `The key ${KeyId} (deployment.${member})`;
+  const fault = (what: string, todo = OWN_RESOURCES): Finding => ({ severity: 'fault', what: `${name} ${what}`, todo });
+  const [, partition = 'aws', , region, owner] = KeyId.split(':');
+  if (region !== access.region) return fault(`is not in the region ${access.region}.`);
+  const ask = (operation: string, input: object): Promise<unknown> =>
+    askJson({ service: 'kms', target: `TrentService.${operation}`, version: '1.1', input }, access, signal);
+  try {
+    const { KeyMetadata } = keySchema.parse(await ask('DescribeKey', { KeyId }));
+    if (KeyMetadata.KeyState !== 'Enabled') {
+      return fault(`is not enabled (${KeyMetadata.KeyState}).`, 'Enable it, or name another one.');
+    }
+    const { Policy } = keyPolicySchema.parse(await ask('GetKeyPolicy', { KeyId, PolicyName: 'default' }));
+    const account = `arn:${partition}:iam::${owner}:root`;
+    const toIam = { AWS: [account, owner ?? ''] };
+    if (!policyAllows(Policy, toIam, 'kms:Decrypt') || !policyAllows(Policy, toIam, 'kms:GenerateDataKey')) {
+      return fault(
+        'does not leave access to IAM, so the roles of the functions may not use it.',
+        `Let its policy allow kms:Decrypt and kms:GenerateDataKey to ${account}.`,
+      );
+    }
+    const missing = member === 'encryptionKeyArn' ? servicesRefused(Policy, resources, access.region) : [];
+    if (missing.length === 0) return undefined;
+    return fault(`does not let in ${missing.join(', ')}.`, 'npm run synth prints the statements to add to its policy.');
+  } catch (error) {
+    if (!(error instanceof AwsRequestError)) throw error;
+    if (error.code === 'NotFoundException') return fault('does not exist.');
+    return `${name} cannot be looked at: ${error.code}`;
+  }
+}
+
+/** The services that use the key of the new resources, and that its policy does not let in. */
+function servicesRefused(policy: string, resources: PlannedResources, region: string): readonly string[] {
+  const services = [
+    `logs.${region}.amazonaws.com`,
+    resources.inboxBucket === undefined ? 's3.amazonaws.com' : 'events.amazonaws.com',
+    ...(resources.alarmEmail === undefined ? [] : ['cloudwatch.amazonaws.com']),
+  ];
+  return services.filter((service) =>
+    ['kms:Decrypt', 'kms:GenerateDataKey'].some((action) => !policyAllows(policy, { Service: [service] }, action)),
+  );
+}
+
+const secretSchema = z.object({
+  DeletedDate: z.optional(z.unknown()),
+  KmsKeyId: z.optional(z.string()),
+  VersionIdsToStages: z._default(z.record(z.string(), z.array(z.string())), {}),
+});
+
+/** Looks at the secret, and does not read it. */
+async function examineSecret({ aws: { resources, access }, signal }: Subject): Promise<Outcome> {
+  const { tokenSecret: SecretId, tokenKeyArn } = resources;
+  if (SecretId === undefined) return 'good'; // The stack makes a new one.
+  const name = `The secret ${SecretId} (deployment.tokenSecret)`;
+  const ask = { service: 'secretsmanager', target: 'secretsmanager.DescribeSecret', version: '1.1' } as const;
+  let secret: z.infer<typeof secretSchema>;
+  try {
+    secret = secretSchema.parse(await askJson({ ...ask, input: { SecretId } }, access, signal));
+  } catch (error) {
+    if (!(error instanceof AwsRequestError && error.code === 'ResourceNotFoundException')) throw error;
+    return {
+      severity: 'fault',
+      what: `${name} does not exist in ${access.region}.`,
+      todo: 'Make it, or correct its name.',
+    };
+  }
+  const { DeletedDate, KmsKeyId: key, VersionIdsToStages } = secret;
+  if (DeletedDate !== undefined && DeletedDate !== null) {
+    return { severity: 'fault', what: `${name} is deleted.`, todo: 'Restore it, or name another one.' };
+  }
+  const isOwnKey = key !== undefined && !key.includes('alias/');
+  if (isOwnKey && (tokenKeyArn === undefined || keyIdOf(key) !== keyIdOf(tokenKeyArn))) {
+    const what = `${name} is encrypted with the key ${key}, and deployment.tokenKeyArn is ${tokenKeyArn ?? 'not set'}.`;
+    return { severity: 'fault', what, todo: 'Set deployment.tokenKeyArn to the ARN of that key.' };
+  }
+  if (Object.values(VersionIdsToStages).some((stages) => stages.includes('AWSCURRENT'))) return 'good';
+  return {
+    severity: 'warning',
+    what: `${name} holds no value.`,
+    todo: 'Store the token in it. Until then files wait.',
+  };
+}
+
+const limitSchema = z.object({
+  AccountLimit: z.object({ ConcurrentExecutions: z.number(), UnreservedConcurrentExecutions: z.number() }),
+});
+
+/** Compares how many functions may run at once in the account with how many the pipeline may need. */
+async function examineQuotas({ aws: { resources, access }, signal }: Subject): Promise<Outcome> {
+  const { text } = await sendToAws(
+    { service: 'lambda', method: 'GET', path: '/2016-08-19/account-settings/' },
+    access,
+    signal,
+  );
+  const { ConcurrentExecutions, UnreservedConcurrentExecutions } = limitSchema.parse(JSON.parse(text)).AccountLimit;
+  const { maxConcurrency, collectors } = resources;
+  const needed = maxConcurrency + collectors;
+  if (UnreservedConcurrentExecutions >= needed) return 'good';
+  return {
+    severity: 'warning',
+    what:
+      `The pipeline may run ${needed} functions at once (deployment.maxConcurrency and .collectors), and the account has ` +
+      `${UnreservedConcurrentExecutions} of its ${ConcurrentExecutions} left in ${access.region}.`,
+    todo: 'Lower deployment.maxConcurrency, or ask AWS for a higher quota of concurrent executions of Lambda.',
+  };
+}

@@ -1,0 +1,38 @@
+import * as z from 'zod/mini';
+
+const oneOrMore = z.union([z.string(), z.array(z.string())]);
+const statementSchema = z.object({
+  Effect: z.string(),
+  Action: z.optional(oneOrMore),
+  Principal: z.optional(
+    z.union([z.string(), z.object({ AWS: z.optional(oneOrMore), Service: z.optional(oneOrMore) })]),
+  ),
+});
+const policySchema = z.object({ Statement: z.union([statementSchema, z.array(statementSchema)]) });
+
+/** Who is let in: accounts and roles by their names in a policy, or services of AWS. */
+export interface PolicyPrincipal {
+  readonly AWS?: readonly string[];
+  readonly Service?: readonly string[];
+}
+
+/** Tells whether the policy of a resource allows one of the principals an action. Conditions are not checked. */
+export function policyAllows(policy: string, { AWS = [], Service = [] }: PolicyPrincipal, wanted: string): boolean {
+  const { Statement } = policySchema.parse(JSON.parse(policy));
+  return [Statement].flat().some(({ Effect, Action = [], Principal }) => {
+    const named = typeof Principal === 'object' ? Principal : { AWS: Principal };
+    const accounts = [named.AWS ?? []].flat();
+    const services = [named.Service ?? []].flat();
+    const isLetIn =
+      accounts.includes('*') ||
+      AWS.some((each) => accounts.includes(each)) ||
+      Service.some((each) => services.includes(each));
+    return Effect === 'Allow' && isLetIn && [Action].flat().some((action) => isLike(wanted, action));
+  });
+}
+
+/** Compares actions as IAM does: without regard to case, `*` for any characters and `?` for one. */
+function isLike(action: string, pattern: string): boolean {
+  const source = RegExp.escape(pattern).replaceAll('\\*', '.*').replaceAll('\\?', '.');
+  return new RegExp(`^${source}$`, 'i').test(action);
+}
