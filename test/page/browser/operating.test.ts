@@ -236,6 +236,17 @@ describeInBrowser('operating', (shown) => {
       const whole = ['doubled Succeeded 2 results', ...Array(2).fill('checked Succeeded 1 result')];
       expect(words(await linesOf(page))).toEqual([...whole, 'packed Succeeded 2 results']);
 
+      // The results of the last stage are reached in the same way.
+      await tabTo(page, /^packed Succeeded/);
+      await page.keyboard.press('Enter');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('chain/broken.bin › packed');
+      const download = page.waitForEvent('download');
+      await tabTo(page, /^Download/);
+      await page.keyboard.press('Enter');
+      expect((await download).suggestedFilename()).toMatch(/\.bin$/);
+      await tabTo(page, /^checked Succeeded/, 'Shift+Tab');
+      await page.keyboard.press('Enter');
+
       // The uploads that begin now wait for a valid token.
       shown.operated.refuse(401);
       const anew = page.getByRole('group', { name: 'Make anew, with all stages after it:' });
