@@ -8,7 +8,7 @@ import * as z from 'zod/mini';
 import { type AwsAccess, AwsRequestError, askJson, askQuery, sendToAws } from './aws-requests.ts';
 import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
 import { type AwsPlace, accessOf } from './deployment.ts';
-import { policyAllows } from './policy.ts';
+import { keyPolicy, missingKeyActions } from './policy.ts';
 import { stackOutputs } from './stack.ts';
 
 /** What a configuration says of the account, and the resources in it that exist already. */
@@ -172,7 +172,6 @@ async function findingsOfEvents(
 }
 
 const keySchema = z.object({ KeyMetadata: z.object({ KeyState: z.string() }) });
-const keyPolicySchema = z.object({ Policy: z.string() });
 
 async function examineKeys({ aws, signal }: Subject): Promise<Outcome> {
   const { resources } = aws;
@@ -200,23 +199,22 @@ async function findingOfKey(
   const fault = (what: string, todo = OWN_RESOURCES): Finding => ({ severity: 'fault', what: `${name} ${what}`, todo });
   const [, partition = 'aws', , region, owner] = KeyId.split(':');
   if (region !== access.region) return fault(`is not in the region ${access.region}.`);
-  const ask = (operation: string, input: object): Promise<unknown> =>
-    askJson({ service: 'kms', target: `TrentService.${operation}`, version: '1.1', input }, access, signal);
+  const description = { service: 'kms', target: 'TrentService.DescribeKey', version: '1.1' } as const;
   try {
-    const { KeyMetadata } = keySchema.parse(await ask('DescribeKey', { KeyId }));
+    const answer = await askJson({ ...description, input: { KeyId } }, access, signal);
+    const { KeyMetadata } = keySchema.parse(answer);
     if (KeyMetadata.KeyState !== 'Enabled') {
       return fault(`is not enabled (${KeyMetadata.KeyState}).`, 'Enable it, or name another one.');
     }
-    const { Policy } = keyPolicySchema.parse(await ask('GetKeyPolicy', { KeyId, PolicyName: 'default' }));
+    const policy = await keyPolicy(KeyId, access, signal);
     const account = `arn:${partition}:iam::${owner}:root`;
-    const toIam = { AWS: [account, owner ?? ''] };
-    if (!policyAllows(Policy, toIam, 'kms:Decrypt') || !policyAllows(Policy, toIam, 'kms:GenerateDataKey')) {
+    if (missingKeyActions(policy, { AWS: [account, owner ?? ''] }).length > 0) {
       return fault(
         'does not leave access to IAM, so the roles of the functions may not use it.',
         `Let its policy allow kms:Decrypt and kms:GenerateDataKey to ${account}.`,
       );
     }
-    const missing = member === 'encryptionKeyArn' ? servicesRefused(Policy, resources, access.region) : [];
+    const missing = member === 'encryptionKeyArn' ? servicesRefused(policy, resources, access.region) : [];
     if (missing.length === 0) return undefined;
     return fault(`does not let in ${missing.join(', ')}.`, 'npm run synth prints the statements to add to its policy.');
   } catch (error) {
@@ -233,9 +231,7 @@ function servicesRefused(policy: string, resources: PlannedResources, region: st
     resources.inboxBucket === undefined ? 's3.amazonaws.com' : 'events.amazonaws.com',
     ...(resources.alarmEmail === undefined ? [] : ['cloudwatch.amazonaws.com']),
   ];
-  return services.filter((service) =>
-    ['kms:Decrypt', 'kms:GenerateDataKey'].some((action) => !policyAllows(policy, { Service: [service] }, action)),
-  );
+  return services.filter((service) => missingKeyActions(policy, { Service: [service] }).length > 0);
 }
 
 const secretSchema = z.object({

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { type AwsAccess, askJson } from './aws-requests.ts';
 
 const oneOrMore = z.union([z.string(), z.array(z.string())]);
 const statementSchema = z.object({
@@ -30,6 +31,22 @@ export function policyAllows(policy: string, { AWS = [], Service = [] }: PolicyP
     return Effect === 'Allow' && isLetIn && [Action].flat().some((action) => isLike(wanted, action));
   });
 }
+
+const keyPolicySchema = z.object({ Policy: z.string() });
+
+/** What a service or a role does with a key under which it writes. */
+const KEY_ACTIONS = ['kms:Decrypt', 'kms:GenerateDataKey'];
+
+/** The policy of a KMS key. @throws {AwsRequestError} */
+export async function keyPolicy(KeyId: string, access: AwsAccess, signal: AbortSignal): Promise<string> {
+  const question = { service: 'kms', target: 'TrentService.GetKeyPolicy', version: '1.1' } as const;
+  const answer = await askJson({ ...question, input: { KeyId, PolicyName: 'default' } }, access, signal);
+  return keyPolicySchema.parse(answer).Policy;
+}
+
+/** The actions that who writes under a key needs, and that the policy of the key does not allow. */
+export const missingKeyActions = (policy: string, principal: PolicyPrincipal): readonly string[] =>
+  KEY_ACTIONS.filter((action) => !policyAllows(policy, principal, action));
 
 /** Compares actions as IAM does: without regard to case, `*` for any characters and `?` for one. */
 function isLike(action: string, pattern: string): boolean {

@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { type AwsAccess, askJson } from './aws-requests.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
-import { policyAllows } from './policy.ts';
+import { keyPolicy, missingKeyActions, policyAllows } from './policy.ts';
 
 /** Who brings announcements to the queue: the bucket itself, or a rule. */
 export type Sender = 's3.amazonaws.com' | 'events.amazonaws.com';
@@ -10,11 +10,6 @@ export type Sender = 's3.amazonaws.com' | 'events.amazonaws.com';
 const answerSchema = z.object({
   Attributes: z._default(z.object({ Policy: z.optional(z.string()), KmsMasterKeyId: z.optional(z.string()) }), {}),
 });
-
-const keyAnswerSchema = z.object({ Policy: z.string() });
-
-/** What a service does with the key of a queue to which it sends. */
-const KEY_ACTIONS = ['kms:Decrypt', 'kms:GenerateDataKey'];
 
 /**
  * Checks that the policies of the queue and of its key let the sender in. Their conditions are not checked.
@@ -50,10 +45,7 @@ async function examineKeyPolicy(
     };
   }
   if (/(^|:)alias\//.test(KeyId)) return { notChecked: `the queue names its key by the alias ${KeyId}` };
-  const question = { service: 'kms', target: 'TrentService.GetKeyPolicy', version: '1.1' } as const;
-  const answer = await askJson({ ...question, input: { KeyId, PolicyName: 'default' } }, access, signal);
-  const { Policy } = keyAnswerSchema.parse(answer);
-  const missing = KEY_ACTIONS.filter((action) => !policyAllows(Policy, { Service: [sender] }, action));
+  const missing = missingKeyActions(await keyPolicy(KeyId, access, signal), { Service: [sender] });
   if (missing.length === 0) return 'good';
   const what = `The policy of the queue's key ${KeyId} does not allow ${sender} to call ${missing.join(' and ')}, so no upload is announced.`;
   const todo =

@@ -10,8 +10,8 @@ import { UsageError } from '../options.ts';
 import { NoDeploymentError, type Offline } from './run.ts';
 
 /**
- * Variables of which one must be set before AWS is asked. Without them, the SDK would look for the credentials of a
- * machine in its network, which takes seconds where there are none.
+ * AWS is asked only if one of these variables is set. Otherwise the SDK would look for credentials in the network of the
+ * machine, which takes seconds where there are none.
  */
 const CREDENTIALS = [
   'AWS_PROFILE',

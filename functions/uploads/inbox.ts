@@ -247,7 +247,7 @@ export class Inbox {
     const command = new PutObjectCommand({
       ...{ Bucket: bucket, Key: key, Body: await buffer(whileAlive(body, signal)) },
       ...{ ContentType: upload.mediaType, Metadata: metadata },
-      // A file that somebody puts meanwhile stays current.
+      // If somebody puts another file meanwhile, that one stays.
       IfMatch: `"${upload.etag}"`,
     });
     await this.#s3.send(command, { abortSignal: signal });

@@ -22,7 +22,7 @@ export interface ResultsProps {
   readonly s3Events: boolean;
   /** How long replaced and deleted objects are kept. Undefined if the new bucket is not versioned. */
   readonly versionRetention: Duration | undefined;
-  /** Key of the file of which results are made every hour. Empty if there is none. */
+  /** Key of the file that is put again every hour. Empty if there is none. */
   readonly canaryKey: string;
 }
 

@@ -143,7 +143,7 @@ it('without a setting, no canary is put', async () => {
   expect(await putCanary()).toEqual({ canary: 'not put', message: 'settings.canaryKey names no file' });
 });
 
-it('a canary that somebody replaces meanwhile is left as it is', async () => {
+it('if somebody replaces the canary meanwhile, their file stays', async () => {
   await startCanary();
   await world.upload(CANARY, 'old');
   let isFirst = true;

@@ -239,7 +239,7 @@ it.each<[string, Answer, Partial<PlannedResources>]>([
   [`is encrypted with the key ${KEY}, and deployment.tokenKeyArn is not set.`, { body: { KmsKeyId: KEY } }, {}],
   [`deployment.tokenKeyArn is ${OTHER_KEY}.`, { body: { KmsKeyId: KEY } }, { tokenKeyArn: OTHER_KEY }],
   ['holds no value.', { body: {} }, {}],
-])('a secret that %s is told of', async (what, answer, more) => {
+])('the check finds a secret that %s', async (what, answer, more) => {
   const found = await resultOf(
     'the secret',
     { tokenSecret: 'flows/token', ...more },
