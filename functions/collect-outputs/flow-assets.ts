@@ -217,8 +217,8 @@ export class FlowAssets {
     };
     const owner = {
       flowId: entry.flow.id,
-      isLate: this.#tick.late.has(uploadId),
-      onLate: () => this.#tick.late.note(uploadId, clock.now()),
+      isLagging: this.#tick.lagging.has(uploadId),
+      onLag: () => this.#tick.lagging.note(uploadId, clock.now()),
     };
     const { key, bytes, mediaType, ...facts } = await results.store(open, owner, work);
     telemetry.metrics.add('AssetsStored');

@@ -60,16 +60,16 @@ export class FlowPolls {
 
   /** Polls everything that is due, or stops early if the tick halts. */
   async round(): Promise<void> {
-    const { invocation, isolation, ended, late, slow } = this.#tick;
+    const { invocation, isolation, ended, lagging, slow } = this.#tick;
     const now = this.#ports.clock.now();
     const free = (await this.#markers(now)).filter((marker) => !this.#storing.has(marker));
     const hasEnded = ({ uploadId }: RunningMarker): boolean => ended.has(uploadId);
     const running = free.filter((marker) => !hasEnded(marker));
     // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
     const toStore = free.filter(hasEnded);
-    await this.#pollAll(toStore.filter(({ uploadId }) => !late.has(uploadId)));
-    const lateOnes = late.among(toStore).slice(0, this.#storing.lateRoom);
-    const pollingLate = this.#pollAll(lateOnes.map(({ marker }) => marker));
+    await this.#pollAll(toStore.filter(({ uploadId }) => !lagging.has(uploadId)));
+    const laggingOnes = lagging.among(toStore).slice(0, this.#storing.laggingRoom);
+    const pollingLagging = this.#pollAll(laggingOnes.map(({ marker }) => marker));
     try {
       await this.#pollInOrder(
         running.filter(({ uploadId }) => !slow.has(uploadId)),
@@ -77,7 +77,7 @@ export class FlowPolls {
       );
       await this.#pollSlow(running, now);
     } finally {
-      await pollingLate;
+      await pollingLagging;
     }
     // Only now is it known whether the service answers for others. An abort may take as long as a poll, so the time is checked before each.
     await this.#each(this.#overdue.splice(0), async ({ marker, error }) => {
@@ -88,11 +88,11 @@ export class FlowPolls {
 
   /** Lists this collector's markers. Ends the uploads that share a flow, and forgets what is not running any more. */
   async #markers(now: number): Promise<readonly RunningMarker[]> {
-    const { invocation, confirmations, isolation, ended, late, slow, share } = this.#tick;
+    const { invocation, confirmations, isolation, ended, lagging, slow, share } = this.#tick;
     const { ours, shared } = await listRunningMarkers(this.#ports, share, now, invocation.closing);
     confirmations.retain(ours);
     const uploadIds = new Set(ours.map(({ uploadId }) => uploadId));
-    for (const noted of [ended, late, slow]) noted.retain(uploadIds);
+    for (const noted of [ended, lagging, slow]) noted.retain(uploadIds);
     this.counts.running = ours.length;
     this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
     for (const markers of shared) {

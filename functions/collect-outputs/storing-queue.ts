@@ -10,10 +10,10 @@ import type { TickContext } from './tick-context.ts';
  */
 const ENDED_MAX = 256;
 
-/** Maximum number of late flows among them: as many as there are slots. So late flows never make polls wait. */
-const LATE_MAX = 32;
+/** Maximum number of lagging flows among them: as many as there are slots. So lagging flows never make polls wait. */
+const LAGGING_MAX = 32;
 
-type StoringContext = Pick<TickContext, 'isolation' | 'ended' | 'late'>;
+type StoringContext = Pick<TickContext, 'isolation' | 'ended' | 'lagging'>;
 
 /** Stores the outputs of ended flows, beside the polls of other flows. */
 export class StoringQueue {
@@ -39,10 +39,10 @@ export class StoringQueue {
     return this.#storing.has(uploadId);
   }
 
-  /** Number of late flows for which there is room. */
-  get lateRoom(): number {
-    const { late } = this.#tick;
-    return Math.max(0, LATE_MAX - [...this.#storing.keys()].filter((uploadId) => late.has(uploadId)).length);
+  /** Number of lagging flows for which there is room. */
+  get laggingRoom(): number {
+    const { lagging } = this.#tick;
+    return Math.max(0, LAGGING_MAX - [...this.#storing.keys()].filter((uploadId) => lagging.has(uploadId)).length);
   }
 
   /**
@@ -57,12 +57,12 @@ export class StoringQueue {
     }
   }
 
-  /** Begins to store a flow. A late flow without room is only remembered: a later round stores it. */
+  /** Begins to store a flow. A lagging flow without room is only remembered: a later round stores it. */
   add(marker: RunningMarker, flow: EndedFlow): void {
-    const { isolation, ended, late } = this.#tick;
+    const { isolation, ended, lagging } = this.#tick;
     const { uploadId } = marker;
     ended.note(uploadId, this.#clock.now());
-    if (late.has(uploadId) && this.lateRoom === 0) return;
+    if (lagging.has(uploadId) && this.laggingRoom === 0) return;
     const stored = isolation
       .run(marker, () => this.#flows.collect(flow))
       .then((outcome) => {

@@ -21,10 +21,10 @@ export interface TickContext {
   /** Flows that have ended, and are not stored yet. The next tick stores them first. */
   readonly ended: NotedUploads;
   /**
-   * Ended flows whose asset failed, or lost its slot to another one, when it was late. In this tick their assets come
+   * Ended flows whose asset failed, or lost its slot to another one, while it lagged. In this tick their assets come
    * after those of all others: see `AssetSlots`. The one that has waited longest comes first.
    */
-  readonly late: NotedUploads;
+  readonly lagging: NotedUploads;
   /** Running flows whose last poll was slow. They are polled after all others. */
   readonly slow: NotedUploads;
 }

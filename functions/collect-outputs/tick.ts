@@ -97,7 +97,7 @@ class Tick {
       isolation: new FailureIsolation(invocation, ports.telemetry),
       confirmations: new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000),
       ended: new NotedUploads(state.ended),
-      late: new NotedUploads(),
+      lagging: new NotedUploads(),
       slow: new NotedUploads(state.slow),
     };
     const flows = new FlowCollector(ports, this.#context);

@@ -16,12 +16,12 @@ const SLOT_BYTES_PER_MS = (1024 * 1024) / 1_000;
 const SLOT_TIME_MAX_MS = 30_000;
 
 /**
- * Share of all slots that late assets keep although others wait. Otherwise they would never be fetched. It has room for
- * one large asset at least, unless there is room for only one in all.
+ * Share of all slots that lagging assets keep although others wait. Otherwise they would never be fetched. It has room
+ * for one large asset at least, unless there is room for only one in all.
  */
-const LATE_SHARE = 0.25;
+const LAGGING_SHARE = 0.25;
 
-/** Another asset took the slot of this one, which was late. */
+/** Another asset took the slot of this one, which lagged. */
 export class OvertakenError extends Error {
   override readonly name = 'OvertakenError';
 }
@@ -29,8 +29,8 @@ export class OvertakenError extends Error {
 /** The flow that an asset belongs to. */
 export interface SlotOwner {
   readonly flowId: string;
-  /** True if an asset of this flow has lost its slot, or failed, when it was late. */
-  readonly isLate: boolean;
+  /** True if an asset of this flow has lost its slot, or failed, while it lagged. */
+  readonly isLagging: boolean;
 }
 
 /** Permission to fetch one asset, with memory for it. */
@@ -41,29 +41,29 @@ export class AssetSlot {
   /** The memory that it has. 0 while it waits for more. */
   bytes = 0;
   readonly #slots: AssetSlots;
-  readonly #wasLate: boolean;
+  readonly #wasLagging: boolean;
   readonly #overtaken = new AbortController();
   /** Undefined before the request, and while the asset waits for memory. */
   #begunAt: number | undefined;
   #received = 0;
 
-  constructor({ flowId, isLate }: SlotOwner, slots: AssetSlots, signal: AbortSignal) {
+  constructor({ flowId, isLagging }: SlotOwner, slots: AssetSlots, signal: AbortSignal) {
     this.flowId = flowId;
-    this.#wasLate = isLate;
+    this.#wasLagging = isLagging;
     this.#slots = slots;
     this.signal = AbortSignal.any([signal, this.#overtaken.signal]);
   }
 
   /** When the time in the slot ends, in milliseconds since the epoch. */
-  get lateAt(): number {
-    if (this.#wasLate) return 0;
+  get lagsAt(): number {
+    if (this.#wasLagging) return 0;
     if (this.#begunAt === undefined) return Number.POSITIVE_INFINITY;
     return this.#begunAt + Math.min(SLOT_TIME_MAX_MS, SLOT_TIME_MS + this.#received / SLOT_BYTES_PER_MS);
   }
 
   /** True once its time in the slot is over. From then on others may take the slot. */
-  get isLate(): boolean {
-    return this.#slots.clock.now() >= this.lateAt;
+  get isLagging(): boolean {
+    return this.#slots.clock.now() >= this.lagsAt;
   }
 
   /** Bytes received in a millisecond of the request. */
@@ -143,16 +143,16 @@ interface Places {
  * A slot that needs more memory releases its own before it waits, and comes before new slots. Otherwise slots could
  * wait for each other for ever. Among flows, the one with the fewest slots comes first; then first come, first served.
  *
- * Each asset has its time in the slot: a few seconds, and more if it comes fast. After that it is late. If it then
- * fails or loses its slot, all assets of its flow are late from then on. Late assets take any slot that no other asset
- * waits for. If others wait, the slowest late assets lose their slots, down to a share that late assets always keep. So
- * neither slow nor large assets keep others waiting for longer than the time in a slot.
+ * Each asset has its time in the slot: a few seconds, and more if it comes fast. After that it lags. If it then fails
+ * or loses its slot, all assets of its flow lag from then on. Lagging assets take any slot that no other asset waits
+ * for. If others wait, the slowest lagging assets lose their slots, down to a share that they always keep. So neither
+ * slow nor large assets keep others waiting for longer than the time in a slot.
  */
 export class AssetSlots {
   readonly clock: Clock;
-  /** The limit of all slots, and that of the share which late assets keep. */
+  /** The limit of all slots, and that of the share which lagging assets keep. */
   readonly #all: Places;
-  readonly #lateShare: Places;
+  readonly #laggingShare: Places;
   readonly #largeBytes: number;
   /** The slots that were granted. */
   readonly #holders = new Set<AssetSlot>();
@@ -161,7 +161,7 @@ export class AssetSlots {
   /** By flow: slots that were not granted yet. */
   readonly #waiting = new Map<string, Waiting[]>();
   readonly #sizes: number[] = [];
-  /** Ends the sleep until the next asset is late. Undefined if no asset waits for that. */
+  /** Ends the sleep until the next asset lags. Undefined if no asset waits for that. */
   #sleep: AbortController | undefined;
 
   /**
@@ -171,8 +171,8 @@ export class AssetSlots {
   constructor(clock: Clock, largeMax: number, largeBytes: number) {
     this.clock = clock;
     this.#all = { bytes: largeMax * largeBytes, slots: SIDE_BY_SIDE_MAX };
-    const lateLargeMax = largeMax === 1 ? LATE_SHARE : Math.max(1, largeMax * LATE_SHARE);
-    this.#lateShare = { bytes: lateLargeMax * largeBytes, slots: SIDE_BY_SIDE_MAX * LATE_SHARE };
+    const laggingLargeMax = largeMax === 1 ? LAGGING_SHARE : Math.max(1, largeMax * LAGGING_SHARE);
+    this.#laggingShare = { bytes: laggingLargeMax * largeBytes, slots: SIDE_BY_SIDE_MAX * LAGGING_SHARE };
     this.#largeBytes = largeBytes;
   }
 
@@ -237,7 +237,7 @@ export class AssetSlots {
     this.#sleep?.abort();
   }
 
-  /** Returns the one that comes first: late assets within their share, then others, then the other late assets. */
+  /** Returns the one that comes first: lagging assets within their share, then others, then the other lagging ones. */
   #first(): Waiting | undefined {
     const slotsByFlow = new Map<string, number>();
     for (const { flowId } of this.#holders) slotsByFlow.set(flowId, (slotsByFlow.get(flowId) ?? 0) + 1);
@@ -252,14 +252,14 @@ export class AssetSlots {
     for (const waiting of this.#growing) consider(waiting, this.#isBeyondShare(waiting) ? beyond : 0);
     for (const [flowId, [waiting]] of this.#waiting) {
       if (waiting === undefined) continue;
-      const order = this.#isBeyondShare(waiting) ? beyond : waiting.slot.isLate ? 0 : RANKS;
+      const order = this.#isBeyondShare(waiting) ? beyond : waiting.slot.isLagging ? 0 : RANKS;
       consider(waiting, order + 1 + (slotsByFlow.get(flowId) ?? 0));
     }
     return first;
   }
 
   #isBeyondShare(waiting: Waiting): boolean {
-    return waiting.slot.isLate && !this.#fits(waiting, this.#lateHolders(), this.#lateShare);
+    return waiting.slot.isLagging && !this.#fits(waiting, this.#laggingHolders(), this.#laggingShare);
   }
 
   /** Returns true if there is room for one more beside these holders. */
@@ -269,33 +269,33 @@ export class AssetSlots {
     return sum.slots + slots <= places.slots && sum.bytes + bytes <= places.bytes;
   }
 
-  #lateHolders(): AssetSlot[] {
-    return [...this.#holders].filter(({ isLate }) => isLate);
+  #laggingHolders(): AssetSlot[] {
+    return [...this.#holders].filter(({ isLagging }) => isLagging);
   }
 
-  /** Takes slots from the slowest late assets beyond their share, or waits until the next asset is late. */
+  /** Takes slots from the slowest lagging assets beyond their share, or waits until the next asset lags. */
   #makeRoomFor(next: Waiting): void {
     if (this.#isBeyondShare(next)) return;
     const staying = new Set([...this.#holders].filter(({ isOvertaken }) => !isOvertaken));
-    const beyond = this.#lateBeyondShare();
+    const beyond = this.#laggingBeyondShare();
     while (!this.#fits(next, staying)) {
       const slowest = beyond.pop();
       if (slowest === undefined) break;
       staying.delete(slowest);
       slowest.overtake();
     }
-    this.#serveAt(Math.min(...[...staying].filter(({ isLate }) => !isLate).map(({ lateAt }) => lateAt)));
+    this.#serveAt(Math.min(...[...staying].filter(({ isLagging }) => !isLagging).map(({ lagsAt }) => lagsAt)));
   }
 
-  /** Late assets without those that the share keeps, the slowest last. */
-  #lateBeyondShare(): AssetSlot[] {
-    const late = this.#lateHolders()
+  /** Lagging assets without those that the share keeps, the slowest last. */
+  #laggingBeyondShare(): AssetSlot[] {
+    const lagging = this.#laggingHolders()
       .filter(({ isOvertaken }) => !isOvertaken)
       .sort((a, b) => b.rate - a.rate);
     const kept: AssetSlot[] = [];
-    return late.filter((slot) => {
+    return lagging.filter((slot) => {
       const { bytes, slots } = sumOf([...kept, slot]);
-      const isKept = slots <= this.#lateShare.slots && bytes <= this.#lateShare.bytes;
+      const isKept = slots <= this.#laggingShare.slots && bytes <= this.#laggingShare.bytes;
       if (isKept) kept.push(slot);
       return !isKept;
     });

@@ -41,8 +41,8 @@ interface AssetFacts {
 }
 
 export interface AssetOwner extends SlotOwner {
-  /** Called if the asset fails, or loses its slot, when it is late. */
-  readonly onLate: () => void;
+  /** Called if the asset fails, or loses its slot, while it lags. */
+  readonly onLag: () => void;
 }
 
 /** An asset whose download has begun, and its destination. */
@@ -117,7 +117,7 @@ export class Results {
       const { key, mediaType } = to;
       return { key, mediaType, ...facts };
     } catch (error) {
-      if (slot.isLate) owner.onLate();
+      if (slot.isLagging) owner.onLag();
       throw slot.signal.aborted ? slot.signal.reason : error;
     } finally {
       slot.release();

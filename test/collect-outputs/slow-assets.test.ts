@@ -94,7 +94,7 @@ it.each<[string, string[], (asset: number) => object]>([
   await world.send('good.bin');
   expect(await minutesUntil(() => hasReceipt('good.bin'), 20)).toBeLessThan(2.3);
   expect((await world.receipt('good.bin')).status).toBe('succeeded');
-  // The next flow meets late ones only.
+  // The next flow meets lagging ones only.
   await world.send('next.bin');
   expect(await minutesUntil(() => hasReceipt('next.bin'), 20)).toBeLessThan(2.3);
 });

@@ -19,7 +19,7 @@ function fullQueue() {
   const finish: (() => void)[] = [];
   const flows = { collect: () => new Promise<void>((resolve) => finish.push(resolve)) };
   const isolation = new FailureIsolation(invocation, telemetry);
-  const noted = { ended: new NotedUploads(), late: new NotedUploads() };
+  const noted = { ended: new NotedUploads(), lagging: new NotedUploads() };
   const queue = new StoringQueue(flows, { isolation, ...noted }, systemClock);
   const add = (n: number) =>
     queue.add({ uploadId: `upload-${n}`, flowId: `flow-${n}`, ageFrom: 0 }, {} as Parameters<StoringQueue['add']>[1]);

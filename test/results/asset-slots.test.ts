@@ -10,7 +10,7 @@ const SECOND = 1_000;
 const LARGE = 16 * 1_024 * KB;
 const LARGE_MAX = 4;
 
-const owner = { flowId: 'f1', isLate: false };
+const owner = { flowId: 'f1', isLagging: false };
 let slots: AssetSlots;
 /** Bytes and number of all assets in progress, each with its maximum. */
 let bytes = { now: 0, max: 0 };
@@ -104,17 +104,17 @@ describe('assets under a budget of memory', () => {
   });
 });
 
-describe('a late asset', () => {
+describe('a lagging asset', () => {
   /** Takes slots for assets of as many flows, and sends their requests. */
   const begun = async (count: number) => {
     const taken: AssetSlot[] = [];
-    for (let n = 0; n < count; n += 1) taken.push(await slots.take({ flowId: `slow${n}`, isLate: false }, never));
+    for (let n = 0; n < count; n += 1) taken.push(await slots.take({ flowId: `slow${n}`, isLagging: false }, never));
     for (const slot of taken) slot.begin();
     return taken;
   };
   const overtaken = (taken: readonly AssetSlot[]) => taken.filter(({ signal }) => signal.aborted).length;
-  const fresh = { flowId: 'fresh', isLate: false };
-  const late = { flowId: 'late', isLate: true };
+  const fresh = { flowId: 'fresh', isLagging: false };
+  const lagging = { flowId: 'lagging', isLagging: true };
   let time: VirtualTime;
   beforeEach(() => {
     time = new VirtualTime();
@@ -137,9 +137,9 @@ describe('a late asset', () => {
     void slots.take(fresh, never);
     await time.pass(2.9 * SECOND);
     expect(slow.map(({ signal }) => signal.aborted)).toEqual([false, false, false, false]);
-    // The first of them, the slowest, is the only late one. So it is within the share of late assets.
+    // The first of them, the slowest, is the only lagging one. So it is within the share of lagging assets.
     await time.pass(2 * SECOND);
-    expect(slow.map(({ isLate }) => isLate)).toEqual([true, false, false, false]);
+    expect(slow.map(({ isLagging }) => isLagging)).toEqual([true, false, false, false]);
     expect(overtaken(slow)).toBe(0);
     await time.pass(4 * SECOND);
     expect(slow.map(({ signal }) => signal.aborted)).toEqual([true, false, false, false]);
@@ -149,28 +149,28 @@ describe('a late asset', () => {
     const [slot] = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(owner, never)));
     void slots.take(fresh, never);
     await time.pass(60 * SECOND);
-    expect(slot?.isLate).toBe(false);
+    expect(slot?.isLagging).toBe(false);
   });
 
-  it('is among the late assets that keep a quarter of the slots, however many others come', async () => {
+  it('is among the lagging assets that keep a quarter of the slots, however many others come', async () => {
     const others = await begun(LARGE_MAX);
     const order: string[] = [];
-    const lateOne = slots.take(late, never).then((slot) => {
-      order.push('late');
+    const laggingOne = slots.take(lagging, never).then((slot) => {
+      order.push('lagging');
       return slot;
     });
     void slots.take(fresh, never).then(() => order.push('fresh'));
     others[0]?.release();
-    const kept = await lateOne;
+    const kept = await laggingOne;
     others[1]?.release();
     await later();
-    expect(order).toEqual(['late', 'fresh']);
-    // A second late one is beyond that share, and the first one keeps its slot.
-    void slots.take({ ...late, flowId: 'late too' }, never).then(() => order.push('late too'));
+    expect(order).toEqual(['lagging', 'fresh']);
+    // A second lagging one is beyond that share, and the first one keeps its slot.
+    void slots.take({ ...lagging, flowId: 'lagging too' }, never).then(() => order.push('lagging too'));
     void slots.take(fresh, never).then(() => order.push('fresh too'));
     others[2]?.release();
     await later();
-    expect(order).toEqual(['late', 'fresh', 'fresh too']);
+    expect(order).toEqual(['lagging', 'fresh', 'fresh too']);
     expect(kept.signal.aborted).toBe(false);
   });
 

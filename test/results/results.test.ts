@@ -7,7 +7,7 @@ import { RESULTS, start, world } from '../support/world.ts';
 const MIB = 1024 * 1024;
 const destination = { key: 'a/f/1.bin', mediaType: 'application/x-test', metadata: { 'flowdrop-upload': 'u' } };
 const place = { key: destination.key, mediaType: destination.mediaType };
-const owner = { flowId: 'f1', isLate: false, onLate: () => {} };
+const owner = { flowId: 'f1', isLagging: false, onLag: () => {} };
 const unlimited = new AbortController().signal;
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
