@@ -22,6 +22,7 @@ import { countOf, differences, endOfHold, type HoldView, readHolds } from './hol
 import { list } from './list.ts';
 import { collectorStates, type KnownCollector, readEntries, runningMarkers } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
+import { placeOfBucket, REGION_OF_BUCKETS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { examineStageInputs } from './stage-inputs.ts';
 import { newerFormatIn, type PipelineStatus, pipelineStatus } from './status.ts';
@@ -134,17 +135,14 @@ export const unreachable = (what: string, todo: string): Diagnosis => ({
 async function examineResources({ deployment, signal }: Subject): Promise<Outcome> {
   const { s3, settings, isLocal } = deployment;
   const todo = isLocal ? 'Start npm start again.' : 'Deploy the stack again.';
-  for (const Bucket of [settings.inboxBucket, settings.resultsBucket, settings.ledgerBucket]) {
-    try {
-      await s3.send(new ListObjectsV2Command({ Bucket, MaxKeys: 1 }), { abortSignal: signal });
-    } catch (error) {
-      const { name } = error as Error;
-      if (name === 'PermanentRedirect') {
-        const what = `The bucket ${Bucket} is in another region than the pipeline, so S3 refuses the requests of the functions.`;
-        return { severity: 'fault', what, todo: 'See docs/own-resources.md, the region of your buckets.' };
-      }
-      if (name !== 'NoSuchBucket') throw error;
-      return { severity: 'fault', what: `There is no bucket ${Bucket}, which the functions use.`, todo };
+  for (const bucket of [settings.inboxBucket, settings.resultsBucket, settings.ledgerBucket]) {
+    const place = await placeOfBucket(bucket, s3, signal);
+    if (place === 'nowhere') {
+      return { severity: 'fault', what: `There is no bucket ${bucket}, which the functions use.`, todo };
+    }
+    if (place === 'elsewhere') {
+      const what = `The bucket ${bucket} is in another region than the pipeline, so S3 refuses the requests of the functions.`;
+      return { severity: 'fault', what, todo: REGION_OF_BUCKETS };
     }
   }
   try {

@@ -111,25 +111,39 @@ async function examineBuckets({ aws, signal }: Subject): Promise<Outcome> {
   return combined(findings);
 }
 
-/** Tells whether the bucket is there, in this region. */
 async function findingOfBucket(
   member: string,
-  Bucket: string,
+  bucket: string,
   { s3, access }: PlannedAccount,
-  abortSignal: AbortSignal,
+  signal: AbortSignal,
 ): Promise<Finding | undefined> {
+  const place = await placeOfBucket(bucket, s3, signal);
+  if (place === 'here') return undefined;
+  if (place === 'nowhere') {
+    const what = `There is no bucket ${bucket} (deployment.${member}).`;
+    return { severity: 'fault', what, todo: 'Make it, or leave the member out: then the stack makes a new one.' };
+  }
+  const what = `The bucket ${bucket} (deployment.${member}) is in another region than ${access.region}.`;
+  return { severity: 'fault', what, todo: REGION_OF_BUCKETS };
+}
+
+/** What to read about a bucket in another region. */
+export const REGION_OF_BUCKETS = 'See docs/own-resources.md, the region of your buckets.';
+
+/** Tells whether a bucket is in the region of the client, by the codes with which S3 refuses a request elsewhere. */
+export async function placeOfBucket(
+  Bucket: string,
+  s3: S3Client,
+  abortSignal: AbortSignal,
+): Promise<'here' | 'elsewhere' | 'nowhere'> {
   try {
     await s3.send(new ListObjectsV2Command({ Bucket, MaxKeys: 1 }), { abortSignal });
-    return undefined;
+    return 'here';
   } catch (error) {
     const { name } = error as Error;
-    if (name === 'NoSuchBucket') {
-      const what = `There is no bucket ${Bucket} (deployment.${member}).`;
-      return { severity: 'fault', what, todo: 'Make it, or leave the member out: then the stack makes a new one.' };
-    }
-    if (name !== 'PermanentRedirect' && name !== 'AuthorizationHeaderMalformed') throw error;
-    const what = `The bucket ${Bucket} (deployment.${member}) is in another region than ${access.region}.`;
-    return { severity: 'fault', what, todo: 'See docs/own-resources.md, the region of your buckets.' };
+    if (name === 'NoSuchBucket') return 'nowhere';
+    if (name === 'PermanentRedirect' || name === 'AuthorizationHeaderMalformed') return 'elsewhere';
+    throw error;
   }
 }
 
