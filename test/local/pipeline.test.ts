@@ -97,7 +97,8 @@ describe('the pipeline', () => {
     const startedAt = Date.now();
     await start({ fixedTicks: { firstAfterMs: 300, intervalMs: 100 } });
     await put(LEDGER_BUCKET, 'running/2026-01-01T00:00:00.000Z/abc/flow');
-    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), PATIENCE);
+    // On a busy machine, both ticks may have begun before the first look.
+    await vi.waitFor(() => expect(of('collect-outputs').length).toBeGreaterThanOrEqual(1), PATIENCE);
     expect(Date.now() - startedAt).toBeGreaterThanOrEqual(300);
     await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), PATIENCE);
   });
