@@ -18,6 +18,8 @@ interface StoredChain {
   /** Undefined if none is stored. */
   readonly chain: Chain | undefined;
   readonly etag: string | undefined;
+  /** Undefined if it was not read. */
+  readonly writtenAt?: number | undefined;
 }
 
 const NOTHING: StoredChain = { chain: undefined, etag: undefined };
@@ -73,6 +75,15 @@ export class ChainStore {
     throw new LedgerContendedError(`${chainKey(firstId)} was written by others ${WRITES_MAX} times in a row`);
   }
 
+  /**
+   * Writes a chain again as it is, if its last write was before the time `before`. Does nothing if there is no chain.
+   * @throws {LedgerContendedError} @throws {UnreadableEntryError}
+   */
+  async renew(firstId: string, before: number, signal: AbortSignal): Promise<void> {
+    const { writtenAt = before } = await this.#read(firstId, signal);
+    if (writtenAt < before) await this.update(firstId, (chain) => chain && { ...chain }, signal);
+  }
+
   async #write(firstId: string, chain: Chain, etag: string | undefined, signal: AbortSignal): Promise<string> {
     const put = new PutObjectCommand({
       Bucket: this.#bucket,
@@ -89,10 +100,10 @@ export class ChainStore {
     this.#remembered.delete(firstId);
     try {
       const where = { Bucket: this.#bucket, Key: chainKey(firstId) };
-      const { Body, ETag } = await this.#s3.send(new GetObjectCommand(where), { abortSignal: signal });
+      const { Body, ETag, LastModified } = await this.#s3.send(new GetObjectCommand(where), { abortSignal: signal });
       const text = (await Body?.transformToString()) ?? '';
       const { object: chain } = parsedObject<Chain>(chainKey(firstId), text, chainSchema, 'its chain does not go on');
-      return { chain, etag: ETag as string };
+      return { chain, etag: ETag as string, writtenAt: LastModified?.getTime() };
     } catch (error) {
       if (isAbsent(error)) return NOTHING;
       throw error;

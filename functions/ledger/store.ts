@@ -38,6 +38,8 @@ import {
 export interface Stored<E extends Entry = Entry> {
   readonly entry: E;
   readonly etag: string;
+  /** When it was written, by S3's clock, in milliseconds since the epoch. Undefined if it was not read. */
+  readonly writtenAt?: number | undefined;
 }
 
 /** The result of a conditional write. If ours lost, `current` is the entry that is there; undefined if none is. */
@@ -168,6 +170,13 @@ export class Ledger {
     }
   }
 
+  /** The ids of all uploads that wait, by pages. Begins after the key `after`. */
+  async *waitingPages(after: string | undefined, signal: AbortSignal): AsyncGenerator<WaitingPage> {
+    for await (const objects of this.#pages(WAITING_PREFIX, signal, { StartAfter: after })) {
+      yield { ids: objects.flatMap(({ Key = '' }) => parseWaitingKey(Key)?.uploadId ?? []), last: objects.at(-1)?.Key };
+    }
+  }
+
   /** Tells whether uploads wait in the line, and whether markers are left that an earlier version put. */
   async lines(signal: AbortSignal): Promise<{ readonly present: boolean; readonly former: boolean }> {
     const { CommonPrefixes = [] } = await this.#list({ Prefix: LINES_PREFIX, Delimiter: '/' }, signal);
@@ -288,12 +297,11 @@ export class Ledger {
   ): Promise<{ readonly stored: Stored; readonly nonce: unknown } | undefined> {
     try {
       const key = entryKey(uploadId);
-      const { Body, ETag } = await this.#s3.send(new GetObjectCommand({ Bucket: this.#bucket, Key: key }), {
-        abortSignal: signal,
-      });
+      const get = new GetObjectCommand({ Bucket: this.#bucket, Key: key });
+      const { Body, ETag, LastModified } = await this.#s3.send(get, { abortSignal: signal });
       const text = (await Body?.transformToString()) ?? '';
       const { entry, nonce } = parsedEntry(key, text);
-      return { stored: { entry, etag: ETag as string }, nonce };
+      return { stored: { entry, etag: ETag as string, writtenAt: LastModified?.getTime() }, nonce };
     } catch (error) {
       if (isAbsent(error)) return undefined;
       throw error;
@@ -338,6 +346,13 @@ export class Ledger {
   #list(options: Omit<ListObjectsV2CommandInput, 'Bucket'>, abortSignal: AbortSignal) {
     return this.#s3.send(new ListObjectsV2Command({ Bucket: this.#bucket, ...options }), { abortSignal });
   }
+}
+
+/** One page of a listing of waiting markers. */
+interface WaitingPage {
+  readonly ids: readonly string[];
+  /** The next page begins after this key. Undefined if the page is empty. */
+  readonly last: string | undefined;
 }
 
 /** One page of a listing of entries. */

@@ -2,6 +2,7 @@ import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
+import type { ChainStore } from '../chains/chain-store.ts';
 import { type Entry, failedMarkerOf, isTerminal, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
@@ -49,6 +50,12 @@ const QUEUE_ASKED_MS = 1_000;
 const DAY_MS = 24 * 3_600_000;
 
 /**
+ * Share of `settings.ledgerRetentionDays` after which the entry of an upload that waits is written again. A flow may run
+ * for half of that time, in which its chain is not written. The rest is for daily passes that fail.
+ */
+const RENEWED_AFTER = 1 / 3;
+
+/**
  * Longest time from a claim to the last write of its invocation, in milliseconds: the 15 minutes of a function, and
  * clocks that differ. (AWS Lambda Developer Guide, "Lambda quotas".)
  */
@@ -57,6 +64,7 @@ const CLAIMED_MS = 60 * 60_000;
 export interface SweepPorts extends PublishPorts {
   readonly ledger: Ledger;
   readonly receipts: Receipts;
+  readonly chains: ChainStore;
   readonly inbox: Inbox;
   readonly queue: UploadQueue;
   readonly clock: Clock;
@@ -89,7 +97,7 @@ interface TakenPass {
 /**
  * One run of one pass: first through the uploads in the inbox, then through the entries of the ledger. It submits the
  * current versions in the inbox that have no entry. It puts the markers and receipts again that may be missing beside
- * the entries that changed since the last pass.
+ * the entries that changed since the last pass. At its end, a daily pass keeps what waits from expiring.
  */
 export class SweepRun {
   readonly #kind: SweepKind;
@@ -121,7 +129,7 @@ export class SweepRun {
 
   /** @throws {AggregateError} the failures of single uploads, at the end of the run. */
   async run(): Promise<SweepSummary> {
-    const complete = (await this.#throughInbox()) && (await this.#throughLedger());
+    const complete = (await this.#throughInbox()) && (await this.#throughLedger()) && (await this.#throughWaiting());
     if (complete) await this.#end();
     else await this.#change((state, pass) => ({ ...state, [this.#kind]: { ...pass, heldUntil: 0 } }));
     const summary = { kind: this.#kind, complete, ...this.#counts };
@@ -307,6 +315,7 @@ export class SweepRun {
   async #throughLedger(): Promise<boolean> {
     const { position, since } = this.#pass;
     const { closing } = this.#invocation;
+    if (position.in === 'waiting') return true;
     const changedSince = this.#kind === 'daily' ? this.#watermark : Math.min(since, this.#watermark);
     const uploadedSince = Math.min(since, this.#watermark - SWEEP_REACH_MS - CLAIMED_MS);
     const first = secondDigits(uploadedSince);
@@ -318,6 +327,42 @@ export class SweepRun {
       if (!(await this.#stepTo({ in: 'ledger', after: last }))) return false;
     }
     return true;
+  }
+
+  /**
+   * Writes again the entries of uploads that have waited for long, and their chains: S3 expires them by the time of
+   * their last write, and a hold may last for longer. Returns false if the run must end.
+   */
+  async #throughWaiting(): Promise<boolean> {
+    const { position } = this.#pass;
+    const { clock, ledger, settings } = this.#ports;
+    const { closing } = this.#invocation;
+    const { ledgerRetentionDays: days } = settings;
+    if (this.#kind !== 'daily' || days === 'forever') return true;
+    const before = clock.now() - RENEWED_AFTER * days * DAY_MS;
+    const renewed = new Set<string>();
+    const after = position.in === 'waiting' ? position.after : undefined;
+    for await (const { ids, last } of ledger.waitingPages(after, closing)) {
+      // An entry is not older than its upload.
+      const old = ids.filter((id) => id < secondDigits(before)).map((id) => ({ id }));
+      await this.#each(old, ({ id }) => this.#renew(id, before, renewed));
+      if (!(await this.#stepTo({ in: 'waiting', after: last ?? after }))) return false;
+    }
+    return true;
+  }
+
+  /** @param renewed the chains that need not be read again. */
+  async #renew(id: string, before: number, renewed: Set<string>): Promise<void> {
+    const { chains, ledger } = this.#ports;
+    const { closing } = this.#invocation;
+    const stored = await ledger.read(id, closing);
+    if (stored?.entry.state !== 'waiting') return;
+    const { writtenAt = before, entry } = stored;
+    if (writtenAt < before) await ledger.replace(stored, entry, closing);
+    const firstId = entry.upload.stage?.first.id ?? id;
+    if (renewed.has(firstId)) return;
+    renewed.add(firstId);
+    await chains.renew(firstId, before, closing);
   }
 
   /** Puts again what may be missing beside an entry. What is there already stays as it is. */

@@ -24,13 +24,14 @@ const AHEAD_MAX_MS = 60 * 60_000;
 /** The last time that a `Date` can hold, in milliseconds since the epoch: ECMAScript, "Time Values and Time Range". */
 const DATE_MAX = 8.64e15;
 
-/** A pass goes through the versions in the inbox first, then through the entries of the ledger. */
+/** A pass goes through the versions in the inbox, then the entries of the ledger, and at last the uploads that wait. */
 const position = z.discriminatedUnion('in', [
   z.object({
     in: z.literal('inbox'),
     after: z.optional(z.object({ key: z.string(), versionId: z.string() })),
   }),
   z.object({ in: z.literal('ledger'), after: z.optional(z.string()) }),
+  z.object({ in: z.literal('waiting'), after: z.optional(z.string()) }),
 ]);
 export type SweepPosition = z.infer<typeof position>;
 

@@ -1,4 +1,4 @@
-import { CreateBucketCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { firstClaim } from '../../functions/ledger/entry.ts';
 import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
@@ -231,6 +231,34 @@ describe('if entries expire', () => {
     expect((await world.receipt('new')).status).toBe('succeeded');
     expect(await world.entries()).toHaveLength(1);
   });
+
+  it('the entry of an upload that waits, and its chain, are written again in time, however long a hold lasts', async () => {
+    const routes = [ECHO, { ...ECHO, name: 'later', after: 'echo' }];
+    await deployed({ routes, settings: { ledgerRetentionDays: 30 } });
+    await world.collect({ hold: { action: 'pause', route: 'later' } });
+    await world.send('a');
+    for (let day = 0; day < 100; day += 1) {
+      await world.tickAfter(MINUTE);
+      await sweepAfter(DAY);
+      await expire(30 * DAY);
+    }
+    const [waiting] = await world.entries();
+    expect(waiting).toMatchObject({ state: 'waiting', route: { name: 'later' } });
+    await world.collect({ hold: { action: 'resume', route: 'later' } });
+    await world.settle();
+    expect(await world.json(RESULTS, 'a/chain.json')).toMatchObject({ status: 'succeeded' });
+    expect(world.service.flows).toHaveLength(2);
+  });
+
+  /** Deletes what the rules of the ledger's bucket delete. */
+  async function expire(ageMs: number): Promise<void> {
+    for (const Prefix of ['uploads/', 'chains/']) {
+      const { Contents = [] } = await world.s3.send(new ListObjectsV2Command({ Bucket: LEDGER, Prefix }));
+      for (const { Key = '', LastModified } of Contents) {
+        if (Number(LastModified) < world.clock.now() - ageMs) await world.remove(Key, LEDGER);
+      }
+    }
+  }
 });
 
 describe('a backfill from before the ledger’s retention', () => {
