@@ -4,6 +4,7 @@ import type { Entry } from '../ledger/entry.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Price } from '../uploads/budget.ts';
+import { isCanary } from '../uploads/inbox.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Route } from '../uploads/routes.ts';
 import { firstOf } from '../uploads/upload.ts';
@@ -50,7 +51,7 @@ export interface HoldPorts {
   readonly holds: HoldStore;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  readonly settings: Pick<Settings, 'routes' | 'budget' | 'inboxPrefix'>;
+  readonly settings: Pick<Settings, 'routes' | 'budget' | 'inboxBucket' | 'inboxPrefix' | 'canaryKey'>;
 }
 
 /** What is sent. */
@@ -166,13 +167,22 @@ export class Permit {
 /** False if the route was removed. Nothing is kept of its outcomes. */
 const isOfRoute = (subject: Subject, { settings }: HoldPorts): boolean => routeOf(subject, settings) !== undefined;
 
+/**
+ * False for the canary, which is the same file every hour: it says nothing of the others. As the probe of a held route
+ * it counts.
+ */
+const isHeeded = ({ upload }: Subject, attempt: Attempt, { routes }: Holds, { settings }: HoldPorts): boolean =>
+  !isCanary({ bucket: upload.bucket, key: firstOf(upload).key }, settings) ||
+  routes[attempt.routeName]?.circuit?.probe === outcomeOf(attempt);
+
 /** Notes that a route works: the service took a request of it, or a flow of it succeeded. */
 export function noteSuccess(subject: Subject, success: Success, ports: HoldPorts, signal: AbortSignal): Promise<void> {
   return noted(subject, ports, async () => {
     const attempt = attemptOf(subject, ports.settings, '');
     // A file that began with another configuration says nothing about the present one.
-    if (!isOfRoute(subject, ports) || !attempt.isPresent || !isNews(await ports.holds.read(signal), attempt, success))
-      return;
+    if (!isOfRoute(subject, ports) || !attempt.isPresent) return;
+    const holds = await ports.holds.read(signal);
+    if (!isHeeded(subject, attempt, holds, ports) || !isNews(holds, attempt, success)) return;
     await ports.holds.change((draft) => succeeded(draft, attempt, success, ports.clock.now()), signal);
   });
 }
@@ -188,6 +198,7 @@ export function noteRejection(
     const attempt = attemptOf(subject, ports.settings, '');
     const { circuit } = routeOf(subject, ports.settings) ?? {};
     if (circuit === false || !isOfRoute(subject, ports) || !attempt.isPresent) return;
+    if (!isHeeded(subject, attempt, await ports.holds.read(signal), ports)) return;
     const terms = { after: circuit?.after ?? CIRCUIT_AFTER, now: ports.clock.now() };
     if (!(await ports.holds.change((draft) => rejected(draft, attempt, rejection, terms), signal))) return;
     ports.telemetry.log.error('This route is held: the service rejects its files', {

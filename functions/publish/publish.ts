@@ -11,6 +11,7 @@ import {
 } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
+import { isCanary } from '../uploads/inbox.ts';
 import type { ChainNotes } from './chain-notes.ts';
 import { type CompletionEvent, completionEvent } from './completion-event.ts';
 import { type ReceiptSettings, type Receipts, receiptOf } from './receipts.ts';
@@ -61,11 +62,6 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
     code: receipt.failure?.code,
   });
 }
-
-const isCanary = (
-  { bucket, key }: TerminalEntry['upload'],
-  { inboxBucket, canaryKey }: Pick<Settings, 'inboxBucket' | 'canaryKey'>,
-): boolean => bucket === inboxBucket && key === canaryKey;
 
 /** True once nothing of an end is left to publish. Until then a function may still write its receipt and its marker. */
 export async function isPublished(

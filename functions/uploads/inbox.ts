@@ -134,6 +134,12 @@ export const isInside = (
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
 ): boolean => bucket === inboxBucket && key.startsWith(inboxPrefix);
 
+/** Tells whether a file is the hourly canary. */
+export const isCanary = (
+  { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
+  { inboxBucket, canaryKey }: { readonly inboxBucket: string; readonly canaryKey: string },
+): boolean => bucket === inboxBucket && key === canaryKey;
+
 /** The inbox bucket: opens exactly one version of an object, finds the current one, and lists them all. */
 export class Inbox {
   readonly #s3: S3Client;
