@@ -71,7 +71,8 @@ function addResume(add: Add): void {
     console.answer(change, () => showResumed(change, options, deployment));
     // Without a pause nothing is to be done, unless something else holds the files.
     const isGoingOn = !probe && change.result === 'not held' && heldOf(change, route).length === 0;
-    return change.result === 'resumed' || change.result === 'probe allowed' || isGoingOn ? EXIT_OK : EXIT_FAILED;
+    const isProbing = change.result === 'probe allowed' && besideCircuit(change, route).length === 0;
+    return change.result === 'resumed' || isProbing || isGoingOn ? EXIT_OK : EXIT_FAILED;
   });
 }
 
@@ -90,6 +91,10 @@ async function costs(route: string | undefined, { deployment, signal }: Run): Pr
 const heldOf = (change: HoldChange, route: string | undefined): readonly HoldView[] =>
   change.holds.filter((hold) => route === undefined || hold.route === undefined || hold.route === route);
 
+/** What holds the probe of a route. */
+const besideCircuit = (change: HoldChange, route: string | undefined): readonly HoldView[] =>
+  heldOf(change, route).filter(({ reason }) => reason !== 'circuit');
+
 function showResumed(
   change: HoldChange,
   { route, probe = false }: ResumeOptions,
@@ -97,12 +102,17 @@ function showResumed(
 ): readonly string[] {
   const { result } = change;
   const what = route === undefined ? 'The pipeline' : `The route ${route}`;
-  const left = heldOf(change, route).flatMap((hold) => [hold.message, `  ${endOfHold(hold, deployment)}`]);
+  const linesOf = (holds: readonly HoldView[]) =>
+    holds.flatMap((hold) => [hold.message, `  ${endOfHold(hold, deployment)}`]);
+  const left = linesOf(heldOf(change, route));
   switch (result) {
     case 'unknown route':
       return [unknownRoute(route, deployment)];
-    case 'probe allowed':
-      return [`One file of the route ${route} is let through within a minute. If it succeeds, the others follow.`];
+    case 'probe allowed': {
+      const others = linesOf(besideCircuit(change, route));
+      const when = others.length === 0 ? 'within a minute' : 'once nothing else holds it';
+      return [`One file of the route ${route} is let through ${when}. If it succeeds, the others follow.`, ...others];
+    }
     case 'resumed':
       return [left.length === 0 ? `${what} goes on within a minute.` : `${what} is not paused any more.`, ...left];
     default: {

@@ -515,7 +515,7 @@ export function resume(draft: Holds, routeName: string | undefined): void {
 export function allowProbe(draft: Holds, routeName: string): boolean {
   const circuit = draft.routes[routeName]?.circuit;
   if (circuit === undefined) return false;
-  if (circuit.probe === undefined) circuit.isProbeAllowed = true;
+  circuit.isProbeAllowed = true; // It goes when the probe under way is over.
   return true;
 }
 
@@ -533,7 +533,11 @@ export function roomOf(
     const held = holds.routes[routeName] ?? {};
     const route = routes.find(({ name }) => name === routeName);
     if (held.paused !== undefined) return 0;
-    if (held.circuit !== undefined) return isProbeDue(held.circuit, route ?? held.circuit.request) ? 1 : 0;
-    return Math.min(left(budget, holds.pipeline.spent, route?.price), left(route?.budget, held.spent, route?.price));
+    const ofCircuit = held.circuit && (isProbeDue(held.circuit, route ?? held.circuit.request) ? 1 : 0);
+    return Math.min(
+      ofCircuit ?? Number.POSITIVE_INFINITY,
+      left(budget, holds.pipeline.spent, route?.price),
+      left(route?.budget, held.spent, route?.price),
+    );
   };
 }

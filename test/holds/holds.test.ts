@@ -306,6 +306,62 @@ describe('a circuit', () => {
     expect(await circuit()).toBeUndefined();
   });
 
+  it('does not heed the canary, which is the same file every hour', async () => {
+    const settings = { ...ONE_BY_ONE, canaryKey: 'canary.txt' };
+    await start({ routes: [{ ...ECHO, circuit: { after: 2 } }], settings });
+    const sendCanary = () => world.send('canary.txt', String(world.clock.now()));
+    rejectAll();
+    await sendAll(1, 'a');
+    world.service.intercept = undefined;
+    await sendCanary();
+    rejectAll();
+    for (let i = 0; i < 3; i += 1) await sendCanary();
+    expect(await circuit()).toBeUndefined();
+    await sendAll(1, 'b');
+    expect(await circuit()).toMatchObject({ code: 'rejected' });
+    // It may be the probe, and then it counts.
+    await sendCanary();
+    world.service.intercept = undefined;
+    await hold({ action: 'probe', route: 'echo' });
+    for (let i = 0; i < 3; i += 1) await next();
+    expect(await circuit()).toBeUndefined();
+  });
+
+  it('lets one more file through if the operator asks for it while a probe is under way', async () => {
+    await start({ routes: [{ ...ECHO, circuit: { after: 3 }, template: 'always_fails' }], settings: ONE_BY_ONE });
+    rejectAll();
+    await sendAll(8);
+    const tried = async () => (await reasons()).filter((reason) => reason !== 'circuit').length;
+    const before = await tried();
+    world.fault('createFlow', answer({ detail: 'No room' }, 503));
+    await hold({ action: 'probe', route: 'echo' });
+    await next();
+    expect(await circuit()).toMatchObject({ probe: expect.anything() });
+    await hold({ action: 'probe', route: 'echo' });
+    rejectAll();
+    for (let i = 0; i < 30; i += 1) await next();
+    expect(await tried()).toBe(before + 2);
+  });
+
+  it('keeps its probe in the line while a budget has no room', async () => {
+    const route = { ...ECHO, circuit: { after: 2 }, budget: { flows: 1, per: 'day', timezone: 'UTC' } } as const;
+    await start({ routes: [route], settings: ONE_BY_ONE });
+    await sendAll(1, 'good');
+    rejectAll();
+    world.redeploy({ routes: [{ ...route, budget: { ...route.budget, flows: 9 } }] });
+    await sendAll(4);
+    world.service.intercept = undefined;
+    world.redeploy({ routes: [route] });
+    for (let i = 0; i < 3; i += 1) await next();
+    await hold({ action: 'probe', route: 'echo' });
+    const entries = await world.entries();
+    for (let i = 0; i < 3; i += 1) await next();
+    expect(await world.entries()).toEqual(entries);
+    await next(24 * HOUR);
+    await next();
+    expect(await circuit()).toBeUndefined();
+  });
+
   it('is off for a route that says so', async () => {
     await start({ routes: [{ ...ECHO, circuit: false }] });
     rejectAll();

@@ -253,10 +253,24 @@ describe('a route whose files are rejected', () => {
     expect(await operated.run('resume', '--route', 'texts', '--probe', '--yes')).toMatchObject({
       output: 'The route texts is not held for its rejections.\n',
     });
-    expect((await operated.run('resume', '--route', 'pictures', '--probe', '--yes')).output).toBe(
-      'One file of the route pictures is let through within a minute. If it succeeds, the others follow.\n',
-    );
-    await operated.becomes('held.png', 'succeeded');
+    const probe = () => operated.run('resume', '--route', 'pictures', '--probe', '--yes');
+    operated.refuse(422);
+    expect(await probe()).toMatchObject({
+      code: 0,
+      output: 'One file of the route pictures is let through within a minute. If it succeeds, the others follow.\n',
+    });
+    await operated.becomes('held.png', 'failed');
+    operated.refuse(undefined);
+    await operated.run('pause');
+    expect(await probe()).toMatchObject({
+      code: 1,
+      output: expect.stringMatching(
+        /^One file of the route pictures is let through once nothing else holds it\. .*\nThe pipeline is paused.*\n {2}.*resume/,
+      ),
+    });
+    await operated.put('held-2.png', 'waiting');
+    expect(await operated.run('resume', '--yes')).toMatchObject({ code: 0 });
+    await operated.becomes('held-2.png', 'succeeded');
     expect(await holdsOf(deployment, signal)).toEqual({ holds: [], budgets: [] });
   });
 });
