@@ -56,10 +56,20 @@ export async function createFlowsOrAnswer(
   return putCanary(ports, invocation.work);
 }
 
-async function putCanary({ inbox, settings, telemetry }: CreatePorts, signal: AbortSignal): Promise<CanaryAnswer> {
+async function putCanary(
+  { inbox, ledger, settings, telemetry }: CreatePorts,
+  signal: AbortSignal,
+): Promise<CanaryAnswer> {
   const { inboxBucket: bucket, canaryKey: key } = settings;
   if (key === '') return { canary: 'not put', message: 'settings.canaryKey names no file' };
   try {
+    const last = await inbox.current(bucket, key, signal);
+    const entry = last && (await ledger.read(last.id, signal))?.entry;
+    if (entry?.state === 'waiting' || entry?.state === 'claimed') {
+      const why = entry.state === 'waiting' ? entry.message : 'it is being sent';
+      telemetry.log.warn('The canary was not put again, because the last one still waits', { key, why });
+      return { canary: 'not put', message: `The last canary still waits: ${why}` };
+    }
     await inbox.putAgain({ bucket, key }, CANARY_BYTES_MAX, signal);
     return { canary: 'put' };
   } catch (error) {

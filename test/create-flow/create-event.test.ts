@@ -115,6 +115,25 @@ it.each(['Enabled', undefined] as const)(
   },
 );
 
+it('no canary is put while the last one waits, so they do not pile up behind a pause', async () => {
+  await startCanary();
+  await world.collect({ hold: { action: 'pause' } });
+  await world.upload(CANARY, 'bytes');
+  await settle();
+  for (let hour = 0; hour < 3; hour += 1) {
+    world.clock.advance(60 * 60_000);
+    expect(await putCanary()).toEqual({
+      canary: 'not put',
+      message: 'The last canary still waits: The pipeline is paused.',
+    });
+    await settle();
+  }
+  await world.collect({ hold: { action: 'resume' } });
+  await world.settle();
+  expect(world.service.flows).toHaveLength(1);
+  expect(await putCanary()).toEqual({ canary: 'put' });
+});
+
 it('only a canary that succeeds is counted, and no other file', async () => {
   await startCanary();
   await world.upload('a.png', 'x');
