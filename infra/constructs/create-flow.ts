@@ -1,9 +1,9 @@
 import type { Duration } from 'aws-cdk-lib';
-import { EventSourceMapping } from 'aws-cdk-lib/aws-lambda';
+import { EventInvokeConfig, EventSourceMapping } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import type { Parts } from './parts.ts';
 import { type FunctionSettings, PipelineFunction } from './pipeline-function.ts';
-import { Schedules } from './schedules.ts';
+import { EVENT_AGE_MIN, Schedules } from './schedules.ts';
 
 /** Lambda requires a batching window for batches larger than this. */
 const WINDOWLESS_BATCH_SIZE_MAX = 10;
@@ -55,6 +55,9 @@ export class CreateFlow extends PipelineFunction {
 
   #putHourly(canaryKey: string, { inbox }: Parts): void {
     inbox.grantPut(this.role, canaryKey);
+    // The next canary comes in an hour. Without this, Lambda would keep the events of an outage for six hours, and then
+    // put a canary for each. It does not concern the messages of the queue.
+    new EventInvokeConfig(this, 'Canaries', { function: this.function, retryAttempts: 0, maxEventAge: EVENT_AGE_MIN });
     const schedules = new Schedules(this, 'Canary', { function: this.function, what: 'the canary' });
     schedules.add('Hourly', {
       description: `Puts the canary ${canaryKey} again`,
