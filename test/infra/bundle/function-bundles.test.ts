@@ -13,7 +13,7 @@ import { sharedFolder } from '../../support/folder.ts';
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
   'create-flow': { raw: 523_000, gzipped: 176_000 },
-  'collect-outputs': { raw: 580_000, gzipped: 192_000 },
+  'collect-outputs': { raw: 580_000, gzipped: 195_000 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
