@@ -14,7 +14,7 @@ import {
   UnintelligibleAnswerError,
 } from './errors.ts';
 import { Listing, type ListingPage } from './flow-listing.ts';
-import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS } from './flow-search.ts';
+import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, ListingOrder } from './flow-search.ts';
 import { PAGE_ANSWER } from './json-answer.ts';
 import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
@@ -256,15 +256,15 @@ class HttpFlowService implements FlowService {
     let showsAdditional = false;
     const limits = { pagesMax: 2, entriesMax: FIND_FLOWS_MAX, rank: 2 } as const;
     const listing = this.#listFlows(limits, signal);
+    const order = new ListingOrder();
     for await (const { page, fresh } of listing.pages()) {
-      for (const flow of page.flows) if (fresh.has(flow.flowId)) flows.push(flow);
+      flows.push(...order.read(page, fresh).map(({ flow }) => flow));
       showsAdditional ||= page.showsAdditional;
     }
-    const times = flows.map(({ createdAt = Number.NaN }) => createdAt);
     return {
       flows: flows.length,
       hasMore: listing.stopReason !== undefined,
-      isNewestFirst: times.every((time, index) => index === 0 || time <= (times[index - 1] ?? 0)),
+      isNewestFirst: order.isFalling && flows.every(({ createdAt }) => createdAt !== undefined),
       showsAdditional,
       showsEnded: flows.some(({ state }) => state !== 'running'),
     };

@@ -103,32 +103,25 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
    * numbers of most services begin with 1, so their first page is read twice, and shows what was made in between.
    */
   const added: string[] = [];
-  let [entries, usable, oldest] = [0, 0, Number.POSITIVE_INFINITY];
-  let [isFalling, showsTags, showsEnded, isPast] = [true, false, false, false];
+  let [entries, usable] = [0, 0];
+  let [showsTags, showsEnded, isPast] = [false, false, false];
+  const order = new ListingOrder();
   const listing = list();
   for await (const { page, fresh } of listing.pages()) {
     entries += page.entries;
     usable += page.flows.length;
     showsTags ||= page.showsAdditional;
-    isFalling &&= isNewestOnTop(page);
-    const lastRepeated = page.flows.findLastIndex(({ flowId }) => !fresh.has(flowId));
-    for (const [index, flow] of page.flows.entries()) {
-      if (!fresh.has(flow.flowId)) continue;
+    for (const { flow, isAdded } of order.read(page, fresh)) {
       const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
       note(flow, sought, found);
       showsEnded ||= state !== 'running';
-      const isAdded = isNewestFirst && index < lastRepeated;
-      if (createdAt >= horizon) (isAdded ? added : ids).push(flowId);
-      // Only flows that stood there from the beginning show how the listing is sorted, and how far back it was read.
-      if (isAdded) continue;
-      isFalling &&= createdAt <= oldest + ORDER_MARGIN_MS;
-      oldest = Math.min(oldest, createdAt);
+      if (createdAt >= horizon) (isNewestFirst && isAdded ? added : ids).push(flowId);
     }
-    isPast = isFalling && oldest < horizon && showsTags && showsEnded;
+    isPast = order.isFalling && order.oldest < horizon && showsTags && showsEnded;
     if (isPast || areAllFound(search, found)) break;
   }
   let doubt = isPast ? undefined : listing.stopReason;
-  if (isNewestFirst && !isFalling) doubt ??= 'the listing is not newest first, although the settings say so';
+  if (isNewestFirst && !order.isFalling) doubt ??= 'the listing is not newest first, although the settings say so';
   if (usable < entries) doubt ??= 'the listing has flows whose ids are unusable';
   if (!showsTags && entries > 0) doubt ??= 'the listing shows no additional data of flows, so the tag cannot be seen';
   if (!showsEnded && entries > 0) doubt ??= 'the listing shows no ended flow, and this one may have ended';
@@ -138,18 +131,39 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
     ids: [...added, ...ids],
     doubt,
     // If new flows fill a whole page, an older page that is read after it looks newer than the one before.
-    mayPass: listing.isCutOff || (isNewestFirst && !isFalling),
+    mayPass: listing.isCutOff || (isNewestFirst && !order.isFalling),
   };
 }
 
-/** Tells whether no flow of a page is newer than one above it. */
-function isNewestOnTop({ flows }: FlowPage): boolean {
-  let oldest = Number.POSITIVE_INFINITY;
-  return flows.every(({ createdAt = Number.POSITIVE_INFINITY }) => {
-    const isInOrder = createdAt <= oldest + ORDER_MARGIN_MS;
-    oldest = Math.min(oldest, createdAt);
-    return isInOrder;
-  });
+/** Follows how a listing is sorted while its pages are read. */
+export class ListingOrder {
+  /** True while no flow is newer than one above it. */
+  isFalling = true;
+  /** When the oldest flow was made, in milliseconds since the epoch, of those that stood there from the beginning. */
+  oldest = Number.POSITIVE_INFINITY;
+
+  /**
+   * @param fresh the ids that no earlier page had.
+   * @returns the fresh flows of the page. Those that are added came into the listing after an earlier page was read.
+   */
+  read({ flows }: FlowPage, fresh: ReadonlySet<string>): readonly { flow: FlowRecord; isAdded: boolean }[] {
+    let above = Number.POSITIVE_INFINITY;
+    for (const flow of flows) above = this.#below(flow, above);
+    const lastRepeated = flows.findLastIndex(({ flowId }) => !fresh.has(flowId));
+    return flows.flatMap((flow, index) => {
+      if (!fresh.has(flow.flowId)) return [];
+      const isAdded = index < lastRepeated;
+      // Only flows that stood there from the beginning show how the listing is sorted, and how far back it was read.
+      if (!isAdded) this.oldest = this.#below(flow, this.oldest);
+      return [{ flow, isAdded }];
+    });
+  }
+
+  /** @returns when the older of the flow and those above it was made. */
+  #below({ createdAt = Number.POSITIVE_INFINITY }: FlowRecord, above: number): number {
+    this.isFalling &&= createdAt <= above + ORDER_MARGIN_MS;
+    return Math.min(above, createdAt);
+  }
 }
 
 /** Keeps a flow that carries a tag. One that has not failed is the best, and then the newest of those that have. */

@@ -601,6 +601,19 @@ describe('the listing of flows', () => {
     expect(asked.length).toBeLessThanOrEqual(2);
   });
 
+  it.each([
+    ['the flows of a second are mixed', [[flow('b', 8.99), flow('a', 9), flow('c', 1)]]],
+    ['a flow comes into it meanwhile', [newestFirst(9, 5), [flow('new', 10), ...newestFirst(5, 1)]]],
+  ])('is newest first in a sample although %s', async (_, pages) => {
+    const { flows } = listing((__, index) => ({ flows: pages[index], next: index + 1 < pages.length ? 'more' : null }));
+    expect(await flows.sample(never)).toMatchObject({ isNewestFirst: true });
+  });
+
+  it('is not newest first in a sample if it has no times', async () => {
+    const { flows } = listing(() => [flow('a'), flow('b')]);
+    expect(await flows.sample(never)).toMatchObject({ isNewestFirst: false });
+  });
+
   it('has room for more than ten thousand flows', async () => {
     const { flows, asked } = listing((_, index) => ({
       flows: Array.from({ length: 100 }, (_, place) => flow(`f${index}-${place}`)),
