@@ -85,6 +85,16 @@ async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promis
   }
 }
 
+/**
+ * Several findings as one, beside what could not be looked at. That hides no finding, and is never good.
+ * @param unread what could not be looked at, and why.
+ */
+export function combinedWith(unread: readonly string[], findings: readonly Finding[]): Outcome {
+  if (findings.length === 0 && unread.length > 0) return { notChecked: unread.join('; ') };
+  const todo = 'Ask again as somebody who may look at it.';
+  return combined([...findings, ...unread.map((what): Finding => ({ severity: 'note', what, todo }))]);
+}
+
 /** Shares one answer, or one error. */
 export function once<T>(ask: () => Promise<T>): () => Promise<T> {
   let answer: Promise<T> | undefined;

@@ -5,10 +5,10 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
-import { type AwsAccess, AwsRequestError, askJson, askQuery, sendToAws } from './aws-requests.ts';
-import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
+import { type AwsAccess, AwsRequestError, askJson, askQuery, isDenied, sendToAws } from './aws-requests.ts';
+import { combinedWith, type Finding, type NamedCheck, type Outcome } from './checks.ts';
 import { type AwsPlace, accessOf } from './deployment.ts';
-import { keyPolicy, missingKeyActions } from './policy.ts';
+import { keyPolicy, missingKeyActions, policyAllows } from './policy.ts';
 import { stackOutputs } from './stack.ts';
 
 /** What a configuration says of the account, and the resources in it that exist already. */
@@ -25,6 +25,8 @@ export interface PlannedResources {
   readonly tokenKeyArn?: string | undefined;
   readonly encryptionKeyArn?: string | undefined;
   readonly alarmEmail?: string | undefined;
+  /** Tells whether `settings.canaryKey` is set. */
+  readonly hasCanary: boolean;
   readonly maxConcurrency: number;
   readonly collectors: number;
 }
@@ -90,28 +92,43 @@ async function examineAccount({ aws: { resources, access }, signal }: Subject): 
 }
 
 async function examineBuckets({ aws, signal }: Subject): Promise<Outcome> {
-  const buckets = [
-    ['inboxBucket', 'inboxKeyArn'],
-    ['resultsBucket', 'resultsKeyArn'],
-    ['ledgerBucket', 'ledgerKeyArn'],
-    ['accessLogsBucket', undefined],
-  ] as const;
   const findings: Finding[] = [];
-  for (const [member, keyMember] of buckets) {
+  const unread: string[] = [];
+  for (const member of ['inboxBucket', 'resultsBucket', 'ledgerBucket', 'accessLogsBucket'] as const) {
     const bucket = aws.resources[member];
     if (bucket === undefined) continue;
-    const finding = await findingOfBucket(member, bucket, aws, signal);
-    if (finding !== undefined) {
-      findings.push(finding);
-      continue;
+    try {
+      for await (const finding of findingsOfBucket(member, bucket, aws, signal)) findings.push(finding);
+    } catch (error) {
+      if (!isDenied(error)) throw error;
+      unread.push(`The bucket ${bucket} (deployment.${member}) was not checked: ${(error as Error).name}`);
     }
-    if (keyMember !== undefined) findings.push(...(await findingsOfEncryption(bucket, keyMember, aws, signal)));
-    if (member === 'inboxBucket') findings.push(...(await findingsOfEvents(bucket, aws, signal)));
   }
-  return combined(findings);
+  return combinedWith(unread, findings);
 }
 
-async function findingOfBucket(
+async function* findingsOfBucket(
+  member: 'inboxBucket' | 'resultsBucket' | 'ledgerBucket' | 'accessLogsBucket',
+  bucket: string,
+  aws: PlannedAccount,
+  signal: AbortSignal,
+): AsyncGenerator<Finding> {
+  const misplaced = await findingOfPlace(member, bucket, aws, signal);
+  if (misplaced !== undefined) {
+    yield misplaced;
+    return;
+  }
+  if (member === 'inboxBucket') yield* await findingsOfEvents(bucket, aws, signal);
+  if (member !== 'accessLogsBucket') yield* await findingsOfEncryption(bucket, KEY_OF_BUCKET[member], aws, signal);
+}
+
+const KEY_OF_BUCKET = {
+  inboxBucket: 'inboxKeyArn',
+  resultsBucket: 'resultsKeyArn',
+  ledgerBucket: 'ledgerKeyArn',
+} as const;
+
+async function findingOfPlace(
   member: string,
   bucket: string,
   { s3, access }: PlannedAccount,
@@ -199,7 +216,7 @@ async function examineKeys({ aws, signal }: Subject): Promise<Outcome> {
     if (typeof finding === 'string') unread.push(finding);
     else if (finding !== undefined) findings.push(finding);
   }
-  return findings.length === 0 && unread.length > 0 ? { notChecked: unread.join('; ') } : combined(findings);
+  return combinedWith(unread, findings);
 }
 
 /** @returns a text if the key could not be looked at. */
@@ -222,10 +239,11 @@ async function findingOfKey(
     }
     const policy = await keyPolicy(KeyId, access, signal);
     const account = `arn:${partition}:iam::${owner}:root`;
-    if (missingKeyActions(policy, { AWS: [account, owner ?? ''] }).length > 0) {
+    const needed = actionsWith(member, resources);
+    if (!needed.every((action) => policyAllows(policy, { AWS: [account, owner ?? ''] }, action))) {
       return fault(
         'does not leave access to IAM, so the roles of the functions may not use it.',
-        `Let its policy allow kms:Decrypt and kms:GenerateDataKey to ${account}.`,
+        `Let its policy allow ${needed.join(' and ')} to ${account}.`,
       );
     }
     const missing = member === 'encryptionKeyArn' ? servicesRefused(policy, resources, access.region) : [];
@@ -236,6 +254,12 @@ async function findingOfKey(
     if (error.code === 'NotFoundException') return fault('does not exist.');
     return `${name} cannot be looked at: ${error.code}`;
   }
+}
+
+/** What the functions do with a key: they only read the token, and the inbox too unless they put a canary into it. */
+function actionsWith(member: string, { hasCanary }: PlannedResources): readonly string[] {
+  const isOnlyRead = member === 'tokenKeyArn' || (member === 'inboxKeyArn' && !hasCanary);
+  return isOnlyRead ? ['kms:Decrypt'] : ['kms:Decrypt', 'kms:GenerateDataKey'];
 }
 
 /** The services that use the key of the new resources, and that its policy does not let in. */

@@ -28,7 +28,7 @@ export async function readPlan(
 ): Promise<PlannedDeployment> {
   const { deployment, ...read } = configurationIn(directory, stage);
   const given = env.FLOWDROP_TOKEN?.trim() || undefined;
-  const plan: PlannedDeployment = { ...read, token: given, aws: await accountOf(deployment, env) };
+  const plan: PlannedDeployment = { ...read, token: given, aws: await accountOf(deployment, read.configuration, env) };
   // With any token the service could be asked, so only the token is missing.
   const isWanted = given === undefined && reasonNotToAsk({ ...plan, token: 'any' }) === undefined;
   if (!isWanted || !console.canAsk) return plan;
@@ -52,14 +52,21 @@ export function configurationIn(
 }
 
 /** The account of the credentials in the environment, with what the configuration says of it. */
-async function accountOf(deployment: Deployment | undefined, env: Offline['env']): Promise<PlannedDeployment['aws']> {
-  if (deployment === undefined) return { notChecked: 'the configuration cannot be used' };
+async function accountOf(
+  deployment: Deployment | undefined,
+  configuration: PlannedDeployment['configuration'],
+  env: Offline['env'],
+): Promise<PlannedDeployment['aws']> {
+  if (deployment === undefined || configuration instanceof ConfigurationError) {
+    return { notChecked: 'the configuration cannot be used' };
+  }
   if (!CREDENTIALS.some((name) => env[name])) {
     return { notChecked: 'the environment has no credentials of AWS: set AWS_PROFILE to have AWS asked too' };
   }
   const { maxConcurrency = MAX_CONCURRENCY_DEFAULT, collectors = COLLECTORS.min, region } = deployment;
+  const hasCanary = configuration.settings.canaryKey !== '';
   try {
-    return await plannedAccount({ ...deployment, maxConcurrency, collectors }, { region });
+    return await plannedAccount({ ...deployment, hasCanary, maxConcurrency, collectors }, { region });
   } catch (error) {
     return { notChecked: issueOfConnection(error) ?? String(error) };
   }

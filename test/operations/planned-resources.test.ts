@@ -89,7 +89,7 @@ async function checked(
   const access = { region: REGION, credentials: async () => credentials, endpoints };
   const s3 = new S3Client({ region: REGION, endpoint: origin, forcePathStyle: true, credentials });
   onTestFinished(() => s3.destroy());
-  const aws = { resources: { maxConcurrency: 5, collectors: 1, ...resources }, access, s3 };
+  const aws = { resources: { hasCanary: false, maxConcurrency: 5, collectors: 1, ...resources }, access, s3 };
   const results = await runChecks(RESOURCE_CHECKS, { aws, signal });
   return Object.fromEntries(results.map((each) => [each.check, each]));
 }
@@ -193,6 +193,19 @@ describe('buckets of your own', () => {
       result: 'not checked',
     });
   });
+
+  it('that you may not look at do not hide what is wrong with the others', async () => {
+    const answers = {
+      '/their-inbox?list': s3Error(404, 'NoSuchBucket'),
+      '/their-results?list': s3Error(403, 'AccessDenied'),
+    };
+    expect(await resultOf('buckets of your own', ALL, answers)).toMatchObject({
+      result: 'fault',
+      what:
+        'There is no bucket their-inbox (deployment.inboxBucket).\n' +
+        'The bucket their-results (deployment.resultsBucket) was not checked: AccessDenied',
+    });
+  });
 });
 
 describe('keys of your own', () => {
@@ -222,6 +235,16 @@ describe('keys of your own', () => {
     expect(await what({ encryptionKeyArn: KEY }, some)).toContain('does not let in s3.amazonaws.com.');
     const own = { encryptionKeyArn: KEY, inboxBucket: 'their-inbox', alarmEmail: 'ops@example.com' };
     expect(await what(own, some)).toContain('does not let in events.amazonaws.com, cloudwatch.amazonaws.com.');
+  });
+
+  it('need no more than the functions do with them', async () => {
+    const readable = { AWS: `arn:aws:iam::${ACCOUNT}:root` };
+    const Statement = [{ Effect: 'Allow', Principal: readable, Action: 'kms:Decrypt' }];
+    const answers = { 'TrentService.GetKeyPolicy': { body: { Policy: JSON.stringify({ Statement }) } } };
+    expect(await what({ tokenKeyArn: KEY, inboxKeyArn: KEY, hasCanary: false }, answers)).toBeUndefined();
+    expect(await what({ inboxKeyArn: KEY, hasCanary: true }, answers)).toContain('deployment.inboxKeyArn');
+    expect(await what({ resultsKeyArn: KEY }, answers)).toContain('deployment.resultsKeyArn');
+    expect(await what({ ledgerKeyArn: KEY }, answers)).toContain('deployment.ledgerKeyArn');
   });
 
   it('that you may not look at are not called good', async () => {
