@@ -41,8 +41,14 @@ export type Check<S> = (subject: S) => Outcome | Promise<Outcome>;
 
 export type NamedCheck<S> = readonly [name: string, check: Check<S>];
 
-/** Several findings as one, with the worst severity. */
-export function combined(findings: readonly Finding[]): Outcome {
+/**
+ * Several findings as one, with the worst severity.
+ * @param unread what could not be looked at, and why. It hides no finding, and is never good.
+ */
+export function combined(found: readonly Finding[], unread: readonly string[] = []): Outcome {
+  if (found.length === 0 && unread.length > 0) return { notChecked: unread.join('; ') };
+  const todo = 'Run the doctor again with credentials that may read it.';
+  const findings = [...found, ...unread.map((what): Finding => ({ severity: 'note', what, todo }))];
   const severity = (['fault', 'warning', 'note'] as const).find((each) =>
     findings.some((one) => one.severity === each),
   );
@@ -83,16 +89,6 @@ async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promis
     const todo = 'Run the doctor again. If the check still fails, its message names the cause.';
     return { severity: 'fault', what: `The check failed: ${message}`, todo };
   }
-}
-
-/**
- * Several findings as one, beside what could not be looked at. That hides no finding, and is never good.
- * @param unread what could not be looked at, and why.
- */
-export function combinedWith(unread: readonly string[], findings: readonly Finding[]): Outcome {
-  if (findings.length === 0 && unread.length > 0) return { notChecked: unread.join('; ') };
-  const todo = 'Ask again as somebody who may look at it.';
-  return combined([...findings, ...unread.map((what): Finding => ({ severity: 'note', what, todo }))]);
 }
 
 /** Shares one answer, or one error. */

@@ -6,9 +6,9 @@ import {
 } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import { type AwsAccess, AwsRequestError, askJson, askQuery, isDenied, sendToAws } from './aws-requests.ts';
-import { combinedWith, type Finding, type NamedCheck, type Outcome } from './checks.ts';
+import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
 import { type AwsPlace, accessOf } from './deployment.ts';
-import { keyPolicy, missingKeyActions, policyAllows } from './policy.ts';
+import { KEY_ACTIONS, keyPolicy, missingKeyActions } from './policy.ts';
 import { stackOutputs } from './stack.ts';
 
 /** What a configuration says of the account, and the resources in it that exist already. */
@@ -91,24 +91,34 @@ async function examineAccount({ aws: { resources, access }, signal }: Subject): 
   }
 }
 
+/** The members that name a bucket, each with the member that names its key. */
+const BUCKETS = [
+  ['inboxBucket', 'inboxKeyArn'],
+  ['resultsBucket', 'resultsKeyArn'],
+  ['ledgerBucket', 'ledgerKeyArn'],
+  ['accessLogsBucket', undefined],
+] as const;
+
 async function examineBuckets({ aws, signal }: Subject): Promise<Outcome> {
   const findings: Finding[] = [];
   const unread: string[] = [];
-  for (const member of ['inboxBucket', 'resultsBucket', 'ledgerBucket', 'accessLogsBucket'] as const) {
+  for (const members of BUCKETS) {
+    const [member] = members;
     const bucket = aws.resources[member];
     if (bucket === undefined) continue;
     try {
-      for await (const finding of findingsOfBucket(member, bucket, aws, signal)) findings.push(finding);
+      for await (const finding of findingsOfBucket(members, bucket, aws, signal)) findings.push(finding);
     } catch (error) {
       if (!isDenied(error)) throw error;
       unread.push(`The bucket ${bucket} (deployment.${member}) was not checked: ${(error as Error).name}`);
     }
   }
-  return combinedWith(unread, findings);
+  return combined(findings, unread);
 }
 
+/** Yields one finding after another, so that those before a question that is denied are kept. */
 async function* findingsOfBucket(
-  member: 'inboxBucket' | 'resultsBucket' | 'ledgerBucket' | 'accessLogsBucket',
+  [member, keyMember]: (typeof BUCKETS)[number],
   bucket: string,
   aws: PlannedAccount,
   signal: AbortSignal,
@@ -118,15 +128,9 @@ async function* findingsOfBucket(
     yield misplaced;
     return;
   }
+  if (keyMember !== undefined) yield* await findingsOfEncryption(bucket, keyMember, aws, signal);
   if (member === 'inboxBucket') yield* await findingsOfEvents(bucket, aws, signal);
-  if (member !== 'accessLogsBucket') yield* await findingsOfEncryption(bucket, KEY_OF_BUCKET[member], aws, signal);
 }
-
-const KEY_OF_BUCKET = {
-  inboxBucket: 'inboxKeyArn',
-  resultsBucket: 'resultsKeyArn',
-  ledgerBucket: 'ledgerKeyArn',
-} as const;
 
 async function findingOfPlace(
   member: string,
@@ -216,7 +220,7 @@ async function examineKeys({ aws, signal }: Subject): Promise<Outcome> {
     if (typeof finding === 'string') unread.push(finding);
     else if (finding !== undefined) findings.push(finding);
   }
-  return combinedWith(unread, findings);
+  return combined(findings, unread);
 }
 
 /** @returns a text if the key could not be looked at. */
@@ -240,7 +244,7 @@ async function findingOfKey(
     const policy = await keyPolicy(KeyId, access, signal);
     const account = `arn:${partition}:iam::${owner}:root`;
     const needed = actionsWith(member, resources);
-    if (!needed.every((action) => policyAllows(policy, { AWS: [account, owner ?? ''] }, action))) {
+    if (missingKeyActions(policy, { AWS: [account, owner ?? ''] }, needed).length > 0) {
       return fault(
         'does not leave access to IAM, so the roles of the functions may not use it.',
         `Let its policy allow ${needed.join(' and ')} to ${account}.`,
@@ -259,7 +263,7 @@ async function findingOfKey(
 /** What the functions do with a key: they only read the token, and the inbox too unless they put a canary into it. */
 function actionsWith(member: string, { hasCanary }: PlannedResources): readonly string[] {
   const isOnlyRead = member === 'tokenKeyArn' || (member === 'inboxKeyArn' && !hasCanary);
-  return isOnlyRead ? ['kms:Decrypt'] : ['kms:Decrypt', 'kms:GenerateDataKey'];
+  return isOnlyRead ? ['kms:Decrypt'] : KEY_ACTIONS;
 }
 
 /** The services that use the key of the new resources, and that its policy does not let in. */

@@ -35,7 +35,7 @@ export function policyAllows(policy: string, { AWS = [], Service = [] }: PolicyP
 const keyPolicySchema = z.object({ Policy: z.string() });
 
 /** What a service or a role does with a key under which it writes. */
-const KEY_ACTIONS = ['kms:Decrypt', 'kms:GenerateDataKey'];
+export const KEY_ACTIONS: readonly string[] = ['kms:Decrypt', 'kms:GenerateDataKey'];
 
 /** The policy of a KMS key. @throws {AwsRequestError} */
 export async function keyPolicy(KeyId: string, access: AwsAccess, signal: AbortSignal): Promise<string> {
@@ -44,9 +44,12 @@ export async function keyPolicy(KeyId: string, access: AwsAccess, signal: AbortS
   return keyPolicySchema.parse(answer).Policy;
 }
 
-/** The actions that who writes under a key needs, and that the policy of the key does not allow. */
-export const missingKeyActions = (policy: string, principal: PolicyPrincipal): readonly string[] =>
-  KEY_ACTIONS.filter((action) => !policyAllows(policy, principal, action));
+/** Those of the actions that the policy of a key does not allow. */
+export const missingKeyActions = (
+  policy: string,
+  principal: PolicyPrincipal,
+  needed = KEY_ACTIONS,
+): readonly string[] => needed.filter((action) => !policyAllows(policy, principal, action));
 
 /** Compares actions as IAM does: without regard to case, `*` for any characters and `?` for one. */
 function isLike(action: string, pattern: string): boolean {

@@ -144,7 +144,7 @@ export class ListingOrder {
 
   /**
    * @param fresh the ids that no earlier page had.
-   * @returns the fresh flows of the page. Those that are added came into the listing after an earlier page was read.
+   * @returns the fresh flows of the page. One that is added came into the listing after an earlier page was read.
    */
   read({ flows }: FlowPage, fresh: ReadonlySet<string>): readonly { flow: FlowRecord; isAdded: boolean }[] {
     let above = Number.POSITIVE_INFINITY;
