@@ -345,13 +345,14 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
     const message = 'No route of the current configuration wants this file.';
     return failUpload(delivery, claim, { code: 'unrouted', message });
   }
-  // The entry must name the route of a request before the request is sent.
   const { failure, job } = chosen;
   const next = rerouted(entry, object.upload, chosen.route, job && awaitedInputs(job, entry.arrivedAt));
+  // This takes one write. If the invocation died between two, the next one would take the upload for one that may be sent.
+  if (failure !== undefined) return failUpload(delivery, { ...claim, entry: next }, failure);
+  // The entry must name the route of a request before the request is sent.
   const written = await ledger.replace(claim.stored, next, work);
   if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
   claim = { ...claim, stored: written.stored, entry: next };
-  if (failure !== undefined) return failUpload(delivery, claim, failure);
   return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
 }
 

@@ -426,6 +426,25 @@ describe('a job that cannot be sent', () => {
     expect((await world.receipt(JOB)).status).toBe('failed');
   });
 
+  it('is never sent as a file of its own, if its retry is cut off between two writes', async () => {
+    await open();
+    await world.upload(JOB, '{"inputs": [');
+    await world.deliverAll();
+    await world.retry();
+    let cutOff = 0;
+    world.beforeS3(async (call, { Body = '' }) => {
+      if (call !== 'PutObject' || cutOff > 0 || !`${Body}`.includes('"state":"failed"')) return;
+      cutOff += 1;
+      throw new Error('Simulated: cut off');
+    });
+    await world.deliver();
+    expect(cutOff).toBe(1);
+    await world.deliverAndTick(4, 10 * MINUTE);
+    await world.deliverAll();
+    expect(world.service.flows).toEqual([]);
+    expect(await entry()).toMatchObject({ state: 'failed', generation: 2, failure: { code: 'invalid-job' } });
+  });
+
   it('fails if one of its inputs is too large, and names that', async () => {
     await open({ settings: { inputBytesMax: 10 } });
     await put('a.png', 'small');
