@@ -33,9 +33,10 @@ const LOOKING_MAX_MS = 3_000;
  * attempt of this generation sends the same.
  */
 export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUpload, job: Job): Promise<Outcome> {
-  const { ledger, inbox, settings } = delivery.ports;
+  const { ledger, inbox, settings, clock } = delivery.ports;
   let { inputs } = claim.entry;
   if (inputs === undefined) {
+    const lookedAt = clock.now();
     let found: Found;
     try {
       found = await findInputs(delivery, claim.entry.upload, job);
@@ -47,7 +48,7 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
       const message = `A newer job file was put at ${object.upload.key} before this job was sent.`;
       return failUpload(delivery, claim, { code: 'superseded', message });
     }
-    if (found.missing.length > 0) return waitForInputs(delivery, claim, job, found.missing);
+    if (found.missing.length > 0) return waitForInputs(delivery, claim, job, { missing: found.missing, lookedAt });
     inputs = found.inputs;
     const next = gathered(claim.entry, inputs);
     const written = await ledger.replace(claim.stored, next, delivery.invocation.work);
@@ -65,6 +66,13 @@ interface Found {
   readonly missing: readonly string[];
   /** True if a newer job file is at the key. One that was deleted has no successor. */
   readonly isSuperseded: boolean;
+}
+
+/** A look for the inputs that did not find all of them. */
+interface Look {
+  readonly missing: readonly string[];
+  /** When it began, in milliseconds since the epoch. */
+  readonly lookedAt: number;
 }
 
 async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: Upload, job: Job): Promise<Found> {
@@ -91,10 +99,11 @@ const pinned = ({ bucket, key, versionId, etag, bytes, mediaType }: Upload): Inp
   mediaType,
 });
 
-function waitForInputs(delivery: Delivery, claim: Claim, job: Job, missing: readonly string[]): Promise<Outcome> {
+function waitForInputs(delivery: Delivery, claim: Claim, job: Job, { missing, lookedAt }: Look): Promise<Outcome> {
   const { deadline } = claim.entry.job ?? awaitedInputs(job, claim.entry.arrivedAt);
   const names = missing.join(', ');
-  if (delivery.ports.clock.now() >= deadline) {
+  // A file may have come after the look had begun.
+  if (lookedAt >= deadline) {
     const were = missing.length === 1 ? 'input was' : 'inputs were';
     const message = `${missing.length} ${were} not there by ${new Date(deadline).toISOString()}: ${names}.`;
     return failUpload(delivery, claim, { code: 'inputs-missing', message });

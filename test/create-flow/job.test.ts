@@ -223,6 +223,27 @@ describe('a job whose inputs do not come', () => {
     expect(world.service.flows).toEqual([]);
   });
 
+  it('does not fail for one that came while it looked, even if its deadline has passed meanwhile', async () => {
+    await open();
+    // They are looked up eight at a time, so the last one is looked up after the first.
+    const others = Array.from({ length: 9 }, (_, index) => `${index}.png`);
+    for (const name of others) await put(name);
+    world.takeMessages();
+    await putJob(['front.png', ...others], { deadlineSeconds: 1 });
+    let isLate = false;
+    world.beforeS3(async (call, { Key }) => {
+      if (isLate || call !== 'HeadObject' || Key !== keys('8.png')[0]) return;
+      isLate = true;
+      await put('front.png');
+      world.clock.advance(2_000);
+    });
+    await world.deliver();
+    expect(isLate).toBe(true);
+    expect((await wait()).missing).toEqual(['front.png']);
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png', ...others)]);
+  });
+
   it.each([
     ['of the route', { ...JOBS, deadlineSeconds: 7_200 }, {}, 2 * HOUR],
     ['of the job file before that of the route', { ...JOBS, deadlineSeconds: 7_200 }, { deadlineSeconds: 60 }, MINUTE],

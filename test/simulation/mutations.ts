@@ -388,7 +388,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a job that waits for its inputs beyond its deadline', 100, {
     file: JOB,
     in: 'waitForInputs',
-    replace: 'delivery.ports.clock.now() >= deadline',
+    replace: 'lookedAt >= deadline',
     with: 'false',
   }),
   mistake('a sweep that begins anew because of one damaged time', 200, {
