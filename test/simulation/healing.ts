@@ -2,7 +2,7 @@ import type { Entry } from '../../functions/ledger/entry.ts';
 import { Violation } from './demand.ts';
 import { LEDGER } from './names.ts';
 import { redrive } from './operator.ts';
-import { probeHeldRoutes } from './storm-holds.ts';
+import { releaseHeld } from './storm-holds.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -29,7 +29,7 @@ export async function settle(world: World): Promise<void> {
   let stepMs = 20 * SECOND;
   for (let step = 0; step < SETTLING_STEPS_MAX; step += 1) {
     await invocations.deliverAll();
-    await probeHeldRoutes(world);
+    await releaseHeld(world);
     await invocations.tick();
     if (!scenario.isLossy) redrive(world);
     if (await isQuiet(world)) return;

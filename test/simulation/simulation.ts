@@ -95,7 +95,7 @@ async function liveThroughStorm(world: World): Promise<void> {
   await runStorm(world);
   heal(world);
   await checkFirstTicks(world);
-  await endHolds(world);
+  endHolds(world);
   await settle(world);
   if (needsSweep(world)) await sweepEverything(world);
   // The functions search for the flow of a held doubt every hour. Now that all is well, it may be settled.

@@ -142,20 +142,27 @@ export function isRejecting({ scenario, timeline, isHealing, stormStart }: World
   return !isHealing && scenario.holds?.rejections.some(([from, to]) => from <= at && at < to) === true;
 }
 
-/** Nothing is a reason to hold uploads any more: the caps are high, the routes are right, and no pause is left. */
-export async function endHolds(world: World): Promise<void> {
-  const { holdWatch, invocations, observed } = world;
+/** Nothing but a pause is a reason to hold uploads any more: the caps are high, and the routes are right. */
+export function endHolds(world: World): void {
+  const { holdWatch, observed } = world;
   if (holdWatch === undefined) return;
   world.settings = { ...world.settings, routes: corrected(world.settings.routes) };
   observed.deployedAt.set('route', world.timeline.now());
   const routes = Object.fromEntries(world.settings.routes.map(({ name }) => [name, CAP_AFTER]));
   deployCaps(world, { at: 0, pipeline: CAP_AFTER, routes });
-  for (const route of [undefined, ...world.settings.routes.map(({ name }) => name)]) {
-    await invocations.collect({ hold: { action: 'resume', route } });
-  }
 }
 
-/** The operator has a file of each held route let through. */
-export async function probeHeldRoutes(world: World): Promise<void> {
-  for (const route of routesToProbe(world)) await world.invocations.collect({ hold: { action: 'probe', route } });
+/**
+ * The operator ends each pause, and has a file of each held route let through. A pause may take effect late, after its
+ * end: the invocation that writes it can be frozen for minutes.
+ */
+export async function releaseHeld(world: World): Promise<void> {
+  const { holdWatch, invocations } = world;
+  if (holdWatch === undefined) return;
+  const { pipeline, routes } = holdWatch.state;
+  const scopes = [[undefined, pipeline] as const, ...Object.entries(routes)];
+  for (const [route, { paused }] of scopes) {
+    if (paused !== undefined) await invocations.collect({ hold: { action: 'resume', route } });
+  }
+  for (const route of routesToProbe(world)) await invocations.collect({ hold: { action: 'probe', route } });
 }
