@@ -65,6 +65,11 @@ export class HoldWatch {
     return this.states.at(-1)?.state ?? { pipeline: {}, routes: {}, reservations: {} };
   }
 
+  /** True for a request of a route that is held for its rejections. */
+  isOfHeldRoute(post: Post | undefined): boolean {
+    return post !== undefined && this.state.routes[post.route]?.circuit !== undefined;
+  }
+
   /** A call of S3 took effect. */
   sees({ kind, body }: CompletedCall): void {
     if (kind === 'entry.create' || kind === 'entry.replace') {

@@ -135,7 +135,6 @@ class Exchange {
     const { service, timeline } = world;
     const random = world.randoms.network;
     const script = scriptOf(fault, this.#request, random, timeline);
-    const answerMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 200);
     let answer: ServiceResponse;
     try {
       service.intercept = () => script;
@@ -154,7 +153,9 @@ class Exchange {
       this.#lambda.kill();
       return;
     }
-    this.#lambda.after(answerMs, 'answer', () => {
+    // A service that has rejected file after file may be slow too, and others come while it has the one let through.
+    const isSlow = fault === 'slow' || (world.holdWatch?.isOfHeldRoute(this.#post) === true && random.chance(0.5));
+    this.#lambda.after(isSlow ? random.int(5_000, 50_000) : random.int(1, 200), 'answer', () => {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       if (this.#post !== undefined) this.#post.status = answer.status;

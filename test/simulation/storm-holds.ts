@@ -24,6 +24,9 @@ const MIDNIGHTS = [
   ['America/Havana', Date.UTC(2030, 2, 10, 5)],
 ] as const;
 
+/** Number of files that come to one route while the service rejects every creation, and shortly after. */
+const REJECTED_COUNT = 6;
+
 /** A cap that nothing reaches. */
 const CAP_AFTER = 1_000;
 
@@ -51,10 +54,15 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
     (route): Route => ({ ...route, circuit: Object(route.parameters).fail === true ? false : { after } }),
   );
   const names = ['echo', 'two', ...(routes.some(({ name }) => name === 'jobs') ? ['jobs'] : [])];
+  const rejections = random
+    .some([0.1, 0.5], 0.4)
+    .map((share) => [share * chaosMs, share * chaosMs + random.int(2, 4) * MINUTE] as const);
+  // A file that waits for its budget is not rejected.
+  const isSpare = rejections.length > 0 && random.chance(0.7);
   // Without a budget, nothing is written before a request.
-  const isCapped = random.chance(0.65);
+  const isCapped = !isSpare && random.chance(0.65);
   const [first, ...later] = [0, ...random.some([0.3, 0.5, 0.7], 0.5)].map((share) =>
-    capsOf(random, names, isCapped, share * chaosMs),
+    capsOf(random, isSpare ? [] : names, isCapped, share * chaosMs),
   );
   const holds: StormHolds = {
     ...{ timezone, startsAt },
@@ -64,14 +72,20 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
       until: (share + random.pick([0.05, 0.2, 0.5])) * chaosMs,
       route: random.pick([undefined, ...names]),
     })),
-    rejections: random
-      .some([0.1, 0.5], 0.4)
-      .map((share) => [share * chaosMs, share * chaosMs + random.int(1, 4) * MINUTE]),
+    rejections,
   };
   // Keys that are put once, so that no newer file takes their places, and a few for the route that is rejected.
   const own = [...Array(random.int(2, 6)).keys()].map((n) => `${random.pick(['echo', 'two'])}/held${n}.bin`);
   const bad = [...Array(random.pick([0, 0, 3])).keys()].map((n) => `bad/held${n}.bin`);
   const steps = [...own, ...bad].map((key) => putStep(random.int(0, chaosMs / 2), key, `${key} ${random.hex(20)}`));
+  // The first of them hold their route, and others come while one is let through.
+  for (const [n, [from, to]] of rejections.entries()) {
+    const route = random.pick(['echo', 'two']);
+    for (let i = 0; i < REJECTED_COUNT; i += 1) {
+      const key = `${route}/rejected${n}-${i}.bin`;
+      steps.push(putStep(random.int(from, to + 2 * MINUTE), key, `${key} ${random.hex(20)}`));
+    }
+  }
   return {
     ...storm,
     ...withCaps({ ...storm, routes }, holds.caps[0] as Caps, timezone),
