@@ -33,10 +33,9 @@ const LOOKING_MAX_MS = 3_000;
  * attempt of this generation sends the same.
  */
 export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUpload, job: Job): Promise<Outcome> {
-  const { ledger, inbox, settings, clock } = delivery.ports;
+  const { ledger, inbox, settings } = delivery.ports;
   let { inputs } = claim.entry;
   if (inputs === undefined) {
-    const lookedAt = clock.now();
     let found: Found;
     try {
       found = await findInputs(delivery, claim.entry.upload, job);
@@ -48,7 +47,7 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
       const message = `A newer job file was put at ${object.upload.key} before this job was sent.`;
       return failUpload(delivery, claim, { code: 'superseded', message });
     }
-    if (found.missing.length > 0) return waitForInputs(delivery, claim, job, { missing: found.missing, lookedAt });
+    if (found.missing.length > 0) return waitForInputs(delivery, claim, job, found);
     inputs = found.inputs;
     const next = gathered(claim.entry, inputs);
     const written = await ledger.replace(claim.stored, next, delivery.invocation.work);
@@ -61,6 +60,8 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
 }
 
 interface Found {
+  /** When the look began, in milliseconds since the epoch. */
+  readonly lookedAt: number;
   readonly inputs: readonly Input[];
   /** Names of the inputs that are not there, and not optional. */
   readonly missing: readonly string[];
@@ -68,20 +69,15 @@ interface Found {
   readonly isSuperseded: boolean;
 }
 
-/** A look for the inputs that did not find all of them. */
-interface Look {
-  readonly missing: readonly string[];
-  /** When it began, in milliseconds since the epoch. */
-  readonly lookedAt: number;
-}
-
 async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: Upload, job: Job): Promise<Found> {
+  const lookedAt = ports.clock.now();
   const current = (at: string) => ports.inbox.current(bucket, at, invocation.work);
   const files = job.inputs.flatMap((input) => ('name' in input ? [input] : []));
   const [newest, ...uploads] = await pMap([key, ...files.map(({ name }) => inputKey(key, name))], current, {
     concurrency: CONCURRENCY,
   });
   return {
+    lookedAt,
     inputs: uploads.flatMap((upload) => upload ?? []).map(pinned),
     missing: files
       .filter(({ isOptional }, index) => !isOptional && uploads[index] === undefined)
@@ -99,7 +95,7 @@ const pinned = ({ bucket, key, versionId, etag, bytes, mediaType }: Upload): Inp
   mediaType,
 });
 
-function waitForInputs(delivery: Delivery, claim: Claim, job: Job, { missing, lookedAt }: Look): Promise<Outcome> {
+function waitForInputs(delivery: Delivery, claim: Claim, job: Job, { missing, lookedAt }: Found): Promise<Outcome> {
   const { deadline } = claim.entry.job ?? awaitedInputs(job, claim.entry.arrivedAt);
   const names = missing.join(', ');
   // A file may have come after the look had begun.
