@@ -1,6 +1,8 @@
+import { FIND_PAGES_MAX } from '../../../functions/flow-service/flow-search.ts';
 import { CREATION_ANSWER_MS } from '../../../functions/flow-service/requests.ts';
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import type { FlowView } from '../../../local/flow-service/flow.ts';
+import { DEFAULT_VARIATION } from '../../../local/flow-service/variation.ts';
 import { demand } from '../demand.ts';
 import type { Fault } from '../faults.ts';
 import { flowTagOf } from '../flow-tag.ts';
@@ -106,7 +108,8 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
       // Neighbours may delete flows during each of the four readings, or a flow moves up to a page that was read, and
       // only flows without tags are seen. Then the setting decides.
       if (scenario.doNeighboursDelete && /flows leave the listing|no additional data/.test(why)) return true;
-      return unsure.test(why) || (/no additional data/.test(why) && !isAnyTagListed(world, at));
+      if (/no additional data/.test(why) && !isAnyTagListed(world, at)) return true;
+      return unsure.test(why) || (/listing has more than/.test(why) && isListingLong(world, at));
     });
     demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
   }
@@ -123,6 +126,12 @@ function isAnyTagListed({ service }: World, at: number): boolean {
     ({ additional, createdAt, deleted }) =>
       !deleted && createdAt <= at - LISTED_AFTER_MS && Object.keys(additional ?? {}).length > 0,
   );
+}
+
+/** True if the listing had more pages at that time than one search reads. */
+function isListingLong({ scenario, service }: World, at: number): boolean {
+  const { pageSize = DEFAULT_VARIATION.pageSize } = scenario.variation;
+  return service.flows.filter(({ createdAt }) => createdAt <= at).length > FIND_PAGES_MAX * pageSize;
 }
 
 /** True if the service lists all flows with their tags, in a form that the functions understand. */
