@@ -1,6 +1,6 @@
 import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import type { RoutedFile } from '../api.ts';
-import { messageOf, putFile, route, type Sending } from './server.ts';
+import { messageOf, putFile, RequestFailedError, route, type Sending } from './server.ts';
 
 /**
  * `checking`: its route is being asked for. `ready`: a route takes it, and the user has not sent it yet. `refused`: no
@@ -29,8 +29,12 @@ export interface ChosenFile {
   readonly file: File;
 }
 
-/** The browser has sent all of it, and the server may be passing it on. A second upload would be paid for as well. */
-const MAY_HAVE_ARRIVED = 'It may be in the inbox all the same. Look in the list before you send it again.';
+/**
+ * A file was cut off on its way. The browser tells late how much it has sent, and the server passes on what is complete.
+ * A second upload would be paid for as well.
+ */
+const MAY_HAVE_ARRIVED =
+  'If nearly all of it was sent, it may be in the inbox all the same. Look in the list before you send it again.';
 
 /**
  * Files that are sent at the same time. A browser makes six connections to a server, and the page needs some itself.
@@ -166,16 +170,19 @@ export class Outbox extends EventTarget {
   }
 
   #fail(item: OutboxItem, error: unknown): void {
+    // The server may refuse a file before it has all of it.
+    const isAnswered = error instanceof RequestFailedError && error.code !== 'unreachable';
+    const isSure = item.phase !== 'sending' || (isAnswered && item.sentBytes < item.file.size);
     item.phase = 'failed';
-    item.problem = item.sentBytes < item.file.size ? messageOf(error) : `${messageOf(error)} ${MAY_HAVE_ARRIVED}`;
+    item.problem = isSure ? messageOf(error) : `${messageOf(error)} ${MAY_HAVE_ARRIVED}`;
   }
 
   /** Stops all that has not arrived. What is stopped can be sent again. */
   stop(): void {
     for (const item of this.items) {
       if (item.phase !== 'queued' && item.phase !== 'sending') continue;
+      item.problem = item.phase === 'queued' ? 'You stopped it.' : `You stopped it. ${MAY_HAVE_ARRIVED}`;
       item.phase = 'stopped';
-      item.problem = item.sentBytes < item.file.size ? 'You stopped it.' : MAY_HAVE_ARRIVED;
       item.sending?.stop();
     }
     this.#changed();

@@ -1,8 +1,22 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { mkdir, writeFile } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../../support/folder.ts';
 import { describeInBrowser, PATIENCE_MS, ROBOT } from './support.ts';
+
+/** The requests of this test that bring a file to the server of the page. */
+function filesOnTheirWay(): readonly IncomingMessage[] {
+  const requests: IncomingMessage[] = [];
+  const watch = (message: unknown) => {
+    const { request } = message as { readonly request: IncomingMessage };
+    if (request.method === 'PUT' && request.url?.startsWith('/api/files/')) requests.push(request);
+  };
+  subscribe('http.server.request.start', watch);
+  onTestFinished(() => void unsubscribe('http.server.request.start', watch));
+  return requests;
+}
 
 describeInBrowser('dropping files on the page', (shown) => {
   it('shows the route of each file before anything is sent, and says at once what no route wants', async () => {
@@ -31,6 +45,7 @@ describeInBrowser('dropping files on the page', (shown) => {
   it('shows how much of a large file is sent, and can stop it', async () => {
     await using visit = await shown.open();
     const { page } = visit;
+    const requests = filesOnTheirWay();
     await visit.throttle(50_000);
     await page
       .locator('input[type=file]')
@@ -52,6 +67,12 @@ describeInBrowser('dropping files on the page', (shown) => {
       .waitFor();
     await page.getByRole('button', { name: 'Stop' }).click();
     await page.getByRole('heading', { name: '1 file not sent' }).waitFor();
+    await page
+      .getByText('You stopped it. If nearly all of it was sent, it may be in the inbox all the same.')
+      .waitFor();
+    // If the bytes left were let go before the server has seen the end, all of them could still arrive.
+    await expect.poll(() => requests[0]?.destroyed, { timeout: PATIENCE_MS }).toBe(true);
+    expect(requests[0]?.complete).toBe(false);
     await visit.throttle(undefined);
     await page.getByRole('button', { name: 'Try again' }).click();
     await page.getByRole('heading', { name: '1 file sent' }).waitFor();
