@@ -27,8 +27,9 @@ const ALONE = [
 
 export default defineConfig({
   test: {
-    // Vitest would leave one processor idle. On a machine with two, that is half of them.
-    maxWorkers: availableParallelism(),
+    // Vitest would leave one processor idle. Many tests wait for another process, so one worker more than processors
+    // takes a sixth less time: 222 instead of 264 seconds on a machine with two.
+    maxWorkers: availableParallelism() + 1,
     // Machines that run this are shared and slow at times: a hung test should fail, a slow one should not. This is twice
     // the longest wait, so that the message of the wait is seen first.
     testTimeout: 120_000,
