@@ -78,7 +78,7 @@ export class LedgerContendedError extends Error {
 const CONFLICT_TRIES_MAX = 10;
 
 /** Maximum number of entries that are read to find a flow. A ledger with more entries is taken to have had one. */
-const FLOW_ENTRIES_READ_MAX = 20;
+export const FLOW_ENTRIES_READ_MAX = 20;
 
 /**
  * The ledger: entries and markers in one bucket. Entries change only by conditional writes.

@@ -67,6 +67,12 @@ describe('a flow that is called gone', () => {
     expect(() => check(answer(40, 404), answer(60, 404), other, answer(LEASED_AT + 2, 404))).toThrow(NOT_TWICE);
   });
 
+  it('was not found by polls that are apart by the clocks of their processes', () => {
+    const [first, second] = [answer(60, 404, 'collect-2#1'), answer(61, 404)];
+    expect(() => check(answer(40, 200), first, second)).not.toThrow();
+    expect(() => check(answer(40, 200), { ...first, by: 'collect-1#7' }, second)).toThrow(NOT_TWICE);
+  });
+
   it('was not found before the tick wrote that it is gone', () => {
     expect(() => check(answer(40, 404), answer(WRITTEN_AT + 1, 404))).toThrow(NOT_TWICE);
   });

@@ -22,7 +22,7 @@ function worldWith(why: string, others: readonly object[]): World {
   return {
     observed,
     scenario: {
-      variation: { listFlows: 'served' },
+      variation: { listFlows: 'served', pageSize: 2 },
       settings: { inDoubt: 'retry', flowListing: 'any-order' },
     },
     service: { flows: [...others, { createdAt: at, deleted: false, additional: ours, inputs: [] }] },
@@ -37,8 +37,28 @@ describe('an upload that was sent again because the listing was empty', () => {
     expect(() => checkFlows(world, other(2))).not.toThrow();
   });
 
+  it('is excused if there are more entries than are read', () => {
+    expect(() => checkFlows(world, Array(21).fill(other(1)).flat())).not.toThrow();
+  });
+
   it('is not excused if no upload was', () => {
     expect(() => checkFlows(world, other(1))).toThrow(UNSETTLED);
+  });
+});
+
+describe('an upload that was sent again because the listing is long', () => {
+  const worldOf = (count: number): World =>
+    worldWith(
+      'the listing has more than 100 entries',
+      Array(count).fill({ createdAt: 0, deleted: false, additional: undefined, inputs: [{ bytes: 3 }] }),
+    );
+
+  it('is excused if the flows fill more pages than one search reads', () => {
+    expect(() => checkFlows(worldOf(100), [])).not.toThrow();
+  });
+
+  it('is not excused if they do not', () => {
+    expect(() => checkFlows(worldOf(99), [])).toThrow(UNSETTLED);
   });
 });
 

@@ -3,7 +3,7 @@ import type { FlowView } from '../../../local/flow-service/flow.ts';
 import { demand } from '../demand.ts';
 import type { CallKind, Fault } from '../faults.ts';
 import { DENIED_KEY } from '../names.ts';
-import type { Put } from '../observations.ts';
+import type { PollAnswer, Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isSuperseded, isTooLarge, putOf } from './facts.ts';
@@ -11,6 +11,9 @@ import { isJobFile, jobOf } from './jobs.ts';
 
 /** Smallest time between two polls, in milliseconds. Requests within one poll are closer together. */
 const POLLS_APART_MS = 5_000;
+
+/** The process that polled, without the number of its invocation. */
+const processOf = ({ by }: PollAnswer): string => by.split('#')[0] as string;
 
 /** Every upload ended as it did for a real reason. */
 export function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
@@ -157,8 +160,12 @@ class Ending {
         calls.includes(kind) && at <= until && (status < 300 || [404, 409, 410].includes(status)),
     );
     const lastKnown = telling.findLastIndex(({ status }) => status !== 404 && status !== 410);
-    const gone = telling.slice(lastKnown + 1).map(({ at }) => at);
-    return gone.length >= 2 && (gone.at(-1) as number) - (gone[0] as number) >= POLLS_APART_MS;
+    const gone = telling.slice(lastKnown + 1);
+    const [first, last] = [gone[0], gone.at(-1)];
+    if (first === undefined || last === undefined || gone.length < 2) return false;
+    // Each process tells the time of its poll by its own clock.
+    const skewMs = processOf(first) === processOf(last) ? 0 : 2 * this.#world.scenario.skewMs;
+    return last.at - first.at + skewMs >= POLLS_APART_MS;
   }
 
   #isTooOld(): boolean {

@@ -1,6 +1,7 @@
 import { FIND_PAGES_MAX } from '../../../functions/flow-service/flow-search.ts';
 import { CREATION_ANSWER_MS } from '../../../functions/flow-service/requests.ts';
 import type { Entry } from '../../../functions/ledger/entry.ts';
+import { FLOW_ENTRIES_READ_MAX } from '../../../functions/ledger/store.ts';
 import type { FlowView } from '../../../local/flow-service/flow.ts';
 import { DEFAULT_VARIATION } from '../../../local/flow-service/variation.ts';
 import { demand } from '../demand.ts';
@@ -99,9 +100,12 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
   }
   if (areFlowsListed(world)) {
     // While no flow has ended, a full listing cannot be told from one of active flows.
-    // The upload of a damaged entry may have had a flow, and so may an earlier generation. Then an empty listing is not a
-    // full one.
-    const mayHaveHadFlows = observed.damaged !== undefined || entries.some(({ generation }) => generation > 1);
+    // The upload of a damaged entry may have had a flow, and so may an earlier generation, or one of more entries than
+    // are read. Then an empty listing is not a full one.
+    const mayHaveHadFlows =
+      observed.damaged !== undefined ||
+      entries.length > FLOW_ENTRIES_READ_MAX ||
+      entries.some(({ generation }) => generation > 1);
     const unsure = mayHaveHadFlows ? /no ended flow|is empty/ : /no ended flow/;
     const isSettled = resent.every(({ fields, at }) => {
       const why = String(fields.why);
