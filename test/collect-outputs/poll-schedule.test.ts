@@ -44,6 +44,11 @@ describe('a running flow', () => {
     expect(agesPolled(MINUTE, 10 * MINUTE, MINUTE)).toEqual(Array.from({ length: 10 }, (_, i) => (i + 1) * MINUTE));
   });
 
+  it('is young for ten minutes, however short the interval is', () => {
+    expect(gridIndex(10 * MINUTE, 10_000) - gridIndex(9 * MINUTE, 10_000)).toBe(6);
+    expect(gridIndex(12 * MINUTE, 10_000) - gridIndex(10 * MINUTE, 10_000)).toBeLessThan(3);
+  });
+
   it('is polled at a tenth of its age when it is older, and at least every 15 minutes', () => {
     const ages = agesPolled(MINUTE, 48 * HOUR, MINUTE);
     for (const [index, age] of ages.entries()) {

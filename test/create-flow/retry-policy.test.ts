@@ -20,8 +20,14 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from '../../functions/flow-service/errors.ts';
+import { HeldError } from '../../functions/holds/permit.ts';
 import { firstClaim } from '../../functions/ledger/entry.ts';
-import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../../functions/uploads/inbox.ts';
+import {
+  UploadArchivedError,
+  UploadDeniedError,
+  UploadGoneError,
+  UploadUnreadableError,
+} from '../../functions/uploads/inbox.ts';
 
 const MINUTE = 60_000;
 
@@ -95,8 +101,36 @@ describe('an error of sending', () => {
       'upload-gone',
       'b/a was deleted.',
     ],
+    [
+      'an input of a job that is gone',
+      new UploadGoneError({ bucket: 'b', key: 'front.png' }, 'was deleted'),
+      'input-gone',
+      'b/front.png was deleted.',
+    ],
+    [
+      'an upload in an archive',
+      new UploadArchivedError('b/a is archived'),
+      'input-archived',
+      'b/a is archived: have it restored first.',
+    ],
   ])('fails the upload: %s', (_, error, code, message) => {
     expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'fail', failure: { code, message } });
+  });
+
+  it('fails an upload of a later stage if an asset is gone, whatever its key', () => {
+    const first = { id: claim.upload.id, key: 'a' };
+    const stage = { first, route: 'r', parent: { ...first, generation: 1 } };
+    const staged = { ...claim, upload: { ...claim.upload, stage } };
+    for (const key of ['a', 'a/chain/x']) {
+      const failure = { code: 'asset-gone', message: `b/${key} was deleted.` };
+      const error = new UploadGoneError({ bucket: 'b', key }, 'was deleted');
+      expect(classify(error, staged, 2_000)).toEqual({ kind: 'fail', failure });
+    }
+  });
+
+  it.each(['paused', 'budget', 'circuit'] as const)('has a held upload wait for the end of its hold: %s', (reason) => {
+    const error = new HeldError({ reason, message: 'Held.' }, undefined);
+    expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'wait', reason, counted: false, delayMs: 0 });
   });
 
   it('with a refused token waits longer each time', () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   answered,
+  begun,
   type ClaimedEntry,
   claimAgain,
   collectedAgain,
@@ -8,14 +9,23 @@ import {
   doubtAfter,
   ended,
   failedMarkerOf,
+  firstClaim,
   flowTagOf,
+  gathered,
+  isAwaited,
   isFlowShared,
+  isHold,
+  isInLine,
+  isJob,
   isSameEnd,
   isSuspect,
   isTerminal,
   isUntold,
+  isWaitingJob,
+  lacking,
   misaddressed,
   nextStep,
+  priced,
   rerouted,
   retried,
   running,
@@ -30,6 +40,7 @@ import {
 import { asset, claim, failure, flow, later, route, upload, wait } from './support.ts';
 
 const doubt = { claimedAt: 1, sentBy: 2 };
+const inbox = { inboxPrefix: '' };
 
 describe('a first claim', () => {
   it('holds all facts, and no failure yet', () => {
@@ -58,6 +69,181 @@ describe('a first claim', () => {
     const again = { claimedAt: 80_000, deadline: 90_000, pipeline: 'renamed' };
     expect(claimAgain(claim, again).pipeline).toBe('mine');
     expect(claimAgain({ ...claim, pipeline: undefined }, again).pipeline).toBe('renamed');
+  });
+});
+
+/** A job that waits for one input, and the same one when it was claimed again. */
+const jobFile = { ...upload, key: 'multi/chair/job.json' };
+const awaited = { deadline: 500_000, missing: ['front.png'] };
+const jobClaim = firstClaim(jobFile, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' }, awaited);
+const inputs = [{ bucket: 'inbox', key: 'multi/chair/front.png', etag: 'f', bytes: 3, mediaType: 'image/png' }];
+const sent = gathered(jobClaim, inputs);
+const lacks = { ...wait, reason: 'inputs', message: 'front.png is missing' } as const;
+
+describe('a job', () => {
+  it('begins with what it waits for, in a format that older functions do not read', () => {
+    expect(jobClaim).toEqual({ ...claim, schema: 2, upload: jobFile, job: awaited });
+    expect([claim, jobClaim, sent].map(isJob)).toEqual([false, true, true]);
+    expect(claim).not.toHaveProperty('job');
+  });
+
+  it('is none if it is a later stage, which has inputs too', () => {
+    const stage = { first: { id: upload.id, key: 'a.png' }, route: 'second', parent: { ...jobFile, generation: 1 } };
+    expect(isJob({ ...sent, upload: { ...jobFile, stage } })).toBe(false);
+    expect(isJob({ ...jobClaim, upload: { ...jobFile, stage } })).toBe(false);
+  });
+
+  it('has its inputs once all are there, and waits for nothing then', () => {
+    expect(sent).toEqual({ ...claim, schema: 2, upload: jobFile, inputs });
+    expect(sent).not.toHaveProperty('job');
+    expect(lacking(claim, awaited)).toEqual({ ...claim, schema: 2, job: awaited });
+  });
+
+  it('takes the present route, and then looks for its inputs', () => {
+    const other = { ...route, name: 'others' };
+    const expected = { ...claim, schema: 2, upload: jobFile, route: other, job: awaited };
+    expect(rerouted({ ...claim, reroute: true }, jobFile, other, awaited)).toEqual(expected);
+  });
+
+  it('waits for its inputs without a longer backoff, and is awaited by them and by its own file', () => {
+    const entry = waiting(jobClaim, lacks);
+    expect(entry).toMatchObject({ state: 'waiting', reason: 'inputs', waits: 0, job: awaited, schema: 2 });
+    expect([entry, waiting(jobClaim, wait), jobClaim].map(isWaitingJob)).toEqual([true, false, false]);
+    const keys = [jobFile.key, 'multi/chair/front.png', 'multi/chair/back.png', 'front.png', undefined];
+    expect(keys.map((key) => isAwaited(entry, key))).toEqual([true, true, false, false, false]);
+    for (const other of [jobClaim, sent, waiting(claim, wait), waiting(sent, wait)]) {
+      expect(isAwaited(other, jobFile.key)).toBe(false);
+      expect(isAwaited(other, 'multi/chair/front.png')).toBe(false);
+    }
+    expect(nextStep(entry, 0, 'multi/chair/front.png')).toEqual({ step: 'take-over', entry });
+    expect(nextStep(entry, 0, 'multi/chair/back.png')).toEqual({ step: 'wait-on', entry });
+    expect(nextStep(entry, 0)).toEqual({ step: 'wait-on', entry });
+  });
+
+  it('leaves no doubt behind if its claim dies before its inputs are written down', () => {
+    expect(claimAgain(jobClaim, later)).toMatchObject({ attempts: 1, claimDied: true });
+    expect(claimAgain(jobClaim, later).doubt).toBeUndefined();
+    expect(claimAgain({ ...jobClaim, doubt }, later).doubt).toEqual(doubt);
+    expect(claimAgain(sent, later).doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
+  });
+
+  it('looks for its inputs again when it takes another route, and when it is retried after its end', () => {
+    const rerouting = waiting(sent, { ...wait, reroute: true });
+    expect(rerouting).toMatchObject({ reroute: true });
+    expect([rerouting.inputs, rerouting.job]).toEqual([undefined, undefined]);
+    expect(waiting(sent, wait).inputs).toEqual(inputs);
+    const again = retried(ended(sent, { failure }, 1), 500);
+    expect([again.inputs, again.job]).toEqual([undefined, undefined]);
+    expect(retried(ended(jobClaim, { failure }, 1), 500).job).toBeUndefined();
+    expect(retried(waiting(sent, wait), 500).inputs).toEqual(inputs);
+    expect(retried(waiting(jobClaim, lacks), 500).job).toEqual(awaited);
+  });
+});
+
+describe('an upload of a later stage', () => {
+  const stage = {
+    first: { id: upload.id, key: 'a.png' },
+    route: 'second',
+    parent: { id: upload.id, key: 'a.png', generation: 1, asset: 'a' },
+  };
+  const staged = { ...upload, stage };
+  const first = begun(staged, route, inputs, 30_000);
+
+  it('begins as one that waits for its turn, and is due at once', () => {
+    expect(first).toEqual({
+      schema: 2,
+      upload: staged,
+      route,
+      inputs,
+      arrivedAt: 30_000,
+      generation: 1,
+      attempts: 0,
+      waits: 0,
+      state: 'waiting',
+      reason: 'stage',
+      message: 'The stage before has ended.',
+      notBefore: 30_000,
+    });
+  });
+
+  it('keeps its inputs when it takes another route, and when it is retried: they are assets, and no files of a job', () => {
+    const again = claimAgain(first, later);
+    expect(waiting(again, { ...wait, reroute: true }).inputs).toEqual(inputs);
+    expect(retried(ended(again, { failure }, 1), 500).inputs).toEqual(inputs);
+  });
+});
+
+describe('the stages after an upload', () => {
+  const next = [{ route, assets: ['a'] }];
+  const run = running(claim, flow);
+  const withNext = ended(run, { assets: [asset], next }, 30_000);
+
+  it('are in its end, in a format that older functions do not read', () => {
+    expect(withNext).toEqual({ ...ended(run, { assets: [asset] }, 30_000), schema: 2, next });
+    expect(ended(run, { assets: [asset], next: [] }, 30_000)).toEqual(ended(run, { assets: [asset] }, 30_000));
+    expect(ended(run, { assets: [asset], next: [] }, 30_000)).not.toHaveProperty('next');
+    expect(ended(run, { next, failure }, 30_000)).not.toHaveProperty('next');
+  });
+
+  it('begin no second time when its flow is collected again', () => {
+    const again = collectedAgain(withNext, flow, [], 40_000);
+    expect(again).toMatchObject({ state: 'running', next, isInChain: true });
+    expect(collectedAgain(ended(run, {}, 30_000), flow, [], 40_000).next).toEqual([]);
+    expect(collectedAgain(ended(run, { failure }, 30_000), flow, [], 40_000)).not.toHaveProperty('next');
+  });
+
+  it('are remembered by all that follows, and so is that a chain has heard of a failure', () => {
+    expect(retried(withNext, 500).isInChain).toBe(true);
+    const heard = told(ended(run, { failure }, 1), true);
+    expect(heard).toMatchObject({ isTold: true, isInChain: true });
+    expect(retried(heard, 500).isInChain).toBe(true);
+    for (const entry of [told(ended(run, { failure }, 1)), retried(ended(run, { next: [] }, 1), 500), run]) {
+      expect(entry).not.toHaveProperty('isInChain');
+    }
+  });
+});
+
+describe('a hold', () => {
+  const holds = ['paused', 'budget', 'circuit'] as const;
+
+  it('is a pause, a budget that is spent, or a route that is held', () => {
+    expect(holds.map(isHold)).toEqual([true, true, true]);
+    expect(['throttled', 'held', 'in-doubt', ''].map(isHold)).toEqual([false, false, false, false]);
+  });
+
+  it.each(holds)('lengthens no backoff, and its file keeps its place in the line: %s', (reason) => {
+    const entry = waiting({ ...claim, waits: 4 }, { ...wait, reason });
+    expect(entry).toMatchObject({ schema: 3, waits: 4, throttledSince: 10_000 });
+    expect(waiting({ ...claim, throttledSince: 5 }, { ...wait, reason }).throttledSince).toBe(5);
+    expect(waitingMarkerOf(entry, inbox)?.turn).toMatchObject({ class: 'live', since: 10_000 });
+  });
+
+  it('is what the format and the place in the line are for, and no other wait', () => {
+    const other = waiting({ ...claim, waits: 4 }, { ...wait, reason: 'forbidden' });
+    expect(other).toMatchObject({ schema: 1, waits: 5 });
+    expect(other.throttledSince).toBeUndefined();
+    expect(waiting({ ...claim, throttledSince: 5 }, { ...wait, reason: 'forbidden' }).throttledSince).toBe(5);
+    expect(waiting({ ...claim, waits: 4 }, wait)).toMatchObject({ waits: 5, throttledSince: 10_000 });
+  });
+
+  it('is a line that late retries and late stages wait in too', () => {
+    const places = (['retried', 'stage', 'forbidden'] as const).map((reason) => {
+      const entry = waiting(claim, { ...wait, reason });
+      return [isInLine(entry), isInLine({ ...entry, late: true })];
+    });
+    expect(places).toEqual([
+      [false, true],
+      [false, true],
+      [false, false],
+    ]);
+  });
+});
+
+describe('the price of a route', () => {
+  it('is that of the present attempt', () => {
+    const price = { amount: 0.4, currency: 'EUR' };
+    expect(priced(claim, price)).toEqual({ ...claim, route: { ...route, price } });
+    expect(priced(priced(claim, price), undefined)).toEqual(claim);
   });
 });
 
@@ -166,6 +352,17 @@ describe('a doubt', () => {
     const again = claimAgain(claim, later);
     expect(again.doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
     expect(again.attempts).toBe(1);
+  });
+
+  it('is none of a claim that had not written down its route yet', () => {
+    expect(claimAgain({ ...claim, reroute: true }, later).doubt).toBeUndefined();
+    expect(claimAgain({ ...claim, reroute: true, doubt }, later).doubt).toEqual(doubt);
+  });
+
+  it('keeps when another attempt may be made, unless it is told anew', () => {
+    const again = { ...claim, doubt: { ...doubt, nextAttemptAt: 900 } };
+    expect(doubtAfter(again, 60_000)).toEqual({ claimedAt: 1, sentBy: 60_000, nextAttemptAt: 900 });
+    expect(doubtAfter(again, 60_000, { rejection: 'No.' })).toEqual({ claimedAt: 1, sentBy: 60_000, rejection: 'No.' });
   });
 
   it('spans both if it joins another', () => {
@@ -297,8 +494,6 @@ describe('a retry by the operator', () => {
     expect(retried(inDoubt, 500).doubt).toEqual(doubt);
   });
 });
-
-const inbox = { inboxPrefix: '' };
 
 describe('the marker of an upload', () => {
   it('that is claimed or waits is due at the end of the claim or the wait', () => {

@@ -2,10 +2,17 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { shortSegment } from '../../functions/base/key-segment.ts';
 import {
+  CHAINS_PREFIX,
+  COSTS_PREFIX,
+  chainKey,
   collectorKey,
+  costsKey,
   entryKey,
   failedKey,
   failedSinceKey,
+  HOLDS_KEY,
+  LINES_PREFIX,
+  parseChainKey,
   parseEntryKey,
   parseFailedKey,
   parseRunningKey,
@@ -30,6 +37,12 @@ describe('keys of the ledger', () => {
     );
     expect(SWEEP_KEY).toBe('state/sweep.json');
     expect(collectorKey(3)).toBe('state/collector-3.json');
+    expect(HOLDS_KEY).toBe('state/holds.json');
+    expect(costsKey('2026-11-24')).toBe('state/costs/2026-11-24.json');
+    expect(COSTS_PREFIX).toBe('state/costs/');
+    expect(chainKey(uploadId)).toBe(`chains/${uploadId}.json`);
+    expect(CHAINS_PREFIX).toBe('chains/');
+    expect(LINES_PREFIX).toBe('waiting/t');
     expect(failedKey({ endedAt: createdAt, uploadId })).toBe(`failed/2026-01-02T03:04:05.678Z/${uploadId}`);
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
     const turn = { class: 'late', route: 'a%20route', segment: '!', since: createdAt - 678 } as const;
@@ -121,12 +134,38 @@ describe('keys of the ledger', () => {
     `waiting/turn/live/r/2026-01-02T03:04:05.678Z/2026-01-02T03:04:05.678Z/${uploadId}`,
     `waiting/turn/live/r/s/2026-01-02T03:04:05.678Z/${uploadId}`,
     `waiting/throttled/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `waiting/turn/live/r/s/2026-01-02T03:04:05Z/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `waiting/turn/live/r/s/2026-99-02T03:04:05.678Z/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `waiting/throttled/2026-99-02T03:04:05.678Z/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `running/2026-99-02T03:04:05.678Z/${uploadId}/flow`,
+    `failed/2026-99-02T03:04:05.678Z/${uploadId}`,
+    `failed/2026-01-02T03:04:05.678Z/not hexadecimal`,
     `running/+010000-01-01T00:00:00.000Z/${uploadId}/flow`,
     'something/else',
   ])('that are not ours are no markers: %s', (key) => {
     expect(parseRunningKey(key)).toBeUndefined();
     expect(parseWaitingKey(key)).toBeUndefined();
     expect(parseFailedKey(key)).toBeUndefined();
+  });
+});
+
+describe('the segment of a key', () => {
+  it.each([
+    ['/a.png', '', '!'],
+    ['//customer/a.png', '', 'customer'],
+    ['in//customer/a.png', 'in/', 'customer'],
+    ['', '', '!'],
+  ])('leaves out slashes before it: %j', (key, inboxPrefix, segment) => {
+    expect(segmentOf(key, inboxPrefix)).toBe(segment);
+  });
+});
+
+describe('the key of a chain', () => {
+  it('parses to the upload id of its first file, and no other key does', () => {
+    expect(parseChainKey(chainKey(uploadId))).toBe(uploadId);
+    for (const key of ['chains/', 'chains/x.json', `x/${chainKey(uploadId)}`, `${chainKey(uploadId)}.bak`]) {
+      expect(parseChainKey(key)).toBeUndefined();
+    }
   });
 });
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { assetKey, receiptKey } from '../../functions/results/results-keys.ts';
+import { assetKey, chainReportKey, receiptKey } from '../../functions/results/results-keys.ts';
 
 const settings = { resultsPrefix: '', resultsKey: '{key}/{flowId}/{assetId}{ext}' };
 const asset = { key: 'in/a.png', flowId: 'f1', assetId: 'a1', mediaType: 'model/gltf-binary' };
@@ -76,6 +76,13 @@ describe('the key of an asset', () => {
     expect(assetKey(settings, { ...asset, flowId: '../../x', assetId: '..' })).toBe(
       'in/a.png/%2E.%2F..%2Fx/%2E%2E.glb',
     );
+  });
+});
+
+describe('the key of what a chain came to', () => {
+  it('is beside the receipt, and is shortened like it', () => {
+    expect(chainReportKey('out/', 'in/a.png')).toBe('out/in/a.png/chain.json');
+    expect(chainReportKey('', 'a'.repeat(1024))).toMatch(/^a{992}~[0-9a-f]{20}\/chain\.json$/);
   });
 });
 

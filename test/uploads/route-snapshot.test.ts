@@ -18,6 +18,12 @@ describe('snapshot', () => {
     } satisfies RouteSnapshot);
   });
 
+  it('keeps the price, if the route has one', () => {
+    const price = { amount: 0.4, currency: 'EUR' };
+    expect(snapshot(route({ price })).price).toEqual(price);
+    expect(snapshot(route())).not.toHaveProperty('price');
+  });
+
   it('ignores metadata if the route does not allow overrides', () => {
     const metadata = { 'flow-template': 'expensive', 'flow-parameters': '{{{' };
     expect(snapshot(route(), metadata)).toEqual(snapshot(route()));

@@ -144,7 +144,47 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
   ],
   [{ parameters: { a: 1, b: nested(32), c: 1 } }, 'routes[0].parameters: expected something that JSON can say, nested'],
   [{ parameters: nested(33) }, 'routes[0].parameters: expected something that JSON can say, nested at most 32 deep'],
+  ...[true, 5, 'no'].map((circuit): readonly [object, string] => [
+    { circuit },
+    `routes[0].circuit: expected false, or a number of rejections such as {"after": 20}, got ${JSON.stringify(circuit)}`,
+  ]),
+  ...[1, 101, 1.5, 'x'].map((after): readonly [object, string] => [
+    { circuit: { after } },
+    `routes[0].circuit.after: expected a whole number of rejections from 2 to 100, got ${JSON.stringify(after)}`,
+  ]),
+  [{ circuit: {} }, 'routes[0].circuit.after: expected a whole number of rejections from 2 to 100, but it is missing'],
+  [{ circuit: { after: 20, x: 1 } }, 'routes[0].circuit.x: unknown, expected only after here'],
+  ...[0, 101, 1.5, 'x'].map((weight): readonly [object, string] => [
+    { weight },
+    `routes[0].weight: expected a whole number from 1 to 100, got ${JSON.stringify(weight)}`,
+  ]),
+  ...[0, 2_592_001, 1.5, 'x'].map((deadlineSeconds): readonly [object, string] => [
+    { jobs: 'm/', deadlineSeconds },
+    `routes[0].deadlineSeconds: expected a whole number of seconds from 1 to 2592000, got ${JSON.stringify(deadlineSeconds)}`,
+  ]),
+  ...['/', 'a\n/', 'a/b', 'a/\n', 5].map((jobs): readonly [object, string] => [
+    { jobs },
+    'routes[0].jobs: expected a prefix with a slash at its end, of at most 1024 characters, ' +
+      `none of them a control character, got ${JSON.stringify(jobs)}`,
+  ]),
+  [{ jobs: `${'x'.repeat(1024)}/` }, 'routes[0].jobs: expected a prefix with a slash at its end, of at most 1024'],
 ];
+
+/** The smallest and the largest values of members with a limit. */
+const AT_LIMITS: readonly object[] = [
+  ...[false, { after: 2 }, { after: 100 }].map((circuit) => ({ circuit })),
+  ...[1, 100].map((weight) => ({ weight })),
+  ...[1, 2_592_000].map((deadlineSeconds) => ({ jobs: 'm/', deadlineSeconds })),
+  { jobs: `${'x'.repeat(1023)}/` },
+];
+
+describe('a route of a later stage', () => {
+  it('takes no upload of the inbox', () => {
+    const later = route({ name: 'later', after: 'first' });
+    expect(routeFor([later], { key: 'a.png', mediaType: 'image/png' })).toBeUndefined();
+    expect([mayMatch([later], 'a.png'), isWantedByKey([later], 'a.png')]).toEqual([false, false]);
+  });
+});
 
 describe('the list of routes', () => {
   const parse = (routes: unknown) => parseContext({ baseUrl: 'https://flows.example.com', routes }).routes;
@@ -162,6 +202,44 @@ describe('the list of routes', () => {
       overrides: true,
     };
     expect(parse([full, { name: 'rest', template: 't' }])).toEqual([full, route({ name: 'rest' })]);
+  });
+
+  it.each(AT_LIMITS)('accepts values at their limits: %j', (fields) => {
+    expect(parse([{ ...route(), ...fields }])).toEqual([{ ...route(), ...fields }]);
+  });
+
+  /** Routes that each take other keys. */
+  const many = (count: number) =>
+    Array.from({ length: count }, (_, n) => route({ name: `route ${n}`, prefixes: [`${n}/`] }));
+
+  it('has at most 200 routes', () => {
+    expect(parse(many(200))).toHaveLength(200);
+    for (const routes of [many(201), 5]) {
+      expect(() => parse(routes)).toThrow('flowdrop.routes: expected a list of 1 to 200 routes, got ');
+    }
+  });
+
+  it('compares no names that cannot be read', () => {
+    const issues = messagesOf(() =>
+      parse([
+        { ...route(), name: 5 },
+        { ...route(), name: 5 },
+      ]),
+    );
+    expect(issues).toEqual([0, 1].map((n) => `flowdrop.routes[${n}].name: ${words('a name', 64)}, got 5`));
+  });
+
+  it('needs a price in the currency of a budget, if both can be read', () => {
+    const budget = { amount: 1, currency: 'EUR', per: 'day', timezone: 'UTC' };
+    const price = { amount: 1, currency: 'EUR' };
+    const issues = (more: object) => messagesOf(() => parse([{ ...route(), ...more }]));
+    const inEuros = 'flowdrop.routes[0].price: expected a price in EUR, the currency of the budget';
+    expect(issues({ budget, price })).toEqual([]);
+    expect(issues({ budget })).toEqual([`${inEuros}, but it is missing`]);
+    const dollars = { amount: 1, currency: 'USD' };
+    expect(issues({ budget, price: dollars })).toEqual([`${inEuros}, got {"amount":1,"currency":"USD"}`]);
+    expect(issues({ budget, price: 5 })).toEqual([expect.stringContaining('.price: expected a price such as ')]);
+    expect(issues({ budget: { ...budget, amount: 'x' } })).toEqual([expect.stringContaining('.budget.amount: ')]);
   });
 
   it.each<readonly [string, unknown, string]>([
@@ -279,13 +357,6 @@ describe('a route for jobs', () => {
     [{ name: 'a', jobs: 'multi/', suffixes: ['.png'] }, 'routes[0].suffixes: expected it only without "jobs"'],
     [{ name: 'a', jobs: 'multi/', after: 'b' }, 'routes[0].after: expected it only without "jobs"'],
     [{ name: 'a', deadlineSeconds: 60 }, 'routes[0].deadlineSeconds: expected it only beside "jobs"'],
-    [
-      { name: 'a', jobs: 'multi/', deadlineSeconds: 0 },
-      'routes[0].deadlineSeconds: expected a whole number of seconds',
-    ],
-    [{ name: 'a', weight: 0 }, 'routes[0].weight: expected a whole number from 1 to 100'],
-    [{ name: 'a', weight: 101 }, 'routes[0].weight: expected a whole number from 1 to 100'],
-    [{ name: 'a', weight: 1.5 }, 'routes[0].weight: expected a whole number from 1 to 100'],
   ])('refuses %j', (first, message) => {
     expect(issuesOf(first, { name: 'b' }).join('\n')).toContain(message);
   });

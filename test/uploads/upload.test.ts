@@ -1,11 +1,16 @@
+import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import {
+  firstKeyOf,
+  firstOf,
   pinnedVersion,
   secondDigits,
   spreadOf,
+  stageUpload,
   UPLOAD_ID,
   unquoted,
   uploadId,
+  uploadName,
 } from '../../functions/uploads/upload.ts';
 
 describe('an upload id', () => {
@@ -81,6 +86,51 @@ describe('an upload id', () => {
 
   it('of a version differs from any that an ETag and a date could have', () => {
     expect(uploadId({ ...upload, versionId: 'e' })).not.toBe(uploadId({ ...upload, versionId: undefined }));
+  });
+});
+
+describe('an upload of a later stage', () => {
+  const first = {
+    ...{ bucket: 'b', key: 'in/a.png', versionId: 'v', etag: 'e', bytes: 5, mediaType: 'image/png' },
+    ...{ lastModified: 1_700_000_000_000, currentAt: 1_700_000_000_500, sequencer: '0a' },
+  };
+  const file = { ...first, id: uploadId(first) };
+  const parent = { id: file.id, key: file.key, generation: 1, asset: 'asset-1' };
+  const stage = { first: { id: file.id, key: file.key }, route: 'made small', parent };
+  const input = { bytes: 7, mediaType: 'model/gltf-binary' };
+  const upload = stageUpload(file, stage, input);
+
+  it('has the times of the first file, a key below it, and the size and type of its input', () => {
+    expect(upload).toEqual({
+      ...{ id: upload.id, bucket: 'b', key: `in/a.png/chain/made%20small/${upload.id}`, etag: '' },
+      ...{ bytes: 7, mediaType: 'model/gltf-binary', lastModified: 1_700_000_000_000 },
+      ...{ currentAt: 1_700_000_000_500, sequencer: '0a', stage },
+    });
+  });
+
+  it('has an id that never changes, and that each of its facts decides', () => {
+    const facts = JSON.stringify([file.id, 'made small', file.id, 1, 'asset-1']);
+    const hash = createHash('sha256').update(facts).digest('hex').slice(0, 32);
+    expect(upload.id).toBe(`6553f100${hash}`);
+    const others = [
+      { ...stage, first: { ...stage.first, id: 'f'.repeat(40) } },
+      { ...stage, route: 'other' },
+      ...[{ id: 'f'.repeat(40) }, { generation: 2 }, { asset: 'asset-2' }, { asset: undefined }].map((change) => ({
+        ...stage,
+        parent: { ...parent, ...change },
+      })),
+    ];
+    const ids = others.map((other) => stageUpload(file, other, input).id);
+    expect(new Set([upload.id, ...ids]).size).toBe(others.length + 1);
+  });
+
+  it('is named by the first file and the route', () => {
+    expect(uploadName(upload, 'made small')).toBe('in/a.png › made small');
+    expect(uploadName(upload, 'another')).toBe(upload.key);
+    expect(uploadName(file, 'pictures')).toBe('in/a.png');
+    expect(firstKeyOf('in/a.png › made small')).toBe('in/a.png');
+    expect(firstKeyOf('in/a.png')).toBe('in/a.png');
+    expect([firstOf(upload), firstOf(file)]).toEqual([stage.first, stage.first]);
   });
 });
 
