@@ -268,4 +268,24 @@ describe('the request body of several inputs', () => {
     await encoded({ template: 't', tag, inputs: [named('one'), named('two')] });
     expect(order).toEqual(['opens one', 'ends one', 'opens two', 'ends two']);
   });
+
+  it('reads a text once while it fits into 1 MiB with the others, and twice if not', async () => {
+    const MIB = 1024 * 1024;
+    const timesOpened = async (...sizes: readonly number[]): Promise<readonly number[]> => {
+      const times = sizes.map(() => 0);
+      const inputs = sizes.map((size, at): FlowInput => {
+        const { bytes, open } = sourceOf(Buffer.alloc(size, 'a'));
+        const counted = (signal: AbortSignal) => {
+          times[at] = (times[at] ?? 0) + 1;
+          return open(signal);
+        };
+        return { as: 'text', mediaType: 'text/plain', additional: {}, source: { bytes, open: counted } };
+      });
+      await encoded({ template: 't', tag, inputs });
+      return times;
+    };
+    expect(await timesOpened(MIB)).toEqual([1]);
+    expect(await timesOpened(MIB + 1)).toEqual([2]);
+    expect(await timesOpened(MIB - 10, 11, 10)).toEqual([1, 2, 1]);
+  });
 });
