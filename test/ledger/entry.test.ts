@@ -188,7 +188,9 @@ describe('the stages after an upload', () => {
   it('begin no second time when its flow is collected again', () => {
     const again = collectedAgain(withNext, flow, [], 40_000);
     expect(again).toMatchObject({ state: 'running', next, isInChain: true });
-    expect(collectedAgain(ended(run, {}, 30_000), flow, [], 40_000).next).toEqual([]);
+    const without = collectedAgain(ended(run, {}, 30_000), flow, [], 40_000);
+    expect(without.next).toEqual([]);
+    expect(ended(without, {}, 50_000)).not.toHaveProperty('isInChain');
     expect(collectedAgain(ended(run, { failure }, 30_000), flow, [], 40_000)).not.toHaveProperty('next');
   });
 
