@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
-import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { isAlive } from '../operations/local-run.ts';
@@ -44,7 +43,9 @@ export class ResultsFolder {
     await this.#tidy(root);
     const aside = root.entry(`.incoming-${process.pid}-${randomUUID()}`);
     try {
-      await pipeline(body, createWriteStream(aside, { flags: 'wx', mode: PRIVATE_FILE_MODE }));
+      // Opened first: a body that fails at once would else leave a file that appears after it was removed.
+      const file = await open(aside, 'wx', PRIVATE_FILE_MODE);
+      await pipeline(body, file.createWriteStream());
       const names = key.split('/').map(safeName);
       await move(aside, root, names).catch(async (error) => {
         if (!NO_PLACE_CODES.has(error.code)) throw error;
