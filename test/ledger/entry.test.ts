@@ -72,7 +72,7 @@ describe('a first claim', () => {
   });
 });
 
-/** A job that waits for one input, and the same one when it was claimed again. */
+/** The claim of a job that waits for one input, and the same claim once that input is there. */
 const jobFile = { ...upload, key: 'multi/chair/job.json' };
 const awaited = { deadline: 500_000, missing: ['front.png'] };
 const jobClaim = firstClaim(jobFile, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' }, awaited);
@@ -361,7 +361,7 @@ describe('a doubt', () => {
     expect(claimAgain({ ...claim, reroute: true, doubt }, later).doubt).toEqual(doubt);
   });
 
-  it('keeps when another attempt may be made, unless it is told anew', () => {
+  it('keeps the time of the next attempt, unless it gets another one', () => {
     const again = { ...claim, doubt: { ...doubt, nextAttemptAt: 900 } };
     expect(doubtAfter(again, 60_000)).toEqual({ claimedAt: 1, sentBy: 60_000, nextAttemptAt: 900 });
     expect(doubtAfter(again, 60_000, { rejection: 'No.' })).toEqual({ claimedAt: 1, sentBy: 60_000, rejection: 'No.' });
