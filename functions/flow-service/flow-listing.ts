@@ -65,8 +65,11 @@ interface ListingOptions<P> {
 export class Listing<P extends ListingPage> {
   /** Why the listing may have more entries than were read. Undefined if the end is known, or not yet reached. */
   stopReason: string | undefined;
-  /** True if the service rejected a page after the first. A deletion may have made its cursor invalid. */
-  isCutOff = false;
+  /**
+   * True if reading the listing again may reach its end. Either the service rejected a page after the first, because a
+   * deletion made its cursor invalid. Or new flows filled the last pages, although earlier page numbers were obeyed.
+   */
+  mayPass = false;
   pagesRead = 0;
   readonly #options: ListingOptions<P>;
   readonly #seen = new Set<string>();
@@ -106,7 +109,7 @@ export class Listing<P extends ListingPage> {
       return await this.#options.read(url);
     } catch (error) {
       if (this.pagesRead === 0 || !isRejection(error)) throw error;
-      this.isCutOff = true;
+      this.mayPass = true;
       this.stopReason = error.message;
       return undefined;
     }
@@ -140,8 +143,11 @@ export class Listing<P extends ListingPage> {
       return this.#requested.has(url.href) ? 'the listing repeats itself' : url;
     }
     this.#repeats = this.#number >= 2 && fresh.size === 0 ? this.#repeats + 1 : 0;
-    if (this.#repeats > REPEATS_MAX || (page.entries === 0 && this.#number >= 1))
+    if (this.#repeats > REPEATS_MAX || (page.entries === 0 && this.#number >= 1)) {
+      // If the service ignored the number, there would have been nothing new from 2 on.
+      this.mayPass = this.#number - this.#repeats >= 2;
       return 'the listing cannot be paged through';
+    }
     this.#number += 1;
     return this.#with('page', String(this.#number));
   }

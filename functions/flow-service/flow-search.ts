@@ -131,7 +131,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
     ids: [...added, ...ids],
     doubt,
     // If new flows fill a whole page, an older page that is read after it looks newer than the one before.
-    mayPass: listing.isCutOff || (isNewestFirst && !order.isFalling),
+    mayPass: listing.mayPass || (isNewestFirst && !order.isFalling),
   };
 }
 

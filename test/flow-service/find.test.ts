@@ -540,6 +540,23 @@ describe('the listing of flows', () => {
     expect((await all(flows)).flat()).toEqual(['c', 'b', 'a']);
   });
 
+  it('is read again if new flows push more pages at once', async () => {
+    const newestFirst = ['f', 'e', 'd', 'c', 'b', 'a'].map((id) => flow(id));
+    const { found, asked } = await find((path) => {
+      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 0);
+      if (number === 5 && newestFirst.length === 6) newestFirst.unshift(...['j', 'i', 'h', 'g'].map((id) => flow(id)));
+      return newestFirst.slice(number, number + 1);
+    });
+    expect(found).toEqual({ result: 'absent' });
+    expect(asked.filter((path) => path === '/flows')).toHaveLength(3);
+  });
+
+  it('is read once if it ignores the page number', async () => {
+    const { found, asked } = await find(() => [flow('a')]);
+    expect(found).toEqual({ result: 'unknown', why: 'the listing cannot be paged through' });
+    expect(asked).toHaveLength(6);
+  });
+
   it('is read on to a sixth page, and no further, if its pages stay the same', async () => {
     const { flows, asked } = listing(() => [flow('a')]);
     expect((await all(flows)).flat()).toEqual(['a']);
