@@ -12,7 +12,7 @@ const UNSETTLED = 'a doubt was not settled although flows are listed';
  * A world whose service lists its flows: those given, of another client, and ours. Our upload was sent again for that
  * reason.
  */
-function worldWith(why: string, others: readonly object[]): World {
+function worldWith(why: string, others: readonly object[], pageSize = 2): World {
   const at = 60 * MINUTE;
   const observed = new Observations();
   const fields = { uploadId: UPLOAD, why };
@@ -22,7 +22,7 @@ function worldWith(why: string, others: readonly object[]): World {
   return {
     observed,
     scenario: {
-      variation: { listFlows: 'served', pageSize: 2 },
+      variation: { listFlows: 'served', pageSize },
       settings: { inDoubt: 'retry', flowListing: 'any-order' },
     },
     service: { flows: [...others, { createdAt: at, deleted: false, additional: ours, inputs: [] }] },
@@ -78,5 +78,26 @@ describe('an upload that was sent again because the listing showed no additional
 
   it('is not excused if a listed flow has some', () => {
     expect(() => checkFlows(worldOf(tag), [])).toThrow(UNSETTLED);
+  });
+});
+
+describe('an upload that was sent again because the listing moved while it was read', () => {
+  const worldOf = (createdAt: number, pageSize: number): World =>
+    worldWith(
+      'flows leave the listing, or move in it, while it is read',
+      [{ createdAt, deleted: false, additional: undefined, inputs: [{ bytes: 3 }] }],
+      pageSize,
+    );
+
+  it('is excused if a new flow fills a page', () => {
+    expect(() => checkFlows(worldOf(59 * MINUTE, 1), [])).not.toThrow();
+  });
+
+  it('is not excused if no flow was made meanwhile', () => {
+    expect(() => checkFlows(worldOf(57 * MINUTE, 1), [])).toThrow(UNSETTLED);
+  });
+
+  it('is not excused if a page has more flows', () => {
+    expect(() => checkFlows(worldOf(59 * MINUTE, 2), [])).toThrow(UNSETTLED);
   });
 });

@@ -9,11 +9,14 @@ import type { Fault } from '../faults.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import { NEXT_PIPELINE, PIPELINE } from '../names.ts';
 import type { Logged } from '../observations.ts';
-import { SECOND } from '../timeline.ts';
+import { MINUTE, SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 
 /** Age from which a flow is listed, in milliseconds. A doubt waits for that time before it is settled. */
 const LISTED_AFTER_MS = 5 * 60_000;
+
+/** Time in which a search of four readings ends, in milliseconds. */
+const SEARCH_MS = 2 * MINUTE;
 
 /** Faults after which a listing is as good as not served. */
 const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'endless'];
@@ -113,6 +116,7 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
       // only flows without tags are seen. Then the setting decides.
       if (scenario.doNeighboursDelete && /flows leave the listing|no additional data/.test(why)) return true;
       if (/no additional data/.test(why) && !isAnyTagListed(world, at)) return true;
+      if (/flows leave the listing|paged through/.test(why) && doNewFlowsFillPages(world, at)) return true;
       return unsure.test(why) || (/listing has more than/.test(why) && isListingLong(world, at));
     });
     demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
@@ -136,6 +140,15 @@ function isAnyTagListed({ service }: World, at: number): boolean {
 function isListingLong({ scenario, service }: World, at: number): boolean {
   const { pageSize = DEFAULT_VARIATION.pageSize } = scenario.variation;
   return service.flows.filter(({ createdAt }) => createdAt <= at).length > FIND_PAGES_MAX * pageSize;
+}
+
+/**
+ * True if one flow fills a page, and flows were made while the listing was read. They then look like pages that repeat
+ * themselves, or stand in another order when the listing is read again. After four readings the setting decides.
+ */
+function doNewFlowsFillPages({ scenario, service }: World, at: number): boolean {
+  const { pageSize = DEFAULT_VARIATION.pageSize } = scenario.variation;
+  return pageSize === 1 && service.flows.some(({ createdAt }) => at - SEARCH_MS < createdAt && createdAt < at);
 }
 
 /** True if the service lists all flows with their tags, in a form that the functions understand. */
