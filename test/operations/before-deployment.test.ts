@@ -268,7 +268,9 @@ describe('flowdrop explain without a pipeline', () => {
 
   it('takes the routes from the configuration of the folder', async () => {
     const { code, output } = await runFlowdrop(['explain', 'robot.png'], { directory: clone() });
-    expect(output).toMatch(/^robot\.png: \d+ B, image\/png .*\n {2}route pictures: takes it/);
+    expect(output).toMatch(
+      /^robot\.png: \d+ B, image\/png \(a file of this machine, as it would be uploaded\)\n {2}route pictures: takes it/,
+    );
     expect(output).toContain('"template": "model_generate_fromimage"');
     expect(code).toBe(0);
   });

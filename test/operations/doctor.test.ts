@@ -465,6 +465,7 @@ describe('by the ledger', () => {
     expect(await resultOf('format of the ledger', deployment)).toMatchObject({
       result: 'fault',
       what: expect.stringMatching(/^uploads\/\w+\.json has format 99 .* Until then, its upload does not go on\.$/),
+      todo: 'See docs/runbook.md, entries-unreadable.',
     });
   });
 
