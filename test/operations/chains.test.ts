@@ -47,27 +47,13 @@ afterEach(() => {
 });
 afterAll(() => operated[Symbol.asyncDispose]());
 
-/** The service takes so many flows more. It refuses those after them. */
-const takeOnly = (count: number): void => refuseAfter(count, 422);
-
-function refuseAfter(count: number, status: number): void {
-  const { standIn } = operated.pipeline;
-  if (standIn === undefined) throw new Error('There is no stand-in');
-  let taken = 0;
-  standIn.intercept = (_, { operation }) => {
-    if (operation !== 'createFlow') return undefined;
-    taken += 1;
-    return taken > count ? { status } : undefined;
-  };
-}
-
 /** The keys of the results bucket that begin so. */
 async function keysBelow(Prefix: string): Promise<readonly string[]> {
   const list = new ListObjectsV2Command({ Bucket: RESULTS_BUCKET, Prefix });
   return ((await operated.pipeline.s3.send(list)).Contents ?? []).map(({ Key = '' }) => Key);
 }
 
-const flows = (): number => operated.pipeline.standIn?.flows.length ?? 0;
+const flows = (): number => operated.standIn.flows.length;
 
 /** Waits until a chain is in a state. */
 const chainBecomes = (key: string, state: ChainView['state']): Promise<ChainView> =>
@@ -114,7 +100,7 @@ describe('status', () => {
   });
 
   it('tells why an upload of the chain failed, which stage was withheld, and how to go on', async () => {
-    takeOnly(2);
+    operated.refuseAfter(2, 422);
     await putChain('broken.png', 'failed');
     const { code, output } = await operated.run('status', 'broken.png');
     expect(code).toBe(1);
@@ -131,7 +117,7 @@ describe('status', () => {
   });
 
   it('sums up a stage with more than ten uploads, with its failures', async () => {
-    takeOnly(11);
+    operated.refuseAfter(11, 422);
     await putChain('many.txt', 'failed');
     const { output } = await operated.run('status', 'many.txt');
     expect(output).toMatch(/└─ read +12 uploads +(10 succeeded, 2 failed|2 failed, 10 succeeded)\n/);
@@ -178,7 +164,7 @@ describe('put --wait', () => {
 
   it('exits with 1 if a later stage failed or was withheld', async () => {
     writeFileSync(join(operated.directory, 'unlucky.png'), 'unlucky');
-    takeOnly(2);
+    operated.refuseAfter(2, 422);
     const { code, output, errors } = await operated.run('put', 'unlucky.png', '--yes', '--wait');
     expect({ code, output }).toEqual({
       code: 1,
@@ -192,7 +178,7 @@ describe('put --wait', () => {
 
   it('stops if all that is left of the chain waits for the operator', async () => {
     writeFileSync(join(operated.directory, 'locked.png'), 'locked');
-    refuseAfter(1, 401);
+    operated.refuseAfter(1, 401);
     const { code, output } = await operated.run('put', 'locked.png', '--yes', '--wait');
     expect({ code, output }).toEqual({
       code: 1,
@@ -216,7 +202,7 @@ it('get fetches the results of all stages of a file', async () => {
 
 describe('retry', () => {
   it('of the first file sends what failed in its chain and nothing else, and says how many flows that is', async () => {
-    takeOnly(2);
+    operated.refuseAfter(2, 422);
     await putChain('again.png', 'failed');
     operated.refuse(undefined);
     const paid = flows();
@@ -279,7 +265,7 @@ describe('retry', () => {
   });
 
   it('says in words why a stage is not made anew', async () => {
-    takeOnly(2);
+    operated.refuseAfter(2, 422);
     await putChain('held.png', 'failed');
     operated.refuse(undefined);
     await operated.put('lonely.bin', 'succeeded');
@@ -336,7 +322,7 @@ describe('forget', () => {
   const idsOf = ({ id, uploads }: ChainNode): readonly string[] => [id, ...uploads.flatMap(idsOf)];
 
   it('of the first file deletes its whole chain, what a stage made anew has replaced too, and nothing else', async () => {
-    takeOnly(2);
+    operated.refuseAfter(2, 422);
     const first = await putChain('gone.png', 'failed');
     operated.refuse(undefined);
     await operated.run('retry', 'gone.png', '--yes', '--wait');

@@ -29,7 +29,7 @@ async function keys(Bucket: string): Promise<readonly string[]> {
   return [...Versions, ...DeleteMarkers].map(({ Key = '' }) => Key);
 }
 
-const flows = (): number => operated.pipeline.standIn?.flows.length ?? 0;
+const flows = (): number => operated.standIn.flows.length;
 const put = (name: string, content: string) => writeFile(join(operated.directory, name), content);
 const fetched = () => readdir(join(operated.directory, 'copies'), { recursive: true });
 

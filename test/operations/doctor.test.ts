@@ -49,9 +49,7 @@ const resultOf = (check: string, deployment = operated.deployment) => checkOf(ch
 
 /** From now on until the end of the test, the service answers a question for its templates so. */
 function answerTemplates(fault: object): void {
-  const { standIn } = operated.pipeline;
-  if (standIn === undefined) throw new Error('There is no stand-in');
-  standIn.intercept = (_, { operation }) => (operation === 'listTemplates' ? fault : undefined);
+  operated.standIn.intercept = (_, { operation }) => (operation === 'listTemplates' ? fault : undefined);
 }
 
 /** The local run with one route, which is its first one with these changes. */
@@ -518,7 +516,7 @@ describe('the canary', () => {
   };
 
   it('is followed to its receipt, and costs nothing without an answer', async () => {
-    const flows = () => operated.pipeline.standIn?.flows.length ?? 0;
+    const flows = () => operated.standIn.flows.length;
     const paid = flows();
     copyFileSync(sample, join(operated.directory, 'robot.png'));
     const words = ['doctor', '--canary', 'robot.png'];

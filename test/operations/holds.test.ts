@@ -24,7 +24,7 @@ describe('a paused pipeline', () => {
     let flowMs = HOUR_MS;
     const clock = { now: () => Date.now() + aheadMs };
     const operated = await Operated.forTest({ standIn: { flowMs: () => flowMs, clock } });
-    const { standIn } = operated.pipeline;
+    const { standIn } = operated;
     await operated.putRefused('bad.png');
     await operated.put('running.png', 'running');
     expect(await operated.run('pause', '--why', 'The invoice is not paid.')).toMatchObject({
@@ -66,10 +66,10 @@ describe('a paused pipeline', () => {
       code: 2,
       errors: expect.stringMatching(/^3 files wait for the end of a pause\. Each may be paid for\. Resume\?/),
     });
-    expect(standIn?.flows).toHaveLength(1);
+    expect(standIn.flows).toHaveLength(1);
     expect((await operated.run('resume', '--yes')).output).toBe('The pipeline goes on within a minute.\n');
     for (const key of ['new.png', 'other.png', 'bad.png']) await operated.becomes(key, 'succeeded');
-    expect(standIn?.flows).toHaveLength(4);
+    expect(standIn.flows).toHaveLength(4);
     expect((await operated.run('status')).output).not.toContain('held');
     expect(await operated.run('resume')).toMatchObject({ code: 0, output: 'The pipeline is not paused.\n' });
   });

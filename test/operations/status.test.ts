@@ -212,8 +212,7 @@ describe('templates', () => {
   });
 
   it('says why the service does not list them', async () => {
-    const { standIn } = operated.pipeline;
-    if (standIn === undefined) throw new Error();
+    const { standIn } = operated;
     const before = standIn.intercept;
     standIn.intercept = (_, { operation }) => (operation === 'listTemplates' ? { status: 401 } : undefined);
     const { code, errors } = await operated.run('templates');

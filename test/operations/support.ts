@@ -7,6 +7,7 @@ import { onTestFinished, vi } from 'vitest';
 import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
 import { failed } from '../../command-line/flowdrop/run.ts';
 import type { WaitingEntry } from '../../functions/ledger/entry.ts';
+import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
 import { writeRunFile } from '../../local/start/state.ts';
@@ -119,11 +120,26 @@ export class Operated implements AsyncDisposable {
     if (!won) throw new Error(`${key} was changed meanwhile`);
   }
 
+  /** The flow service of the pipeline. */
+  get standIn(): StandInFlowService {
+    const { standIn } = this.pipeline;
+    if (standIn === undefined) throw new Error('There is no stand-in');
+    return standIn;
+  }
+
   /** From now on the service answers a creation with this status. */
   refuse(status: number | undefined): void {
-    if (this.pipeline.standIn === undefined) throw new Error('There is no stand-in');
-    this.pipeline.standIn.intercept =
-      status === undefined ? undefined : (_, { operation }) => (operation === 'createFlow' ? { status } : undefined);
+    if (status === undefined) this.standIn.intercept = undefined;
+    else this.refuseAfter(0, status);
+  }
+
+  /** The service takes so many flows more. It answers the creations after them with this status. */
+  refuseAfter(count: number, status: number): void {
+    let taken = 0;
+    this.standIn.intercept = (_, { operation }) => {
+      if (operation === 'createFlow') taken += 1;
+      return operation === 'createFlow' && taken > count ? { status } : undefined;
+    };
   }
 
   /** Uploads files that the service refuses, and waits until they are listed. It takes the next ones again. */

@@ -344,7 +344,7 @@ describe('an action', () => {
 
   it('does what its plan has shown, once', async () => {
     await operated.putRefused('one.png', 'two.png');
-    const flows = () => operated.pipeline.standIn?.flows.length ?? 0;
+    const flows = () => operated.standIn.flows.length;
     const before = flows();
 
     const planned = await visitor.post('/api/plan', { action: 'retry', query: { ...query, code: 'rejected' } });

@@ -99,7 +99,7 @@ describeInBrowser('dropping files on the page', (shown) => {
     page.on('request', (request) => {
       if (request.method() === 'PUT') sent.push(decodeURIComponent(new URL(request.url()).pathname));
     });
-    const before = shown.operated.pipeline.standIn?.flows.length ?? 0;
+    const before = shown.operated.standIn.flows.length;
     await page.locator('input[webkitdirectory]').setInputFiles(folder);
     const items = page.locator('.tray-item');
     await items.getByText('Route views, template bytes_echo, with 2 inputs. It waits for back.png').waitFor();
@@ -117,7 +117,7 @@ describeInBrowser('dropping files on the page', (shown) => {
     await page.getByText('It goes on when they are in the inbox, below multiview/chair/.').waitFor();
     await shown.operated.upload('multiview/chair/back.png', 'back');
     await visit.shows('job.json', 'Succeeded');
-    expect(shown.operated.pipeline.standIn?.flows.length).toBe(before + 1);
+    expect(shown.operated.standIn.flows.length).toBe(before + 1);
   });
 
   it('shows texts, JSON and pictures in place, and everything else only as a download', async () => {

@@ -13,9 +13,7 @@ describeInBrowser('hostile texts', (shown) => {
   it('stay text: names of files and words of the service', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    const { standIn } = shown.operated.pipeline;
-    if (standIn === undefined) throw new Error('There is no stand-in.');
-    standIn.intercept = (_, { operation }) =>
+    shown.operated.standIn.intercept = (_, { operation }) =>
       operation === 'createFlow'
         ? {
             status: 422,

@@ -10,7 +10,7 @@ const WIDTHS = [320, 390, 768, 1024, 1280, 1920];
 
 describeInBrowser('operating', (shown) => {
   beforeEach(() => shown.operated.refuse(undefined));
-  const created = () => shown.operated.pipeline.standIn?.counts.createFlow ?? 0;
+  const created = () => shown.operated.standIn.counts.createFlow;
 
   describe('the keyboard alone', () => {
     it('chooses a file, sends it, opens it, acts on it, and comes back', async () => {
@@ -177,16 +177,6 @@ describeInBrowser('operating', (shown) => {
   });
 
   describe('a chain', () => {
-    /** The service takes so many flows more. It answers the creations after them with this status. */
-    const takeOnly = (count: number, status: number) => {
-      let taken = 0;
-      const { standIn } = shown.operated.pipeline;
-      if (standIn === undefined) throw new Error('There is no stand-in');
-      standIn.intercept = (_, { operation }) => {
-        if (operation === 'createFlow') taken += 1;
-        return operation === 'createFlow' && taken > count ? { status } : undefined;
-      };
-    };
     const linesOf = (page: Page) =>
       page.locator('upload-chain .chain-name').evaluateAll((all) => all.map((each) => each.textContent ?? ''));
     const words = (lines: readonly string[]) =>
@@ -200,7 +190,7 @@ describeInBrowser('operating', (shown) => {
     it('is a tree that the keyboard goes through, is retried where it failed, made anew and cancelled', async () => {
       await using visit = await shown.open();
       const { page } = visit;
-      takeOnly(2, 422);
+      shown.operated.refuseAfter(2, 422);
       await shown.operated.upload('chain/broken.bin', 'x');
       await visit.row('broken.bin › checked').filter({ hasText: 'Failed' }).waitFor();
       await visit.openDetail('broken.bin');
