@@ -1,9 +1,9 @@
-import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { INBOX_BUCKET } from '../../local/pipeline.ts';
+import { folderWith } from '../support/folder.ts';
 import { issuesOf } from '../support/json-schema.ts';
-import { Operated, ROUTES, runFlowdrop } from './support.ts';
+import { Operated, ROUTES } from './support.ts';
 
 vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
@@ -17,21 +17,10 @@ afterAll(() => operated[Symbol.asyncDispose]());
 
 const jobFile = (inputs: readonly unknown[], more: object = {}) => JSON.stringify({ inputs, ...more });
 
-/** A folder of the operator with these files. Commands are run in it. */
-async function folderWith(files: Readonly<Record<string, string>>): Promise<string> {
-  const folder = await mkdtemp(join(operated.directory, 'work-'));
-  for (const [name, content] of Object.entries(files)) {
-    await mkdir(dirname(join(folder, name)), { recursive: true });
-    await writeFile(join(folder, name), content);
-  }
-  return folder;
-}
-
 /** Runs a command of the operator, who names files of another folder. */
-const runWith = async (files: Readonly<Record<string, string>>, ...words: readonly string[]) => {
-  const folder = await folderWith(files);
-  const named = words.map((word) => (word.endsWith('/') ? join(folder, word) : word));
-  return runFlowdrop(named, { directory: operated.directory });
+const runWith = (files: Readonly<Record<string, string>>, ...words: readonly string[]) => {
+  const folder = folderWith(files);
+  return operated.run(...words.map((word) => (word.endsWith('/') ? join(folder, word) : word)));
 };
 
 const inbox = async (prefix: string) => {
@@ -180,9 +169,8 @@ describe('flowdrop put of a folder with a job file', () => {
   });
 
   it('asks for the folder, if the job file itself is named', async () => {
-    const folder = await folderWith({ 'job.json': jobFile(['a.png']) });
-    const named = ['put', join(folder, 'job.json'), '--yes'];
-    expect(await runFlowdrop(named, { directory: operated.directory })).toMatchObject({
+    const folder = folderWith({ 'job.json': jobFile(['a.png']) });
+    expect(await operated.run('put', join(folder, 'job.json'), '--yes')).toMatchObject({
       code: 2,
       errors: expect.stringContaining('Name the folder, and not the job.json'),
     });
@@ -316,19 +304,15 @@ describe('flowdrop explain of the id of a job', () => {
 it('flowdrop put names the prefixes, if several routes are for jobs', async () => {
   const routes = [VIEWS, { ...VIEWS, name: 'texts of things', jobs: 'things/' }];
   await using several = await Operated.start({ routes });
-  const folder = join(several.directory, 'chair');
-  await mkdir(folder);
-  await writeFile(join(folder, 'job.json'), jobFile([{ text: 'oak' }]));
-  expect(await several.run('put', 'chair', '--yes')).toMatchObject({
+  const job = jobFile([{ text: 'oak' }]);
+  const folder = folderWith({ 'chair/job.json': job, 'things/chair/job.json': job });
+  expect(await several.run('put', join(folder, 'chair'), '--yes')).toMatchObject({
     code: 2,
     errors: expect.stringMatching(
       /^The folder chair\/ holds a job\.json, and jobs may be below multiview\/ or things\/\. Put it into a folder/,
     ),
   });
-  await mkdir(join(several.directory, 'things'));
-  await mkdir(join(several.directory, 'things', 'chair'));
-  await writeFile(join(several.directory, 'things', 'chair', 'job.json'), jobFile([{ text: 'oak' }]));
-  expect(await several.run('put', 'things', '--wait', '--yes')).toMatchObject({
+  expect(await several.run('put', join(folder, 'things'), '--wait', '--yes')).toMatchObject({
     code: 0,
     output: 'things/chair/job.json  succeeded, with 1 result\n',
   });
