@@ -47,13 +47,8 @@ describe('the arguments of npm start', () => {
   });
 
   it.each([
-    [['--verbose'], 'There is no option --verbose'],
     [['--servce', 'https://flows.example.com'], 'Did you mean --service?'],
-    [['--Results', 'out'], 'Did you mean --results?'],
-    [['--inbox'], '--inbox needs a value'],
-    [['--inbox', '--results'], '--inbox needs a value'],
     [['--results='], '--results needs a value'],
-    [['--version=2'], '--version takes no value'],
     [['missing.png'], 'There is no file missing.png'],
     [['a.png/b.png'], 'There is no file a.png/b.png'],
     [['https://flows.example.com'], 'Did you mean --service https://flows.example.com?'],
@@ -96,8 +91,7 @@ describe('the arguments of npm start', () => {
     ]);
   });
 
-  it.each([
-    [['https://flows.example.com'], { npm_config_service: 'true' }, 'npm start -- --service https://flows.example.com'],
+  it.each<[string[], NodeJS.ProcessEnv, string]>([
     [[], { npm_config_inbox: 'in' }, 'npm start -- --inbox in'],
     [[], { npm_config_skip_check: 'true' }, 'npm start -- --skip-check'],
   ])('that npm took for its own are named, with the right command: %j %j', (arguments_, env, command) => {

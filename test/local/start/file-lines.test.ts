@@ -12,10 +12,11 @@ function linesOf(
   ended: object,
   files: Pick<Parameters<typeof endLines>[0], 'receiptPath' | 'assets'> = there,
   told = new Map<string, number>(),
+  isForgotten = false,
 ) {
   const receipt = { ...facts, ...ended } as unknown as Receipt;
   const progress = { kind: 'ended', key: 'a.png', versionId: undefined, receipt, ...files } as const;
-  return endLines(progress, { since: undefined, cwd: '/home', told });
+  return endLines(progress, { since: undefined, cwd: '/home', told, isForgotten });
 }
 
 describe('the lines about the end of a file', () => {
@@ -59,13 +60,8 @@ describe('the lines about the end of a file', () => {
   });
 
   it('name no command that would find nothing, if the run keeps nothing of the file', () => {
-    const receipt = {
-      ...facts,
-      status: 'failed',
-      failure: { ...failure, retry: 'flowdrop retry 1' },
-    } as unknown as Receipt;
-    const progress = { kind: 'ended', key: 'a.png', versionId: undefined, receipt, ...there } as const;
-    expect(endLines(progress, { since: undefined, cwd: '/home', told: new Map(), isForgotten: true })[1]).toBe(
+    const ended = { status: 'failed', failure: { ...failure, retry: 'flowdrop retry 1' } };
+    expect(linesOf(ended, there, new Map(), true)[1]).toBe(
       '    Feed it. A retry can help. To retry: name the file again, which is paid for from its first stage on',
     );
   });
