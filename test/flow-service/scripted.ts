@@ -80,8 +80,12 @@ export function paged(pageAt: (pathAndQuery: string, index: number) => Page) {
 
 /** A clock that stands still until `pass` is called. */
 export class StillClock implements Clock {
-  #now = Date.UTC(2026, 0, 1);
+  #now: number;
   readonly sleepers = new Set<{ readonly until: number; readonly wake: () => void }>();
+
+  constructor(start = Date.UTC(2026, 0, 1)) {
+    this.#now = start;
+  }
 
   now(): number {
     return this.#now;

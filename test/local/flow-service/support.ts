@@ -1,18 +1,10 @@
 import type { StandInOptions } from '../../../local/flow-service/flow-service.ts';
+import { StillClock } from '../../flow-service/scripted.ts';
 import { serveStandIn } from '../../support/servers.ts';
 
 export const TOKEN = 'fake-token';
 
-/** A clock that only the test moves. */
-export function handClock(start = Date.parse('2030-01-01T00:00:00.000Z')): { now(): number; pass(ms: number): void } {
-  let now = start;
-  return {
-    now: () => now,
-    pass: (ms) => {
-      now += ms;
-    },
-  };
-}
+export const handClock = () => new StillClock(Date.UTC(2030, 0, 1));
 
 export interface Called {
   readonly status: number;
