@@ -85,11 +85,6 @@ it('makes a valid GLB from a prompt, with the prompt in it and a colour of its o
   expect(one).not.toEqual(other);
 });
 
-it('recognises a picture that is kept on the disk', async () => {
-  const picture = Buffer.concat([jpeg(), Buffer.alloc(2_000_000)]);
-  expect((await made('model_generate_fromimage', dataUri('image/jpeg', picture))).includes(jpeg())).toBe(true);
-});
-
 const trianglesOf = (glb: Buffer): number => jsonOf(glb).accessors[1].count / 3;
 
 it.each([
@@ -106,12 +101,6 @@ it.each([
   const small = await made('model_optimize', dataUri('model/gltf-binary', glb), { polygon_count: 10 });
   expect(trianglesOf(small)).toBe(8);
   await validate(small);
-});
-
-it('returns the model of another program byte for byte', async () => {
-  const gem = readFileSync(new URL('../../../examples/gem.glb', import.meta.url));
-  const optimised = await made('model_optimize', dataUri('model/gltf-binary', gem), { polygon_count: 10 });
-  expect(optimised.equals(gem)).toBe(true);
 });
 
 it('makes one model from several pictures, and one picture from several models', async () => {

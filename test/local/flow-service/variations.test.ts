@@ -150,15 +150,3 @@ describe('an asset', () => {
     }
   });
 });
-
-it('ids may need URL encoding', async () => {
-  const ids = ['../flow/a b', 'ä.sset?#%+', 'other asset'];
-  const { call, create, request } = await standIn({ newId: () => ids.shift() ?? 'none is left' });
-  const id = await create(echo('hello', { copies: 2 }));
-  expect(id).toBe('../flow/a b');
-  const path = `/flows/${encodeURIComponent(id)}`;
-  expect((await call('GET', path)).json.flow_id).toBe(id);
-  const { outputs } = (await call('GET', `${path}/outputs`)).json;
-  expect(outputs).toMatchObject([{ asset_id: 'ä.sset?#%+' }, { asset_id: 'other asset' }]);
-  expect(await (await request('GET', `${path}/outputs/${encodeURIComponent('ä.sset?#%+')}`)).text()).toBe('hello');
-});
