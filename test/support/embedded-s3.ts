@@ -21,12 +21,12 @@ export interface Running {
   readonly versioned: Place;
 }
 
-/** An S3 over HTTP with a bucket of each kind. It ends with the test. @param now is the time for its signatures. */
-export async function startS3({ now, ...options }: S3Options & { now?: () => number } = {}): Promise<Running> {
+/** An S3 over HTTP with a bucket of each kind. It ends with the test. */
+export async function startS3(options: S3Options = {}): Promise<Running> {
   const s3 = new EmbeddedS3(options);
   s3.createBucket(BUCKET);
   s3.createBucket(VERSIONED, { versioning: 'Enabled' });
-  const server = await serveS3(s3, { credentials: [CREDENTIALS], ...(now && { now }) });
+  const server = await serveS3(s3, { credentials: [CREDENTIALS] });
   const client = new S3Client({
     endpoint: server.endpoint,
     region: 'us-east-1',

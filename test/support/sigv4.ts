@@ -34,16 +34,12 @@ export async function signedHeaders(unsigned: Unsigned, signing: Signing): Promi
   return headers;
 }
 
-/** A presigned path with its query. @param expiresSeconds default 60. */
-export async function presignedPath(
-  unsigned: Unsigned,
-  signing: Signing,
-  { expiresSeconds = 60 }: { readonly expiresSeconds?: number } = {},
-): Promise<string> {
+/** A presigned path with its query, for a minute. */
+export async function presignedPath(unsigned: Unsigned, signing: Signing): Promise<string> {
   const { date = new Date() } = signing;
   const request = sdkRequest(unsigned, signing);
   if (signing.service === 's3') request.headers['x-amz-content-sha256'] ??= 'UNSIGNED-PAYLOAD';
-  const { path, query = {} } = await signer(signing).presign(request, { signingDate: date, expiresIn: expiresSeconds });
+  const { path, query = {} } = await signer(signing).presign(request, { signingDate: date, expiresIn: 60 });
   const pairs = Object.entries(query).map(
     ([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(String(value))}`,
   );
