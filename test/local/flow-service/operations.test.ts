@@ -115,6 +115,7 @@ describe('the token', () => {
       const headers: Record<string, string> = authorization === undefined ? {} : { authorization };
       const answer = await fetch(`${url}${path}`, { method: method as string, headers });
       expect(answer.status).toBe(401);
+      expect(await answer.json()).toEqual({ detail: 'Not authenticated' });
       expect(answer.headers.get('www-authenticate')).toBe('Bearer');
     }
     expect(service.flows).toEqual([]);
