@@ -208,13 +208,10 @@ it('a bucket that is gone is named', async () => {
   });
 });
 
-it.each([
-  [301, 'PermanentRedirect'],
-  [400, 'AuthorizationHeaderMalformed'],
-])('a bucket in another region is named, for which S3 answers %i %s', async (status, code) => {
-  const body = `<Error><Code>${code}</Code><Message>Use another endpoint.</Message></Error>`;
+it('a bucket in another region is named', async () => {
+  const body = '<Error><Code>AuthorizationHeaderMalformed</Code><Message>Use another endpoint.</Message></Error>';
   const { origin } = await web((_, response) => {
-    response.writeHead(status, { 'content-type': 'application/xml', 'x-amz-bucket-region': 'eu-west-1' }).end(body);
+    response.writeHead(400, { 'content-type': 'application/xml', 'x-amz-bucket-region': 'eu-west-1' }).end(body);
   });
   const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
   const s3 = new S3Client({ region: 'us-east-1', endpoint: origin, forcePathStyle: true, credentials });

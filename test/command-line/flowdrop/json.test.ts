@@ -46,7 +46,6 @@ describe('docs/json.schema.json describes', () => {
     ['change', 'collect robot.png --wait'],
     ['change', 'cancel photos/robot.png --yes'],
     ['change', 'retry bad/first.png slow/later.png absent.png --yes'],
-    ['forget', 'forget robot.png --yes'],
     ['sweep', 'sweep --dry-run'],
     ['holdAnswer', 'pause --route pictures'],
     ['status', 'status'],
