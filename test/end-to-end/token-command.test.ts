@@ -63,9 +63,3 @@ describe.each(['README.md', 'docs/runbook.md'])('the command in %s that stores t
     }
   });
 });
-
-it('a token in the command line itself would be in the history and in the process list', async () => {
-  const { recorded } = await typed([`echo x | aws put-secret-value --secret-string ${FAKE_TOKEN} file:///dev/stdin`]);
-  expect(recorded('history')).toContain(FAKE_TOKEN);
-  expect(recorded('processes')).toContain(FAKE_TOKEN);
-});
