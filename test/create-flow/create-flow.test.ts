@@ -4,7 +4,6 @@ import { createFlows } from '../../functions/create-flow/batch.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { eventBridgeEvent, type S3EventRecord } from '../../local/aws/s3/events.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import {
   answer,
@@ -72,14 +71,6 @@ describe('an upload that a route wants', () => {
       `uploads/${entry.upload.id}.json`,
     ]);
   });
-
-  it('on a text route is given to the flow as the text itself', async () => {
-    await start({
-      routes: [{ name: 'prompts', suffixes: ['.txt'], input: 'text', template: 'model_generate_fromprompt' }],
-    });
-    await world.send('a.txt', 'a "red" chair\n\u{1FA91}');
-    expect(world.service.flows[0]?.inputs[0]).toMatchObject({ mediaType: 'text/plain', bytes: 18 });
-  });
 });
 
 describe('an upload with more than one event', () => {
@@ -92,18 +83,6 @@ describe('an upload with more than one event', () => {
     expect(await failuresOfDelivery()).toBe(0);
     expect(world.service.flows).toHaveLength(1);
     expect(world.queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 });
-  });
-
-  it('by S3 and by EventBridge is one flow', async () => {
-    await start();
-    const body = await uploaded('a b+c%.png');
-    const record = JSON.parse(body).Records[0] as S3EventRecord;
-    world.queue.send(body);
-    world.queue.send(JSON.stringify(eventBridgeEvent(record)));
-    await world.deliver();
-    world.clock.advance(3 * MINUTE);
-    await world.deliver();
-    expect(world.sentKeys).toEqual(['a b+c%.png']);
   });
 
   it('gets a lost marker back', async () => {
@@ -411,13 +390,10 @@ describe('an upload in doubt', () => {
 
   it.each<[string, object]>([
     ['the connection broke', lost],
-    ['500 came', { status: 500, at: 'after-effect' }],
     ['something else answered', { status: 302, at: 'after-effect' }],
     ['something forbade it', { status: 403, at: 'after-effect' }],
     ['something refused it', { status: 409, at: 'after-effect' }],
     ['the service refused it', { ...answer(NOT_YOURS, 409), at: 'after-effect' }],
-    ['it named no flow', { status: 200, body: '{}', at: 'after-effect' }],
-    ['it was cut', { truncate: 5 }],
   ])('adopts the flow that the listing shows with its tag: %s', async (_, fault) => {
     await start();
     world.fault('createFlow', fault, 1);
@@ -531,7 +507,6 @@ describe('an upload in doubt', () => {
 
   it.each<[string, object]>([
     ['is not served', { status: 404 }],
-    ['is forbidden', { status: 403 }],
     ['makes no sense', { status: 200, body: '{}' }],
     ['fails for hours', { status: 500 }],
   ])('is sent again once in the end, and counted, if the listing %s', async (_, fault) => {
@@ -586,16 +561,6 @@ describe('an upload in doubt', () => {
     expect(world.service.flows).toHaveLength(1);
     expect((await world.receipt('a')).status).toBe('succeeded');
   });
-
-  it('is held for the operator if no listing is served and the setting says so', async () => {
-    await start({ service: { variation: { listFlows: 501 } }, settings: { inDoubt: 'hold' } });
-    world.fault('createFlow', lost, 1);
-    await world.upload('a', 'x');
-    await world.waitOutDoubt();
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
-    expect(world.service.flows).toHaveLength(1);
-    expect(world.count('DoubtsHeld')).toBeGreaterThan(0);
-  });
 });
 
 describe('another invocation that took the upload over', () => {
@@ -647,17 +612,6 @@ describe('another invocation that took the upload over', () => {
     expect(world.count('FlowsOrphaned')).toBe(1);
     expect(world.service.flows[0]?.aborted).toBe(true);
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
-  });
-});
-
-describe('an upload that is gone when it is sent again', () => {
-  it('ends as failed, with a receipt that says so', async () => {
-    await start({ versioning: undefined });
-    world.fault('createFlow', { status: 429 }, 1);
-    await world.send('a');
-    await world.remove('a');
-    expect(await world.settled('a')).toMatchObject({ status: 'failed', failure: { code: 'upload-gone' } });
-    expect(world.service.flows).toEqual([]);
   });
 });
 

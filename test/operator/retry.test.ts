@@ -350,6 +350,7 @@ describe('a retried doubt', () => {
     await world.upload('a', 'x');
     await world.waitOutDoubt();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(world.count('DoubtsHeld')).toBeGreaterThan(0);
     world.redeploy(corrected);
     await retryAndSettle();
     expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', route: 'echo', generation: 1 });

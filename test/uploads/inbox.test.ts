@@ -254,12 +254,4 @@ describe('a version for which S3 answers 403', () => {
     const etag = '0'.repeat(32);
     await expect(open({ etag })).rejects.toThrow(UploadGoneError);
   });
-
-  it('leaves the queue, and is not sent', async () => {
-    await start({ s3: forbidden() });
-    await remove('a', await put('a'));
-    expect((await world.deliver())?.batchItemFailures).toEqual([]);
-    expect(world.count('UploadsReplaced')).toBe(1);
-    expect(world.service.flows).toEqual([]);
-  });
 });
