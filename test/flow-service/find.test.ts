@@ -570,7 +570,6 @@ describe('the listing of flows', () => {
   });
 
   it.each([
-    ['repeats itself', () => [flow('a')]],
     ['leads to another origin', () => ({ flows: [flow('a')], next: 'https://other.example.com/flows' })],
     ['rejects a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 })],
     ['does not have a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 404 })],
