@@ -1,17 +1,14 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import { expect, it } from 'vitest';
 import { AWS_CLIENT } from '../../functions/lambda/lambda.ts';
 import { s3Client } from '../../functions/s3/client.ts';
+import { web } from '../support/servers.ts';
 
 it('a body from AWS that stops in its middle ends at a time limit', async () => {
-  const server = createServer((_, response) => {
+  const { origin } = await web((_, response) => {
     response.writeHead(200, { 'content-length': '4' });
     response.write('ab');
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  });
   const { requestHandler } = AWS_CLIENT;
   // A hundredth of each limit.
   const limits = Object.entries(requestHandler).filter(([name]) => name.endsWith('Timeout'));
@@ -19,7 +16,7 @@ it('a body from AWS that stops in its middle ends at a time limit', async () => 
     limits.map(([name, value]) => [name, typeof value === 'number' ? value / 100 : value]),
   );
   const s3 = s3Client({
-    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    endpoint: origin,
     forcePathStyle: true,
     region: 'us-east-1',
     credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
@@ -30,7 +27,5 @@ it('a body from AWS that stops in its middle ends at a time limit', async () => 
     await expect(Body?.transformToString()).rejects.toThrow('of inactivity');
   } finally {
     s3.destroy();
-    server.closeAllConnections();
-    server.close();
   }
 });
