@@ -61,48 +61,15 @@ describe('docs/schemas/flowdrop.schema.json refuses, as the code does,', () => {
     ['an unknown member', { ...BASE, setings: {} }, ': must NOT have additional properties'],
     ['an unknown setting', { ...BASE, settings: { atemptsMax: 1 } }, '/settings: must NOT have additional properties'],
     [
-      'a number that is too large',
-      { ...BASE, settings: { attemptsMax: 101 } },
-      '/settings/attemptsMax: must be <= 100',
-    ],
-    [
       'a number that is not whole',
       { ...BASE, settings: { attemptsMax: 1.5 } },
       '/settings/attemptsMax: must be integer',
-    ],
-    [
-      'a wrong word',
-      { ...BASE, settings: { inDoubt: 'ask' } },
-      '/settings/inDoubt: must be equal to one of the allowed values',
-    ],
-    [
-      'a prefix without a slash',
-      { ...BASE, settings: { inboxPrefix: 'in' } },
-      '/settings/inboxPrefix: must match pattern',
-    ],
-    ['a pipeline in capitals', { ...BASE, pipeline: 'Models' }, '/pipeline: must match pattern'],
-    ['a text as a list', { ...BASE, routes: [{ ...ROUTE, suffixes: '.png' }] }, '/routes/0/suffixes: must be array'],
-    [
-      'the tag of ours',
-      { ...BASE, routes: [{ ...ROUTE, additional: { flowdrop: 1 } }] },
-      '/routes/0/additional: property name must be valid',
-    ],
-    [
-      'an account of few digits',
-      { ...BASE, deployment: { account: '12345' } },
-      '/deployment/account: must match pattern',
-    ],
-    [
-      'logs of two days',
-      { ...BASE, deployment: { logRetentionDays: 2 } },
-      '/deployment/logRetentionDays: must be equal to one of the allowed values',
     ],
     [
       'fifty tags',
       { ...BASE, deployment: { tags: Object.fromEntries(Array.from({ length: 50 }, (_, at) => [`tag${at}`, 'x'])) } },
       '/deployment/tags: must NOT have more than 49 properties',
     ],
-    ['a number as $schema', { ...BASE, $schema: 1 }, '/$schema: must be string'],
   ])('%s', (_, value, issue) => {
     expect([issuesOf(value).join(), isAccepted(value)]).toEqual([expect.stringContaining(issue), false]);
   });

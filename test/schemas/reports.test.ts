@@ -60,16 +60,6 @@ describe.each(['receipt', 'chain'] as const)('docs/schemas/%s.schema.json', (nam
     for (const each of named(name)) expect(publishedValidator(name)({ ...Object(each), later: 1 })).toEqual([]);
     for (const each of named(name)) expect(closedValidator(name)({ ...Object(each), later: 1 })).toHaveLength(1);
   });
-
-  it('refuses each of them without any of the members that are always there', () => {
-    const always = { receipt: ['upload', 'route', 'assets', 'endedAt'], chain: ['upload', 'stages', 'arrivedAt'] }[
-      name
-    ];
-    for (const member of [name, 'status', 'generation', ...always]) {
-      const { [member]: _, ...rest } = Object(named(name)[0]);
-      expect(publishedValidator(name)(rest)).toEqual([`: must have required property '${member}'`]);
-    }
-  });
 });
 
 it('the local run wrote receipts of every form', () => {
@@ -91,22 +81,5 @@ describe('docs/schemas/receipt.schema.json', () => {
 
   it('accepts the receipt of docs/results.md', () => {
     expect(issuesOf(shown)).toEqual([]);
-  });
-
-  it.each<[what: string, wrong: object, issue: string]>([
-    ['another version', { receipt: 2 }, '/receipt: must be equal to constant'],
-    ['an unknown status', { status: 'ended' }, '/status: must be equal to one of the allowed values'],
-    ['a time in milliseconds', { endedAt: 1_764_000_000_000 }, '/endedAt: must be string'],
-    ['a time of another zone', { endedAt: '2026-11-21T02:27:19+01:00' }, '/endedAt: must match pattern'],
-    ['half a generation', { generation: 1.5 }, '/generation: must be integer'],
-    ['a shorter id', { upload: { ...shown.upload, id: 'abc' } }, '/upload/id: must match pattern'],
-    ['a negative size', { upload: { ...shown.upload, bytes: -1 } }, '/upload/bytes: must be >= 0'],
-    [
-      'a failure without advice',
-      { failure: { code: 'a', message: 'b' } },
-      "/failure: must have required property 'advice'",
-    ],
-  ])('refuses %s', (_, wrong, issue) => {
-    expect(issuesOf({ ...shown, ...wrong })).toEqual([expect.stringContaining(issue)]);
   });
 });
