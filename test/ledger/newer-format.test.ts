@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { answer, dyingAt, ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const MINUTE = 60_000;
@@ -94,19 +93,6 @@ describe('a version that meets a newer format', () => {
     expect(world.count('SweepStateDamaged')).toBe(0);
   });
 
-  it('keeps no other upload from its end', async () => {
-    const entries = Object.entries(await objects()).filter(([key]) => /^(uploads|chains)\//.test(key));
-    const after = Object.fromEntries(entries.map(([key, text]) => [key, newer(text)]));
-    await write(after);
-    const sent = world.sentKeys;
-    flowMs = 0;
-    await world.send('other', 'the file other');
-    await pass(5, 20 * MINUTE);
-    expect((await world.receipt('other')).status).toBe('succeeded');
-    expect(world.sentKeys).toEqual([...sent, 'other']);
-    expect(await objects()).toMatchObject(after);
-  });
-
   it('leaves everything to the newer version, which finishes it, and no file is paid for twice', async () => {
     const before = await objects();
     await write(Object.fromEntries(Object.entries(before).map(([key, text]) => [key, newer(text)])));
@@ -155,15 +141,5 @@ describe('a version that meets a newer format', () => {
     await expect(read(entry)).rejects.toMatchObject({
       message: `${key} has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 3, and leaves the object as it is. Deploy the newer version again. Until then, ${consequence}.`,
     });
-  });
-
-  it('ends the message of an upload as a dead letter, which can be sent back', async () => {
-    const claimed = (await world.entries()).find(({ state }) => state === 'claimed') as Entry;
-    const key = `uploads/${claimed.upload.id}.json`;
-    await write({ [key]: newer((await world.object(LEDGER, key)).bytes.toString()) });
-    world.queue.send(messageFor(claimed.upload));
-    await pass(8, 3 * MINUTE);
-    expect(world.deadLetters.counts().visible).toBeGreaterThan(0);
-    expect(world.sentKeys.filter((sent) => sent === 'claimed').length).toBeLessThanOrEqual(1);
   });
 });

@@ -291,16 +291,4 @@ describe('a versioned ledger', () => {
     // The ends are told again, by the same ids.
     expect(new Set(world.events.map(({ detail }) => JSON.parse(detail).id))).toEqual(told);
   });
-
-  it('takes an expired entry for none, as an unversioned ledger does: its upload is paid for again', async () => {
-    await openVersioned();
-    const [key = ''] = await world.keys(LEDGER, 'uploads/');
-    const { upload } = await world.json<Entry>(LEDGER, key);
-    await deleted(key); // A lifecycle rule leaves a delete marker too.
-    world.clock.advance(HOUR);
-    expect(await world.sweep({ since: '2000-01-01' })).toMatchObject({ missed: 1 });
-    await world.settle();
-    expect(paid()[upload.key]).toBe(2);
-    expect(await world.json<Entry>(LEDGER, key)).toMatchObject({ state: 'succeeded' });
-  });
 });
