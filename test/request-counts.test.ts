@@ -17,14 +17,7 @@ async function started() {
   await world.settle();
   await world.collect();
   const s3: string[] = [];
-  world.s3.middlewareStack.add(
-    (next, { commandName = '' }) =>
-      (args) => {
-        s3.push(commandName.replace('Command', ''));
-        return next(args);
-      },
-    { step: 'finalizeRequest', name: 'counted' },
-  );
+  world.beforeS3((call) => void s3.push(call));
   const during = async (step: () => Promise<unknown>): Promise<Requests> => {
     const [before, events] = [{ ...world.service.counts }, world.events.length];
     s3.length = 0;

@@ -284,14 +284,7 @@ describe('turns in the line', () => {
     const room = async () => (route?: string) => (route === undefined ? Number.POSITIVE_INFINITY : (rooms[route] ?? 0));
     waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true, room });
     const lists: string[] = [];
-    world.s3.middlewareStack.add(
-      (next) => (args) => {
-        const { Prefix = '' } = args.input as { Prefix?: string };
-        lists.push(Prefix);
-        return next(args);
-      },
-      { step: 'initialize', name: 'listed' },
-    );
+    world.beforeS3((_, { Prefix = '' }) => void lists.push(Prefix));
     const sent = await round(19);
     expect(sent.filter((number) => number >= 10)).toHaveLength(2);
     expect(sent.filter((number) => number < 10)).toEqual([5, 6, 7, 8, 9]);
@@ -316,18 +309,10 @@ describe('turns in the line', () => {
     for (let index = 0; index < 40; index += 1) await waits(index, 5, { folder: `${index + 100}/`, waitMs: HOUR });
     await waits(40, 5, { folder: '999/' });
     const lists: string[] = [];
-    const ledger = new (class {
-      foldersBelow: typeof world.ports.ledger.foldersBelow = (prefix, ...rest) => {
-        lists.push(prefix);
-        return world.ports.ledger.foldersBelow(prefix, ...rest);
-      };
-      async *markersInLine(...args: Parameters<typeof world.ports.ledger.markersInLine>) {
-        for await (const page of world.ports.ledger.markersInLine(...args)) {
-          lists.push(args[0]);
-          yield page;
-        }
-      }
-    })();
+    world.beforeS3((call, { Prefix = '' }) => {
+      if (call === 'ListObjectsV2') lists.push(Prefix);
+    });
+    const { ledger } = world.ports;
     const wanted = { count: 1, now: world.clock.now(), ledger, routes: [], isOurs: () => true, room: () => 1 };
     const sent: string[] = [];
     let turns = BEGINNING;
