@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { HoldStore } from '../../functions/holds/hold-store.ts';
 import {
@@ -261,7 +260,7 @@ describe('a route', () => {
         spent: { succeeded, spent: { period, flows: 1, micros: 0 } },
       },
     };
-    await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: HOLDS, Body: JSON.stringify(state) }));
+    await world.put(LEDGER, HOLDS, JSON.stringify(state));
     await world.collect();
     const { echo, paused, spent: left } = state.routes;
     expect((await holds()).routes).toEqual({
