@@ -80,8 +80,6 @@ export interface WorldOptions {
    * sockets, and a test may wait for nothing but this clock. Default false.
    */
   readonly isVirtual?: boolean;
-  /** S3 is called over HTTP on loopback, and not in this process. Default: unless time is virtual. */
-  readonly hasS3Sockets?: boolean;
 }
 
 /** The time of a world, which a test can move on by hand. */
@@ -123,7 +121,7 @@ async function startServers(
   clock: Clock,
   onEvent: (record: S3EventRecord) => void,
 ): Promise<Servers> {
-  const { isVirtual = false, hasS3Sockets = !isVirtual } = options;
+  const { isVirtual = false } = options;
   const embedded = new EmbeddedS3({ clock, onEvent, ...options.s3 });
   embedded.createBucket(
     INBOX,
@@ -132,7 +130,7 @@ async function startServers(
   embedded.createBucket(RESULTS, { versioning: options.resultsVersioning });
   embedded.createBucket(LEDGER);
   const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
-  const s3Server = hasS3Sockets ? await serveS3(embedded, { credentials: [CREDENTIALS.credentials] }) : undefined;
+  const s3Server = isVirtual ? undefined : await serveS3(embedded, { credentials: [CREDENTIALS.credentials] });
   const flowServer = isVirtual ? undefined : await serveFlowService(service);
   const s3 = s3Server === undefined ? inThisProcess(embedded) : { endpoint: s3Server.endpoint };
   if (isVirtual) {

@@ -6,7 +6,7 @@ import { powertools } from '../../../functions/lambda/powertools.ts';
 import { INBOX_BUCKET, startPipeline } from '../../../local/pipeline.ts';
 import { bundles } from '../../support/bundles.ts';
 import { PATIENCE } from '../../support/patience.ts';
-import { ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
+import { answer, ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
 import { configured } from '../configurations.ts';
 import { eventOf, type LogEvent, parseQuery } from './insights.ts';
 
@@ -63,8 +63,6 @@ async function worldOf(options: WorldOptions, live: (world: World) => Promise<un
     await world.close();
   }
 }
-
-const answer = (body: object) => ({ status: 200, body: JSON.stringify(body) });
 
 /** Everything that the runbook asks about happens once. */
 const TROUBLES: readonly (() => Promise<readonly string[]>)[] = [
