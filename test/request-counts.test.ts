@@ -1,7 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { openWorld } from './support/world.ts';
-
-const MINUTE = 60_000;
+import { MINUTE, openWorld } from './support/world.ts';
 
 /** The requests of a step, by server. One more for every file costs money, and one fewer may break a promise. */
 interface Requests {

@@ -6,11 +6,8 @@ import { InvalidCollectEventError, parseCollectEvent } from '../../functions/ope
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
-import { answer, ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
+import { answer, DAY, ECHO, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 
 async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): Promise<RunningEntry> {

@@ -1,9 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
-import { LEDGER, start, type WorldOptions, world } from '../support/world.ts';
+import { HOUR, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 const STATE_KEY = 'state/collector-0.json';
 
 const begin = async (options?: WorldOptions) => {

@@ -1,9 +1,7 @@
 import { afterEach, expect, it } from 'vitest';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
-import { ECHO, RESULTS, start, world } from '../support/world.ts';
+import { ECHO, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
 const MIB = 1024 * 1024;
 
 async function begin(settings: Partial<PipelineSettings> = {}): Promise<void> {

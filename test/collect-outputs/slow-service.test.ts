@@ -1,11 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { ECHO, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
-
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
+import { DAY, ECHO, HOUR, MINUTE, RESULTS, SECOND, start, type WorldOptions, world } from '../support/world.ts';
 
 const begin = async (options?: WorldOptions) => {
   await start(options);

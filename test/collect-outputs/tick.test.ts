@@ -2,12 +2,19 @@ import { describe, expect, it } from 'vitest';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { answer, ECHO, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
-
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
+import {
+  answer,
+  DAY,
+  ECHO,
+  HOUR,
+  LEDGER,
+  MINUTE,
+  RESULTS,
+  SECOND,
+  start,
+  type WorldOptions,
+  world,
+} from '../support/world.ts';
 
 const begin = async (options?: WorldOptions) => {
   await start(options);

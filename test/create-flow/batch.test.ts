@@ -2,9 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { TransportError } from '../../functions/flow-service/transport.ts';
 import type { WaitingEntry } from '../../functions/ledger/entry.ts';
-import { INBOX, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
-
-const MINUTE = 60_000;
+import { INBOX, LEDGER, MINUTE, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
 
 describe('a file that kills its invocation', () => {
   /** A world in which `crasher` kills each invocation that sends it. Nothing that it asks for after that is done. */

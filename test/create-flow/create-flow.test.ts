@@ -10,6 +10,7 @@ import {
   ECHO,
   INBOX,
   LEDGER,
+  MINUTE,
   RESULTS,
   start,
   TOKEN,
@@ -18,7 +19,6 @@ import {
   world,
 } from '../support/world.ts';
 
-const MINUTE = 60_000;
 /** A refusal in the form of the service. */
 const NOT_YOURS = { detail: 'Not yours' };
 

@@ -1,14 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { ECHO, INBOX, LEDGER, start, type WorldOptions, world } from '../support/world.ts';
+import { DAY, ECHO, INBOX, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 /*
  * Uploads that S3 lists and refuses to hand out. A HEAD needs the same permission as a GET, but not that for the KMS
  * key. Of an object with a key of the customer's own (SSE-C), S3 shows nothing.
  */
-
-const MINUTE = 60_000;
-const DAY = 24 * 60 * MINUTE;
 
 let isMended: boolean;
 

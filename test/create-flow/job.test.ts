@@ -2,10 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { dyingAt, ECHO, INBOX, LEDGER, start, type WorldOptions, world } from '../support/world.ts';
+import { dyingAt, ECHO, HOUR, INBOX, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 const JOBS: Route = { ...ECHO, name: 'views', jobs: 'multi/' };
 const JOB = 'multi/chair/job.json';
 

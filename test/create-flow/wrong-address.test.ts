@@ -1,9 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { LEDGER, RESULTS, start, world } from '../support/world.ts';
-
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
+import { HOUR, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
 
 const NOT_FOUND: Fault = { status: 404 };
 const PAGE: Fault = { status: 200, body: '<!doctype html><html></html>', headers: { 'content-type': 'text/html' } };

@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
-import { ECHO, openWorld, type World } from '../support/world.ts';
+import { ECHO, MINUTE, openWorld, type World } from '../support/world.ts';
 
-const MINUTE = 60_000;
 const LISTING = /\/flows(?:\?.*)?$/;
 
 interface Sent {

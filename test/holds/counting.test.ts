@@ -13,10 +13,8 @@ import {
 import { uploadId } from '../../functions/uploads/upload.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { answer, ECHO, LEDGER, start, world } from '../support/world.ts';
+import { answer, ECHO, HOUR, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 const HOLDS = 'state/holds.json';
 const NOON = Date.UTC(2030, 0, 1, 12);
 const DAY = { flows: 2, per: 'day', timezone: 'UTC' } as const;

@@ -3,10 +3,8 @@ import type { HoldRequest } from '../../functions/holds/hold-request.ts';
 import type { Holds } from '../../functions/holds/holds.ts';
 import type { HoldAnswer } from '../../functions/operator/operator.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { answer, dyingAt, ECHO, LEDGER, start, world } from '../support/world.ts';
+import { answer, dyingAt, ECHO, HOUR, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 const HOLDS = 'state/holds.json';
 
 const holds = (): Promise<Holds> => world.json<Holds>(LEDGER, HOLDS);

@@ -3,9 +3,7 @@ import { expect, it } from 'vitest';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { tokenSpellings } from '../support/token-spellings.ts';
-import { answer, LEDGER, RESULTS, start, TOKEN, world } from '../support/world.ts';
-
-const MINUTE = 60_000;
+import { answer, LEDGER, MINUTE, RESULTS, start, TOKEN, world } from '../support/world.ts';
 
 /** All that is kept of an upload or said of it: log lines with their errors, events, messages, keys and objects. */
 async function everythingKept(): Promise<string> {

@@ -1,10 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { answer, dyingAt, ECHO, LEDGER, RESULTS, start, world } from '../support/world.ts';
+import { answer, dyingAt, ECHO, HOUR, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 const HOLDS = 'state/holds.json';
 const SWEEP = 'state/sweep.json';
 const never = new AbortController().signal;

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { retryUploads } from '../../functions/operator/operator.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
-import { LEDGER, openWorld } from '../support/world.ts';
+import { LEDGER, MINUTE, openWorld } from '../support/world.ts';
 import { claim, upload } from './support.ts';
 
-const MINUTE = 60_000;
 const signal = new AbortController().signal;
 
 describe('an object at the key of an entry that is', () => {

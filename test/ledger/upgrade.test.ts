@@ -1,9 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import { ECHO, LEDGER, openWorld, RESULTS, TOKEN, type World } from '../support/world.ts';
-
-const MINUTE = 60_000;
+import { ECHO, LEDGER, MINUTE, openWorld, RESULTS, TOKEN, type World } from '../support/world.ts';
 
 /** An upload to the inbox, or a creation that the service answered, so many milliseconds after the start. */
 type Step =

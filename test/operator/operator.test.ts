@@ -2,9 +2,7 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
-import { dyingAt, INBOX, LEDGER, RESULTS, start, TOKEN, type WorldOptions, world } from '../support/world.ts';
-
-const MINUTE = 60_000;
+import { dyingAt, INBOX, LEDGER, MINUTE, RESULTS, start, TOKEN, type WorldOptions, world } from '../support/world.ts';
 
 const idOf = async (): Promise<string> => (await world.entry()).upload.id;
 

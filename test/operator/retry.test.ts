@@ -5,9 +5,7 @@ import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { dyingAt, ECHO, INBOX, LEDGER, start, world } from '../support/world.ts';
-
-const MINUTE = 60_000;
+import { dyingAt, ECHO, INBOX, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 const expectResubmitted = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
 const retryAndSettle = async () => {

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { answer, ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { answer, ECHO, INBOX, LEDGER, MINUTE, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 /** Lines about a whole invocation, or a whole pass of the sweep. */
 const OF_NO_UPLOAD = ['Tick ended', 'Sweep requested', 'Sweep ended'];
 
-const MINUTE = 60_000;
 /** The size from which an asset is stored in parts. */
 const LARGE = 12 * 1024 * 1024;
 

@@ -15,11 +15,7 @@ import { BEGINNING, nextTurns } from '../../functions/resubmit/line.ts';
 import { WaitingUploads } from '../../functions/resubmit/waiting-uploads.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
-import { ECHO, INBOX, LEDGER, openWorld, type World } from '../support/world.ts';
-
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
+import { ECHO, HOUR, INBOX, LEDGER, MINUTE, openWorld, SECOND, type World } from '../support/world.ts';
 
 let world: World;
 let waitingUploads: WaitingUploads;

@@ -52,8 +52,11 @@ export const INBOX = 'inbox';
 export const RESULTS = 'results';
 export const LEDGER = 'ledger';
 export const TOKEN = 'obviously-fake-token';
+export const SECOND = 1_000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
 const CREDENTIALS = { region: 'us-east-1', credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' } };
-const MINUTE = 60_000;
 
 /** A route that takes any file. Its flows return the bytes of the file. */
 export const ECHO: Route = { name: 'echo', input: 'file', template: 'bytes_echo' };

@@ -3,11 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
-import { INBOX, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
-
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
+import { DAY, HOUR, INBOX, LEDGER, MINUTE, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
 
 /** A copy of objects of the ledger, by key. */
 type Backup = Map<string, string>;

@@ -5,20 +5,19 @@ import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/swe
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
 import {
+  DAY,
   dyingAt,
   ECHO,
+  HOUR,
   INBOX,
   LEDGER,
+  MINUTE,
   RESULTS,
   start,
   type World,
   type WorldOptions,
   world,
 } from '../support/world.ts';
-
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
 
 /** A world whose first day is recorded: uploads from now on are those of its daily passes. */
 async function deployed(options?: WorldOptions): Promise<void> {

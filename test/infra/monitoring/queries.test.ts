@@ -6,12 +6,10 @@ import { powertools } from '../../../functions/lambda/powertools.ts';
 import { INBOX_BUCKET, startPipeline } from '../../../local/pipeline.ts';
 import { bundles } from '../../support/bundles.ts';
 import { PATIENCE } from '../../support/patience.ts';
-import { answer, ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
+import { answer, ECHO, HOUR, LEDGER, MINUTE, World, type WorldOptions } from '../../support/world.ts';
 import { configured } from '../configurations.ts';
 import { eventOf, type LogEvent, parseQuery } from './insights.ts';
 
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 const RUNBOOK = readFileSync(new URL('../../../docs/runbook.md', import.meta.url), 'utf8');
 
 interface Definition {
