@@ -97,15 +97,6 @@ describe('an upload that S3 refuses to hand out', () => {
     expect((await world.settled('secret')).failure?.code).toBe('input-denied');
   });
 
-  it('fails again after a retry only if S3 still refuses it', async () => {
-    await startDenied(BY_POLICY, ONCE);
-    await world.send('secret');
-    expect(await world.entry()).toMatchObject({ state: 'failed' });
-    isMended = true;
-    expect(await world.retry()).toBe('resubmitted');
-    expect(await world.settled('secret')).toMatchObject({ status: 'succeeded', generation: 2 });
-  });
-
   it('is gone if it was replaced meanwhile, in a bucket without versions', async () => {
     await startDenied(BY_POLICY, { versioning: undefined });
     await world.upload('secret', 'first');

@@ -476,7 +476,7 @@ describe('an end', () => {
 
 describe('a retry by the operator', () => {
   it('of a failure begins a new generation with all counts at 0', () => {
-    const failed = ended(running({ ...claim, attempts: 4, waits: 7 }, flow), { failure }, 1);
+    const failed = ended({ ...running(claim, flow), attempts: 4, waits: 7 }, { failure }, 1);
     const again = retried(failed, 500);
     expect(again).toMatchObject({ state: 'waiting', reason: 'retried', generation: 2, attempts: 0, waits: 0 });
     expect(again).toMatchObject({ notBefore: 500, message: 'Retried by the operator.' });
