@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { MINUTE, openWorld } from './support/world.ts';
+import { ECHO, MINUTE, openWorld } from './support/world.ts';
 
 /** The requests of a step, by server. One more for every file costs money, and one fewer may break a promise. */
 interface Requests {
@@ -10,7 +10,7 @@ interface Requests {
 
 /** A deployment that has worked before: its token is read, and its state is stored. */
 async function started() {
-  const world = await openWorld({ isVirtual: true });
+  const world = await openWorld({ isVirtual: true, routes: [{ ...ECHO, suffixes: ['.bin'] }] });
   await world.send('first.bin');
   await world.settle();
   await world.collect();
@@ -90,6 +90,13 @@ describe('the requests of', () => {
       service: [],
       events: 1,
     });
+  });
+
+  it('a file whose key no route wants', async () => {
+    const { world, during } = await started();
+    await world.upload('a.doc');
+    expect(await during(() => world.deliver())).toEqual({ s3: [], service: [], events: 0 });
+    expect(world.count('UploadsUnrouted')).toBe(1);
   });
 
   it('a file that the service throttles, and that is sent again', async () => {
