@@ -191,7 +191,11 @@ it('something else than the service may answer for three days', () => {
 
 it('docs/design.md has the counted waits and the doubled waits that the policy makes', () => {
   const design = readFileSync(new URL('../../docs/design.md', import.meta.url), 'utf8');
-  expect(design).toContain('| waits 1, 4, 16, 60 minutes |');
+  const counted = [0, 1, 2, 3, 4].map((attempts) => countedBackoffMs({ ...claim, attempts }) / MINUTE);
+  expect(counted).toEqual([1, 4, 16, 60, 60]);
+  expect(design).toContain(`| waits ${counted.slice(0, 4).join(', ')} minutes |`);
+  const [first, second, longest] = [0, 1, 20].map((waits) => backoffMs({ ...claim, waits }) / 1000);
+  expect([first, second, longest]).toEqual([5, 10, 15 * 60]);
   expect(design).toContain('| waits 5 seconds, doubled each time up to 15 minutes |');
 });
 
