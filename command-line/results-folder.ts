@@ -43,7 +43,7 @@ export class ResultsFolder {
     await this.#tidy(root);
     const aside = root.entry(`.incoming-${process.pid}-${randomUUID()}`);
     try {
-      // Opened first: a body that fails at once would else leave a file that appears after it was removed.
+      // Opened first. Otherwise, if the body fails at once, the file is created after it was removed, and stays.
       const file = await open(aside, 'wx', PRIVATE_FILE_MODE);
       await pipeline(body, file.createWriteStream());
       const names = key.split('/').map(safeName);

@@ -66,8 +66,9 @@ export class Listing<P extends ListingPage> {
   /** Why the listing may have more entries than were read. Undefined if the end is known, or not yet reached. */
   stopReason: string | undefined;
   /**
-   * True if reading the listing again may reach its end. Either the service rejected a page after the first, because a
-   * deletion made its cursor invalid. Or new flows filled the last pages, although earlier page numbers were obeyed.
+   * True if reading the listing again may reach its end. Either the service rejected a page after the first: a deletion
+   * may have made its cursor invalid. Or the last pages had no new entry, although earlier page numbers led to some:
+   * entries that were made meanwhile may have filled these pages.
    */
   mayPass = false;
   pagesRead = 0;
