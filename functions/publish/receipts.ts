@@ -290,11 +290,11 @@ function outranks(mine: Rank, there: Rank): boolean {
 }
 
 /**
- * A text that sorts as the sequencer does.
+ * A text that sorts as the sequencer does: S3 documents that the shorter one is padded with zeros on the right.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html ("sequencer")
  */
 const ordinalOf = ({ sequencer }: Rank): string =>
-  sequencer?.toLowerCase().padStart(SEQUENCER_DIGITS_MAX, '0') ?? 'without';
+  sequencer?.toLowerCase().padEnd(SEQUENCER_DIGITS_MAX, '0') ?? 'without';
 
 /**
  * True if ours is the later end of the same upload. The higher generation is later. An upload whose entry was lost

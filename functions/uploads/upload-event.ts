@@ -49,14 +49,15 @@ export function isFolderMarker(upload: Pick<UploadEvent, 'key' | 'bytes'>): bool
 
 /**
  * Returns the uploads in a message. The message is an S3 notification (`Records`; its keys are URL-encoded, with `+`
- * for a space) or an EventBridge event (`detail`; its keys are not encoded). An `s3:TestEvent` and events of other
- * kinds have no uploads.
+ * for a space) or an EventBridge event (`detail`; its keys are not encoded). SNS wraps either of them as a text, unless
+ * its subscription delivers raw messages. An `s3:TestEvent` and events of other kinds have no uploads.
  * @throws {UnrecognisedEventError} for any other message.
  */
 export function uploadsOf(message: unknown): readonly UploadEvent[] {
   if (isObject(message)) {
     if (message.Event === 's3:TestEvent') return [];
-    if (Array.isArray(message.Records)) return message.Records.flatMap(fromNotification);
+    if (isName(message.Type) && isName(message.Message)) return fromSns(message);
+    if (Array.isArray(message.Records)) return message.Records.flatMap(fromRecord);
     if (message.source === 'aws.s3' && isObject(message.detail)) return fromEventBridge(message);
   }
   throw new UnrecognisedEventError(`Neither an S3 notification nor an EventBridge event: ${excerpt(message)}`);
@@ -86,6 +87,33 @@ export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>, l
     },
   };
   return JSON.stringify({ Records: [notification] });
+}
+
+/**
+ * The uploads in a message of SNS.
+ * @see https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html
+ */
+function fromSns({ Type = 'Notification', TopicArn, Message }: Record<string, unknown>): readonly UploadEvent[] {
+  if (Type !== 'Notification') {
+    throw new UnrecognisedEventError(
+      `SNS sent ${excerpt(Type)} for the topic ${excerpt(TopicArn)}. ` +
+        'To subscribe the queue, open the SubscribeURL in this message.',
+    );
+  }
+  return uploadsOf(parsedMessage(Message));
+}
+
+function parsedMessage(message: unknown): unknown {
+  try {
+    return JSON.parse(message as string);
+  } catch (cause) {
+    throw new UnrecognisedEventError(`A message of SNS that is not JSON: ${excerpt(message)}`, { cause });
+  }
+}
+
+/** The uploads in a record: of S3, or of SNS where it calls a function itself. */
+function fromRecord(record: unknown): readonly UploadEvent[] {
+  return isObject(record) && isObject(record.Sns) ? fromSns(record.Sns) : fromNotification(record);
 }
 
 function fromNotification(record: unknown): readonly UploadEvent[] {

@@ -21,6 +21,9 @@ const bridged = JSON.stringify({
   detail: { bucket: { name: 'inbox' }, object: { key: 'a/b c', size: 3, etag: 'e', 'version-id': 'v' } },
 });
 
+/** As SNS puts it into a queue. */
+const bySns = JSON.stringify({ Type: 'Notification', TopicArn: 'arn:aws:sns:x', Message: notification });
+
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -30,11 +33,11 @@ function parsed(text: string): unknown {
 }
 
 const message = fc.oneof(
-  mutated(fc.constantFrom(notification, bridged)).map(parsed),
+  mutated(fc.constantFrom(notification, bridged, bySns)).map(parsed),
   jsonWith(
     ...['Records', 'Event', 's3:TestEvent', 'eventName', 'ObjectCreated:Put', 's3', 'bucket', 'name', 'object', 'key'],
     ...['size', 'eTag', 'versionId', 'flowdrop', 'uploadId', 'source', 'aws.s3', 'detail-type', 'Object Created'],
-    'detail',
+    ...['detail', 'Type', 'Notification', 'Message', 'TopicArn', 'Sns'],
   ),
   fc.anything({ maxDepth: 4 }),
 );

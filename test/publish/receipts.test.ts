@@ -60,7 +60,22 @@ describe('the receipt at a key', () => {
     ['the later upload', {}, { second: 2 }],
     ['the multipart upload that began before another one and ended after it', {}, { second: -60, currentAt: 5 }],
     ['a greater sequencer', { currentAt: 0.5, sequencer: '0A1', n: 1 }, { currentAt: 0.5, sequencer: '0A2' }],
-    ['a greater sequencer behind more zeros', { sequencer: 'FF', n: 1 }, { sequencer: '0100' }],
+    [
+      'a greater sequencer of fewer digits',
+      { sequencer: '0055AED6DCD90281E5', n: 1 },
+      { sequencer: '0055AED6DCD90282' },
+    ],
+    [
+      'a greater sequencer of more digits',
+      { sequencer: '617F08299329D189', n: 1 },
+      { sequencer: '617F08299329D189F2' },
+    ],
+    ['a greater sequencer, read from the left', { sequencer: '0100', n: 1 }, { sequencer: 'FF' }],
+    [
+      'a greater id, if only zeros at the end tell the sequencers apart',
+      { sequencer: 'A00' },
+      { sequencer: 'A', n: 1 },
+    ],
     ['a greater sequencer in another case', { sequencer: '0a', n: 1 }, { sequencer: '0B' }],
     ['no sequencer, as if a sweep found it in the same second', { sequencer: 'FFFF', n: 1 }, {}],
     ['a higher generation, although it ended earlier', { endedAt: NEXT_DAY }, { generation: 2 }],

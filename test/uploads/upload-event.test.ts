@@ -79,6 +79,68 @@ describe('an EventBridge event', () => {
   });
 });
 
+/** A message as SNS puts it into a queue. */
+const bySns = (message: unknown, type = 'Notification') => ({
+  Type: type,
+  MessageId: '6f5e9b1c-0000-4000-8000-000000000000',
+  TopicArn: 'arn:aws:sns:eu-central-1:111122223333:uploads',
+  Message: JSON.stringify(message),
+  Timestamp: '2026-01-02T03:04:05.678Z',
+});
+
+/** An event as SNS gives it to a function. */
+const snsEvent = (...messages: readonly unknown[]) => ({
+  Records: messages.map((message) => ({ EventSource: 'aws:sns', EventVersion: '1.0', Sns: bySns(message) })),
+});
+
+describe('an event that SNS wraps', () => {
+  const event = notification({ key: 'a+b%C3%BC.png', size: 3, eTag: 'e', versionId: 'v', sequencer: '0A' });
+  const eventOfBridge = bridged({ key: 'a b\u00fc.png', size: 3, etag: 'e', 'version-id': 'v', sequencer: '0A' });
+  const test = { Service: 'Amazon S3', Event: 's3:TestEvent', Bucket: 'inbox' };
+
+  it.each([
+    ['of S3', event],
+    ['of EventBridge', eventOfBridge],
+    ['of S3, with several uploads', { Records: [...event.Records, ...notification({ key: 'c' }).Records] }],
+    ['of a deletion', notification({ key: 'a' }, 'ObjectRemoved:Delete')],
+    ['of a test', test],
+  ])('has the uploads of the event in it: %s', (_, wrapped) => {
+    expect(uploadsOf(bySns(wrapped))).toEqual(uploadsOf(wrapped));
+    expect(uploadsOf(snsEvent(wrapped))).toEqual(uploadsOf(wrapped));
+  });
+
+  it('has the uploads of all events in it, each wrapped by itself', () => {
+    const all = snsEvent(event, test, notification({ key: 'c' }));
+    expect(uploadsOf(all).map(({ key }) => key)).toEqual(['a b\u00fc.png', 'c']);
+  });
+
+  it('is refused with the reason for which the event in it is refused', () => {
+    const reason = 'Neither an S3 notification nor an EventBridge event: {"a":1}';
+    for (const wrapped of [bySns({ a: 1 }), snsEvent({ a: 1 })]) expect(() => uploadsOf(wrapped)).toThrow(reason);
+  });
+
+  it('is refused if it holds no JSON', () => {
+    const text = { ...bySns({}), Message: 'hello' };
+    expect(() => uploadsOf(text)).toThrow(new UnrecognisedEventError('A message of SNS that is not JSON: "hello"'));
+    for (const Message of [5, null, undefined, '']) {
+      expect(() => uploadsOf({ ...bySns({}), Message })).toThrow(UnrecognisedEventError);
+      expect(() => uploadsOf({ Records: [{ EventSource: 'aws:sns', Sns: { Message } }] })).toThrow(
+        UnrecognisedEventError,
+      );
+    }
+    expect(() => uploadsOf({ Records: [{ EventSource: 'aws:sns', Sns: null }] })).toThrow(UnrecognisedEventError);
+  });
+
+  it.each(['SubscriptionConfirmation', 'UnsubscribeConfirmation'])('is none if SNS asks for something: %s', (type) => {
+    const asked = { ...bySns({}, type), Message: 'You have chosen to …', SubscribeURL: 'https://sns.example.com/?t=1' };
+    const topic = 'arn:aws:sns:eu-central-1:111122223333:uploads';
+    expect(() => uploadsOf(asked)).toThrow(UnrecognisedEventError);
+    expect(() => uploadsOf(asked)).toThrow(
+      `SNS sent "${type}" for the topic "${topic}". To subscribe the queue, open the SubscribeURL in this message.`,
+    );
+  });
+});
+
 describe('the error for a refused message', () => {
   const said = (message: unknown): unknown => {
     try {
