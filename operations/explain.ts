@@ -25,7 +25,7 @@ import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload, withPrefix } from './find.ts';
 import { type HoldView, holdOn, holdsOf } from './holds.ts';
-import { placeOfJob } from './job-files.ts';
+import { jobRulesOf, placeOfJob } from './job-files.ts';
 import { type JobInputView, jobInputs, missingOf } from './jobs.ts';
 
 /** Bytes of the file that an explained request shows. */
@@ -187,7 +187,7 @@ async function explainedJob(
   signal: AbortSignal,
 ): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
   const { key } = subject;
-  const job = parseJob(await subject.head(JOB_BYTES_MAX + 1), key);
+  const job = parseJob(await subject.head(JOB_BYTES_MAX + 1), key, route);
   const files = new Map(
     await Promise.all(
       job.inputs.flatMap((input) =>
@@ -281,7 +281,7 @@ async function jobOf(
 ): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
   const { inbox, settings } = deployment;
   const { key, bucket } = entry.upload;
-  const job = await readJob(opened, signal);
+  const job = await readJob(opened, jobRulesOf(entry, key, settings), signal);
   const names = job.inputs.flatMap((input) => ('name' in input ? [inputKey(key, input.name)] : []));
   const files: readonly PinnedObject[] =
     entry.inputs ??

@@ -1,5 +1,5 @@
 import { readFile, stat } from 'node:fs/promises';
-import { type Entry, isAwaited } from '../functions/ledger/entry.ts';
+import { type Entry, isAwaited, isJob } from '../functions/ledger/entry.ts';
 import { isInside, UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../functions/uploads/inbox.ts';
 import {
   awaitedInputs,
@@ -174,7 +174,7 @@ export async function planJobs<F extends { readonly key: string }>(
   for (const { file, key, route } of keyed) {
     if (route === undefined || !isJobFile(key)) continue;
     try {
-      jobs.set(key, { job: parseJob(await read(file), key), route });
+      jobs.set(key, { job: parseJob(await read(file), key, route), route });
     } catch (error) {
       if (!(error instanceof InvalidJobError)) throw error;
       invalid.push({ key, why: `${folderOf(key)}${error.message}` });
@@ -280,6 +280,10 @@ export async function jobsNaming(
   return { naming, unreadable };
 }
 
+/** The route whose rules hold for a job file. Undefined if the job has taken its parameters already. */
+export const jobRulesOf = (entry: Entry | undefined, key: string, { routes }: Pick<JobSettings, 'routes'>) =>
+  entry !== undefined && isJob(entry) ? undefined : jobsRouteOf(routes, key);
+
 /** The job file that is at a key now. Undefined if there is none. */
 async function jobThere(jobKey: string, deployment: Deployment, signal: AbortSignal): Promise<JobThere | undefined> {
   const { inbox, settings } = deployment;
@@ -291,7 +295,7 @@ async function jobThere(jobKey: string, deployment: Deployment, signal: AbortSig
   try {
     const opened = await inbox.open(current, signal);
     try {
-      return { id, entry, job: await readJob(opened, signal) };
+      return { id, entry, job: await readJob(opened, jobRulesOf(entry, jobKey, settings), signal) };
     } finally {
       opened.discard();
     }

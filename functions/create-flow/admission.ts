@@ -47,7 +47,7 @@ async function routedJob(
   given: GivenOverrides | undefined,
 ): Promise<Routed> {
   if (object.isArchived) return { route: snapshot(route, {}), failure: ARCHIVED };
-  const job = await readJob(object, signal);
+  const job = await readJob(object, route, signal);
   const { parameters = route.parameters, deadlineSeconds = route.deadlineSeconds } = job;
   return { route: snapshot({ ...route, parameters }, object.metadata, given), job: { ...job, deadlineSeconds } };
 }

@@ -356,12 +356,12 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
 }
 
-/** Sends a job whose route is known. Its file is read again for what is sent beside its inputs. */
+/** Sends a job whose route is known. Its file is read again for what is sent beside its inputs, and not for its parameters. */
 async function sendJobAgain(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
   if (object.isArchived) return failUpload(delivery, claim, ARCHIVED);
   let job: Job;
   try {
-    job = await readJob(object, delivery.invocation.work);
+    job = await readJob(object, undefined, delivery.invocation.work);
   } catch (error) {
     if (!(error instanceof InvalidJobError)) return handleFailure(delivery, claim, error);
     return failUpload(delivery, claim, { code: error.code, message: error.message });

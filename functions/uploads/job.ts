@@ -4,7 +4,7 @@ import { check, compareMembers, matching, strictObject } from '../base/validatio
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { type OpenedUpload, UploadUnreadableError } from './inbox.ts';
 import { inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
-import { additionalSchema, deadlineSecondsSchema, jsonSchema } from './routes.ts';
+import { additionalSchema, deadlineSecondsSchema, jsonSchema, type Route } from './routes.ts';
 
 /** Maximum size of a job file, in bytes. */
 export const JOB_BYTES_MAX = 256 * 1024;
@@ -29,7 +29,7 @@ export type JobInput =
 /** What a job file says. */
 export interface Job {
   readonly inputs: readonly JobInput[];
-  /** Replace those of the route. */
+  /** Replace those of the route, if it has `overrides`. */
   readonly parameters?: Json | undefined;
   /** How long the job waits for its inputs, in seconds. */
   readonly deadlineSeconds?: number | undefined;
@@ -90,7 +90,7 @@ export const jobSchema = strictObject({
   $schema: z.optional(z.string({ error: 'expected the address of a JSON schema' })),
   /** What the flow gets, in this order: the names of files, texts, and files with more about them. */
   inputs: inputsSchema,
-  /** Replace those of the route. */
+  /** Replace those of the route. The route must have `"overrides": true`. */
   parameters: z.optional(jsonSchema),
   /** How long the job waits for its inputs, in seconds. Default: as long as its route says. */
   deadlineSeconds: z.optional(deadlineSecondsSchema),
@@ -111,12 +111,16 @@ export const jobSchema = strictObject({
   }),
 );
 
+/** What a job file may say depends on this part of its route. */
+export type JobRules = Pick<Route, 'name' | 'overrides'>;
+
 /**
  * Reads a job file.
  * @param key of the job file. Its inputs are in the same folder.
+ * @param route that takes the job. Undefined if its parameters are pinned already, or if the route is unknown.
  * @throws {InvalidJobError} names all that is wrong, with its path and value.
  */
-export function parseJob(content: Uint8Array, key: string): Job {
+export function parseJob(content: Uint8Array, key: string, route: JobRules | undefined): Job {
   if (content.byteLength > JOB_BYTES_MAX) throw tooLarge(content.byteLength);
   let value: unknown;
   try {
@@ -125,7 +129,11 @@ export function parseJob(content: Uint8Array, key: string): Job {
     throw new InvalidJobError(`${JOB_FILE} is not JSON in UTF-8: ${(cause as Error).message}`, { cause });
   }
   const { data, issues } = check(jobSchema, value, '');
-  const all = [...issues, ...(data === undefined ? [] : issuesOfKeys(data.inputs, key))];
+  const all = [
+    ...issues,
+    ...issuesOfRules(value, route),
+    ...(data === undefined ? [] : issuesOfKeys(data.inputs, key)),
+  ];
   if (data === undefined || all.length > 0) throw new InvalidJobError(`${JOB_FILE} cannot be used: ${numbered(all)}`);
   const { parameters, deadlineSeconds } = data;
   return { inputs: data.inputs.map(inputOf), parameters, deadlineSeconds };
@@ -151,6 +159,13 @@ export function linesOfInvalidJob(message: string): readonly string[] {
 export const tooLarge = (bytes: number): InvalidJobError =>
   new InvalidJobError(`${JOB_FILE} has ${bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
 
+/** As for metadata: otherwise every uploader would choose which flows are paid for. */
+function issuesOfRules(value: unknown, route: JobRules | undefined): readonly string[] {
+  if (route === undefined || route.overrides === true) return [];
+  if (typeof value !== 'object' || value === null || !('parameters' in value)) return [];
+  return [`parameters: expected none, because the route ${route.name} does not have "overrides": true`];
+}
+
 const issuesOfKeys = (inputs: z.infer<typeof inputsSchema>, key: string): readonly string[] =>
   inputs.flatMap((input, index) => {
     const name = typeof input === 'string' ? input : (input.name ?? '');
@@ -167,15 +182,20 @@ function inputOf(input: z.infer<typeof inputsSchema>[number]): JobInput {
 
 /**
  * Reads the job file of an opened upload.
+ * @param route as for {@link parseJob}.
  * @throws {InvalidJobError} @throws any error of S3.
  */
-export async function readJob({ upload, inputs: [own] }: OpenedUpload, signal: AbortSignal): Promise<Job> {
+export async function readJob(
+  { upload, inputs: [own] }: OpenedUpload,
+  route: JobRules | undefined,
+  signal: AbortSignal,
+): Promise<Job> {
   if (upload.bytes > JOB_BYTES_MAX) throw tooLarge(upload.bytes);
   const chunks: Uint8Array[] = [];
   for await (const chunk of (await own?.source.open(signal)) ?? []) chunks.push(Uint8Array.from(chunk));
   const bytes = Buffer.concat(chunks);
   if (bytes.byteLength < upload.bytes) throw new UploadUnreadableError(`${upload.key} could not be read to its end`);
-  return parseJob(bytes, upload.key);
+  return parseJob(bytes, upload.key, route);
 }
 
 /** How long a job waits for its inputs, in seconds. */

@@ -28,7 +28,10 @@ export interface Route extends Conditions {
   readonly parameters?: Json | undefined;
   /** `additional` of the flow, given to the service unchanged. Flowdrop adds its own tag. */
   readonly additional?: JsonObject | undefined;
-  /** True if an object's own metadata may replace template, parameters and additional. Default false. */
+  /**
+   * True if an object's own metadata may replace template, parameters and additional, and a job file parameters.
+   * Default: false.
+   */
   readonly overrides?: boolean | undefined;
   /**
    * Name of the route before: this one is a later stage of a chain, and works on the assets of that one. Without it, the

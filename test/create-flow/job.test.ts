@@ -5,6 +5,8 @@ import type { Route } from '../../functions/uploads/routes.ts';
 import { dyingAt, ECHO, HOUR, INBOX, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 const JOBS: Route = { ...ECHO, name: 'views', jobs: 'multi/' };
+/** A job file of this route may have parameters. */
+const OPEN_JOBS: Route = { ...JOBS, overrides: true };
 const JOB = 'multi/chair/job.json';
 
 /** A deadline that no test comes to. */
@@ -32,7 +34,7 @@ const keys = (...names: readonly string[]) => names.map((name) => `multi/chair/$
 
 describe('a job', () => {
   it('sends its files and texts as the inputs of one flow, in the order of the job file', async () => {
-    await open();
+    await open({ routes: [OPEN_JOBS] });
     await put('front.png', 'the front');
     await put('sides/left.png', 'the left');
     await putJob(['sides/left.png', { text: 'oak, matt' }, { name: 'front.png', additional: { view: 'front' } }], {
@@ -133,7 +135,7 @@ describe('a job', () => {
   });
 
   it('is not begun again by an input that is put again, but by a new job file', async () => {
-    await open();
+    await open({ routes: [OPEN_JOBS] });
     await put('front.png');
     await putJob(['front.png']);
     await world.settle();
@@ -347,7 +349,7 @@ describe('a job whose inputs do not come', () => {
   });
 
   it('is retried with other parameters, if its route allows that', async () => {
-    await open({ routes: [{ ...JOBS, overrides: true }] });
+    await open({ routes: [OPEN_JOBS] });
     await putJob(['front.png'], { deadlineSeconds: 60, parameters: { copies: 3 } });
     await world.deliver();
     await world.tickAfter(2 * MINUTE);
@@ -419,6 +421,20 @@ describe('a job that cannot be sent', () => {
     }
     const { retry } = (await world.receipt(JOB)).failure ?? {};
     expect(retry).toBeUndefined();
+  });
+
+  it.each([{ copies: 3 }, null, 'text', {}])('has parameters %j, and its route no overrides', async (parameters) => {
+    await open();
+    await put('front.png');
+    await putJob(['front.png', 7], { parameters });
+    await world.deliverAll();
+    const { code, message } = (await failure()) ?? {};
+    expect(code).toBe('invalid-job');
+    expect(message).toMatch(/\(1\) inputs\[1\]: .*; \(2\) parameters: expected none, because the route views does not/);
+    world.redeploy({ routes: [{ ...OPEN_JOBS, parameters: { copies: 1 } }] });
+    await putJob(['front.png'], { parameters: { copies: 2 } });
+    await world.deliverAll();
+    expect(world.service.flows).toMatchObject([{ parameters: { copies: 2 } }]);
   });
 
   it.each([

@@ -155,6 +155,12 @@ describe('flowdrop put of a folder with a job file', () => {
       /^multiview\/bad\/a\/job\.json cannot be used:\n {2}\(1\) inputs\[0\]: .*got "\.\.\/a\.png"\n {2}\(2\) inputs\[1\]: .*got 7\nmultiview\/bad\/b\/job\.json is not JSON/,
     ],
     [
+      'parameters of a job file whose route allows no overrides',
+      { 'bad/job.json': jobFile(['a.png'], { parameters: {} }), 'bad/a.png': 'a' },
+      ['bad/'],
+      /^multiview\/bad\/job\.json cannot be used: parameters: expected none, because the route views does not have/,
+    ],
+    [
       'a route that allows no overrides',
       { 'bad/job.json': jobFile(['a.png']), 'bad/a.png': 'a' },
       ['bad/', '--parameters', '{}'],
@@ -175,6 +181,12 @@ describe('flowdrop put of a folder with a job file', () => {
       errors: expect.stringContaining('Name the folder, and not the job.json'),
     });
   });
+});
+
+it.each([['explain'], ['doctor', '--job']])('flowdrop %s %s refuses parameters without overrides', async (...words) => {
+  const folder = folderWith({ 'job.json': jobFile(['a.png'], { parameters: {} }), 'a.png': 'a' });
+  const { output, errors } = await operated.run(...words, join(folder, 'job.json'));
+  expect(output + errors).toContain('parameters: expected none, because the route views does not have "overrides"');
 });
 
 describe('flowdrop status', () => {

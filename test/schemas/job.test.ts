@@ -5,7 +5,7 @@ import { publishedValidator } from './validators.ts';
 const issuesOf = publishedValidator('job');
 const isParsed = (job: unknown): boolean => {
   try {
-    parseJob(Buffer.from(JSON.stringify(job)), 'multi/chair/job.json');
+    parseJob(Buffer.from(JSON.stringify(job)), 'multi/chair/job.json', undefined);
     return true;
   } catch (error) {
     if (error instanceof InvalidJobError) return false;

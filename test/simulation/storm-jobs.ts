@@ -19,7 +19,8 @@ const NAMES = ['a.bin', 'b.bin', 'sub/c.bin', 'd.bin'];
 export function withJobs(storm: Scenario, random: Random): Scenario {
   if (!random.chance(SHARE)) return storm;
   const deadlineSeconds = random.pick([60, 300, 900]);
-  const route: Route = { name: 'jobs', jobs: JOBS, input: 'file', template: 'bytes_echo', deadlineSeconds };
+  const open = { overrides: true, deadlineSeconds };
+  const route: Route = { name: 'jobs', jobs: JOBS, input: 'file', template: 'bytes_echo', ...open };
   // The folders of two jobs are within each other, so that a file may be an input of both.
   const folders = random.pick([['x/'], ['x/', 'x/sub/'], ['x/', 'y/']]);
   const steps = folders.flatMap((folder) => jobSteps(random, `${JOBS}${folder}`, storm.chaosMs / 2));
