@@ -228,9 +228,10 @@ function issueOfInputs(inputs: readonly JobInputView[], lacks: 'lacks' | 'waits 
 
 /** Explains an upload by its entry: with the route and the inputs that the entry names. */
 async function explainedEntry(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<Explanation> {
-  const { upload, route, reroute } = entry;
+  const { upload, route } = entry;
   const { key, bytes, mediaType } = upload;
-  const word = reroute === undefined ? 'takes it' : 'took it before its retry, which takes the route of today';
+  const isRouteOpen = entry.state === 'waiting' && entry.doubt === undefined;
+  const word = isRouteOpen ? 'took it before its wait, after which it takes the route of that time' : 'takes it';
   const routes = [{ name: route.name, takesIt: true, why: `${word}, as input of the template ${route.template}` }];
   const facts = { key, bytes, mediaType, isFile: false, routes } as const;
   let opened: OpenedUpload | undefined;

@@ -6,6 +6,8 @@ import {
   ended,
   type FailedEntry,
   firstClaim,
+  givenFor,
+  isDispatchedAlike,
   isJob,
   isSuspect,
   isWaitingJob,
@@ -324,20 +326,22 @@ async function isSuperseded({ ports, invocation }: Delivery, { bucket, stage }: 
   return current !== undefined && current.id !== stage.first.id;
 }
 
-/** Sends an upload again, if it passes the present checks. A retried failure takes the present route first. */
+/**
+ * Sends an upload again, if it passes the present checks. One that certainly has no flow takes the present
+ * configuration, whatever it waited for. One in doubt keeps its route: if its flow exists, it was made with that.
+ */
 async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
   const { ledger, settings } = delivery.ports;
   const { entry } = claim;
-  const { reroute } = entry;
   const { work } = delivery.invocation;
-  if (reroute === undefined) {
+  if (entry.doubt !== undefined) {
     if (isJob(entry)) return sendJobAgain(delivery, claim, object);
     const failure = inputFailure(settings, object, entry.route.input);
     return failure === undefined ? send(delivery, claim, object) : failUpload(delivery, claim, failure);
   }
   let chosen: Routed | undefined;
   try {
-    chosen = await routed(settings, object, work, reroute === true ? undefined : reroute);
+    chosen = await routed(settings, object, work, givenFor(entry));
   } catch (error) {
     return handleFailure(delivery, claim, error);
   }
@@ -349,10 +353,14 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   const next = rerouted(entry, object.upload, chosen.route, job && awaitedInputs(job, entry.arrivedAt));
   // This takes one write. If the invocation died between two, the next one would take the upload for one that may be sent.
   if (failure !== undefined) return failUpload(delivery, { ...claim, entry: next }, failure);
-  // The entry must name the route of a request before the request is sent.
-  const written = await ledger.replace(claim.stored, next, work);
-  if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
-  claim = { ...claim, stored: written.stored, entry: next };
+  if (isDispatchedAlike(entry, next)) {
+    claim = { ...claim, entry: next };
+  } else {
+    // The entry must name the route of a request before the request is sent.
+    const written = await ledger.replace(claim.stored, next, work);
+    if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
+    claim = { ...claim, stored: written.stored, entry: next };
+  }
   return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
 }
 

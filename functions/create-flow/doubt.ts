@@ -43,7 +43,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   const { clock, settings } = delivery.ports;
   const { entry } = claim;
   const { doubt } = entry;
-  if (doubt === undefined) return { claim };
+  if (doubt === undefined || doubt.isDismissed) return { claim };
   const conclusiveAt = doubt.sentBy + LISTING_DELAY_MAX_MS;
   // A listing whose reading began before this time may lack the flow.
   const isEarly = clock.now() < conclusiveAt;

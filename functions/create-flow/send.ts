@@ -178,8 +178,7 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
       if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
         return failUpload(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
       }
-      const reroute = error instanceof HeldError ? error.reroute : undefined;
-      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs, reroute });
+      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs });
     }
   }
 }

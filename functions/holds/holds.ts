@@ -162,6 +162,8 @@ export interface Attempt extends Terms {
   readonly isPresent: boolean;
   /** What is sent. It may be of an earlier configuration, or replaced for this upload. */
   readonly sent: RouteRequest;
+  /** False if the configuration has the route no more. Then its pause holds nothing: nobody could tell what it is for. */
+  readonly isOfRoute: boolean;
   /** True if an earlier attempt may have made a flow, and absence is not proven. */
   readonly isResent: boolean;
   /** Different in each attempt. */
@@ -198,8 +200,8 @@ export const isCounted = ({ pipeline, route, price }: Terms): boolean =>
 
 /** What keeps an attempt from being made, apart from the budget. */
 export function holdOf(holds: Holds, attempt: Attempt): Held | undefined {
-  const { routeName } = attempt;
-  const route = holds.routes[routeName];
+  const { routeName, isOfRoute } = attempt;
+  const route = isOfRoute ? holds.routes[routeName] : undefined;
   const pause = holds.pipeline.paused ?? route?.paused;
   if (pause !== undefined) {
     const what = holds.pipeline.paused === undefined ? `The route ${routeName}` : 'The pipeline';
@@ -530,8 +532,10 @@ export function roomOf(
   return (routeName) => {
     if (holds.pipeline.paused !== undefined) return 0;
     if (routeName === undefined) return left(budget, holds.pipeline.spent);
-    const held = holds.routes[routeName] ?? {};
     const route = routes.find(({ name }) => name === routeName);
+    // What waits for a route that is gone leaves the line, and takes the route that wants it now.
+    if (route === undefined) return left(budget, holds.pipeline.spent);
+    const held = holds.routes[routeName] ?? {};
     if (held.paused !== undefined) return 0;
     const ofCircuit = held.circuit && (isProbeDue(held.circuit, route ?? held.circuit.request) ? 1 : 0);
     return Math.min(

@@ -36,16 +36,11 @@ import {
 export class HeldError extends Error {
   override readonly name = 'HeldError';
   readonly reason: HoldReason;
-  /** Present if the upload takes the route of the configuration of that time when it is sent. */
-  readonly reroute: Reroute;
-  constructor({ reason, message }: Held, reroute: Reroute, options?: ErrorOptions) {
+  constructor({ reason, message }: Held, options?: ErrorOptions) {
     super(message, options);
     this.reason = reason;
-    this.reroute = reroute;
   }
 }
-
-type Reroute = Entry['reroute'];
 
 export interface HoldPorts {
   readonly holds: HoldStore;
@@ -75,11 +70,13 @@ export function attemptOf(subject: Subject, settings: HoldPorts['settings'], non
     request: requestOf(present ?? route),
     sent: { ...requestOf(route), ...(present?.jobs !== undefined && { parameters: present.parameters }) },
     isPresent: present === undefined || isOf(present, route),
+    isOfRoute: present !== undefined,
     isResent: doubt !== undefined,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,
     route: present?.budget,
-    price: present?.price,
+    // A route that is gone has no price any more. What was sent with it may cost what it cost then.
+    price: present === undefined ? route.price : present.price,
   };
 }
 
@@ -90,14 +87,6 @@ function isOf(route: Route, snapshot: RouteSnapshot): boolean {
   return isSameRequest(requestOf(route), { ...requestOf(snapshot), parameters });
 }
 
-/** How a held upload that certainly has no flow gets the route of a later configuration. */
-function rerouteOf({ generation, route }: Subject, { routes }: HoldPorts['settings']): Reroute {
-  const isOverridden = routes.find(({ name }) => name === route.name)?.overrides === true;
-  const { parameters } = route;
-  // The operator may have given other parameters for this retry.
-  return generation > 1 && isOverridden && parameters !== undefined ? { parameters } : true;
-}
-
 /**
  * The permission to send one upload. It is asked for directly before each request, so that what is held is not sent, and
  * what is sent is counted.
@@ -105,13 +94,11 @@ function rerouteOf({ generation, route }: Subject, { routes }: HoldPorts['settin
 export class Permit {
   readonly #ports: HoldPorts;
   readonly #attempt: Attempt;
-  readonly #reroute: Reroute;
   #isCounted = false;
 
   constructor(subject: Subject, ports: HoldPorts, nonce: string) {
     this.#ports = ports;
     this.#attempt = attemptOf(subject, ports.settings, nonce);
-    this.#reroute = subject.doubt === undefined ? rerouteOf(subject, ports.settings) : undefined;
   }
 
   /** What the flow costs, as it is counted. */
@@ -129,10 +116,9 @@ export class Permit {
       if (cause instanceof UnreadableEntryError) this.#ports.telemetry.metrics.add('HoldsUnreadable');
       const why = cause instanceof Error ? cause.message : String(cause);
       const message = `It cannot be known whether it may be sent: ${why}`;
-      throw new HeldError({ reason: 'budget', message }, undefined, { cause });
+      throw new HeldError({ reason: 'budget', message }, { cause });
     }
-    if (held === undefined) return;
-    throw new HeldError(held, held.reason === 'circuit' ? this.#reroute : undefined);
+    if (held !== undefined) throw new HeldError(held);
   }
 
   async #hold(signal: AbortSignal): Promise<Held | undefined> {

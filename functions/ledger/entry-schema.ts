@@ -15,11 +15,12 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  *
  * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
  * 3: the reasons `paused`, `budget` and `circuit`, in an entry that waits for the end of a hold.
+ * 4: `given`, in the entry of a retry with other parameters. `doubt.isDismissed`.
  *
  * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it. The
  * state of a collector has none either: without it, a tick repeats some work.
  */
-export const LEDGER_FORMAT = 3;
+export const LEDGER_FORMAT = 4;
 
 /** Why an upload waits. */
 export const WAIT_REASONS = [
@@ -194,6 +195,11 @@ const doubt = readonlyObject({
   nextAttemptAt: z.optional(time),
   /** Why the upload fails if no flow is found: the latest answer means that the service rejects it for good. */
   rejection: z.optional(z.string()),
+  /**
+   * True if the operator has decided that the upload is sent although a flow may exist. No more searches are made for the
+   * flow of the attempts before.
+   */
+  isDismissed: z.optional(z.literal(true)),
 });
 
 const answer = readonlyObject({
@@ -208,7 +214,7 @@ export const ANSWERS_MAX = 3;
 
 /** What an entry says in every state. */
 const facts = {
-  schema: z.union([z.literal(1), z.literal(2), z.literal(3)]),
+  schema: z.union([z.literal(1), z.literal(2), z.literal(3), z.literal(4)]),
   upload: uploadSchema,
   route: routeSchema,
   /** What is sent, if that is not the upload's own object: the assets of the stage before, or the files of a job. */
@@ -217,10 +223,12 @@ const facts = {
   job: z.optional(job),
   /**
    * Present from a retry until a route of the current configuration is written down. No POST is sent in between. Also
-   * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown. An object
-   * holds what the operator gave for this retry. A function that does not know of it cannot read the entry.
+   * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown. Before format
+   * 4, an object held what is now in `given`.
    */
   reroute: z.optional(z.union([z.literal(true), readonlyObject({ parameters })])),
+  /** What the operator gave for this retry. It is applied to each route that the upload takes until it is sent. */
+  given: z.optional(readonlyObject({ parameters })),
   /**
    * The pipeline that first claimed this generation. It is part of the flow tag, and a renamed pipeline must still find
    * the flow. Absent in a retried upload that waits.

@@ -231,23 +231,53 @@ const doubtOfDead = (entry: ClaimedEntry): Doubt | undefined =>
 /**
  * The claim of an upload that was opened, with its route of the present configuration.
  * @param upload may know more than the entry: S3 may have refused to hand it out before.
- * @param job present if the upload is a job.
+ * @param job present if the upload is a job. The inputs that it has taken stay.
  */
 export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapshot, job?: AwaitedInputs): ClaimedEntry {
   // These two rank its receipt, and stay: a retry may have found a later time than the event has.
   const { currentAt, sequencer } = entry.upload;
-  const next = { ...entry, upload: { ...upload, currentAt, sequencer }, route, reroute: undefined };
-  return job === undefined ? next : lacking(next, job);
+  const given = givenFor(entry);
+  const next: ClaimedEntry = {
+    ...entry,
+    schema: formatOf(entry, given === undefined ? 1 : 4),
+    upload: { ...upload, currentAt, sequencer },
+    route,
+    reroute: undefined,
+    given,
+  };
+  if (upload.stage !== undefined) return next;
+  if (job === undefined) return { ...next, inputs: undefined, job: undefined };
+  if (entry.inputs !== undefined) return next;
+  return lacking(next, { ...job, missing: entry.job?.missing ?? job.missing });
 }
+
+/** What the operator gave for this retry. */
+export const givenFor = ({ given, reroute }: Entry): GivenOverrides | undefined =>
+  given ?? (typeof reroute === 'object' ? reroute : undefined);
+
+/**
+ * Tells whether two claims of an upload send the same request, apart from its price, and wait for the same. Then the
+ * ledger need not know the later one before the request is sent.
+ */
+export function isDispatchedAlike(before: ClaimedEntry, next: ClaimedEntry): boolean {
+  if (before.reroute !== undefined) return false;
+  const facts = ({ upload, route, inputs, job, given }: ClaimedEntry) =>
+    JSON.stringify([upload.mediaType, { ...route, price: undefined }, inputs, job, given]);
+  return facts(before) === facts(next);
+}
+
+/** The format of an entry that gets members of this format. */
+const formatOf = ({ schema }: Entry, atLeast: Entry['schema']): Entry['schema'] =>
+  schema > atLeast ? schema : atLeast;
 
 /** The claim of a job whose inputs are all there. From now on, these are sent, and no others. */
 export function gathered({ job: _, ...entry }: ClaimedEntry, inputs: readonly Input[]): ClaimedEntry {
-  return { ...entry, schema: 2, inputs };
+  return { ...entry, schema: formatOf(entry, 2), inputs };
 }
 
 /** The claim of a job that looks for its inputs, or lacks some. */
 export function lacking(entry: ClaimedEntry, job: AwaitedInputs): ClaimedEntry {
-  return { ...entry, schema: 2, job };
+  return { ...entry, schema: formatOf(entry, 2), job };
 }
 
 /**
@@ -293,18 +323,13 @@ export interface Wait {
   readonly notBefore: number;
   /** True if the file could be the cause. */
   readonly counted: boolean;
-  /** Present if the upload takes the route of the configuration of that time when it is sent. It has no flow. */
-  readonly reroute?: Entry['reroute'];
 }
 
 export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
-  const { reason, message, notBefore, counted, reroute } = wait;
+  const { reason, message, notBefore, counted } = wait;
   return {
     ...factsOf(entry),
-    ...(isHold(reason) && { schema: 3 }),
-    ...(reroute && { reroute }),
-    // A job looks for its inputs again.
-    ...(reroute && isJob(entry) && { inputs: undefined, job: undefined }),
+    ...(isHold(reason) && { schema: formatOf(entry, 3) }),
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
     waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),
@@ -385,7 +410,7 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
   if (failure !== undefined) return { ...facts, state: 'failed', failure };
   return next === undefined || next.length === 0
     ? { ...facts, state: 'succeeded' }
-    : { ...facts, schema: 2, state: 'succeeded', next };
+    : { ...facts, schema: formatOf(entry, 2), state: 'succeeded', next };
 }
 
 /**
@@ -434,8 +459,8 @@ export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
 
 /**
  * The entry of an upload that the operator retries. After its end it begins a new generation. The failed flow is then
- * never taken for the next one, and the upload takes the present route and pipeline. A retried wait keeps its
- * generation, route and pipeline.
+ * never taken for the next one, and the upload takes the present pipeline. A retried wait keeps its generation and
+ * pipeline.
  * @param given what replaces parts of the route, for a failure.
  * @param late true if it is one of many.
  */
@@ -444,10 +469,11 @@ export function retried(
   now: number,
   { given, late }: { readonly given?: GivenOverrides | undefined; readonly late?: true | undefined } = {},
 ): WaitingEntry {
-  const anew = { generation: entry.generation + 1, reroute: given ?? true, pipeline: undefined } as const;
+  const anew = { generation: entry.generation + 1, reroute: true, given, pipeline: undefined } as const;
   return {
     ...factsOf(entry),
     ...(entry.state === 'waiting' ? {} : anew),
+    ...((entry.state === 'waiting' ? entry.reason === 'held' : given) && { schema: formatOf(entry, 4) }),
     // A job looks for its inputs again.
     ...(entry.state !== 'waiting' && isJob(entry) && { inputs: undefined, job: undefined }),
     arrivedAt: now,
@@ -456,9 +482,7 @@ export function retried(
     waits: 0,
     throttledSince: undefined,
     misaddressedSince: undefined,
-    // An undecided upload waits for the operator's decision about its doubt, and this is it. Any other doubt gets one more
-    // search.
-    doubt: entry.state === 'waiting' && entry.reason !== 'held' ? withoutDelay(entry.doubt) : undefined,
+    doubt: entry.state === 'waiting' ? doubtOfRetried(entry) : undefined,
     state: 'waiting',
     reason: 'retried',
     message: 'Retried by the operator.',
@@ -466,18 +490,30 @@ export function retried(
   };
 }
 
-/** The same doubt. Once it is settled, the next attempt is made at once. */
-const withoutDelay = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
+/**
+ * The doubt of a wait that is retried. An undecided upload waits for the operator's decision about it, and this is the
+ * decision. Any other doubt gets one more search, and once it is settled, the next attempt is made at once.
+ */
+function doubtOfRetried({ doubt, reason }: WaitingEntry): Doubt | undefined {
+  if (doubt === undefined) return undefined;
+  return { ...doubt, nextAttemptAt: undefined, ...(reason === 'held' && { isDismissed: true }) };
+}
 
 /** Without the facts that matter only until the upload is sent. */
-const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: undefined, answers: undefined } as const;
+const SENT = {
+  reroute: undefined,
+  given: undefined,
+  claimDied: undefined,
+  misaddressedSince: undefined,
+  answers: undefined,
+} as const;
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
-  const { schema, upload, route, inputs, job, reroute, pipeline, arrivedAt, generation, attempts } = entry;
+  const { schema, upload, route, inputs, job, reroute, given, pipeline, arrivedAt, generation, attempts } = entry;
   const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
-  const sent = { upload, route, inputs, job, reroute, pipeline };
+  const sent = { upload, route, inputs, job, reroute, given, pipeline };
   const hasBegunChain = 'next' in entry && entry.next !== undefined && entry.next.length > 0;
   const isInChain = hasBegunChain || entry.isInChain;
   return {

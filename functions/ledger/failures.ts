@@ -105,7 +105,7 @@ export const FAILURES = {
     action: 'Copy the file to the present inbox.',
   },
   unrouted: {
-    meaning: 'No route of the current configuration wants the file that was retried.',
+    meaning: 'No route of the current configuration wants the file, which was retried or had to wait.',
     retry: 'after-change',
     action: 'Add a route that takes the file, and then retry.',
   },

@@ -25,7 +25,16 @@ async function write(uploadIds: readonly string[], s3: S3Client, { bucket, key, 
   let passed = 0;
   for (const uploadId of uploadIds) {
     const attempt: Attempt = {
-      ...{ uploadId, generation: 1, routeName: 'r', prefix: '', isPresent: true, isResent: false, nonce: randomUUID() },
+      ...{
+        uploadId,
+        generation: 1,
+        routeName: 'r',
+        prefix: '',
+        isPresent: true,
+        isResent: false,
+        isOfRoute: true,
+        nonce: randomUUID(),
+      },
       request: { template: 't', input: 'file' },
       sent: { template: 't', input: 'file' },
       pipeline: { flows, per: 'month', timezone: 'UTC' },

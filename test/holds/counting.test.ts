@@ -25,7 +25,16 @@ const spent = async () => (await holds()).pipeline.spent?.flows;
 describe('the count of a budget', () => {
   const empty = (): Holds => structuredClone(NO_HOLDS);
   const attempt = (uploadId: string, more: Partial<Attempt> = {}): Attempt => ({
-    ...{ uploadId, generation: 1, routeName: 'r', prefix: '', isPresent: true, isResent: false, nonce: randomUUID() },
+    ...{
+      uploadId,
+      generation: 1,
+      routeName: 'r',
+      prefix: '',
+      isPresent: true,
+      isResent: false,
+      isOfRoute: true,
+      nonce: randomUUID(),
+    },
     request: { template: 't', input: 'file' },
     sent: { template: 't', input: 'file' },
     ...{ pipeline: DAY, route: undefined, price: undefined },

@@ -127,11 +127,24 @@ describe('a job', () => {
     expect(claimAgain(sent, later).doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
   });
 
-  it('looks for its inputs again when it takes another route, and when it is retried after its end', () => {
-    const rerouting = waiting(sent, { ...wait, reroute: true });
-    expect(rerouting).toMatchObject({ reroute: true });
-    expect([rerouting.inputs, rerouting.job]).toEqual([undefined, undefined]);
+  it('keeps the inputs that it has taken when it waits, and when it takes another route', () => {
     expect(waiting(sent, wait).inputs).toEqual(inputs);
+    const other = { ...route, name: 'others' };
+    expect(rerouted(sent, jobFile, other, awaited)).toMatchObject({ route: other, inputs });
+    expect(rerouted(sent, jobFile, other, awaited).job).toBeUndefined();
+    const lacksOne = lacking(jobClaim, { ...awaited, missing: ['front.png'] });
+    expect(rerouted(lacksOne, jobFile, other, { ...awaited, deadline: 7 }).job).toEqual({
+      deadline: 7,
+      missing: ['front.png'],
+    });
+  });
+
+  it('is no job any more if its new route takes none', () => {
+    const plain = rerouted(sent, jobFile, { ...route, name: 'others' });
+    expect([plain.inputs, plain.job]).toEqual([undefined, undefined]);
+  });
+
+  it('looks for its inputs again when it is retried after its end', () => {
     const again = retried(ended(sent, { failure }, 1), 500);
     expect([again.inputs, again.job]).toEqual([undefined, undefined]);
     expect(retried(ended(jobClaim, { failure }, 1), 500).job).toBeUndefined();
@@ -168,7 +181,7 @@ describe('an upload of a later stage', () => {
 
   it('keeps its inputs when it takes another route, and when it is retried: they are assets, and no files of a job', () => {
     const again = claimAgain(first, later);
-    expect(waiting(again, { ...wait, reroute: true }).inputs).toEqual(inputs);
+    expect(rerouted(again, staged, { ...route, name: 'others' }).inputs).toEqual(inputs);
     expect(retried(ended(again, { failure }, 1), 500).inputs).toEqual(inputs);
   });
 });
@@ -488,7 +501,7 @@ describe('a retry by the operator', () => {
   it('of a held doubt stays in its generation and accepts the risk', () => {
     const held = waiting({ ...claim, doubt }, { ...wait, reason: 'held' });
     expect(retried(held, 500)).toMatchObject({ generation: 1, reason: 'retried' });
-    expect(retried(held, 500).doubt).toBeUndefined();
+    expect(retried(held, 500)).toMatchObject({ schema: 4, doubt: { ...doubt, isDismissed: true } });
   });
 
   it('of any other wait keeps its doubt for one more search', () => {

@@ -254,7 +254,7 @@ describe('an entry that a newer version wrote', () => {
     const put = (Body: string) => pipeline.s3.send(new PutObjectCommand({ ...where, Body: Buffer.from(Body) }));
     await put(JSON.stringify({ ...JSON.parse(text), schema: 99 }));
     onTestFinished(async () => void (await put(text)));
-    const words = `uploads/${id}.json has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 3, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
+    const words = `uploads/${id}.json has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 4, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
     expect((await operated.run('status', id)).output).toContain(`unreadable\n  ${words}\n`);
     expect((await operated.run('status')).output).toContain(`  ledger            ${words}\n`);
     expect(issuesOf('status', JSON.parse((await operated.run('status', '--json')).output))).toBe('');

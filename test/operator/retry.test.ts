@@ -69,12 +69,12 @@ describe('a retried failure', () => {
     world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 }, overrides: true }] });
     const given = { parameters: { copies: 3 } };
     await expectResubmitted(given);
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reroute: given });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reroute: true, given, schema: 4 });
     await world.settle();
     expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
     const ended = await world.entry();
     expect(ended).toMatchObject({ state: 'succeeded', generation: 2, route: { parameters: { copies: 3 } } });
-    expect(ended.reroute).toBeUndefined();
+    expect([ended.reroute, ended.given]).toEqual([undefined, undefined]);
   });
 
   it('keeps them while it waits, and another retry of the wait does too', async () => {
