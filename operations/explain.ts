@@ -20,7 +20,7 @@ import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
 import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
-import { UPLOAD_ID } from '../functions/uploads/upload.ts';
+import { isStageKey, STAGE_KEY_TAKEN, UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload, withPrefix } from './find.ts';
@@ -147,7 +147,9 @@ async function explained(subject: Subject, settings: FileSettings, signal: Abort
   if (route === undefined) {
     const issue =
       jobsRouteOf(settings.routes, key) === undefined
-        ? 'No route wants it, so nothing is sent.'
+        ? isStageKey(key)
+          ? STAGE_KEY_TAKEN
+          : 'No route wants it, so nothing is sent.'
         : `It is sent only as an input of a ${JOB_FILE} in its folder, or in a folder above, that names it.`;
     return { ...facts, issue, request: undefined };
   }
@@ -323,6 +325,7 @@ function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { 
     };
   }
   if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
+  if (isStageKey(subject.key)) return { takesIt: false, why: 'its key is that of a later stage of a chain' };
   const unmet = unmetConditions(route, subject);
   if (unmet.length > 0) return { takesIt: false, why: unmet.join(', and ') };
   if (taken === undefined) return { takesIt: false, why: 'the prefix belongs to a route for jobs' };
@@ -340,8 +343,9 @@ function unmetConditions({ prefixes, suffixes, mediaTypes }: Route, { key, media
   ];
 }
 
-/** Says of an upload that no route takes which route comes nearest, and what is missing. */
+/** Says of an upload that no route takes which route comes nearest, and what is missing, or that none can take it. */
 export function nearestRoute(routes: readonly Route[], facts: UploadFacts): string {
+  if (isStageKey(facts.key)) return STAGE_KEY_TAKEN;
   const [nearest] = routes
     .filter(({ after, jobs }) => after === undefined && jobs === undefined)
     .map((route) => ({ name: route.name, unmet: unmetConditions(route, facts) }))

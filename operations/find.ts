@@ -1,7 +1,7 @@
 import type { Entry } from '../functions/ledger/entry.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject } from '../functions/s3/objects.ts';
-import { CHAIN_FOLDER, UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
+import { isStageKey, UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type EntryIssue, readEntries, readEntry } from './listing.ts';
@@ -62,6 +62,9 @@ export async function findUpload(
   if (text === '') return undefined;
   const { inbox, settings } = deployment;
   const key = withPrefix(text, deployment);
+  // An object with such a key is no upload.
+  const stage = isStageKey(key) ? await findLaterStage(key, deployment, signal) : undefined;
+  if (stage !== undefined) return stage;
   const current = await inbox.current(settings.inboxBucket, key, signal);
   if (current !== undefined) {
     const { id, bytes, lastModified, versionId, mediaType } = current;
@@ -73,17 +76,16 @@ export async function findUpload(
     const { entry, issue } = await readEntry(id, deployment, signal);
     return { id, key, entry, issue };
   }
-  return findLaterStage(key, deployment, signal);
+  return undefined;
 }
 
-/** The upload of a later stage with this address. It has no object in the inbox, and may have no receipt yet. */
+/** The upload of a later stage with this address. It has no object of the inbox, and may have no receipt yet. */
 async function findLaterStage(
   key: string,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<FoundUpload | undefined> {
-  const [id = '', , folder] = key.split('/').reverse();
-  if (folder !== CHAIN_FOLDER || !UPLOAD_ID.test(id)) return undefined;
+  const id = key.slice(key.lastIndexOf('/') + 1);
   const { entry } = await readEntry(id, deployment, signal);
   return entry?.upload.key === key ? { id, key, entry } : undefined;
 }

@@ -5,7 +5,7 @@ import * as z from 'zod/mini';
 import { TERMINAL_STATE_NAMES, type TerminalState } from '../functions/ledger/terminal-states.ts';
 import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
-import { CHAIN_FOLDER } from '../functions/uploads/upload.ts';
+import { CHAIN_FOLDER, isStageKeyOf } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
 import { objects } from './listing.ts';
@@ -54,10 +54,13 @@ export async function get(
   const files: { key: string; path: string; bytes: number }[] = [];
   const issues: { key: string; why: string }[] = [];
   const named = (await entryOf(what, deployment, signal))?.entry?.upload;
+  const { keys, first } = await receiptKeys(named?.key ?? what, deployment, signal);
   const fetchOne = async (key: string): Promise<void> => {
     try {
       const text = await textOf(key, deployment, signal);
       const { status, upload, assets } = receiptSchema.parse(JSON.parse(text));
+      // A file of the inbox may have a key below the folder of the chain, without being a part of the chain.
+      if (first !== undefined && upload.key !== first && !isStageKeyOf(first, upload.key)) return;
       if (named !== undefined && upload.key === named.key && upload.id !== named.id) {
         issues.push({ key, why: `it is the receipt of another upload at the same key: ${upload.id}` });
         return;
@@ -80,7 +83,7 @@ export async function get(
       issues.push({ key, why: whyOf(error, deployment) });
     }
   };
-  await pMap(await receiptKeys(named?.key ?? what, deployment, signal), fetchOne, { concurrency: CONCURRENCY });
+  await pMap(keys, fetchOne, { concurrency: CONCURRENCY });
   return { receipts, files, issues };
 }
 
@@ -89,11 +92,19 @@ const whyOf = (error: unknown, { command }: Deployment): string =>
     ? `it is not in the results bucket any more. To fetch it again: ${command} collect`
     : (error as Error).message;
 
-/** The receipt of the file with that key and those of its later stages, or else all receipts below the prefix. */
-async function receiptKeys(what: string, deployment: Deployment, signal: AbortSignal): Promise<readonly string[]> {
+/**
+ * The keys of the receipt of the file with that key and of those of its later stages, or else of all receipts below the
+ * prefix. `first` is the key of the file, if it is one.
+ */
+async function receiptKeys(
+  what: string,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<{ readonly keys: readonly string[]; readonly first?: string }> {
   const { s3, settings } = deployment;
   const { resultsBucket: bucket, resultsPrefix } = settings;
-  const own = receiptKey(resultsPrefix, withPrefix(what, deployment));
+  const key = withPrefix(what, deployment);
+  const own = receiptKey(resultsPrefix, key);
   const below = async (prefix: string): Promise<readonly string[]> => {
     const keys: string[] = [];
     for await (const { Key = '' } of objects({ s3, bucket, prefix }, signal)) {
@@ -101,11 +112,11 @@ async function receiptKeys(what: string, deployment: Deployment, signal: AbortSi
     }
     return keys;
   };
-  const prefix = `${resultsPrefix}${withPrefix(what, deployment)}`;
+  const prefix = `${resultsPrefix}${key}`;
   for await (const { Key } of objects({ s3, bucket, prefix: own }, signal)) {
-    if (Key === own) return [own, ...(await below(`${prefix}/${CHAIN_FOLDER}/`))];
+    if (Key === own) return { keys: [own, ...(await below(`${prefix}/${CHAIN_FOLDER}/`))], first: key };
   }
-  return below(prefix);
+  return { keys: await below(prefix) };
 }
 
 async function textOf(Key: string, { s3, settings }: Deployment, abortSignal: AbortSignal): Promise<string> {

@@ -8,7 +8,7 @@ import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
-import { firstOf } from '../functions/uploads/upload.ts';
+import { firstOf, isStageKey, STAGE_KEY_TAKEN } from '../functions/uploads/upload.ts';
 import { type ChainView, chainOf } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
@@ -203,6 +203,7 @@ export function statusOf(upload: FoundUpload, deployment: Deployment, holds?: Ho
 /** Why an upload has no entry. */
 function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, clock, command }: Deployment): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
+  if (isStageKey(key)) return STAGE_KEY_TAKEN;
   const { routes } = settings;
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;

@@ -11,6 +11,7 @@ const passSchema: z.ZodMiniType<SweepPass> = z.object({
   missed: z.number(),
   repaired: z.number(),
   unnamed: z.optional(z.number()),
+  skipped: z.optional(z.number()),
 });
 const passesSchema = z.object({
   daily: z.optional(passSchema),
@@ -33,6 +34,8 @@ export interface SweepPass {
   readonly repaired: number;
   /** Files below the prefix of a jobs route that no job has taken. Undefined if there are none. */
   readonly unnamed?: number | undefined;
+  /** Files that are no uploads, because their keys are those of later stages of chains. Undefined if there are none. */
+  readonly skipped?: number | undefined;
 }
 
 export interface SweepRequest {

@@ -103,7 +103,7 @@ export function showFetched({ receipts, files, issues }: Fetched): readonly stri
 }
 
 export const showSweep = (
-  { compared, missed, repaired, unnamed = 0 }: SweepPass,
+  { compared, missed, repaired, unnamed = 0, skipped = 0 }: SweepPass,
   isDryRun: boolean,
 ): readonly string[] => [
   `${counted(compared, 'file')} compared with the ledger.`,
@@ -114,5 +114,8 @@ export const showSweep = (
   ...(unnamed === 0
     ? []
     : [`${counted(unnamed, 'file')} below a prefix for jobs: no job has taken them, so nothing is sent of them.`]),
+  ...(skipped === 0
+    ? []
+    : [`${counted(skipped, 'file')} with the key of a later stage of a chain: nothing is sent of them.`]),
   'Files of the last 15 minutes were left out: their notifications may still come.',
 ];

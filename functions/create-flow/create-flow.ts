@@ -30,7 +30,7 @@ import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
-import type { Upload } from '../uploads/upload.ts';
+import { isStageKey, STAGE_KEY_TAKEN, type Upload } from '../uploads/upload.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
@@ -98,6 +98,7 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   if (event.bucket !== settings.inboxBucket) {
     return unrouted(delivery, `An object of another bucket than the inbox: ${event.bucket}`);
   }
+  if (isStageKey(event.key)) return leave(delivery, 'skipped', 'UploadsSkipped', STAGE_KEY_TAKEN);
   if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return unrouted(delivery);
 
   return openAndBegin(delivery, event);

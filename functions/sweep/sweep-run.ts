@@ -13,7 +13,7 @@ import { type Inbox, isInside, type ListedUpload } from '../uploads/inbox.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { isWantedByKey, jobsRouteOf, mayMatch, routeFor } from '../uploads/routes.ts';
-import { secondDigits } from '../uploads/upload.ts';
+import { isStageKey, STAGE_KEY_TAKEN, secondDigits } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
 import {
@@ -151,6 +151,7 @@ export class SweepRun {
     for await (const { uploads, last } of pages) {
       const swept = uploads.filter((upload) => this.#isInReach(upload));
       await this.#countUnnamed(swept);
+      this.#countSkipped(swept);
       const missing = await this.#missingOf(swept.filter(({ key }) => mayMatch(this.#ports.settings.routes, key)));
       for (const upload of missing) {
         if (!(await this.#submit(upload))) return false;
@@ -188,6 +189,16 @@ export class SweepRun {
       if (this.#kind === 'daily') telemetry.metrics.add('UploadsUnnamed');
       telemetry.log.info('No job takes this file, so nothing is sent of it', { uploadId: id, key });
     });
+  }
+
+  /** Counts the files that no route may take, whatever it says. */
+  #countSkipped(uploads: readonly ListedUpload[]): void {
+    const { settings, telemetry } = this.#ports;
+    for (const { id, key } of uploads) {
+      if (!isStageKey(key) || jobsRouteOf(settings.routes, key) !== undefined) continue;
+      this.#counts.skipped = (this.#counts.skipped ?? 0) + 1;
+      telemetry.log.info(STAGE_KEY_TAKEN, { uploadId: id, key });
+    }
   }
 
   /**

@@ -49,6 +49,8 @@ const counts = z.object({
   repaired: count,
   /** Files below the prefix of a jobs route that no job has taken. Absent if there are none. */
   unnamed: z.optional(count),
+  /** Files that are no uploads, because their keys are those of later stages of chains. Absent if there are none. */
+  skipped: z.optional(count),
 });
 export type SweepCounts = Readonly<z.infer<typeof counts>>;
 export const NOTHING_DONE: SweepCounts = { compared: 0, missed: 0, repaired: 0 };

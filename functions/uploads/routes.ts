@@ -15,6 +15,7 @@ import {
   matchesObject,
   type UploadFacts,
 } from './route-conditions.ts';
+import { isStageKey } from './upload.ts';
 
 /** A route: uploads that meet its conditions become flows of its template. */
 export interface Route extends Conditions {
@@ -198,6 +199,7 @@ export type JobsRoute = Route & { readonly jobs: string };
 
 /** The routes that may take an upload of the inbox with this key, in their order. */
 function routesForKey(routes: readonly Route[], key: string): readonly Route[] {
+  if (isStageKey(key)) return [];
   const owner = jobsRouteOf(routes, key);
   if (owner !== undefined) return isJobFile(key) ? [owner] : [];
   return routes.filter((route) => route.after === undefined && route.jobs === undefined && matchesKey(route, key));

@@ -58,8 +58,10 @@ const HASH_DIGITS = 32;
 /** Maximum length of a sequencer. S3 documents none. Its sequencers have 16 to 18 digits. */
 export const SEQUENCER_DIGITS_MAX = 64;
 
+const ID_PATTERN = `[0-9a-f]{${SECOND_DIGITS + HASH_DIGITS}}`;
+
 /** Matches every upload id. */
-export const UPLOAD_ID = new RegExp(`^[0-9a-f]{${SECOND_DIGITS + HASH_DIGITS}}$`);
+export const UPLOAD_ID = new RegExp(`^${ID_PATTERN}$`);
 
 /**
  * The upload id: the second of LastModified, and then a hash of the facts that identify one version of an object. So
@@ -125,6 +127,22 @@ export const firstKeyOf = (name: string): string => name.split(STAGE_SIGN)[0] as
 
 /** The folder below the key of a chain's first file that has the results of all later stages. */
 export const CHAIN_FOLDER = 'chain';
+
+const STAGE_KEY = new RegExp(`.\\/${CHAIN_FOLDER}\\/[^/]+\\/${ID_PATTERN}$`, 's');
+
+/**
+ * Tells whether a key has the form `<first key>/chain/<route>/<upload id>`, which only the upload of a later stage has.
+ * An object of the inbox with such a key is no upload: its receipt would replace that of the later stage.
+ */
+export const isStageKey = (key: string): boolean => STAGE_KEY.test(key);
+
+/** Tells whether a key is that of a later stage of the chain whose first file has the key `firstKey`. */
+export const isStageKeyOf = (firstKey: string, key: string): boolean =>
+  isStageKey(key) && key.split('/').slice(0, -3).join('/') === firstKey;
+
+/** Says of an object with a key of a later stage why nothing is sent of it. */
+export const STAGE_KEY_TAKEN =
+  'Its key has the form of a later stage of a chain (…/chain/<route>/<upload id>), so it is no upload. Give it another key.';
 
 /**
  * The digits of a time with which upload ids begin. The ids of earlier uploads sort before them, all others after.

@@ -57,6 +57,19 @@ describe('a chain', () => {
     }
   });
 
+  it('keeps the receipts of its later stages, whatever is put into the inbox at their keys', async () => {
+    await settled();
+    const [stage] = await entriesOf('each');
+    const key = stage?.upload.key as string;
+    const receipt = await world.receipt(key);
+    world.clock.advance(60_000);
+    await world.send(key, 'not a later stage');
+    await world.settle();
+    expect(await world.receipt(key)).toEqual(receipt);
+    expect((await world.entries()).filter(({ upload }) => upload.key === key)).toHaveLength(1);
+    expect(world.count('UploadsSkipped')).toBe(1);
+  });
+
   it('names parent and children in its receipts, and where their receipts are', async () => {
     await settled();
     const first = await world.receipt('a.txt');

@@ -121,6 +121,7 @@ describe('an upload with more than one event', () => {
 describe('an event that leads to no flow', () => {
   it.each<[string, Parameters<World['upload']>, WorldOptions]>([
     ['a folder', ['folder/', ''], {}],
+    ['a file with the key of a later stage', [`a/chain/next/${'0'.repeat(40)}`], {}],
     ['a file whose key fits no route', ['a.doc'], { routes: [{ ...ECHO, suffixes: ['.png', '/'] }] }],
     ['a file outside of the inbox', ['out/a'], { settings: { inboxPrefix: 'in/' } }],
     [

@@ -33,7 +33,10 @@ describe('npm start', () => {
     await chmod(join(home, 'results'), 0o755);
     await writeFile(join(home, 'no-picture.png'), 'This is not a picture.');
     await writeFile(join(home, 'notes.md'), 'No route matches this.');
-    const named = [example('robot.png'), 'prompts', 'no-picture.png', 'notes.md', example('gem.glb')];
+    const stage = `robot.png/chain/optimised/${'0'.repeat(40)}`;
+    await mkdir(join(home, 'old', dirname(stage)), { recursive: true });
+    await writeFile(join(home, 'old', stage), 'A later stage of a chain has this key.');
+    const named = [example('robot.png'), 'prompts', 'old', 'no-picture.png', 'notes.md', example('gem.glb')];
     const { code, output } = await start(named).ended;
     const done = Array.from(output.matchAll(/^(\S.*?) {2}done in .*: 1 asset/gm), ([, name]) => name);
     // A picture begins a chain: its model is optimised.
@@ -42,6 +45,9 @@ describe('npm start', () => {
     expect(output).toMatch(/no-picture\.png {2}failed: .+/);
     expect(output).toMatch(
       /notes\.md {2}skipped: no route matches this file\n {4}The route \w+ comes nearest: its .+\. For all routes: .*explain notes\.md\n/,
+    );
+    expect(output).toContain(
+      `old/${stage}  skipped: no route matches this file\n    Its key has the form of a later stage`,
     );
     expect(output.trim().split('\n').pop()).toBe('Some files failed, see above. The other results are in ./results.');
     expect(code).toBe(1);

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   DeleteObjectCommand,
@@ -67,6 +67,39 @@ async function putChain(key: string, state: ChainView['state']): Promise<ChainVi
   await operated.upload(key, `content of ${key}`);
   return chainBecomes(key, state);
 }
+
+describe('a file with the key of a later stage', () => {
+  const said = 'Its key has the form of a later stage of a chain';
+
+  it('is no upload: explain, status and put say so', async () => {
+    const key = `free.bin/chain/alone/${'0'.repeat(40)}`;
+    const folder = join(operated.directory, 'free.bin/chain/alone');
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, '0'.repeat(40)), 'x');
+    writeFileSync(join(operated.directory, 'free.bin/taken.bin'), 'x');
+    const put = await operated.run('put', 'free.bin', '--yes');
+    expect(put).toMatchObject({ code: 1, errors: expect.stringContaining(`${key}: not uploaded, because no route`) });
+    expect(put.errors).toContain(said);
+    await operated.upload(key, 'x');
+    expect((await operated.run('status', key)).output).toContain(said);
+    const explained = await operated.run('explain', key);
+    expect(explained.output).toContain(said);
+    expect(explained.output).not.toContain('takes it');
+  });
+
+  it('does not hide the later stage itself, and get fetches nothing of it', async () => {
+    const chain = await putChain('hidden.png', 'succeeded');
+    const key = chain.root.uploads[0]?.key as string;
+    await operated.upload(key, 'another');
+    expect((await operated.run('status', key)).output).toContain('began with an asset of hidden.png');
+    await operated.upload('hidden.png/chain/other.bin', 'of another upload');
+    await operated.becomes('hidden.png/chain/other.bin', 'succeeded');
+    const { output } = await operated.run('get', 'hidden.png', '--to', 'hidden');
+    expect(output.match(/^hidden\.png\S*: succeeded/gm)).toHaveLength(4);
+    expect(output).not.toContain('other.bin');
+    expect((await operated.run('get', 'hidden.png/chain/other.bin', '--to', 'hidden')).code).toBe(0);
+  });
+});
 
 describe('status', () => {
   it('draws the chain of a file as a tree, also if an upload of a later stage is named', async () => {

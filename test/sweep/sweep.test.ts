@@ -96,6 +96,16 @@ describe('an upload that no notification brought', () => {
     expect(looked).toEqual(['multi/in/job.json']);
   });
 
+  it('is counted, and not submitted, if its key is that of a later stage of a chain', async () => {
+    await deployed({ routes: [{ ...ECHO, jobs: 'multi/' }, ECHO] });
+    world.clock.advance(MINUTE);
+    for (const first of ['a.png', 'b.png']) await unannounced(`${first}/chain/next/${'0'.repeat(40)}`);
+    await unannounced(`multi/a/chain/next/${'0'.repeat(40)}`);
+    expect(await sweepAfter(HOUR)).toMatchObject({ compared: 0, missed: 0, skipped: 2, unnamed: 1 });
+    await world.settle();
+    expect(world.service.flows).toEqual([]);
+  });
+
   it('is not submitted before it is a quarter of an hour old', async () => {
     await deployed();
     await unannounced('a');

@@ -22,6 +22,21 @@ describe('routeFor', () => {
     expect(named('a.txt', 'text/plain')).toBe('rest');
   });
 
+  it.each([
+    ['photo.png/chain/optimised/', '0'.repeat(40), false],
+    ['in/a/b/chain/a%20b/', '0123456789'.repeat(4), false],
+    ['a\n/chain/chain/', 'f'.repeat(40), false],
+    ['photo.png/chain/optimised/', '0'.repeat(39), true],
+    ['photo.png/chain/optimised/', 'F'.repeat(40), true],
+    ['photo.png/chain/optimised/', `${'0'.repeat(40)}.png`, true],
+    ['photo.png/chain/', '0'.repeat(40), true],
+    ['chain/optimised/', '0'.repeat(40), true],
+    ['photo.png/chains/optimised/', '0'.repeat(40), true],
+  ])('takes no key of a later stage, and every other one: %s%s', (start, end, isTaken) => {
+    const key = start + end;
+    expect([matches({}, key), mayMatch([route()], key), isWantedByKey([route()], key)]).toEqual(Array(3).fill(isTaken));
+  });
+
   it('needs every condition to be met, by any of its values', () => {
     const mediaTypes = ['text/csv', 'image/*'];
     const conditions = { prefixes: ['in/', 'also/'], suffixes: ['.png', '.jpg'], mediaTypes };
