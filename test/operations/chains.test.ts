@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   DeleteObjectCommand,
@@ -80,6 +80,7 @@ describe('a file with the key of a later stage', () => {
     const put = await operated.run('put', 'free.bin', '--yes');
     expect(put).toMatchObject({ code: 1, errors: expect.stringContaining(`${key}: not uploaded, because no route`) });
     expect(put.errors).toContain(said);
+    rmSync(join(operated.directory, 'free.bin'), { recursive: true });
     await operated.upload(key, 'x');
     expect((await operated.run('status', key)).output).toContain(said);
     const explained = await operated.run('explain', key);
