@@ -160,21 +160,24 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
   const terms = delivery.claimTerms();
   const claim = firstClaim(upload, route, terms, job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt));
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
+  await endOlderJobs(delivery, upload);
   const written = await createEntry(delivery, claim, terminal);
   if (!written.won) return resume(delivery, written.current, object);
   if (terminal !== undefined) return publishFailure(delivery, terminal);
   const own = { stored: written.stored, entry: claim };
-  if (job !== undefined) await endOlderJobs(delivery, upload);
   return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
 }
 
 /**
- * Ends the older jobs of a key that still wait for inputs. They find that a newer job file is there. Without versions,
- * nothing leads to them, and they end at their deadlines.
+ * Ends the older jobs of a key that still wait for inputs, whether or not the newer job file can be used. They find that
+ * it is there. Without versions, nothing leads to them, and they end at their deadlines.
+ *
+ * This comes before the newer one has its entry. If the invocation dies, the next one does it again, because there is no
+ * entry yet.
  */
 async function endOlderJobs(delivery: Delivery, { id, bucket, key, versionId }: Upload): Promise<void> {
-  if (versionId === undefined) return;
-  const { inbox, ledger } = delivery.ports;
+  const { inbox, ledger, settings } = delivery.ports;
+  if (versionId === undefined || !isJobFile(key) || jobsRouteOf(settings.routes, key) === undefined) return;
   const { work } = delivery.invocation;
   try {
     for await (const { uploads } of inbox.pages(bucket, key, undefined, work)) {
@@ -208,6 +211,7 @@ async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promis
   if (route === undefined) return unrouted(delivery);
 
   const claim: ClaimedEntry = { ...firstClaim(upload, snapshot(route, {}), delivery.claimTerms()), reroute: true };
+  await endOlderJobs(delivery, upload);
   const written = await createEntry(delivery, claim);
   if (!written.won) return resume(delivery, written.current);
   return handleFailure(delivery, { stored: written.stored, entry: claim }, error);

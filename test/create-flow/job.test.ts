@@ -166,6 +166,62 @@ describe('a job', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
+  it.each([
+    ['cannot be used', '{ not JSON', 'failed', 'invalid-job'],
+    ['has no content', '', 'failed', 'invalid-job'],
+    ['is too large', ' '.repeat(256 * 1024 + 1), 'failed', 'invalid-job'],
+    ['waits too', jobFile(['back.png'], LONG), 'waiting', 'inputs'],
+  ])('fails as superseded if a newer job file comes that %s', async (_, content, state, why) => {
+    await open();
+    await putJob(['front.png'], LONG);
+    await world.deliverAll();
+    const older = (await entry()).upload.id;
+    world.clock.advance(2_000);
+    await world.upload(JOB, content);
+    await world.deliverAll();
+    const ends = (await entries()).map((each) => [
+      each.upload.id === older,
+      each.state,
+      'failure' in each ? each.failure.code : Object(each).reason,
+    ]);
+    expect(ends).toEqual([
+      [true, 'failed', 'superseded'],
+      [false, state, why],
+    ]);
+    await put('front.png');
+    await world.deliverAll();
+    expect(world.service.flows).toEqual([]);
+  });
+
+  it('fails as superseded if S3 refuses to hand out the newer job file', async () => {
+    await open();
+    await putJob(['front.png'], LONG);
+    await world.deliverAll();
+    world.clock.advance(2_000);
+    let isDenied = false;
+    world.beforeS3((call, { Key }) => {
+      if (isDenied || call !== 'GetObject' || Key !== JOB) return;
+      isDenied = true;
+      throw Object.assign(new Error('Denied'), { name: 'AccessDenied', $metadata: { httpStatusCode: 403 } });
+    });
+    await putJob(['front.png']);
+    await world.deliverAll();
+    expect((await states()).sort()).toEqual(['failed', 'waiting']);
+  });
+
+  it('fails as superseded also if the invocation dies that receives the newer job file', async () => {
+    await open();
+    await putJob(['front.png'], LONG);
+    await world.deliverAll();
+    world.clock.advance(2_000);
+    await world.upload(JOB, '{ not JSON');
+    const revive = dyingAt(world.ports.ledger, 'create');
+    await world.deliver().catch(() => {});
+    revive();
+    await world.deliverAndTick(2, 20 * MINUTE);
+    expect(await states()).toEqual(['failed', 'failed']);
+  });
+
   it('may be the first stage of a chain', async () => {
     await open({ routes: [JOBS, { ...ECHO, name: 'next', after: 'views' }] });
     await put('front.png');
