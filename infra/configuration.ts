@@ -74,18 +74,42 @@ export function readConfiguration({ dir, stage, context }: ConfigurationPlace): 
 
 /** Undefined if there is no such file. */
 function readJson(path: string, name: string): { readonly value: unknown } | undefined {
-  let text: string;
+  let bytes: Uint8Array;
   try {
-    text = readFileSync(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
+    bytes = readFileSync(path);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new ConfigurationError([(cause as Error).message], { source: name, cause });
   }
+  const text = decoded(bytes);
+  const issue = issueOfText(text);
+  if (text === undefined || issue !== undefined) throw new ConfigurationError([issue ?? ''], { source: name });
   try {
     return { value: JSON.parse(text) };
   } catch (cause) {
     throw new ConfigurationError([(cause as Error).message], { source: name, cause });
   }
+}
+
+/** A text in UTF-8, with its mark of the byte order. Undefined if the bytes are of another encoding. */
+function decoded(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is wrong with a file before its JSON is looked at. Some editors write such files. */
+function issueOfText(text: string | undefined): string | undefined {
+  // JSON has no NUL, and UTF-16 has one for each letter of ASCII.
+  if (text?.includes('\0') !== false) {
+    return 'expected JSON in UTF-8, got another encoding. Save the file as UTF-8.';
+  }
+  if (text.startsWith('\uFEFF')) {
+    return 'expected JSON in UTF-8, got a byte order mark before it. Save the file as UTF-8 without one.';
+  }
+  return text.trim() === '' ? 'expected JSON, got an empty file' : undefined;
 }
 
 /** Objects are merged member by member. Anything else is replaced as a whole, lists too. */

@@ -56,6 +56,19 @@ it('README.md, docs/design.md and the list of recipes lead to every page', () =>
   expect(pages.filter((page) => page.startsWith('docs/') && !links.includes(`](${page}`))).toEqual([]);
 });
 
+it.each(pages)('%s prints npm scripts with -s, so that their output is all that is seen', (page) => {
+  // The changelog tells of commands as they were.
+  if (page === 'CHANGELOG.md') return;
+  const scripts = Array.from(read(page).matchAll(/\bnpm run (?!-s )\S+/g), ([command]) => command);
+  expect(scripts).toEqual([]);
+});
+
+it('README.md names the command that runs the tests beside the one that starts', () => {
+  const [, table = ''] = /^\| command \| what it does \|\n([\s\S]*?)\n\n/m.exec(read('README.md')) ?? [];
+  expect(table).toContain('| `npm start');
+  expect(table).toContain('| `npm test` |');
+});
+
 it('docs/code-map.md shows where every file of functions/ is, and no file that does not exist', () => {
   const [, map = ''] = /```\n([\s\S]*?)```/.exec(read('docs/code-map.md')) ?? [];
   const shown = new Set(Array.from(map.matchAll(/[\w.-]+\.ts\b/g), ([name]) => name));

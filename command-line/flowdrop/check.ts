@@ -36,7 +36,7 @@ export function addDoctor(add: Add): void {
       '--before-deployment',
       'check the configuration of this folder, the flow service, its token and the AWS account instead',
     )
-    .option('--stage <name>', 'with --before-deployment: the stage, as for npm run synth -- -c stage=<name>')
+    .option('--stage <name>', 'with --before-deployment: the stage of npm run -s synth -- -c stage=<name>')
     .addHelpText(
       'after',
       example(

@@ -117,7 +117,7 @@ export const compareMembers = <T extends object>(
         !faulty.some((issue) => path.slice(0, issue.length).every((step, index) => step === issue[index]));
       compare(value, isSound, context);
     },
-    { when: ({ value }) => typeof value === 'object' && value !== null },
+    { when: ({ value, issues }) => typeof value === 'object' && value !== null && !issues.some(isOfOtherKind) },
   );
 
 type Checked<T> =
@@ -158,8 +158,8 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   return [`${path}${issue.message}, got ${shorten(JSON.stringify(issue.input))}`];
 }
 
-/** True if the value is of another kind than one form of a union wants. Only the mistakes in the right form help. */
-const isOfOtherKind = ({ code, path }: z.core.$ZodIssue): boolean =>
+/** True if the value is of another kind than is wanted: by one form of a union, or by a check of its members. */
+const isOfOtherKind = ({ code, path = [] }: Pick<z.core.$ZodRawIssue, 'code' | 'path'>): boolean =>
   path.length === 0 && (code === 'invalid_type' || code === 'invalid_value');
 
 function pathOf(path: readonly PropertyKey[], where: string): string {

@@ -1,9 +1,9 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
-import { ConfigurationError, check, compareMembers, strictObject } from '../base/validation.ts';
+import { ConfigurationError, check, compareMembers, type IsSound, strictObject } from '../base/validation.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
-import { deadRoutes } from './route-checks.ts';
+import { deadMembers, deadRoutes } from './route-checks.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, pipelineNameSchema, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
 
@@ -42,20 +42,37 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
     compareMembers(({ routes, settings }, isSound, context) => {
       if (!Array.isArray(routes)) return;
       if (isSound('settings', 'budget') && settings.budget !== 'unlimited') {
-        for (const [index, { price }] of routes.entries()) {
-          const message = isSound('routes', index) ? priceIssueOf(settings.budget, price) : undefined;
+        for (const [index, route] of routes.entries()) {
+          if (!isSound('routes', index)) continue;
+          const { price } = route;
+          const message = priceIssueOf(settings.budget, price);
           if (message === undefined) continue;
           context.addIssue({ code: 'custom', path: ['routes', index, 'price'], message, input: price });
         }
       }
+      const dead = routes.map((route, index) => deadMembers(soundConditions(route, isSound, index)));
+      for (const [index, members] of dead.entries()) {
+        for (const { path, message } of members) {
+          context.addIssue({ code: 'custom', path: ['routes', index, ...path], message, params: { quoted: true } });
+        }
+      }
       if (!isSound('settings', 'inboxPrefix')) return;
-      const sound = routes.map((route, index) => (isSound('routes', index) ? route : undefined));
+      const isReadable = (index: number) => isSound('routes', index) && dead[index]?.length === 0;
+      const sound = routes.map((route, index) => (isReadable(index) ? route : undefined));
       for (const { index, message } of deadRoutes(sound, settings.inboxPrefix)) {
         const params = { quoted: true };
         context.addIssue({ code: 'custom', path: ['routes', index], message, input: routes[index]?.name, params });
       }
     }),
   );
+
+/** The conditions of a route that can be read, though its other members may be wrong. */
+function soundConditions(route: Route, isSound: IsSound, index: number): Partial<Route> {
+  const members = ['prefixes', 'suffixes', 'mediaTypes', 'jobs'] as const;
+  return Object.fromEntries(
+    members.filter((name) => isSound('routes', index, name)).map((name) => [name, route[name]]),
+  );
+}
 
 const anyDeployment = contextSchema(z.optional(z.unknown()));
 

@@ -1,7 +1,9 @@
 import mime from 'mime';
+import { didYouMean } from '../base/did-you-mean.ts';
 import { shorten } from '../base/validation.ts';
 import { amountOf, type Budget, microsOf } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
+import { registeredType, typeByExtension } from '../uploads/media-type.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
 import type { Route } from '../uploads/routes.ts';
 
@@ -15,6 +17,80 @@ import type { Route } from '../uploads/routes.ts';
  * whole.
  */
 const COMBINATIONS_MAX = 5_000;
+
+/**
+ * The kinds of media types: those that are registered, and `chemical`, which is widely used. A kind that begins with
+ * `x-` is one of its users.
+ * @see https://www.iana.org/assignments/top-level-media-types
+ */
+const KINDS: readonly string[] = [
+  ...['application', 'audio', 'chemical', 'example', 'font', 'haptics', 'image', 'message', 'model', 'multipart'],
+  ...['text', 'video'],
+];
+
+/** What a path of another kind has before the key: the address of a bucket, a slash, or the folder that one is in. */
+const BEFORE_KEY = /^(?:s3:\/\/[^/]*|\.{0,2}\/)+\/*/i;
+
+/** A member of a route that nothing can meet. */
+export interface DeadMember {
+  /** The path of the member in its route. */
+  readonly path: readonly ['prefixes' | 'suffixes' | 'mediaTypes', number] | readonly ['jobs'];
+  readonly message: string;
+}
+
+/** Names the conditions of a route that nothing can meet, whatever its other conditions and the other routes are. */
+export function deadMembers({ prefixes, suffixes, mediaTypes, jobs }: Partial<Route>): readonly DeadMember[] {
+  const each = (name: 'prefixes' | 'suffixes' | 'mediaTypes', issueOf: (value: string) => string | undefined) =>
+    ({ prefixes, suffixes, mediaTypes })[name]?.flatMap((value, at): DeadMember[] => {
+      const message = issueOf(value);
+      return message === undefined ? [] : [{ path: [name, at], message }];
+    }) ?? [];
+  const issueOfJobs = jobs === undefined ? undefined : issueOfPrefix(jobs);
+  return [
+    ...each('prefixes', issueOfPrefix),
+    ...each('suffixes', issueOfSuffix),
+    ...each('mediaTypes', issueOfMediaType),
+    ...(issueOfJobs === undefined ? [] : [{ path: ['jobs'] as const, message: issueOfJobs }]),
+  ];
+}
+
+const neverMatches = (why: string, value: string, hint: string): string =>
+  `can never match: ${why}, got ${shorten(JSON.stringify(value))}${hint}`;
+
+const meaning = (meant: string): string =>
+  meant === '' ? '. Leave it out, if any will do.' : `. Did you mean ${shorten(meant)}?`;
+
+const NO_PATTERN = 'it is compared as it stands, so an asterisk stands for nothing else';
+
+function issueOfPrefix(prefix: string): string | undefined {
+  const own = prefix.replace(BEFORE_KEY, '');
+  const meant = own.replace(/\*.*$/s, '');
+  if (own !== prefix) {
+    return neverMatches('a key begins with the name of its first folder', prefix, meaning(meant));
+  }
+  return meant === prefix ? undefined : neverMatches(NO_PATTERN, prefix, meaning(meant));
+}
+
+function issueOfSuffix(suffix: string): string | undefined {
+  const meant = suffix.replace(/^.*\*/s, '');
+  return meant === suffix ? undefined : neverMatches(NO_PATTERN, suffix, meaning(meant));
+}
+
+function issueOfMediaType(type: string): string | undefined {
+  const essence = type.toLowerCase();
+  const [kind = '', subtype = ''] = essence.split('/');
+  if ([kind, subtype].some((part) => part !== '*' && part.includes('*'))) {
+    return neverMatches('an asterisk stands for a whole type or subtype, as in "image/*"', type, '');
+  }
+  const registered = registeredType(essence);
+  if (registered !== essence) {
+    return neverMatches(`this type is read as ${registered}`, type, meaning(registered));
+  }
+  if (kind === '*' || kind.startsWith('x-') || KINDS.includes(kind)) return undefined;
+  const meant = didYouMean(kind, KINDS);
+  const hint = meant === undefined ? '' : meaning(`${meant}/${subtype}`);
+  return neverMatches(`there is no kind ${JSON.stringify(kind)} of media types`, type, hint);
+}
 
 /** A route that can never match, by its index. */
 export interface DeadRoute {
@@ -112,7 +188,8 @@ function combinationsOf(conditions: Conditions): readonly Conditions[] {
  * client may send any `Content-Type`. So these are warnings.
  */
 export function warningsOfRoutes(routes: readonly Route[], where: string): string[] {
-  return routes.flatMap(({ suffixes = [], mediaTypes = [], after }, index) => [
+  return routes.flatMap(({ prefixes = [], suffixes = [], mediaTypes = [], after }, index) => [
+    ...prefixes.flatMap((prefix, at) => warningOfPattern(prefix, `${where}[${index}].prefixes[${at}]`)),
     ...suffixes.flatMap((suffix, at) => warningOfSuffix(suffix, `${where}[${index}].suffixes[${at}]`)),
     ...mediaTypes.flatMap((type, at) =>
       warningOfMediaType(type, `${where}[${index}].mediaTypes[${at}]`, after !== undefined),
@@ -122,16 +199,22 @@ export function warningsOfRoutes(routes: readonly Route[], where: string): strin
 
 function warningOfSuffix(suffix: string, path: string): string[] {
   const isExtension = /^[a-z0-9]+$/i.test(suffix) && mime.getType(`.${suffix}`) !== null;
-  if (!isExtension) return [];
+  if (!isExtension) return warningOfPattern(suffix, path);
   return [`${path}: ${shorten(suffix)} also fits the end of a name such as my${shorten(suffix)}. Say .${suffix}.`];
+}
+
+/** What has a meaning in patterns and lists. A key may have all of it, in any place. */
+const OF_PATTERN = /[?|^$\\]|[[{(].*[\]})]|[,;] *\./s;
+
+function warningOfPattern(value: string, path: string): string[] {
+  if (!OF_PATTERN.test(value)) return [];
+  return [`${path}: ${shorten(value)} is compared as it stands, and is no pattern and no list.`];
 }
 
 function warningOfMediaType(type: string, path: string, isLaterStage: boolean): string[] {
   if (type.includes('*') || mime.getExtension(type) !== null) return [];
-  const [kind = '', subtype = ''] = type.toLowerCase().split('/');
-  // People take an extension for a subtype: image/jpg, text/txt, image/svg.
-  const meant = mime.getType(`.${subtype.replace(/^x-/, '')}`);
-  const hint = meant?.startsWith(`${kind}/`) ? ` Did you mean ${meant}?` : '';
+  const meant = typeByExtension(type.toLowerCase());
+  const hint = meant === undefined ? '' : ` Did you mean ${meant}?`;
   const what = isLaterStage ? 'asset that the service gives this type' : 'upload with this Content-Type';
   return [`${path}: no extension of a file name stands for ${shorten(type)}, so only an ${what} fits.${hint}`];
 }

@@ -10,6 +10,26 @@ export const MEDIA_TYPE = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+\/[!#$%&'*+.^_`|~0-9A-Za-
 /** A media type without its parameters, in lower case. */
 export const essenceOf = (mediaType: string): string => (mediaType.split(';')[0] ?? '').trim().toLowerCase();
 
+/**
+ * The registered type that a media type stands for. People and programs take an extension for a subtype: `image/jpg`,
+ * `text/txt`, `image/svg`. A type that an extension stands for stays as it is, and so does an unknown one.
+ */
+export function registeredType(mediaType: string): string {
+  const essence = essenceOf(mediaType);
+  if (GENERIC_TYPES.includes(essence)) return GENERIC;
+  const meant = typeByExtension(essence);
+  // A name that begins with x- is not registered, so neither of the two is better.
+  return meant === undefined || meant.includes('/x-') ? essence : meant;
+}
+
+/** The type of the same kind whose extension is the subtype of this one, which no extension stands for. */
+export function typeByExtension(essence: string): string | undefined {
+  if (mime.getExtension(essence) !== null) return undefined;
+  const [kind = '', subtype = ''] = essence.split('/');
+  const meant = mime.getType(`.${subtype.replace(/^x-/, '')}`);
+  return meant?.startsWith(`${kind}/`) ? meant : undefined;
+}
+
 /** The media type of an object, without parameters: its `Content-Type` if that is specific, else by its extension. */
 export function mediaTypeOf(contentType: string | undefined, key: string): string {
   const essence = essenceOf(contentType ?? '');

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { boundedText, matching } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { essenceOf, MEDIA_TYPE } from './media-type.ts';
+import { MEDIA_TYPE, registeredType } from './media-type.ts';
 
 /**
  * The conditions of a route. A condition is met if one of its values fits. A route matches an upload if all of the
@@ -18,7 +18,7 @@ export interface Conditions {
   readonly prefixes?: readonly string[] | undefined;
   /** The key ends with one of these. */
   readonly suffixes?: readonly string[] | undefined;
-  /** The upload's media type is one of these. `image/*` stands for all types of a kind. */
+  /** The upload's media type is one of these. `image/*` stands for all types of a kind. `image/jpg` is read as `image/jpeg`. */
   readonly mediaTypes?: readonly string[] | undefined;
 }
 
@@ -55,7 +55,7 @@ export function matchesKey({ prefixes, suffixes }: Conditions, key: string): boo
 
 /** Tells whether the conditions on the object are met. They need facts that a request to S3 returns. */
 export function matchesObject({ mediaTypes }: Conditions, { mediaType }: UploadFacts): boolean {
-  const [type, subtype] = essenceOf(mediaType).split('/');
+  const [type, subtype] = registeredType(mediaType).split('/');
   return isMet(mediaTypes, (wanted) => {
     const [wantedType, wantedSubtype] = wanted.toLowerCase().split('/');
     return (wantedType === '*' || wantedType === type) && (wantedSubtype === '*' || wantedSubtype === subtype);

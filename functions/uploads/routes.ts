@@ -25,7 +25,7 @@ export interface Route extends Conditions {
   readonly input: 'file' | 'text';
   /** Id or name of the template at the service. */
   readonly template: string;
-  /** Parameters of the flow: any JSON, given to the service unchanged. */
+  /** Parameters of the flow: an object, given to the service unchanged. */
   readonly parameters?: Json | undefined;
   /** `additional` of the flow, given to the service unchanged. Flowdrop adds its own tag. */
   readonly additional?: JsonObject | undefined;
@@ -95,6 +95,12 @@ const isNestedWithin = (depth: number, value: unknown): boolean =>
   value === null ||
   (depth > 0 && Object.values(value).every((each) => isNestedWithin(depth - 1, each)));
 
+/** Parameters have names. So a text is a mistake, such as JSON in quotes. */
+const parametersSchema: z.ZodMiniType<Json> = jsonSchema.check(
+  z.refine((value) => typeof value === 'object', { error: 'expected an object such as {"quality": "high"}' }),
+  z.meta({ oneOf: [{ type: 'object' }, { type: 'array' }, { type: 'null' }] }), // For the JSON schema.
+);
+
 /** @internal */
 export const additionalSchema: z.ZodMiniType<JsonObject> = z.record(
   z.string().check(z.regex(new RegExp(`^(?!${FLOW_TAG_NAME}$)`))),
@@ -142,7 +148,7 @@ const routeSchema: z.ZodMiniType<Route> = strictObject({
   ...CONDITION_SCHEMAS,
   input: z._default(z.enum(['file', 'text'], { error: 'expected "file" or "text"' }), 'file'),
   template: templateSchema,
-  parameters: z.optional(jsonSchema),
+  parameters: z.optional(parametersSchema),
   additional: z.optional(additionalSchema),
   overrides: z.optional(z.boolean({ error: 'expected true or false' })),
   after: z.optional(boundedText('the name of a route', NAME_LENGTH_MAX)),
@@ -169,14 +175,16 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
   z.maxLength(ROUTES_MAX, { error: ROUTES_ERROR }),
   compareMembers((routes: readonly Route[], isSound, context) => {
     for (const [index, route] of routes.entries()) {
+      if (!isSound(index, 'name')) continue;
       const { name } = route;
       const first = routes.findIndex((each, at) => isSound(at, 'name') && each.name === name);
-      if (first === index || !isSound(index, 'name')) continue;
+      if (first === index) continue;
       const message = `expected a name that routes[${first}] does not have already`;
       context.addIssue({ code: 'custom', path: [index, 'name'], message, input: name });
     }
-    for (const [index, { budget, price }] of routes.entries()) {
+    for (const [index, route] of routes.entries()) {
       if (!isSound(index, 'budget') || !isSound(index, 'price')) continue;
+      const { budget, price } = route;
       const message = priceIssueOf(budget, price);
       if (message !== undefined) context.addIssue({ code: 'custom', path: [index, 'price'], message, input: price });
     }

@@ -1,8 +1,10 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { describe, expect, it } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { readConfiguration } from '../../infra/configuration.ts';
-import { RETENTION_DAYS, readStackContext } from '../../infra/deployment.ts';
+import { parseStackContext, RETENTION_DAYS, readStackContext } from '../../infra/deployment.ts';
 import { folderWith } from '../support/folder.ts';
 
 const TRACKED = { baseUrl: 'https://flows.example.com', routes: [{ name: 'all', template: 'tracked' }] };
@@ -14,6 +16,17 @@ const read = (files: Readonly<Record<string, object | string>>, stage?: string) 
 it('knows the retention of logs that CDK knows, without CDK', () => {
   expect(RETENTION_DAYS).toEqual(Object.values(RetentionDays).filter((value) => typeof value === 'number'));
 });
+
+/** Copies of a value that each have another one in place of one of its parts, at any depth. */
+function withOneReplaced(value: unknown, other: unknown): readonly unknown[] {
+  if (typeof value !== 'object' || value === null) return [other];
+  const inside = Object.entries(value).flatMap(([name, member]) =>
+    withOneReplaced(member, other).map((each) =>
+      Array.isArray(value) ? value.with(Number(name), each) : { ...value, [name]: each },
+    ),
+  );
+  return [other, ...inside];
+}
 
 describe('the configuration', () => {
   it('is the context of cdk.json as long as there is no file of your own', () => {
@@ -63,6 +76,82 @@ describe('the configuration', () => {
     expect(issuesOf({ 'flowdrop.json': { ...TRACKED, routes: likely } })).toEqual([
       'flowdrop.json: routes[0].suffixes[0]: png also fits the end of a name such as mypng. Say .png.',
     ]);
+  });
+
+  it.each<[string, string, string]>([
+    [
+      'a mark of the byte order',
+      `\uFEFF${JSON.stringify(OWN)}`,
+      'expected JSON in UTF-8, got a byte order mark before it. Save the file as UTF-8 without one.',
+    ],
+    ['nothing', '', 'expected JSON, got an empty file'],
+    ['blanks', ' \n', 'expected JSON, got an empty file'],
+  ])('is refused in words if a file has %s', (_, text, message) => {
+    expect(() => read({ 'flowdrop.json': text })).toThrow(
+      new ConfigurationError([message], { source: 'flowdrop.json' }),
+    );
+    const ofStage = () => read({ 'flowdrop.prod.json': text }, 'prod');
+    expect(ofStage).toThrow(new ConfigurationError([message], { source: 'flowdrop.prod.json' }));
+  });
+
+  it.each<[string, Buffer]>([
+    ['UTF-16', Buffer.from(`\uFEFF${JSON.stringify(OWN)}`, 'utf16le')],
+    ['UTF-16 in the other order', Buffer.from(`\uFEFF${JSON.stringify(OWN)}`, 'utf16le').swap16()],
+    ['UTF-16 without a mark', Buffer.from(JSON.stringify(OWN), 'utf16le')],
+    ['Latin-1', Buffer.from(JSON.stringify({ ...OWN, pipeline: 'für' }), 'latin1')],
+  ])('is refused in words if a file is %s', (_, bytes) => {
+    const dir = folderWith({});
+    writeFileSync(join(dir, 'flowdrop.json'), bytes);
+    const message = 'expected JSON in UTF-8, got another encoding. Save the file as UTF-8.';
+    expect(() => readConfiguration({ dir, context: TRACKED })).toThrow(
+      new ConfigurationError([message], { source: 'flowdrop.json' }),
+    );
+  });
+
+  it('is refused in words if a file cannot be read', () => {
+    const dir = folderWith({ 'flowdrop.json/file': '' });
+    expect(() => readConfiguration({ dir, context: TRACKED })).toThrow(ConfigurationError);
+    expect(() => readConfiguration({ dir, context: TRACKED })).toThrow('flowdrop.json: EISDIR');
+  });
+
+  it('is a mistake in words, whatever stands in any place', () => {
+    const whole = {
+      ...OWN,
+      routes: [
+        {
+          ...{
+            name: 'a',
+            template: 't',
+            prefixes: ['in/a/'],
+            suffixes: ['.a'],
+            mediaTypes: ['image/*'],
+            parameters: {},
+            weight: 1,
+          },
+          ...{ additional: {}, overrides: true, input: 'file', price: { amount: 1, currency: 'EUR' } },
+          budget: { flows: 1, per: 'day' },
+        },
+        { name: 'b', template: 't', after: 'a', inputs: 'all', allow: 'partial' },
+        { name: 'c', template: 't', jobs: 'in/c/', deadlineSeconds: 5 },
+      ],
+      settings: { ...OWN.settings, budget: { flows: 2, per: 'day' } },
+      deployment: {
+        tags: { a: 'b' },
+        vpc: { id: 'vpc-0', subnetIds: ['subnet-0'] },
+        operatorRoleArns: [],
+        account: '123456789012',
+      },
+    };
+    expect(readStackContext({ dir: folderWith({ 'flowdrop.json': whole }), context: undefined }).warnings).toEqual([]);
+    for (const wrong of [null, true, 5, 'x', [], [null], [[]], {}, { a: 1 }, { length: 2 }]) {
+      for (const each of withOneReplaced(whole, wrong)) {
+        try {
+          parseStackContext(each);
+        } catch (error) {
+          expect(error, JSON.stringify(each)).toBeInstanceOf(ConfigurationError);
+        }
+      }
+    }
   });
 
   it.each<[string, Readonly<Record<string, string>>, string, string]>([

@@ -138,7 +138,7 @@ export const CONFIGURATIONS = {
     },
     {
       // Most likely mistakes, which synth warns of.
-      routes: [{ name: 'pictures', template: 't', suffixes: ['png'], mediaTypes: ['image/jpg'] }],
+      routes: [{ name: 'pictures', template: 't', suffixes: ['png'], mediaTypes: ['audio/flac'] }],
       settings: { ...PREFIXES, ledgerRetentionDays: 90 },
     },
   ),

@@ -130,13 +130,13 @@ it('the check of the configuration names a file that is no JSON, and a folder wi
 
 it('the check of the routes warns of what is most likely a mistake', async () => {
   const { url } = await standIn();
-  const ran = await checkedWith({ baseUrl: url, routes: [{ ...ROUTE, mediaTypes: ['image/png', 'image/jpg'] }] });
+  const ran = await checkedWith({ baseUrl: url, routes: [{ ...ROUTE, mediaTypes: ['image/png', 'audio/flac'] }] });
   expect(resultOf(ran, 'routes')).toEqual({
     check: 'routes',
     result: 'warning',
     what:
-      'routes[0].mediaTypes[1]: no extension of a file name stands for image/jpg, so only an upload with ' +
-      'this Content-Type fits. Did you mean image/jpeg?',
+      'routes[0].mediaTypes[1]: no extension of a file name stands for audio/flac, so only an upload with ' +
+      'this Content-Type fits. Did you mean audio/x-flac?',
     todo: 'Correct cdk.json, if this is not meant.',
   });
 });

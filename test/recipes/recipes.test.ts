@@ -45,8 +45,8 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'git rm': 'changes the clone',
   'git fetch': 'changes the clone',
   'npm ci': 'changes node_modules. The gate runs it.',
-  'npm run deploy': 'deploys to an account',
-  'npm run diff': 'compares with a stack of an account',
+  'npm run -s deploy': 'deploys to an account',
+  'npm run -s diff': 'compares with a stack of an account',
   'npx cdk publish-assets': 'uploads to a bucket of an account',
   'while read -r KEY VERSION; do aws s3api delete-object': 'changes a bucket of an account',
 };
@@ -54,7 +54,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
 /** They only touch files of the reader's folder. */
 const FILE_COMMANDS = ['cp', 'mkdir'];
 
-/** What every `flowdrop.json` has before a recipe adds to it. */
+/** The `flowdrop.json` of a page that shows none. */
 const BASE = {
   baseUrl: 'https://flows.example.org',
   routes: [{ name: 'pictures', mediaTypes: ['image/*'], template: 'model_generate_fromimage' }],
@@ -75,7 +75,10 @@ interface Block {
 const read = (page: string): string => readFileSync(join(FOLDER, page), 'utf8');
 
 function blocksOf(page: string): readonly Block[] {
-  const text = read(page);
+  return blocksIn(read(page));
+}
+
+function blocksIn(text: string): readonly Block[] {
   return Array.from(text.matchAll(/^( *)```(\w+)\n([\s\S]*?)^\1```$/gm), (found) => {
     const [, indent = '', language = '', body = ''] = found;
     const named = text.slice(0, found.index).matchAll(/`([\w.-]+\.json)`/g);
@@ -95,7 +98,7 @@ const filesOf = (page: string): Readonly<Record<string, object>> => {
   const files: Record<string, object> = { 'flowdrop.json': BASE };
   for (const { language, text, file } of blocksOf(page)) {
     if (language !== 'json' || !file?.startsWith('flowdrop.')) continue;
-    files[file] = { ...files[file], ...JSON.parse(text) };
+    files[file] = JSON.parse(text);
   }
   return files;
 };
@@ -130,6 +133,39 @@ it('other-account.md has the owner allow what the functions do in the bucket, an
   expect([...new Set(used)].sort()).toEqual([...allowed].sort());
 });
 
+/** Each `flowdrop.json` of README.md and docs/, as a reader copies it. */
+const WHOLE_FILES: readonly (readonly [page: string, text: string])[] = [
+  'README.md',
+  ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' }).map((path) => `docs/${path}`),
+]
+  .filter((path) => path.endsWith('.md'))
+  .flatMap((path) => {
+    const text = readFileSync(join(ROOT, path), 'utf8');
+    const written = Array.from(
+      text.matchAll(/^cat > flowdrop\.json <<'EOF'\n([\s\S]*?)\nEOF$/gm),
+      ([, body = '']) => body,
+    );
+    const shown = blocksIn(text).filter(({ language, file }) => language === 'json' && file === 'flowdrop.json');
+    return [...written, ...shown.map((block) => block.text)].map((body) => [path, body] as const);
+  });
+
+describe('a flowdrop.json', () => {
+  it('is shown by README.md, by the local run and by recipes', () => {
+    const pages = WHOLE_FILES.map(([page]) => page);
+    expect(pages).toEqual(expect.arrayContaining(['README.md', 'docs/local-run.md', 'docs/recipes/chain.md']));
+    expect(pages.length).toBeGreaterThan(10);
+  });
+
+  it.each(WHOLE_FILES)('of %s starts as it stands', async (_, text) => {
+    const { context, warnings } = readStackContext({ dir: folderWith({ 'flowdrop.json': text }), context: undefined });
+    expect(warnings).toEqual([]);
+    const { routes, settings } = context;
+    const operated = await Operated.forTest({ routes, settings, standIn: { flowMs: 0 }, tickIntervalMs: 100 });
+    const status = await operated.run('status', '--json');
+    expect(status.code, status.errors).toBe(0);
+  });
+});
+
 describe.each(PAGES)('%s', (page) => {
   it('fits on a screen', () => {
     const rows = read(page)
@@ -155,7 +191,7 @@ describe.each(PAGES)('%s', (page) => {
     const clone = cloneOf(page);
     let operated: Operated | undefined;
     for (const command of commands) {
-      const [synth, stage] = /^npm run synth(?: -- -c stage=(\w+))?$/.exec(command) ?? [];
+      const [synth, stage] = /^npm run -s synth(?: -- -c stage=(\w+))?$/.exec(command) ?? [];
       if (synth !== undefined) {
         expect(synthesised(clone, stage).findings, command).toEqual([]);
         continue;

@@ -57,6 +57,161 @@ describe('a route that can never match', () => {
   });
 });
 
+describe('a condition that nothing can meet', () => {
+  const issuesWith = (members: object) =>
+    messagesOf(() =>
+      parseContext({ baseUrl: 'https://flows.example.com', routes: [{ name: 'a', template: 't', ...members }] }, ''),
+    );
+
+  it.each<[string, object, string]>([
+    [
+      'a kind that does not exist',
+      { mediaTypes: ['images/*'] },
+      'mediaTypes[0]: can never match: there is no kind "images" of media types, got "images/*". Did you mean image/*?',
+    ],
+    [
+      'a kind that is mistyped',
+      { mediaTypes: ['image/png', 'Vidoe/mp4'] },
+      'mediaTypes[1]: can never match: there is no kind "vidoe" of media types, got "Vidoe/mp4". Did you mean video/mp4?',
+    ],
+    [
+      'a kind that is like no other',
+      { mediaTypes: ['picture/png'] },
+      'mediaTypes[0]: can never match: there is no kind "picture" of media types, got "picture/png"',
+    ],
+    [
+      'an extension in place of a subtype',
+      { mediaTypes: ['image/jpg'] },
+      'mediaTypes[0]: can never match: this type is read as image/jpeg, got "image/jpg". Did you mean image/jpeg?',
+    ],
+    [
+      'such an extension in capitals',
+      { mediaTypes: ['IMAGE/JPG'] },
+      'mediaTypes[0]: can never match: this type is read as image/jpeg, got "IMAGE/JPG". Did you mean image/jpeg?',
+    ],
+    [
+      'the type of a file that is told by its extension',
+      { mediaTypes: ['binary/octet-stream'] },
+      'mediaTypes[0]: can never match: this type is read as application/octet-stream, got "binary/octet-stream". Did you mean application/octet-stream?',
+    ],
+    [
+      'a part of a subtype',
+      { mediaTypes: ['image/p*'] },
+      'mediaTypes[0]: can never match: an asterisk stands for a whole type or subtype, as in "image/*", got "image/p*"',
+    ],
+    [
+      'a part of a type',
+      { mediaTypes: ['im*/png'] },
+      'mediaTypes[0]: can never match: an asterisk stands for a whole type or subtype, as in "image/*", got "im*/png"',
+    ],
+    [
+      'a pattern in place of a suffix',
+      { suffixes: ['.jpg', '*.png'] },
+      'suffixes[1]: can never match: it is compared as it stands, so an asterisk stands for nothing else, got "*.png". Did you mean .png?',
+    ],
+    [
+      'a pattern that leads through folders',
+      { suffixes: ['**/*.png'] },
+      'suffixes[0]: can never match: it is compared as it stands, so an asterisk stands for nothing else, got "**/*.png". Did you mean .png?',
+    ],
+    [
+      'an asterisk in place of no condition',
+      { suffixes: ['*'] },
+      'suffixes[0]: can never match: it is compared as it stands, so an asterisk stands for nothing else, got "*". Leave it out, if any will do.',
+    ],
+    [
+      'a pattern in place of a prefix',
+      { prefixes: ['photos/*'] },
+      'prefixes[0]: can never match: it is compared as it stands, so an asterisk stands for nothing else, got "photos/*". Did you mean photos/?',
+    ],
+    [
+      'a slash before the key',
+      { prefixes: ['/photos'] },
+      'prefixes[0]: can never match: a key begins with the name of its first folder, got "/photos". Did you mean photos?',
+    ],
+    [
+      'the folder that one is in',
+      { prefixes: ['./photos/'] },
+      'prefixes[0]: can never match: a key begins with the name of its first folder, got "./photos/". Did you mean photos/?',
+    ],
+    [
+      'an address',
+      { prefixes: ['s3://inbox/photos/'] },
+      'prefixes[0]: can never match: a key begins with the name of its first folder, got "s3://inbox/photos/". Did you mean photos/?',
+    ],
+    [
+      'a slash alone',
+      { prefixes: ['/'] },
+      'prefixes[0]: can never match: a key begins with the name of its first folder, got "/". Leave it out, if any will do.',
+    ],
+    [
+      'a prefix of jobs with a slash before it',
+      { jobs: '/views/' },
+      'jobs: can never match: a key begins with the name of its first folder, got "/views/". Did you mean views/?',
+    ],
+    [
+      'a prefix of jobs that is a pattern',
+      { jobs: 'views/*/' },
+      'jobs: can never match: it is compared as it stands, so an asterisk stands for nothing else, got "views/*/". Did you mean views/?',
+    ],
+    [
+      'a text in place of parameters',
+      { parameters: '{"seed": 1}' },
+      'parameters: expected an object such as {"quality": "high"}, got "{\\"seed\\": 1}"',
+    ],
+    [
+      'a number in place of parameters',
+      { parameters: 5 },
+      'parameters: expected an object such as {"quality": "high"}, got 5',
+    ],
+    [
+      'a truth in place of parameters',
+      { parameters: true },
+      'parameters: expected an object such as {"quality": "high"}, got true',
+    ],
+  ])('is an error: %s', (_, members, message) => {
+    expect(issuesWith(members)).toEqual([`routes[0].${message}`]);
+  });
+
+  it('is named beside all others', () => {
+    const issues = issuesWith({
+      prefixes: ['/a', 'b*'],
+      suffixes: ['*.png'],
+      mediaTypes: ['images/*'],
+      parameters: 'x',
+    });
+    expect(issues.map((issue) => issue.split(':')[0])).toEqual([
+      'routes[0].parameters',
+      'routes[0].prefixes[0]',
+      'routes[0].prefixes[1]',
+      'routes[0].suffixes[0]',
+      'routes[0].mediaTypes[0]',
+    ]);
+  });
+
+  it.each<object>([
+    {
+      mediaTypes: [
+        'image/*',
+        '*/*',
+        '*/png',
+        'text/x-foo',
+        'x-world/x-vrml',
+        'chemical/x-pdb',
+        'audio/mp3',
+        'image/x-icon',
+        'audio/flac',
+        'model/fbx',
+      ],
+    },
+    { suffixes: ['/data', '.tar.gz', '_thumb'], prefixes: ['a/b', '.hidden/', '..'] },
+    { parameters: null },
+    { parameters: [1] },
+  ])('is not seen in %j', (members) => {
+    expect(issuesWith(members)).toEqual([]);
+  });
+});
+
 describe('a later stage of a chain', () => {
   const stage = (name: string, after?: string, ...prefixes: readonly string[]): Route => ({
     ...{ name, after, input: 'file', template: 't' },
@@ -177,24 +332,32 @@ describe('what is most likely a mistake in a route', () => {
   it.each<[Conditions, string]>([
     [{ suffixes: ['.jpg', 'png'] }, 'routes[0].suffixes[1]: png also fits the end of a name such as mypng. Say .png.'],
     [
-      { mediaTypes: ['image/jpg'] },
-      'routes[0].mediaTypes[0]: no extension of a file name stands for image/jpg, so only an upload with this Content-Type fits. Did you mean image/jpeg?',
+      { suffixes: ['.png,.jpg', '.(png|jpg)$'] },
+      'routes[0].suffixes[0]: .png,.jpg is compared as it stands, and is no pattern and no list.',
+    ],
+    [
+      { prefixes: ['photos\\'] },
+      'routes[0].prefixes[0]: photos\\ is compared as it stands, and is no pattern and no list.',
+    ],
+    [
+      { mediaTypes: ['audio/flac'] },
+      'routes[0].mediaTypes[0]: no extension of a file name stands for audio/flac, so only an upload with this Content-Type fits. Did you mean audio/x-flac?',
     ],
     [
       { mediaTypes: ['text/x-foo'] },
       'routes[0].mediaTypes[0]: no extension of a file name stands for text/x-foo, so only an upload with this Content-Type fits.',
     ],
   ])('is named: %j', (conditions, warning) => {
-    expect(warningsOfRoutes(routesOf(conditions), 'routes')).toEqual([warning]);
+    expect(warningsOfRoutes(routesOf(conditions), 'routes')[0]).toBe(warning);
   });
 
   it('is named in a later stage, which takes assets', () => {
     const routes = [
       ...routesOf({}),
-      ...routesOf({ mediaTypes: ['image/jpg'] }).map((each) => ({ ...each, after: 'r0' })),
+      ...routesOf({ mediaTypes: ['text/x-foo'] }).map((each) => ({ ...each, after: 'r0' })),
     ];
     expect(warningsOfRoutes(routes, 'routes')).toEqual([
-      'routes[1].mediaTypes[0]: no extension of a file name stands for image/jpg, so only an asset that the service gives this type fits. Did you mean image/jpeg?',
+      'routes[1].mediaTypes[0]: no extension of a file name stands for text/x-foo, so only an asset that the service gives this type fits.',
     ]);
   });
 

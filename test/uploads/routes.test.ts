@@ -193,6 +193,29 @@ const AT_LIMITS: readonly object[] = [
   { jobs: `${'x'.repeat(1023)}/` },
 ];
 
+describe('a media type that is written with an extension', () => {
+  it.each([
+    ['image/jpg', 'image/jpeg'],
+    ['image/JPG; q=1', 'image/jpeg'],
+    ['text/txt', 'text/plain'],
+    ['image/svg', 'image/svg+xml'],
+    ['model/glb', 'model/gltf-binary'],
+    ['image/x-png', 'image/png'],
+    ['binary/octet-stream', 'application/octet-stream'],
+  ])('%s fits a route for %s', (mediaType, wanted) => {
+    const pictures = route({ name: 'a', mediaTypes: [wanted] });
+    expect(routeFor([pictures], { key: 'a', mediaType })).toBe(pictures);
+  });
+
+  it.each(['audio/flac', 'text/x-foo', 'audio/mp3', 'application/octet-stream', 'image/png'])(
+    '%s stands for itself',
+    (mediaType) => {
+      const own = route({ name: 'a', mediaTypes: [mediaType] });
+      expect(routeFor([own], { key: 'a', mediaType })).toBe(own);
+    },
+  );
+});
+
 describe('a route of a later stage', () => {
   it('takes no upload of the inbox', () => {
     const later = route({ name: 'later', after: 'first' });
