@@ -29,7 +29,6 @@ import { examineListing } from '../operations/flow-listing.ts';
 import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../operations/job-files.ts';
 import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
-import { randomKey } from '../page/server/access.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { REGION } from './aws/endpoint.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
@@ -40,9 +39,9 @@ import { namedFile, Session } from './start/session.ts';
 import {
   InUseError,
   isNewService,
-  keepPagePlace,
+  keepPagePort,
   knownFilesPath,
-  lastPagePlace,
+  lastPagePort,
   type State,
   temporaryState,
   watchState,
@@ -146,7 +145,7 @@ async function main(): Promise<number> {
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
-    page = await servePageAgain(args.pagePort);
+    page = await servePageAtUsualPort(args.pagePort);
     return await watch(session, { args, samples, state, routes, screen, page, signal });
   } finally {
     removeRunFile();
@@ -158,19 +157,18 @@ async function main(): Promise<number> {
 }
 
 /**
- * Serves the page at the address of the last run of this folder, so that its open pages go on. If another program has
- * taken the port by now, any free one is taken.
+ * Serves the page at the port of the last run of this folder, with a new key. If another program has taken the port by
+ * now, any free one is taken.
  * @param port the one that the user wants. 0: none in particular.
  */
-async function servePageAgain(port: number): Promise<ServedPage> {
-  const last = lastPagePlace(STATE_DIR);
-  const key = last?.key ?? randomKey();
-  const options = { key, prepareAfterMs: PAGE_PREPARED_AFTER_MS };
-  const page = await servePage(connect, { ...options, port: port || (last?.port ?? 0) }).catch((error: unknown) => {
+async function servePageAtUsualPort(port: number): Promise<ServedPage> {
+  const options = { prepareAfterMs: PAGE_PREPARED_AFTER_MS };
+  const wanted = port || (lastPagePort(STATE_DIR) ?? 0);
+  const page = await servePage(connect, { ...options, port: wanted }).catch((error: unknown) => {
     if (!(error instanceof PortError) || port !== 0) throw error;
     return servePage(connect, options);
   });
-  keepPagePlace(STATE_DIR, { key, port: Number(new URL(page.url).port) });
+  keepPagePort(STATE_DIR, Number(new URL(page.url).port));
   return page;
 }
 

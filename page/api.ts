@@ -19,12 +19,32 @@ import type { UploadView, Wait } from '../operations/upload-view.ts';
  */
 
 /**
- * Name of the `<meta>` of the page that holds the token. Its `content` is empty in the built page: the server fills it.
+ * What a proof says, by HMAC-SHA-256 with the key of the page, in base64url.
+ *
+ * - `server <nonce> <port>`: the server at this port has the key. The page asks for it before each of its requests.
+ * - `page`: the page has the key. In {@link ProofHeader}.
+ * - `GET <path>`: the server gave this address to the page. In {@link ProofParameter} of its query.
  */
-export type TokenMeta = 'flowdrop-token';
+export type ProofSubject = `server ${string} ${string | number}` | 'page' | `GET ${string}`;
 
-/** Header that every request needs that is not GET or HEAD. Its value is the token. */
-export type TokenHeader = 'x-flowdrop-token';
+/** Header of the proof `page`, which opens the whole API. */
+export type ProofHeader = 'x-flowdrop-proof';
+
+/** Member of the query with a proof that opens one address, for what the browser loads without a header. */
+export type ProofParameter = 'proof';
+
+/**
+ * `GET /api/proof?nonce=`, for everybody: the proofs `server` of all keys that open the page. A nonce has 22 to 64
+ * characters of base64url.
+ */
+export interface ServerProof {
+  readonly proofs: readonly string[];
+}
+
+/** `POST /api/enter`, with the proof `page` of any key that opens the page: the key of this run of the server. */
+export interface EnterAnswer {
+  readonly key: string;
+}
 
 /** Body of every answer that is an error. `message` is a sentence for a person. */
 export interface ApiError {
@@ -32,9 +52,9 @@ export interface ApiError {
 }
 
 export type ErrorCode =
-  /** 401: no cookie, or the wrong one. */
+  /** 401: no proof, or the wrong one. */
   | 'no-access'
-  /** 403: another site, or no token. */
+  /** 403: another site. */
   | 'forbidden'
   /** 404: no such address, upload or asset. */
   | 'not-found'
@@ -65,6 +85,8 @@ export interface About {
   readonly deployment: string;
   readonly pipeline: string;
   readonly isLocal: boolean;
+  /** Address of the events, with a query. */
+  readonly eventsUrl: string;
   readonly inbox: { readonly bucket: string; readonly prefix: string };
   readonly resultsBucket: string;
   readonly resultsPrefix: string;
@@ -216,7 +238,7 @@ export interface Events {
   readonly upload: UploadRow;
   readonly removed: { readonly id: string };
   readonly status: Status;
-  /** The server cannot go on from there: it was restarted, or the gap is too long. Fetch the list again. */
+  /** The server cannot go on from there: it does not know the event, or the gap is too long. Fetch the list again. */
   readonly reset: { readonly reason: string };
 }
 

@@ -12,7 +12,7 @@ export type PageFiles = ReadonlyMap<string, PageFile>;
 
 /** Where the page's own files are, in its addresses. */
 export const ASSETS_PATH = '/assets/';
-/** The page itself. The server puts the token into its `<meta>`. */
+/** The page itself. */
 export const PAGE_PATH = '/';
 
 const CONTENT_TYPES: Readonly<Record<string, string>> = {

@@ -76,32 +76,23 @@ export function knownFilesPath(root: string, inboxDir: string, serviceUrl: strin
   return join(root, `known-${hash(`${inboxDir} ${serviceUrl ?? ''}`)}.json`);
 }
 
-/** What the address of the page is made of. */
-export interface PagePlace {
-  readonly port: number;
-  readonly key: string;
-}
-
 const PAGE_FILE = 'page.json';
 
-/** The place of the page in the last run of this folder. A damaged file is no place. */
-export function lastPagePlace(root: string): PagePlace | undefined {
+/** The port of the page in the last run of this folder. A damaged file names none. */
+export function lastPagePort(root: string): number | undefined {
   try {
-    return pagePlaceSchema.safeParse(JSON.parse(readIfThere(join(root, PAGE_FILE)) ?? '')).data;
+    return pageFileSchema.safeParse(JSON.parse(readIfThere(join(root, PAGE_FILE)) ?? '')).data?.port;
   } catch {
     return undefined;
   }
 }
 
-/** Keeps the place of the page, so that an open page of this run goes on in the next one. */
-export function keepPagePlace(root: string, place: PagePlace): void {
-  writeFileSync(join(root, PAGE_FILE), JSON.stringify(place), { mode: PRIVATE_FILE_MODE });
+/** Keeps the port of the page for the next run. The key of the page ends with its run. */
+export function keepPagePort(root: string, port: number): void {
+  writeFileSync(join(root, PAGE_FILE), JSON.stringify({ port }), { mode: PRIVATE_FILE_MODE });
 }
 
-const pagePlaceSchema = z.object({
-  port: z.int().check(z.gte(1), z.lte(65_535)),
-  key: z.string().check(z.regex(/^[\w-]{43}$/)),
-});
+const pageFileSchema = z.object({ port: z.int().check(z.gte(1), z.lte(65_535)) });
 
 function fresh(dir: string): Omit<State, 'release'> {
   rmSync(dir, { recursive: true, force: true }); // Earlier versions left state of the stand-in that cannot go on.

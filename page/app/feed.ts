@@ -1,7 +1,7 @@
 import type { About, Events, Status, UploadRow, UploadsPage } from '../api.ts';
-import { getAbout, getStatus, getUploads, messageOf, RequestFailedError } from './server.ts';
+import { getAbout, getStatus, getUploads, messageOf, openEvents, RequestFailedError } from './server.ts';
 
-/** `lost`: it connects again by itself. `no-access`: the server has another key by now. */
+/** `lost`: it connects again by itself. `no-access`: the server does not have the key of this page. */
 export type Connection = 'connecting' | 'live' | 'lost' | 'no-access';
 
 /** Rows of the first request, so that the list appears at once, and of each later one. */
@@ -97,7 +97,8 @@ export class Feed extends EventTarget {
       // The older rows stay until they are loaded again: the list does not jump.
       for (const [id, row] of before) if (!this.#rows.has(id)) this.#rows.set(id, row);
       const seen = new Set(first.uploads.map(({ id }) => id));
-      this.#connect();
+      await this.#connect();
+      if (isStale()) return;
       this.#changedNow();
       for (let { next } = first; next !== undefined; ) {
         const page = await getUploads(next, PAGE_ROWS);
@@ -118,10 +119,17 @@ export class Feed extends EventTarget {
     }
   }
 
-  #connect(): void {
+  /** @throws {RequestFailedError} */
+  async #connect(): Promise<void> {
     this.#disconnect();
-    const query = this.#lastEvent === undefined ? '' : `?after=${encodeURIComponent(this.#lastEvent)}`;
-    const events = new EventSource(`/api/events${query}`);
+    const load = this.#load;
+    const after = this.#lastEvent === undefined ? '' : `&after=${encodeURIComponent(this.#lastEvent)}`;
+    const events = await openEvents(`${this.about?.eventsUrl}${after}`);
+    if (load !== this.#load) {
+      events.close();
+      return;
+    }
+    this.#disconnect();
     this.#events = events;
     events.addEventListener('open', () => {
       this.connection = 'live';
@@ -179,8 +187,8 @@ export class Feed extends EventTarget {
 
   /** A load that did not come to its end begins anew. */
   #again(): void {
-    if (this.isLoaded && this.#changed === undefined) this.#connect();
-    else void this.#loadAll();
+    if (!this.isLoaded || this.#changed !== undefined) void this.#loadAll();
+    else this.#connect().catch((error) => this.#lost(error));
   }
 
   #connectNow = (): void => {

@@ -144,7 +144,7 @@ export class FlowdropPage extends LightElement {
     const { connection, problem } = this.#feed;
     if (connection === 'no-access') {
       return html`<p class="banner" role="alert">
-        This page's key is not valid any more. Open the address that was printed when the server was started.
+        This page has no valid key. Its run may have ended. Open the address that npm start or flowdrop open printed.
       </p>`;
     }
     if (connection !== 'lost') return nothing;

@@ -6,24 +6,30 @@ import type {
   ChainAnswer,
   Costs,
   DoctorAnswer,
+  EnterAnswer,
   ErrorCode,
   HoldAnswer,
   HoldRequest,
   PlannedAction,
   PlanRequest,
+  ProofHeader,
+  ProofSubject,
   PutFile,
   RoutedFile,
   RouteRequest,
+  ServerProof,
   Status,
   Templates,
-  TokenHeader,
-  TokenMeta,
   UploadDetail,
   UploadsPage,
 } from '../api.ts';
 
-const TOKEN_META: TokenMeta = 'flowdrop-token';
-const TOKEN_HEADER: TokenHeader = 'x-flowdrop-token';
+const PROOF_HEADER: ProofHeader = 'x-flowdrop-proof';
+
+/** Where this origin keeps the key. Another port has another storage. */
+const KEY_NAME = 'flowdrop-key';
+const KEY_IN_ADDRESS = /^#key=([\w-]+)$/;
+const NONCE_BYTES = 32;
 
 /** Code of a request that got no answer, beside the codes of the server. */
 type Code = ErrorCode | 'unreachable';
@@ -37,6 +43,54 @@ export class RequestFailedError extends Error {
     this.code = code;
   }
 }
+
+/** The key that the address brings, behind `#`. */
+export const keyInAddress = (): string | undefined => KEY_IN_ADDRESS.exec(window.location.hash)?.[1];
+
+/** A key that has not opened the page yet. It leaves the address, so that it is in no bookmark. */
+let newKey = keyInAddress();
+if (newKey !== undefined) window.history.replaceState(null, '', '/');
+
+/**
+ * Asks the server to prove that it has the key of this page. When a run has ended, any user of the machine can take its
+ * port, and must get neither files nor proofs of this page.
+ * @returns the proof that this page has the key.
+ * @throws {RequestFailedError}
+ */
+async function proven(): Promise<string> {
+  if (newKey !== undefined) {
+    const proof = await provenFor(newKey);
+    const { key }: EnterAnswer = await sent('/api/enter', { method: 'POST', headers: { [PROOF_HEADER]: proof } });
+    localStorage.setItem(KEY_NAME, key);
+    newKey = undefined;
+  }
+  const key = localStorage.getItem(KEY_NAME);
+  if (key === null) throw new RequestFailedError('no-access', 'The address of this page has no key.');
+  return provenFor(key);
+}
+
+async function provenFor(key: string): Promise<string> {
+  const nonce = base64url(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)));
+  const { proofs }: ServerProof = await sent(`/api/proof?nonce=${nonce}`, {});
+  const { port } = window.location;
+  if (Array.isArray(proofs) && proofs.includes(await proofOf(key, `server ${nonce} ${port}`))) {
+    return proofOf(key, 'page');
+  }
+  throw new RequestFailedError('no-access', 'This server does not have the key of this page.');
+}
+
+async function proofOf(key: string, subject: ProofSubject): Promise<string> {
+  const encoder = new TextEncoder();
+  const algorithm = { name: 'HMAC', hash: 'SHA-256' };
+  const imported = await crypto.subtle.importKey('raw', encoder.encode(key), algorithm, false, ['sign']);
+  return base64url(new Uint8Array(await crypto.subtle.sign('HMAC', imported, encoder.encode(subject))));
+}
+
+const base64url = (bytes: Uint8Array): string =>
+  btoa(String.fromCharCode(...bytes))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_')
+    .replace(/=+$/, '');
 
 const UNREACHABLE = 'The server of this page does not answer. Is it still running?';
 
@@ -67,18 +121,37 @@ export const findUploads = (name: string, limit: number): Promise<UploadsPage> =
 
 /** @throws {RequestFailedError} */
 async function request<Answer>(method: 'GET' | 'POST', path: string, body?: object): Promise<Answer> {
-  const response = await fetch(path, {
-    method,
-    headers: { ...(method === 'POST' && { 'content-type': 'application/json', [TOKEN_HEADER]: token() }) },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  }).catch((cause: unknown) => {
+  const headers = { [PROOF_HEADER]: await proven(), ...(method === 'POST' && { 'content-type': 'application/json' }) };
+  return sent(path, { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) });
+}
+
+/** @throws {RequestFailedError} */
+async function sent<Answer>(path: string, init: RequestInit): Promise<Answer> {
+  const response = await fetch(path, init).catch((cause: unknown) => {
     throw new RequestFailedError('unreachable', UNREACHABLE, { cause });
   });
   const text = await response.text().catch((cause: unknown) => {
     throw new RequestFailedError('unreachable', UNREACHABLE, { cause });
   });
   if (!response.ok) throw failureOf(response.status, text);
-  return JSON.parse(text);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new RequestFailedError('failed', 'The server of this page did not answer in JSON.', { cause });
+  }
+}
+
+/** Reads an object at an address of the server. @throws {RequestFailedError} */
+export async function fetchBytes(url: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  const response = await fetch(url, { headers: { ...headers, [PROOF_HEADER]: await proven() } });
+  if (!response.ok) throw new RequestFailedError('failed', `It cannot be read: status ${response.status}.`);
+  return response;
+}
+
+/** Listens to the events. @param url the address of the events. @throws {RequestFailedError} */
+export async function openEvents(url: string): Promise<EventSource> {
+  await proven();
+  return new EventSource(url);
 }
 
 /** A file on its way. */
@@ -95,20 +168,27 @@ export interface Sending {
 export function putFile(key: string, file: File, onProgress: (bytes: number) => void): Sending {
   // Only XMLHttpRequest tells how much of a body is sent.
   const request = new XMLHttpRequest();
-  const done = new Promise<PutFile>((resolve, reject) => {
-    request.upload.addEventListener('progress', ({ loaded }) => onProgress(loaded));
-    request.addEventListener('load', () => {
-      if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText));
-      else reject(failureOf(request.status, request.responseText));
-    });
-    request.addEventListener('error', () => reject(new RequestFailedError('unreachable', UNREACHABLE)));
-    request.addEventListener('abort', () => reject(new RequestFailedError('unreachable', 'You stopped it.')));
+  const { promise: done, resolve, reject } = Promise.withResolvers<PutFile>();
+  let isStopped = false;
+  const stop = (): void => {
+    isStopped = true;
+    request.abort();
+    reject(new RequestFailedError('unreachable', 'You stopped it.'));
+  };
+  request.upload.addEventListener('progress', ({ loaded }) => onProgress(loaded));
+  request.addEventListener('load', () => {
+    if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText));
+    else reject(failureOf(request.status, request.responseText));
+  });
+  request.addEventListener('error', () => reject(new RequestFailedError('unreachable', UNREACHABLE)));
+  proven().then((proof) => {
+    if (isStopped) return;
     request.open('PUT', `/api/files/${encodeURIComponent(key)}`);
-    request.setRequestHeader(TOKEN_HEADER, token());
+    request.setRequestHeader(PROOF_HEADER, proof);
     if (file.type !== '') request.setRequestHeader('content-type', file.type);
     request.send(file);
-  });
-  return { done, stop: () => request.abort() };
+  }, reject);
+  return { done, stop };
 }
 
 function failureOf(status: number, text: string): RequestFailedError {
@@ -119,8 +199,6 @@ function failureOf(status: number, text: string): RequestFailedError {
     return new RequestFailedError('failed', `The server of this page answered with status ${status}.`);
   }
 }
-
-const token = (): string => document.querySelector<HTMLMetaElement>(`meta[name="${TOKEN_META}"]`)?.content ?? '';
 
 /** One sentence for any error. */
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -4,7 +4,7 @@ import type { StoredObject } from '../api.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { checkModel } from './model-check.ts';
-import { messageOf } from './server.ts';
+import { fetchBytes, messageOf } from './server.ts';
 import { size, splitKey } from './words.ts';
 
 /** Of a longer text, only the beginning is shown. */
@@ -57,7 +57,7 @@ export class StoredObjectView extends LightElement {
         <span class="object-label">${label}</span>
         <span class="name"><bdi title=${printable(object.key)}>${name}</bdi></span>
         <span class="muted">${object.mediaType}, ${size(object.bytes)}</span>
-        <a class="button quiet small" href="${object.url}?download" download>
+        <a class="button quiet small" href="${object.url}&download" download>
           ${ICONS.download} Download<span class="visually-hidden"> ${name}</span>
         </a>
       </figcaption>
@@ -131,8 +131,7 @@ export class StoredObjectView extends LightElement {
     const { url, bytes } = this.object;
     try {
       const isPart = bytes > TEXT_BYTES_MAX;
-      const response = await fetch(url, { headers: isPart ? { range: `bytes=0-${TEXT_BYTES_MAX - 1}` } : {} });
-      if (!response.ok) throw new Error(`It cannot be read: status ${response.status}.`);
+      const response = await fetchBytes(url, isPart ? { range: `bytes=0-${TEXT_BYTES_MAX - 1}` } : {});
       const text = await response.text();
       if (url === this.object.url) this.text = kind === 'json' && !isPart ? indented(text) : text;
     } catch (error) {
@@ -147,8 +146,7 @@ export class StoredObjectView extends LightElement {
       const loading = import('./viewer.ts').catch(() => {
         throw new Error('The viewer could not be loaded. Reload the page, or download the model.');
       });
-      const [response, viewer] = await Promise.all([fetch(url), loading]);
-      if (!response.ok) throw new Error(`It cannot be read: status ${response.status}.`);
+      const [response, viewer] = await Promise.all([fetchBytes(url), loading]);
       const model = new Uint8Array(await response.arrayBuffer());
       checkModel(model);
       if (url !== this.object.url || !this.isConnected) return;

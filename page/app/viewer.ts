@@ -30,8 +30,7 @@ export function forgetModel(address: string): void {
   models.delete(address);
 }
 
-// Only the decoders are fetched, whatever a model names: the model itself is in memory, and holds its textures. An
-// address of this page's API would be answered, because the browser sends the visitor's cookie.
+// Only the decoders are fetched, whatever a model names: the model itself is in memory, and holds its textures.
 ModelViewerElement.mapURLs((url) => {
   const { origin, pathname, protocol } = new URL(url, location.href);
   if (protocol === MODEL_SCHEME) return models.get(url) ?? EMPTY_MODEL;

@@ -7,6 +7,7 @@ import type { ReadEntry } from '../../operations/listing.ts';
 import { inputsOf, openResult } from '../../operations/stored-bytes.ts';
 import { isTerminalState, type UploadView, viewOf } from '../../operations/upload-view.ts';
 import type { Step, StoredObject, UploadDetail } from '../api.ts';
+import type { Access } from './access.ts';
 import { isShown } from './bytes.ts';
 import { rowOf } from './rows.ts';
 
@@ -16,7 +17,11 @@ const RECEIPT_BYTES_MAX = 8 * 1024 * 1024;
 type Entry = NonNullable<ReadEntry['entry']>;
 
 /** All that is known of one upload. */
-export async function detailOf(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<UploadDetail> {
+export async function detailOf(
+  entry: Entry,
+  deployment: Deployment,
+  { access, signal }: { readonly access: Access; readonly signal: AbortSignal },
+): Promise<UploadDetail> {
   const { inbox, settings } = deployment;
   const { id, key, stage } = entry.upload;
   const first = stage?.first ?? { id, key };
@@ -31,9 +36,9 @@ export async function detailOf(entry: Entry, deployment: Deployment, signal: Abo
   const isCurrent = current?.id === first.id;
   const hold = heldBy(entry, holds);
   const base = `/api/uploads/${id}`;
-  const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, url: string) => ({
+  const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, path: string) => ({
     ...{ key: facts.key, bytes: facts.bytes, mediaType: facts.mediaType },
-    ...{ url, isShown: isShown(facts.mediaType) },
+    ...{ url: access.proven(path), isShown: isShown(facts.mediaType) },
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;

@@ -19,7 +19,7 @@ type Listener = (event: LoggedEvent) => void;
  * gets all later ones, or a `reset` if they are not kept any more.
  */
 export class EventLog {
-  /** Ids of an earlier run name other events. */
+  /** Ids of another server name other events. */
   readonly #run = randomBytes(6).toString('hex');
   readonly #kept: LoggedEvent[] = [];
   readonly #listeners = new Set<Listener>();
@@ -58,7 +58,7 @@ export class EventLog {
     const number = this.#numberOf(after);
     const oldest = this.#last - this.#kept.length;
     if (number !== undefined && number >= oldest && number < this.#last) return this.#kept.slice(number - oldest);
-    const reason = number === undefined ? 'The server was restarted.' : 'Too much has happened in between.';
+    const reason = number === undefined ? 'The event is not known.' : 'Too much has happened in between.';
     return [{ id: this.lastId, name: 'reset', data: JSON.stringify({ reason } satisfies Events['reset']) }];
   }
 

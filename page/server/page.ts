@@ -8,9 +8,9 @@ import { doctor } from '../../operations/doctor.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { entryOf, inputsOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
-import type { About, ChainAnswer, TokenMeta, UploadsPage } from '../api.ts';
-import type { PageFiles } from '../page-files.ts';
-import { begin, INERT_POLICY, invalid, notFound, PAGE_POLICY, PageError, sendError } from './answers.ts';
+import type { About, ChainAnswer, UploadsPage } from '../api.ts';
+import type { Access } from './access.ts';
+import { invalid, notFound, PageError, sendError } from './answers.ts';
 import { sendBytes } from './bytes.ts';
 import { detailOf } from './detail.ts';
 import { sendEvents } from './events.ts';
@@ -31,15 +31,14 @@ export interface PageOptions {
 }
 
 interface OpenOptions extends PageOptions {
-  /** The files of the app. */
-  readonly appFiles: () => Promise<PageFiles>;
-  readonly token: string;
+  /** Makes the addresses of bytes and events. */
+  readonly access: Access;
   /** Aborts when the server closes. */
   readonly signal: AbortSignal;
   readonly onClose?: (() => void) | undefined;
 }
 
-/** Answers the visitors that have access. */
+/** Answers requests to the API of visitors that have access. */
 export class Page {
   readonly #deployment: Deployment;
   readonly #options: OpenOptions;
@@ -55,7 +54,7 @@ export class Page {
     this.#plans = new Plans(deployment);
     const { signal } = options;
     this.#router = new Router({
-      'GET /api/about': () => aboutOf(deployment),
+      'GET /api/about': () => aboutOf(deployment, options.access),
       'GET /api/status': (call) => pipelineStatus(deployment, call.signal),
       'GET /api/costs': (call) => recentCosts(deployment, call.signal),
       'GET /api/uploads': (call) => this.#list(call),
@@ -86,8 +85,7 @@ export class Page {
     response.once('close', () => gone.abort());
     const signal = AbortSignal.any([gone.signal, this.#options.signal]);
     try {
-      const isApi = request.url?.startsWith('/api/') === true;
-      await (isApi ? this.#router.answer(request, response, signal) : this.#sendFile(request, response));
+      await this.#router.answer(request, response, signal);
     } catch (error) {
       // Drop the body. If the connection were closed with unread data, the client could lose the answer.
       request.resume();
@@ -100,20 +98,6 @@ export class Page {
   async close(): Promise<void> {
     await Promise.all(this.#underWay);
     this.#options.onClose?.();
-  }
-
-  async #sendFile({ method, url = '' }: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (method !== 'GET' && method !== 'HEAD') {
-      throw new PageError({ status: 405, code: 'wrong-method' }, 'This address takes GET.', { allow: 'GET, HEAD' });
-    }
-    const [path = ''] = url.split('?', 1);
-    const file = (await this.#options.appFiles()).get(path);
-    if (file === undefined) throw notFound('There is no such address.');
-    const isPage = file.contentType.startsWith('text/html');
-    const body = isPage ? withToken(file.body, this.#options.token) : file.body;
-    const headers = { 'content-type': file.contentType, 'content-length': body.byteLength };
-    begin(response, 200, { ...headers, 'content-security-policy': isPage ? PAGE_POLICY : INERT_POLICY });
-    response.end(method === 'HEAD' ? undefined : body);
   }
 
   async #list({ query, signal }: Call): Promise<UploadsPage> {
@@ -133,7 +117,8 @@ export class Page {
   }
 
   async #detail(call: Call) {
-    return detailOf(await this.#entry(call), this.#deployment, call.signal);
+    const { access } = this.#options;
+    return detailOf(await this.#entry(call), this.#deployment, { access, signal: call.signal });
   }
 
   async #chain(call: Call): Promise<ChainAnswer> {
@@ -192,21 +177,12 @@ function indexed<T>(list: readonly T[] | undefined, { params: { index = '' } }: 
   return /^\d{1,6}$/.test(index) ? list?.[Number(index)] : undefined;
 }
 
-/** The built page has a place for the token. */
-const TOKEN_META: TokenMeta = 'flowdrop-token';
-const TOKEN_PLACE = new RegExp(`(<meta name="${TOKEN_META}" content=")("\\s*/?>)`);
-
-function withToken(page: Uint8Array, token: string): Uint8Array {
-  const html = Buffer.from(page).toString();
-  if (!TOKEN_PLACE.test(html)) throw new Error(`The built page has no empty meta ${TOKEN_META}`);
-  return Buffer.from(html.replace(TOKEN_PLACE, `$1${token}$2`));
-}
-
-function aboutOf({ name, isLocal, settings, areRoutesKnown }: Deployment): About {
+function aboutOf({ name, isLocal, settings, areRoutesKnown }: Deployment, access: Access): About {
   const { pipeline, inboxBucket, inboxPrefix, resultsBucket, resultsPrefix, routes, inputBytesMax } = settings;
   return {
     ...{ deployment: name, pipeline, isLocal, areRoutesKnown, resultsBucket, resultsPrefix, inputBytesMax },
     inbox: { bucket: inboxBucket, prefix: inboxPrefix },
+    eventsUrl: access.proven('/api/events'),
     canOverride: routes.some(({ overrides }) => overrides === true),
     routes: routes.map(({ overrides, additional: _, ...route }) => ({ ...route, isOverridable: overrides === true })),
   };

@@ -1,9 +1,20 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Deployment } from '../../operations/deployment.ts';
+import type { EnterAnswer, ServerProof } from '../api.ts';
 import type { PageFiles } from '../page-files.ts';
-import { Access, randomKey } from './access.ts';
-import { begin, PageError, sendError, sendSentence } from './answers.ts';
+import { Access } from './access.ts';
+import {
+  begin,
+  INERT_POLICY,
+  invalid,
+  notFound,
+  PAGE_POLICY,
+  PageError,
+  sendError,
+  sendJson,
+  sendSentence,
+} from './answers.ts';
 import type { Page, PageOptions } from './page.ts';
 import { CONNECTIONS_MAX, closeAfter, HEAD_MS_MAX } from './visitors.ts';
 
@@ -16,12 +27,10 @@ export interface ServeOptions extends PageOptions {
   readonly prepareAfterMs?: number | undefined;
   /** Default 0, which takes any free port. */
   readonly port?: number | undefined;
-  /** Default: a random one. With the key and the port of an earlier run, its open pages go on. */
-  readonly key?: string | undefined;
 }
 
 export interface ServedPage {
-  /** Address with the key. Anyone who has it can do all that the page can. */
+  /** Address with the key, which ends with this server. Anyone who has it can do all that the page can. */
   readonly url: string;
   /** An address that opens the page once, without the key. */
   urlForOnce(): string;
@@ -35,7 +44,7 @@ export interface ServedPage {
  */
 export async function servePage(
   deployment: Deployment | (() => Promise<Deployment>),
-  { port = 0, key = randomKey(), appFiles: makeFiles = madeFiles, prepareAfterMs, ...options }: ServeOptions = {},
+  { port = 0, appFiles: makeFiles = madeFiles, prepareAfterMs, ...options }: ServeOptions = {},
 ): Promise<ServedPage> {
   const closing = new AbortController();
   const appFiles = untilItSucceeds(makeFiles);
@@ -47,10 +56,8 @@ export async function servePage(
     server.once('error', (error: NodeJS.ErrnoException) => reject(portIssue(error, port)));
     server.listen(port, '127.0.0.1', resolve);
   });
-  const access = new Access(key, (server.address() as AddressInfo).port);
-  const openOnce = untilItSucceeds(() =>
-    openPage(deployment, { ...options, appFiles, token: access.token, signal: closing.signal }),
-  );
+  const access = new Access((server.address() as AddressInfo).port);
+  const openOnce = untilItSucceeds(() => openPage(deployment, { ...options, access, signal: closing.signal }));
   const page = (): Promise<Page> => {
     opening = openOnce();
     return opening;
@@ -62,7 +69,7 @@ export async function servePage(
   };
   const preparing = prepareAfterMs === undefined ? undefined : setTimeout(prepare, prepareAfterMs).unref();
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    if (answerVisitor(request, response, access)) return;
+    if (answerStranger(request, response, { access, appFiles })) return;
     page().then(
       (opened) => opened.answer(request, response),
       (error: Error) => {
@@ -122,22 +129,67 @@ async function openPage(
   return new Page(own, { ...options, onClose: () => own.close() });
 }
 
-/** Answers visitors without access, and those who come with the key. @returns false for all others. */
-function answerVisitor(request: IncomingMessage, response: ServerResponse, access: Access): boolean {
+/** The nonce of a page, in base64url: 128 to 384 random bits. */
+const NONCE = /^[\w-]{22,64}$/;
+
+/**
+ * Answers what needs no access: the files of the app, which everybody may read, and what a page needs to enter. Refuses
+ * what comes from elsewhere, and the API without a proof.
+ * @returns false for all others.
+ */
+function answerStranger(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { access, appFiles }: { readonly access: Access; readonly appFiles: () => Promise<PageFiles> },
+): boolean {
   const [path = '', query = ''] = (request.url ?? '').split('?', 2);
   const foreign = access.foreignness(request);
-  if (foreign === undefined && path === '/' && request.method === 'GET') {
-    const key = new URLSearchParams(query).get('key');
-    if (key !== null && access.opensWith(key)) {
-      begin(response, 303, { location: '/', 'set-cookie': access.cookie }).end();
+  if (foreign === undefined && path === '/api/proof' && request.method === 'GET') {
+    const nonce = new URLSearchParams(query).get('nonce') ?? '';
+    if (NONCE.test(nonce)) sendJson(response, { proofs: access.proofs(nonce) } satisfies ServerProof);
+    else sendError(response, invalid('The nonce must have 22 to 64 characters of base64url.'));
+    return true;
+  }
+  if (foreign === undefined && path === '/api/enter' && request.method === 'POST') {
+    const key = access.keyFor(request);
+    if (key !== undefined) {
+      sendJson(response, { key } satisfies EnterAnswer);
       return true;
     }
   }
-  const refusal = foreign ?? access.strangeness(request) ?? access.untokened(request);
+  if (foreign === undefined && !path.startsWith('/api/')) {
+    void sendFile(path, request, response, appFiles);
+    return true;
+  }
+  const refusal = foreign ?? access.strangeness(request);
   if (refusal === undefined) return false;
   closeAfter(response);
   const { status, message } = refusal;
   if (path === '/') sendSentence(response, status, message);
   else sendError(response, new PageError(refusal, message));
   return true;
+}
+
+/** Sends a file of the app. It holds no secret. */
+async function sendFile(
+  path: string,
+  { method }: IncomingMessage,
+  response: ServerResponse,
+  appFiles: () => Promise<PageFiles>,
+): Promise<void> {
+  try {
+    if (method !== 'GET' && method !== 'HEAD') {
+      throw new PageError({ status: 405, code: 'wrong-method' }, 'This address takes GET.', { allow: 'GET, HEAD' });
+    }
+    const file = (await appFiles()).get(path);
+    if (file === undefined) throw notFound('There is no such address.');
+    const isPage = file.contentType.startsWith('text/html');
+    const headers = { 'content-type': file.contentType, 'content-length': file.body.byteLength };
+    begin(response, 200, { ...headers, 'content-security-policy': isPage ? PAGE_POLICY : INERT_POLICY });
+    response.end(method === 'HEAD' ? undefined : file.body);
+  } catch (error) {
+    closeAfter(response);
+    const failed = { status: 502, code: 'failed' } as const;
+    sendError(response, error instanceof PageError ? error : new PageError(failed, (error as Error).message));
+  }
 }

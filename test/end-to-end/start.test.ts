@@ -122,10 +122,11 @@ describe('npm start', () => {
       if (!entry.isFile()) continue;
       expect(await readFile(join(entry.parentPath, entry.name), 'latin1')).not.toContain(secret);
     }
-    // A tab that is open goes on.
     const [pageOfFirst, pageOfAgain] = [first.output(), output].map((text) => /open this page +(\S+)/.exec(text)?.[1]);
-    expect(pageOfFirst).toMatch(/^http:/);
-    expect(pageOfAgain).toBe(pageOfFirst);
+    // The port stays, and the key does not.
+    expect(pageOfFirst).toMatch(/^http:.*#key=[\w-]{43}$/);
+    expect(pageOfAgain?.split('#')[0]).toBe(pageOfFirst?.split('#')[0]);
+    expect(pageOfAgain).not.toBe(pageOfFirst);
   });
 
   it('leaves no process behind when it is killed, then collects its flow and pays for no second one, and ends when nobody reads its output', async () => {

@@ -2,15 +2,16 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import type { Deployment } from '../../operations/deployment.ts';
-import { ask, messageOf, serve, Visitor } from './support.ts';
+import type { ServeOptions } from '../../page/server/serve-page.ts';
+import { ask, keyOf, messageOf, proofOf, serve, Visitor } from './support.ts';
 
 /** Visitors without access never come to it. */
 const NO_DEPLOYMENT = { name: 'none', settings: { routes: [] } } as unknown as Deployment;
 
-const served = async () => {
-  const { url } = await serve(NO_DEPLOYMENT);
-  const { origin, host, port, searchParams } = new URL(url);
-  return { url, origin, host, port, key: searchParams.get('key') ?? '' };
+const served = async (options: ServeOptions = {}) => {
+  const page = await serve(NO_DEPLOYMENT, options);
+  const { origin, host, port } = new URL(page.url);
+  return { ...page, origin, host, port, key: keyOf(page.url) };
 };
 
 /** A page, and the headers of a visitor who has opened it. */
@@ -20,66 +21,118 @@ const entered = async () => {
   return { ...page, visitor, headers: visitor.headers };
 };
 
+const NONCE = 'n'.repeat(43);
+
 describe('the address', () => {
-  it('has a key of 256 random bits', async () => {
-    const { key } = await served();
+  it('has a key of 256 random bits, in the part that a browser does not send', async () => {
+    const { key, url } = await served();
     expect(Buffer.from(key, 'base64url')).toHaveLength(32);
-    expect((await served()).key).not.toBe(key);
+    expect(new URL(url).search).toBe('');
+    expect(keyOf((await served()).url)).not.toBe(key);
   });
 
-  it('becomes a cookie that no script reads, and an address without the key', async () => {
-    const { origin, key } = await served();
-    const { status, headers } = await ask(origin, `/?key=${key}`);
-    expect(status).toBe(303);
-    expect(headers.location).toBe('/');
-    expect(headers['set-cookie']?.[0]).toMatch(/; HttpOnly; SameSite=Strict; Path=\/$/);
-    expect(headers['referrer-policy']).toBe('no-referrer');
+  it('has another key after a restart at the same port, and the key before opens nothing', async () => {
+    const before = await entered();
+    await before.close();
+    const { origin, key } = await served({ port: Number(before.port) });
+    expect(origin).toBe(before.origin);
+    expect(key).not.toBe(before.key);
+    expect((await ask(origin, '/api/about', { headers: before.headers })).status).toBe(401);
+    expect((await ask(origin, '/api/enter', { method: 'POST', headers: before.headers })).status).toBe(401);
+    await expect(Visitor.open(before.url)).rejects.toThrow('The server proves nothing.');
   });
 
-  it.each(['/', '/?key=', '/?key=wrong', '/api/about', '/api/events', '/assets/app.js', '/nothing'])(
-    'opens nothing without the key: %s',
-    async (path) => {
-      const { origin } = await served();
-      const answer = await ask(origin, path);
-      expect(answer.status).toBe(401);
-      expect(answer.headers['set-cookie']).toBeUndefined();
-      expect(answer.text).toContain('npm start');
-      expect(answer.text).not.toContain('the page');
-      expect(answer.headers['content-type']).toMatch(
-        path.startsWith('/?') || path === '/' ? /^text\/html/ : /^application\/json/,
-      );
-    },
-  );
-
-  it('takes the key at the front page alone', async () => {
-    const { origin, key } = await served();
-    expect((await ask(origin, `/api/about?key=${key}`)).status).toBe(401);
-    expect((await ask(origin, `/?key=${key}`, { method: 'POST' })).status).toBe(401);
+  it('sets no cookie, which a browser would send to the ports of other users', async () => {
+    const { visitor } = await entered();
+    for (const path of ['/', '/assets/app.js', '/api/about']) {
+      expect((await visitor.ask(path)).headers['set-cookie']).toBeUndefined();
+    }
   });
 
   it('can be given away for one visit', async () => {
     const { url, urlForOnce } = await serve(NO_DEPLOYMENT);
-    const once = new URL(urlForOnce());
-    expect(once.search).not.toBe(new URL(url).search);
-    expect((await ask(once.origin, `/api/about${once.search}`)).status).toBe(401);
-    expect((await ask(once.origin, once.search.replace('?', '/?'))).status).toBe(303);
-    expect((await ask(once.origin, once.search.replace('?', '/?'))).status).toBe(401);
-    expect((await ask(once.origin, new URL(url).search.replace('?', '/?'))).status).toBe(303);
+    const once = urlForOnce();
+    expect(keyOf(once)).not.toBe(keyOf(url));
+    const direct = new Visitor(new URL(url).origin, keyOf(once));
+    expect((await direct.ask('/api/about')).status).toBe(401);
+    const { key } = await Visitor.open(once);
+    expect(key).toBe(keyOf(url));
+    await expect(Visitor.open(once)).rejects.toThrow('The server proves nothing.');
+    expect((await Visitor.open(url)).key).toBe(key);
+  });
+});
+
+describe('the server', () => {
+  it('proves to everybody who asks that it has the key, and that it has this port', async () => {
+    const { origin, port, key } = await served();
+    const { json } = await ask(origin, `/api/proof?nonce=${NONCE}`);
+    expect(json).toEqual({ proofs: [proofOf(key, `server ${NONCE} ${port}`)] });
+    const other = await ask(origin, `/api/proof?nonce=${'o'.repeat(43)}`);
+    expect(other.json.proofs).not.toEqual(json.proofs);
   });
 
-  it('is not opened by a cookie of another run', async () => {
-    const { headers, port } = await entered();
-    const other = await served();
-    const cookie = String(headers.cookie).replace(port, other.port);
-    expect((await ask(other.origin, '/', { headers: { cookie } })).status).toBe(401);
+  it.each(['', 'short', `${NONCE} 1`, 'n'.repeat(65), '%00'.repeat(30)])('takes no nonce %j', async (nonce) => {
+    const { origin } = await served();
+    const answer = await ask(origin, `/api/proof?nonce=${encodeURIComponent(nonce)}`);
+    expect(answer.status).toBe(400);
+    expect(messageOf(answer)).toContain('22 to 64 characters');
   });
 
-  it('leaves the cookie of another page alone', async () => {
-    const pages = [await entered(), await entered()];
-    // A browser keeps one cookie of each name, whatever the port.
-    const jar = new Map(pages.map(({ headers }) => [String(headers.cookie).split('=')[0], headers.cookie]));
-    const cookie = [...jar.values()].join('; ');
-    for (const { origin } of pages) expect((await ask(origin, '/', { headers: { cookie } })).status).toBe(200);
+  it('shows the app to everybody, and connects to nothing for it', async () => {
+    let connections = 0;
+    const { url } = await serve(async () => {
+      connections += 1;
+      throw new Error('There is no such stack.');
+    });
+    for (const path of ['/', '/assets/app.js']) expect((await ask(url, path)).status).toBe(200);
+    expect((await ask(url, '/nothing')).status).toBe(404);
+    expect((await ask(url, '/', { method: 'POST' })).status).toBe(405);
+    expect(connections).toBe(0);
+  });
+});
+
+describe('without the proof', () => {
+  const STRANGERS: readonly (readonly [string, (page: { key: string; port: string }) => Record<string, string>])[] = [
+    ['no header', () => ({})],
+    ['an empty one', () => ({ 'x-flowdrop-proof': '' })],
+    ['the key itself', ({ key }) => ({ 'x-flowdrop-proof': key })],
+    ['the key in a cookie', ({ key, port }) => ({ cookie: `flowdrop-page-${port}=${key}` })],
+    ['a proof of the server', ({ key, port }) => ({ 'x-flowdrop-proof': proofOf(key, `server ${NONCE} ${port}`) })],
+    ['the proof of an address', ({ key }) => ({ 'x-flowdrop-proof': proofOf(key, 'GET /api/about') })],
+  ];
+
+  it.each(STRANGERS)('nothing is answered, and nothing changed: %s', async (_, headersOf) => {
+    const page = await served();
+    const headers = headersOf(page);
+    for (const [method, path] of [
+      ['GET', '/api/about'],
+      ['GET', '/api/events'],
+      ['GET', `/api/about?key=${page.key}`],
+      ['GET', '/api/uploads/x/assets/0'],
+      ['POST', '/api/enter'],
+      ['POST', '/api/plan'],
+      ['POST', '/api/act'],
+      ['PUT', '/api/files/x.png'],
+      ['DELETE', '/api/uploads/x'],
+    ] as const) {
+      const answer = await ask(page.origin, path, { method, headers, body: method === 'GET' ? '' : '{}' });
+      expect([method, path, answer.status]).toEqual([method, path, 401]);
+      expect(messageOf(answer)).toContain('npm start');
+    }
+  });
+
+  it('an address with its own proof can be read, and no other one', async () => {
+    const { origin, visitor, key } = await entered();
+    const { eventsUrl } = (await visitor.ask('/api/about')).json;
+    expect(eventsUrl).toBe(`/api/events?proof=${proofOf(key, 'GET /api/events')}`);
+    expect((await ask(origin, eventsUrl, { method: 'HEAD' })).status).toBe(200);
+    expect((await ask(origin, `${eventsUrl}&after=x`, { method: 'HEAD' })).status).toBe(200);
+    expect((await ask(origin, eventsUrl.replace('events', 'about'))).status).toBe(401);
+    expect((await ask(origin, eventsUrl, { method: 'POST' })).status).toBe(401);
+    const bytes = `/api/uploads/x/inputs/0?proof=${proofOf(key, 'GET /api/uploads/x/inputs/0')}`;
+    // There is no such upload.
+    expect((await ask(origin, bytes)).status).toBe(404);
+    expect((await ask(origin, bytes.replace('/0?', '/1?'))).status).toBe(401);
   });
 });
 
@@ -87,12 +140,11 @@ describe('a request of elsewhere', () => {
   it.each(['evil.example', 'evil.example:PORT', '127.0.0.1', '127.0.0.1:1', 'localhost', '[::1]:PORT', '0.0.0.0:PORT'])(
     'is not answered to the host %s',
     async (name) => {
-      const { headers, origin, port, key } = await entered();
+      const { headers, origin, port } = await entered();
       const host = name.replace('PORT', port);
-      for (const path of ['/', `/?key=${key}`, '/api/about']) {
+      for (const path of ['/', `/api/proof?nonce=${NONCE}`, '/api/about']) {
         const answer = await ask(origin, path, { headers: { ...headers, host } });
         expect([path, answer.status]).toEqual([path, 421]);
-        expect(answer.headers['set-cookie']).toBeUndefined();
       }
     },
   );
@@ -122,12 +174,11 @@ describe('a request of elsewhere', () => {
     ['another port of this site', { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'cors' }],
     ['a script without a site', { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'cors' }],
   ])('is refused from %s', async (_, more) => {
-    const { headers, origin, port, key } = await entered();
+    const { headers, origin, port } = await entered();
     const from = Object.fromEntries(Object.entries(more).map(([name, value]) => [name, value.replace('PORT', port)]));
-    for (const path of ['/', '/api/about', `/?key=${key}`]) {
+    for (const path of ['/', '/api/about', `/api/proof?nonce=${NONCE}`]) {
       const answer = await ask(origin, path, { headers: { ...headers, ...from } });
       expect([path, answer.status]).toEqual([path, 403]);
-      expect(answer.headers['set-cookie']).toBeUndefined();
     }
   });
 
@@ -137,56 +188,6 @@ describe('a request of elsewhere', () => {
     expect((await ask(origin, '/', { headers: { ...headers, ...typed } })).status).toBe(200);
     const own = { 'sec-fetch-site': 'same-origin', 'sec-fetch-mode': 'cors', origin: `http://${host}` };
     expect((await ask(origin, '/assets/app.js', { headers: { ...headers, ...own } })).status).toBe(200);
-  });
-});
-
-describe('what a page loads as a picture', () => {
-  it.each(['image', 'script', 'style', 'font', 'video', 'iframe'])(
-    'gets nothing of the API but the bytes of files: %s',
-    async (use) => {
-      const { headers, origin } = await entered();
-      const own = { ...headers, 'sec-fetch-site': 'same-origin', 'sec-fetch-mode': 'no-cors', 'sec-fetch-dest': use };
-      for (const path of [
-        '/api/about',
-        '/api/status',
-        '/api/templates',
-        '/api/events',
-        '/api/uploads/x',
-        '/api/uploads/x/inputs/0/y',
-      ]) {
-        expect([path, (await ask(origin, path, { headers: own })).status]).toEqual([path, 403]);
-      }
-      // There is no such upload.
-      for (const path of ['/api/uploads/x/inputs/0', '/api/uploads/x/assets/0?download']) {
-        expect([path, (await ask(origin, path, { headers: own })).status]).toEqual([path, 404]);
-      }
-      const scripted = { ...own, 'sec-fetch-mode': 'cors', 'sec-fetch-dest': 'empty' };
-      expect((await ask(origin, '/api/about', { headers: scripted })).status).toBe(200);
-    },
-  );
-});
-
-describe('a change', () => {
-  it.each([undefined, '', 'wrong'])('needs the token: not %s', async (token) => {
-    const { headers, origin } = await entered();
-    const { 'x-flowdrop-token': _, ...rest } = headers;
-    const more = token === undefined ? rest : { ...rest, 'x-flowdrop-token': token };
-    for (const [method, path] of [
-      ['POST', '/api/plan'],
-      ['POST', '/api/act'],
-      ['PUT', '/api/files/x.png'],
-      ['DELETE', '/api/uploads/x'],
-      ['POST', '/'],
-    ] as const) {
-      const answer = await ask(origin, path, { method, headers: more, body: '{}' });
-      expect([method, path, answer.status]).toEqual([method, path, 403]);
-    }
-  });
-
-  it('finds the token in the page, which is the key of nothing else', async () => {
-    const { headers, key } = await entered();
-    expect(String(headers['x-flowdrop-token'])).toMatch(/^[\w-]{43}$/);
-    expect(headers['x-flowdrop-token']).not.toBe(key);
   });
 });
 
@@ -224,16 +225,15 @@ describe('the page', () => {
     const appFiles = async () => {
       tries += 1;
       if (tries < 3) throw new Error('The app cannot be built.');
-      return new Map([
-        ['/', { body: Buffer.from('<meta name="flowdrop-token" content="">'), contentType: 'text/html' }],
-      ]);
+      return new Map([['/', { body: Buffer.from('the page'), contentType: 'text/html' }]]);
     };
     const { url } = await serve(NO_DEPLOYMENT, { appFiles });
-    const visitor = await Visitor.open(url);
-    const broken = await visitor.ask('/');
-    expect(broken.status).toBe(502);
-    expect(messageOf(broken)).toContain('The app cannot be built.');
-    expect((await visitor.ask('/')).status).toBe(200);
+    for (const _ of [1, 2]) {
+      const broken = await ask(url, '/');
+      expect(broken.status).toBe(502);
+      expect(messageOf(broken)).toContain('The app cannot be built.');
+    }
+    expect((await ask(url, '/')).status).toBe(200);
   });
 
   it('is prepared after a time if that is asked for', async () => {
@@ -252,12 +252,10 @@ describe('the page', () => {
       tries += 1;
       throw new Error('There is no such stack.');
     });
-    const { origin, search } = new URL(url);
-    const { headers } = await ask(origin, `/${search}`);
+    const visitor = await Visitor.open(url);
     expect(tries).toBe(0);
-    const cookie = headers['set-cookie']?.[0]?.split(';')[0] ?? '';
     for (const each of [1, 2]) {
-      const answer = await ask(origin, '/api/about', { headers: { cookie } });
+      const answer = await visitor.ask('/api/about');
       expect([answer.status, messageOf(answer), tries]).toEqual([503, 'There is no such stack.', each]);
     }
   });

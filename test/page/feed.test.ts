@@ -297,25 +297,6 @@ describe('the events', () => {
     await hears(visitor.listen(`/api/events?after=${lastEvent}`), { id });
   });
 
-  it('ask for the list again after the server was restarted, on the same address', async () => {
-    const before = await open();
-    const url = new URL(before.served.url);
-    const { lastEvent } = await list(before.visitor);
-    await before.served.close();
-    await world.put(world.claimed('robot.png'));
-    const served = await serve(world.deployment, { port: Number(url.port), key: url.searchParams.get('key') ?? '' });
-    expect(served.url).toBe(before.served.url);
-    // The page that is still open has its cookie and its token.
-    const listener = before.visitor.listen('/api/events', { 'last-event-id': lastEvent });
-    await vi.waitFor(
-      () => expect(listener.heard[0]).toMatchObject({ name: 'reset', data: { reason: 'The server was restarted.' } }),
-      PATIENCE,
-    );
-    expect(listener.heard[0]?.id).not.toBe(lastEvent);
-    expect(keysOf(await list(before.visitor))).toEqual(['robot.png']);
-    expect((await before.visitor.post('/api/route', { files: [] })).status).toBe(200);
-  });
-
   it('ask for the list again after an id that is none', async () => {
     const { visitor } = await open();
     for (const id of ['nonsense', '0-0', 'ffffffffffff-1', '../../x', `a${'1'.repeat(99)}`]) {

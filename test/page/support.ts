@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http';
 import { onTestFinished, vi } from 'vitest';
 import type { Deployment } from '../../operations/deployment.ts';
@@ -7,7 +8,7 @@ import type { FeedPace } from '../../page/server/feed.ts';
 import { type ServedPage, type ServeOptions, servePage } from '../../page/server/serve-page.ts';
 import { type Raw, send } from '../support/raw-request.ts';
 
-export const PAGE_HTML = '<!doctype html><head><meta name="flowdrop-token" content="" /></head><body>the page</body>';
+export const PAGE_HTML = '<!doctype html><body>the page</body>';
 
 export const APP: PageFiles = new Map([
   ['/', { body: Buffer.from(PAGE_HTML), contentType: 'text/html; charset=utf-8' }],
@@ -40,23 +41,36 @@ export async function ask(url: string, path: string, { method = 'GET', ...raw }:
   return { status, headers, body: bytes, text, json: isJson && text !== '' ? JSON.parse(text) : undefined };
 }
 
-/** A visitor who opened the address, and whose script has read the token. */
+/** What a page with a key sends, or wants to hear: see `ProofSubject` in `page/api.ts`. */
+export const proofOf = (key: string, subject: string): string =>
+  createHmac('sha256', key).update(subject).digest('base64url');
+
+/** The key in an address of the page. */
+export const keyOf = (url: string): string => new URL(url).hash.replace(/^#key=/, '');
+
+/** A visitor who opened the address, and whose page has the key. */
 export class Visitor {
   readonly url: string;
+  /** The key of the run. */
+  readonly key: string;
   readonly #headers: OutgoingHttpHeaders;
 
   static async open(url: string): Promise<Visitor> {
-    const { pathname, search, origin } = new URL(url);
-    const entered = await ask(origin, pathname + search);
-    const cookie = entered.headers['set-cookie']?.[0]?.split(';')[0] ?? '';
-    const { text } = await ask(origin, '/', { headers: { cookie } });
-    const [, token = ''] = /name="flowdrop-token" content="([^"]+)"/.exec(text) ?? [];
-    return new Visitor(origin, { cookie, 'x-flowdrop-token': token });
+    const { origin, port } = new URL(url);
+    const key = keyOf(url);
+    const nonce = 'n'.repeat(43);
+    const { json } = await ask(origin, `/api/proof?nonce=${nonce}`);
+    if (!json.proofs.includes(proofOf(key, `server ${nonce} ${port}`))) throw new Error('The server proves nothing.');
+    const headers = { 'x-flowdrop-proof': proofOf(key, 'page') };
+    const entered = await ask(origin, '/api/enter', { method: 'POST', headers });
+    if (entered.status !== 200) throw new Error(`The page cannot be entered: ${entered.text}`);
+    return new Visitor(origin, entered.json.key);
   }
 
-  private constructor(url: string, headers: OutgoingHttpHeaders) {
+  constructor(url: string, key: string) {
     this.url = url;
-    this.#headers = headers;
+    this.key = key;
+    this.#headers = { 'x-flowdrop-proof': proofOf(key, 'page') };
   }
 
   get headers(): OutgoingHttpHeaders {

@@ -145,7 +145,7 @@ describe('a file', () => {
     for (const key of keys) {
       const { id } = await becomes(key, 'succeeded');
       const [input] = (await detail(id)).inputs;
-      const saved = await visitor.ask(`${input?.url}?download`);
+      const saved = await visitor.ask(`${input?.url}&download`);
       expect(saved.text).toBe(key);
       const [, name = ''] =
         /^attachment; filename\*=UTF-8''([\w.%~!-]+)$/.exec(String(saved.headers['content-disposition'])) ?? [];

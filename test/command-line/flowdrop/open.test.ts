@@ -23,7 +23,7 @@ function run(...words: readonly string[]) {
 it('serves the page of the deployment until Ctrl-C', async () => {
   const { printed, ended, stop } = run('open', '--no-browser');
   const url = await vi.waitFor(() => {
-    const [found] = /http:\/\/127\.0\.0\.1:\d+\/\?key=[\w-]+/.exec(printed.output) ?? [];
+    const [found] = /http:\/\/127\.0\.0\.1:\d+\/#key=[\w-]+/.exec(printed.output) ?? [];
     if (found === undefined) throw new Error(`No address was printed: ${printed.output}${printed.errors}`);
     return found;
   }, PATIENCE);

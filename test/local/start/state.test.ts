@@ -1,7 +1,7 @@
-import { chmod, mkdir, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
-import { keepPagePlace, lastPagePlace, temporaryState, watchState } from '../../../local/start/state.ts';
+import { keepPagePort, lastPagePort, temporaryState, watchState } from '../../../local/start/state.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 
 let parent: string;
@@ -38,15 +38,22 @@ it.each([
   release();
 });
 
-it('keeps the place of the page in a file that others cannot read, and takes a damaged one for none', async () => {
+it('keeps the port of the page, and no key, in a file that others cannot read', async () => {
   await mkdir(root);
-  expect(lastPagePlace(root)).toBeUndefined();
-  const place = { port: 8321, key: 'k'.repeat(43) };
-  keepPagePlace(root, place);
-  expect(lastPagePlace(root)).toEqual(place);
+  expect(lastPagePort(root)).toBeUndefined();
+  keepPagePort(root, 8321);
+  expect(lastPagePort(root)).toBe(8321);
+  expect(JSON.parse(await readFile(join(root, 'page.json'), 'utf8'))).toEqual({ port: 8321 });
   expect(await modeOf(join(root, 'page.json'))).toBe(0o600);
-  for (const text of ['{', '{"port":0,"key":"short"}', '{"port":"8321"}']) {
+});
+
+it('forgets the key that an earlier version kept, and takes a damaged file for none', async () => {
+  await mkdir(root);
+  await writeFile(join(root, 'page.json'), JSON.stringify({ port: 8321, key: 'k'.repeat(43) }));
+  keepPagePort(root, lastPagePort(root) ?? 0);
+  expect(JSON.parse(await readFile(join(root, 'page.json'), 'utf8'))).toEqual({ port: 8321 });
+  for (const text of ['{', '{"port":0}', '{"port":"8321"}']) {
     await writeFile(join(root, 'page.json'), text);
-    expect(lastPagePlace(root)).toBeUndefined();
+    expect(lastPagePort(root)).toBeUndefined();
   }
 });

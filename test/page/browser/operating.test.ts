@@ -1,10 +1,15 @@
+import { createServer } from 'node:http';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import type { Page } from 'playwright-core';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { Visitor } from '../support.ts';
 import { describeInBrowser, PATIENCE_MS, violations } from './support.ts';
 
 /** Stops of the Tab key until a wanted one. More would be a page that nobody can use. */
 const STOPS_MAX = 40;
+
+/** What the browser says when a server ends, or another one takes its place. */
+const ENDED = /ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/;
 
 const WIDTHS = [320, 390, 768, 1024, 1280, 1920];
 
@@ -374,15 +379,26 @@ describeInBrowser('operating', (shown) => {
   });
 
   describe('the connection', () => {
-    it('comes back after the server was restarted, and nothing is lost in between', async () => {
+    it('comes back after it was lost, and nothing is lost in between', async () => {
       await using visit = await shown.open();
       const { page } = visit;
+      // A window without a network keeps its open connections.
+      await page.addInitScript(() => {
+        const { EventSource } = window;
+        window.EventSource = class extends EventSource {
+          constructor(url: string | URL) {
+            super(url);
+            window.addEventListener('offline', () => this.dispatchEvent(new Event('error')));
+          }
+        };
+      });
+      await page.reload();
       await shown.operated.upload('echo/before.bin', 'before');
       await visit.shows('before.bin', 'Succeeded');
-      await shown.stopPage();
+      await page.context().setOffline(true);
       await page.getByRole('alert').getByText('The page connects again by itself.').waitFor();
       await shown.operated.put('echo/meanwhile.bin', 'succeeded');
-      await shown.startPage();
+      await page.context().setOffline(false);
       await visit.shows('meanwhile.bin', 'Succeeded');
       await page.getByText('Live', { exact: true }).waitFor();
       expect(await page.getByRole('alert').count()).toBe(0);
@@ -391,16 +407,60 @@ describeInBrowser('operating', (shown) => {
       await visit.drop([{ name: 'after.txt', type: 'text/plain', body: Buffer.from('A fox') }]);
       await page.getByRole('button', { name: 'Send 1 file' }).click();
       await visit.shows('after.txt', 'Succeeded');
-      visit.forgive(/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
+      visit.forgive(/ERR_INTERNET_DISCONNECTED/);
     });
 
-    it('says so if the server has another key by now', async () => {
+    it('ends with the run, and the address of the next run opens the page in the same tab', async () => {
       await using visit = await shown.open();
-      await visit.page.context().clearCookies();
+      const { page } = visit;
+      const before = shown.url;
       await shown.stopPage();
       await shown.startPage();
-      await visit.page.getByRole('alert').getByText("This page's key is not valid any more.").waitFor();
-      visit.forgive(/ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
+      await page.getByRole('alert').getByText('This page has no valid key.').waitFor();
+      await page.goto(before);
+      await page.getByRole('alert').getByText('This page has no valid key.').waitFor();
+      await page.goto(shown.url);
+      await page.getByText('Live', { exact: true }).waitFor();
+      expect(page.url()).toBe(`${new URL(shown.url).origin}/`);
+      // The key is there for the next visit in this run.
+      await page.goto('about:blank');
+      await page.goto(new URL(shown.url).origin);
+      await page.getByText('Live', { exact: true }).waitFor();
+      visit.forgive(ENDED);
+    });
+
+    it('gives another program at the port of an ended run neither proofs nor files', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      const { port, origin } = new URL(shown.url);
+      await visit.drop([{ name: 'secret.txt', type: 'text/plain', body: Buffer.from('A secret fox') }]);
+      await page.getByRole('button', { name: 'Send 1 file' }).waitFor();
+      await shown.stopPage();
+      const heard: string[] = [];
+      const impostor = createServer((request, response) => {
+        heard.push(`${request.method} ${request.url?.replace(/nonce=[\w-]{43}$/, 'nonce=')}`);
+        heard.push(...[request.headers['x-flowdrop-proof'], request.headers.cookie].flatMap((each) => each ?? []));
+        response.setHeader('content-type', 'application/json').end('{"proofs":["nothing"],"key":"nothing"}');
+      }).listen(Number(port), '127.0.0.1');
+      try {
+        await page.getByRole('button', { name: 'Send 1 file' }).click();
+        await page.locator('drop-zone').getByText('This server does not have the key of this page.').waitFor();
+        await page.getByRole('alert').getByText('This page has no valid key.').waitFor();
+        expect([...new Set(heard)]).toEqual(['GET /api/proof?nonce=']);
+        // A program at another port of this machine gets nothing that the browser keeps.
+        expect(await page.context().cookies()).toEqual([]);
+      } finally {
+        impostor.closeAllConnections();
+        await new Promise((resolve) => impostor.close(resolve));
+        await shown.startPage();
+      }
+      // All that the browser has kept opens nothing of the next run.
+      const { origins } = await page.context().storageState();
+      expect(origins.map((each) => each.origin)).toEqual([origin]);
+      for (const { value } of origins.flatMap(({ localStorage }) => localStorage)) {
+        expect((await new Visitor(origin, value).ask('/api/about')).status).toBe(401);
+      }
+      visit.forgive(ENDED);
     });
   });
 

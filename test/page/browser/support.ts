@@ -123,7 +123,7 @@ export class Shown {
 
   /** Opens the page in a window. @param options of the window: its size, its colour scheme. */
   open(options: BrowserContextOptions = {}): Promise<Visit> {
-    return Visit.open(started(this.#browser), started(this.#page).url, options);
+    return Visit.open(started(this.#browser), this.url, options);
   }
 
   /** Ends the server of the page. The pipeline goes on. */
@@ -131,11 +131,15 @@ export class Shown {
     return started(this.#page).close();
   }
 
-  /** Starts it again at the same address, as after a restart with the same key and port. */
+  /** Starts it again at the same port, as the next run does. */
   async startPage(): Promise<void> {
-    const { port, searchParams } = new URL(started(this.#page).url);
-    const key = searchParams.get('key') ?? '';
-    this.#page = await servePage(this.operated.deployment, { appFiles, pace: PACE, key, port: Number(port) });
+    const { port } = new URL(this.url);
+    this.#page = await servePage(this.operated.deployment, { appFiles, pace: PACE, port: Number(port) });
+  }
+
+  /** The address of the page, with the key. */
+  get url(): string {
+    return started(this.#page).url;
   }
 }
 
