@@ -4,7 +4,6 @@ import type { Json } from '../functions/base/json.ts';
 import { type Chain, madeAnew } from '../functions/chains/chain.ts';
 import { isTerminal } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
-import { pathTo } from '../functions/uploads/chain-routes.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import { chainBegunBy, readChain, viewsOf } from './chains.ts';
 import type { Deployment } from './deployment.ts';
@@ -205,7 +204,9 @@ async function stageBy(
   const anew = madeAnew(chain, from, settings, clock.now());
   if (anew === undefined) {
     const names = settings.routes.map(({ name }) => name);
-    const known = settings.routes.filter((route) => pathTo(settings.routes, route)[0]?.name === firstRoute);
+    const known = settings.routes.filter(
+      ({ name }) => name === firstRoute || madeAnew(chain, name, settings, clock.now()) !== undefined,
+    );
     const stages = known.map(({ name }) => name).join(', ') || 'not configured any more';
     return leaving(
       key,

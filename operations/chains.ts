@@ -1,4 +1,4 @@
-import { type Chain, type ChainUpload, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
+import { addressOf, type Chain, type ChainUpload, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
 import { ChainStore } from '../functions/chains/chain-store.ts';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
@@ -196,10 +196,10 @@ function treeOf(seen: readonly Seen[], chain: Chain): readonly ChainNode[] {
   const children = Map.groupBy(seen, ({ upload }) => parentOf(upload));
   const nodesBelow = (parent: string | undefined): readonly ChainNode[] =>
     (children.get(parent) ?? []).map(({ upload, facts }) => {
-      const { id, key, route } = upload;
+      const { id, route } = upload;
       return {
         id,
-        key,
+        key: addressOf(chain, upload),
         route,
         arrivedAt: iso(upload.arrivedAt),
         ...facts,

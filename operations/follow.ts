@@ -1,5 +1,5 @@
 import pMap from 'p-map';
-import type { Chain, ChainUpload } from '../functions/chains/chain.ts';
+import { addressOf, type Chain, type ChainUpload } from '../functions/chains/chain.ts';
 import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { chainReport } from '../functions/publish/chain-report.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
@@ -30,12 +30,15 @@ export async function follow(
   }
 }
 
+/** An upload of a later stage, with the address of its results. @internal */
+export type LaterUpload = ChainUpload & { readonly key: string };
+
 /** How far uploads are, in the order of their ids. */
 interface Seen {
   /** Undefined for an upload without an entry. */
   readonly uploads: readonly (UploadView | undefined)[];
   /** What followed from the uploads in their chains. @internal */
-  readonly later: readonly ChainUpload[];
+  readonly later: readonly LaterUpload[];
 }
 
 /** What uploads and their chains have come to. */
@@ -105,7 +108,7 @@ interface ChainAfter {
   readonly first: { readonly id: string; readonly key: string };
   /** Undefined if it has not heard of all of these ends yet. */
   readonly chain: Chain | undefined;
-  readonly later: readonly ChainUpload[];
+  readonly later: readonly LaterUpload[];
 }
 
 /** The chains of the uploads that have ended. The first file of a chain says in its entry what follows. */
@@ -134,7 +137,8 @@ async function chainAfter(
   if (chain === undefined || !own.every((end) => hasHeardOf(end, chain))) return { first, chain: undefined, later: [] };
   const since = Math.min(...own.map(({ endedAt }) => endedAt));
   const ids = new Set(own.map((end) => end.upload.id));
-  return { first, chain, later: chain.uploads.filter(({ id, arrivedAt }) => arrivedAt >= since && !ids.has(id)) };
+  const later = chain.uploads.filter(({ id, arrivedAt }) => arrivedAt >= since && !ids.has(id));
+  return { first, chain, later: later.map((each) => ({ ...each, key: addressOf(chain, each) })) };
 }
 
 /** Also true if the upload is no part of the chain any more, because its stage was made anew. */

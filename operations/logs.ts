@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import * as z from 'zod/mini';
+import { addressOf } from '../functions/chains/chain.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { secondDigits } from '../functions/uploads/upload.ts';
 import { chainBegunBy } from './chains.ts';
@@ -109,7 +110,8 @@ async function uploadsOf(
   const own = [{ id, key, route: entry?.route.name }];
   try {
     const chain = await chainBegunBy(found, deployment, signal);
-    return { uploads: chain?.uploads.map((each) => ({ id: each.id, key: each.key, route: each.route })) ?? own };
+    const ofChain = chain?.uploads.map((each) => ({ id: each.id, key: addressOf(chain, each), route: each.route }));
+    return { uploads: ofChain ?? own };
   } catch (error) {
     if (!(error instanceof UnreadableEntryError)) throw error;
     return { uploads: own, issue: `Its chain cannot be read: ${error.message}.` };

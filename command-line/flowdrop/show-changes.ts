@@ -1,9 +1,8 @@
-import type { ChainUpload } from '../../functions/chains/chain.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/act.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import type { Followed } from '../../operations/follow.ts';
+import type { Followed, LaterUpload } from '../../operations/follow.ts';
 import type { Fetched } from '../../operations/get.ts';
 import type { Put } from '../../operations/put-body.ts';
 import type { SweepPass } from '../../operations/sweep.ts';
@@ -33,7 +32,7 @@ const chainLines = ({ chains }: Pick<Followed, 'chains'> = { chains: [] }): read
   chains.map((chain) => `${chain.first.key}  ${chainEnd(chain)}`);
 
 /** How an upload of a later stage ended. */
-export function showLaterEnd({ id, key, route, state, failure, assets }: ChainUpload): string {
+export function showLaterEnd({ id, key, route, state, failure, assets }: LaterUpload): string {
   return `${uploadName({ id, key }, route)}  ${endOf({ state, failure, assets })}`;
 }
 
@@ -61,7 +60,7 @@ function resultOf({ result, isAborted, isInDoubt }: Acted): string {
 
 function endOf(
   view:
-    | (Pick<UploadView, 'wait'> & Pick<ChainUpload, 'failure'> & { state: string; assets: readonly unknown[] })
+    | (Pick<UploadView, 'wait'> & Pick<LaterUpload, 'failure'> & { state: string; assets: readonly unknown[] })
     | undefined,
 ): string {
   if (view === undefined) return 'unknown';

@@ -5,6 +5,7 @@ import {
   type Input,
   isTerminal,
   type NextStage,
+  planned,
   type RunningEntry,
   type StoredAsset,
   type TerminalEntry,
@@ -15,24 +16,34 @@ import {
   count,
   failure,
   input,
+  plan,
   readonlyObject,
   routeSchema,
   time,
   uploadSchema,
 } from '../ledger/entry-schema.ts';
 import { isSuccess, TERMINAL_STATE_NAMES } from '../ledger/terminal-states.ts';
-import { INPUTS_MAX, matchesAsset, pathTo, routesAfter } from '../uploads/chain-routes.ts';
+import {
+  INPUTS_MAX,
+  laterRoute,
+  matchesAsset,
+  type PlannedStage,
+  planAfter,
+  planBehind,
+  routesAfter,
+  stagesTo,
+} from '../uploads/chain-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import type { Route } from '../uploads/routes.ts';
-import { firstOf, type Stage, stageUpload, type Upload } from '../uploads/upload.ts';
+import { firstOf, type Stage, stageAddress, stageUpload, type Upload } from '../uploads/upload.ts';
 
 /** Maximum number of uploads of one chain. Its object is read and written whole. */
 export const CHAIN_UPLOADS_MAX = 10_000;
 
 const member = readonlyObject({
   id: z.string(),
-  /** Address of its results. The first file has its key in the inbox. */
-  key: z.string(),
+  /** Address of its results, if an older version wrote it: see {@link addressOf}. */
+  key: z.optional(z.string()),
   route: z.string(),
   /** The upload that it continues. Absent in the first one, and if it takes all assets of a stage. */
   parent: z.optional(z.string()),
@@ -46,16 +57,21 @@ const member = readonlyObject({
   assets,
   failedOutputs: count,
   failure: z.optional(failure),
-  /** Names of the routes that came after its route when it succeeded. */
+  /** Names of the routes that came after its route when it succeeded, if an older version began the chain. */
   followers: z.optional(z.readonly(z.array(z.string()))),
 });
 
 /** The form of a chain. */
 export const chainSchema = readonlyObject({
-  schema: z.literal(1),
+  schema: z.union([z.literal(1), z.literal(4)]),
   first: uploadSchema,
   /** 1, plus 1 each time that the operator has a stage made anew. */
   generation: count,
+  /**
+   * All later stages, as the configuration said when the first file succeeded, or when one of them was made anew. Absent
+   * until then, and if an older version wrote the chain.
+   */
+  plan: z.optional(plan),
   /** All its uploads, the first one first. */
   uploads: z.readonly(z.array(member)),
   /** Routes whose stages are complete: what begins after all of their uploads was decided. */
@@ -72,6 +88,10 @@ export const chainSchema = readonlyObject({
 
 /**
  * A chain: the upload of a file, and the uploads of all later stages that follow from it.
+ *
+ * Which stages follow is its plan. It is written when the first file succeeds, so a later change of the configuration
+ * leaves no stage out without a word. How each flow is made is the configuration of the moment in which it begins. A
+ * planned stage that the configuration does not have any more is withheld, by name.
  *
  * It is a summary of their entries, which say more. It alone decides two things, because they depend on several uploads:
  * when a stage is complete, so that all of its assets begin the next one; and when the whole chain has ended.
@@ -96,41 +116,63 @@ export const isInChain = (entry: Entry, routes: readonly Route[]): boolean =>
 export const hasSucceeded = ({ uploads, withheld }: Chain): boolean =>
   withheld.length === 0 && uploads.every(({ state }) => isSuccess(state));
 
+/** Name of an upload's stage. */
+const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string => upload.stage?.route ?? route.name;
+
 /**
- * The later stages that begin with assets of an upload, by the present routes. A stage that takes all assets together
- * has no assets here: its chain decides. If the upload had succeeded before it was collected again, only stages that came
- * after it then.
+ * What is planned to come after an upload that succeeds: what its entry says, or for the first file the present routes.
+ * Undefined if nothing comes after the first file, and if an older version began the chain.
+ */
+export function planOf(
+  entry: Pick<RunningEntry, 'upload' | 'route' | 'plan' | 'next'>,
+  routes: readonly Route[],
+): Entry['plan'] {
+  if (entry.plan !== undefined) return entry.plan;
+  if (entry.upload.stage !== undefined || entry.next !== undefined) return undefined;
+  const planned = planAfter(routes, stageOf(entry));
+  return planned.length === 0 ? undefined : planned;
+}
+
+/**
+ * The later stages that begin with assets of an upload: the planned ones that the present routes still have. A stage that
+ * takes all assets together has no assets here: its chain decides. Without a plan, these are the stages that the present
+ * routes put after it; and if it had succeeded before it was collected again, only those that came after it then.
  */
 export function nextStages(
-  { upload, route, next: before }: Pick<RunningEntry, 'upload' | 'route' | 'next'>,
+  entry: Pick<RunningEntry, 'upload' | 'route' | 'plan' | 'next'>,
   stored: readonly StoredAsset[],
   routes: readonly Route[],
 ): readonly NextStage[] {
-  const { key } = firstOf(upload);
-  return routesAfter(routes, route.name)
-    .filter(({ name }) => before?.some((each) => each.route.name === name) ?? true)
-    .map((next) => ({
-      route: snapshot(next),
-      assets: next.inputs === 'all' ? [] : stored.filter((asset) => matchesAsset(next, key, asset)).map(({ id }) => id),
-    }));
+  const { key } = firstOf(entry.upload);
+  const own = stageOf(entry);
+  const before = entry.plan === undefined ? entry.next : undefined;
+  return (planOf(entry, routes) ?? planAfter(routes, own)).flatMap(({ route: name, after, inputs }) => {
+    const route = laterRoute(routes, name);
+    if (after !== own || route === undefined) return [];
+    if (before?.every((each) => each.route.name !== name)) return [];
+    const assets = inputs === 'all' ? [] : stored.filter((asset) => matchesAsset(route, key, asset));
+    return [{ route: snapshot(route), assets: assets.map(({ id }) => id) }];
+  });
 }
 
 /** The first entries of the uploads that begin with single assets of an upload. */
 export function childrenOf(entry: TerminalEntry, resultsBucket: string): readonly WaitingEntry[] {
   const { upload, generation, endedAt, next = [], assets: stored } = entry;
   const parent = { id: upload.id, key: upload.key, generation };
-  return next.flatMap(({ route, assets: ids }) =>
-    stored
-      .filter(({ id }) => ids.includes(id))
-      .map((asset) => childOf({ first: upload, parent, asset, resultsBucket }, route, endedAt)),
-  );
+  return next.flatMap(({ route, assets: ids }) => {
+    const taken = new Set(ids);
+    const plan = entry.plan && planBehind(entry.plan, route.name);
+    return stored
+      .filter(({ id }) => taken.has(id))
+      .map((asset) => childOf({ first: upload, parent, asset, resultsBucket }, { route, plan }, endedAt));
+  });
 }
 
 /** An asset that a later stage takes. */
 interface TakenAsset {
   /** The upload of the chain's first file, or any later upload of the chain. */
   readonly first: Upload;
-  readonly parent: Pick<ChainUpload, 'id' | 'key' | 'generation'>;
+  readonly parent: { readonly id: string; readonly key: string; readonly generation: number };
   readonly asset: StoredAsset;
   readonly resultsBucket: string;
 }
@@ -138,7 +180,7 @@ interface TakenAsset {
 /** The first entry of the upload that takes one asset. */
 function childOf(
   { first, parent, asset, resultsBucket }: TakenAsset,
-  route: NextStage['route'],
+  { route, plan }: Pick<Entry, 'route' | 'plan'>,
   now: number,
 ): WaitingEntry {
   const { id, key, generation } = parent;
@@ -147,11 +189,15 @@ function childOf(
     route: route.name,
     parent: { id, key, generation, asset: asset.id },
   };
-  return begun(stageUpload(first, stage, asset), route, [inputOf(asset, resultsBucket)], now);
+  return planned(begun(stageUpload(first, stage, asset), route, [inputOf(asset, resultsBucket)], now), plan);
 }
 
-const inputOf = ({ key, versionId, etag, bytes, mediaType }: StoredAsset, bucket: string): Input => ({
-  bucket,
+/** @param resultsBucket the present one. An asset that an older version stored is in it. */
+const inputOf = (
+  { bucket = '', key, versionId, etag, bytes, mediaType }: StoredAsset,
+  resultsBucket: string,
+): Input => ({
+  bucket: bucket || resultsBucket,
   key,
   versionId,
   etag,
@@ -160,12 +206,18 @@ const inputOf = ({ key, versionId, etag, bytes, mediaType }: StoredAsset, bucket
 });
 
 /** The first entry of an upload that takes all assets of a stage. Undefined if no upload of that id does. */
-export function gatheredEntry({ gathered, uploads }: Chain, uploadId: string): WaitingEntry | undefined {
-  const found = gathered.find(({ upload }) => upload.id === uploadId);
-  const arrivedAt = uploads.find(({ id }) => id === uploadId)?.arrivedAt;
-  if (found === undefined || arrivedAt === undefined) return undefined;
-  return begun(found.upload, found.route, found.inputs, arrivedAt);
+export function gatheredEntry(chain: Chain, uploadId: string): WaitingEntry | undefined {
+  const found = chain.gathered.find(({ upload }) => upload.id === uploadId);
+  const arrivedAt = chain.uploads.find(({ id }) => id === uploadId)?.arrivedAt;
+  return found && arrivedAt !== undefined ? gatheredAt(chain, found, arrivedAt) : undefined;
 }
+
+const gatheredAt = ({ plan }: Chain, { upload, route, inputs }: Chain['gathered'][number], now: number): WaitingEntry =>
+  planned(begun(upload, route, inputs, now), plan && planBehind(plan, route.name));
+
+/** The address of an upload's results. The first file has its key in the inbox. */
+export const addressOf = ({ first }: Pick<Chain, 'first'>, { id, route }: Pick<ChainUpload, 'id' | 'route'>): string =>
+  id === first.id ? first.key : stageAddress(first.key, route, id);
 
 /** The assets of all uploads of a stage, in the order of their addresses. */
 const assetsOf = ({ uploads }: Chain, route: string): readonly StoredAsset[] =>
@@ -176,11 +228,9 @@ const assetsOf = ({ uploads }: Chain, route: string): readonly StoredAsset[] =>
 
 /** What a note needs to know of the configuration. */
 export interface ChainSettings {
-  /** The present routes, which decide what begins after a stage that is complete now. */
+  /** The present routes: the plan of a chain that has none yet, and how the flows of a stage are made. */
   readonly routes: readonly Route[];
   readonly resultsBucket: string;
-  /** The stage that the operator has made anew. It may be new to the chain. */
-  readonly anew?: string;
 }
 
 /**
@@ -189,7 +239,47 @@ export interface ChainSettings {
  */
 export function noted(chain: Chain | undefined, entries: readonly Entry[], settings: ChainSettings): Chain | undefined {
   const after = entries.reduce((before, entry) => withEntry(before, entry, settings.routes), chain);
-  return after === undefined || after === chain ? chain : concluded(settle(after, settings));
+  if (after === undefined || after === chain) return chain;
+  return concluded(settle(after, stagesOf(after, settings.routes), settings));
+}
+
+/** The plan of a chain. Until its first file has succeeded, that is what the present routes would make of it. */
+const stagesOf = ({ plan, uploads }: Chain, routes: readonly Route[]): readonly PlannedStage[] =>
+  plan ?? planAfter(routes, uploads[0]?.route ?? '');
+
+/**
+ * The chain with its plan, if its first file has succeeded.
+ * @param entry the one that is noted now.
+ */
+function withPlan(chain: Chain, entry: Entry, routes: readonly Route[]): Chain {
+  const [first] = chain.uploads;
+  if (chain.plan !== undefined || first === undefined || !isSuccess(first.state)) return chain;
+  const own = entry.upload.id === first.id ? entry.plan : undefined;
+  return { ...chain, schema: 4, plan: own ?? formerPlan(chain, routes) };
+}
+
+/**
+ * The plan of a chain that an older version began. Its uploads say which routes came after theirs when they succeeded.
+ * For a stage that has no success yet, the present routes say it.
+ */
+function formerPlan({ uploads, gathered }: Chain, routes: readonly Route[]): readonly PlannedStage[] {
+  const stages: PlannedStage[] = [];
+  const known = new Set(uploads.slice(0, 1).map(({ route }) => route));
+  // The loop also reaches the names that are added on the way.
+  for (const after of known) {
+    const successes = uploads.filter(({ route, state }) => route === after && isSuccess(state));
+    const names =
+      successes.length === 0
+        ? routesAfter(routes, after).map(({ name }) => name)
+        : successes.flatMap(({ followers = [] }) => followers);
+    for (const route of names) {
+      if (known.has(route)) continue;
+      known.add(route);
+      const isAll = laterRoute(routes, route)?.inputs === 'all' || gathered.some((each) => each.route.name === route);
+      stages.push({ route, after, ...(isAll && { inputs: 'all' }) });
+    }
+  }
+  return stages;
 }
 
 /** The chain with the time of its end, if it has ended. */
@@ -213,13 +303,13 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   // Its stage was made anew since.
   if (chain !== undefined && known === undefined) return chain;
   const now = isTerminal(entry) ? endOf(entry) : underWay(entry);
-  if (known === undefined) return withChildren({ ...before, uploads: [now] }, entry, routes);
+  if (known === undefined) return withChildren(withPlan({ ...before, uploads: [now] }, entry, routes), entry, routes);
   if (!isNewer(now, known)) return chain;
   const current = now.generation === known.generation ? before : withoutDescendants(before, upload);
   const uploads = current.uploads.map((each) => (each.id === upload.id ? now : each));
   // It may rank higher now: the operator may have deleted a newer file of its key.
   const first = upload.stage === undefined ? upload : current.first;
-  const changed = { ...current, first, uploads };
+  const changed = withPlan({ ...current, first, uploads }, entry, routes);
   // A failure that is collected again may succeed without a retry.
   const mayGoOn = now.state === 'under way' || (isSuccess(now.state) && !isSuccess(known.state));
   return withChildren(mayGoOn ? reopened(changed, now.route, routes) : changed, entry, routes);
@@ -253,8 +343,7 @@ function withoutDescendants(chain: Chain, { id, stage }: Upload): Chain {
 
 const identityOf = ({ upload, route, generation, arrivedAt }: Entry) => ({
   id: upload.id,
-  key: upload.key,
-  route: route.name,
+  route: upload.stage?.route ?? route.name,
   parent: upload.stage?.parent.asset === undefined ? undefined : upload.stage.parent.id,
   generation,
   arrivedAt,
@@ -275,97 +364,93 @@ const endOf = (entry: TerminalEntry): ChainUpload => ({
   assets: entry.assets,
   failedOutputs: entry.failedOutputs.length,
   failure: 'failure' in entry ? entry.failure : undefined,
-  followers: entry.next?.map(({ route }) => route.name),
+  ...(entry.plan === undefined && { followers: entry.next?.map(({ route }) => route.name) }),
 });
 
-/** Adds the uploads that begin with single assets of an upload. */
-function withChildren(chain: Chain, entry: Entry, routes: readonly Route[]): Chain {
-  if (!isTerminal(entry)) return chain;
+/** Adds the uploads that begin with single assets of an upload, and withholds the planned stages that have no route. */
+function withChildren(before: Chain, entry: Entry, routes: readonly Route[]): Chain {
+  if (!isTerminal(entry)) return before;
+  const chain = withoutRoutes(before, entry);
   const known = new Set(chain.uploads.map(({ id }) => id));
   // A chain does not say which bucket an input is in.
   const children = childrenOf(entry, '').filter(({ upload }) => !known.has(upload.id));
   const next = [...new Set(children.map(({ route }) => route.name))];
   if (chain.uploads.length + children.length <= CHAIN_UPLOADS_MAX) {
     const uploads = [...chain.uploads, ...children.map(underWay)];
-    return next.reduce<Chain>((before, route) => reopened(before, route, routes), { ...chain, uploads });
+    return next.reduce<Chain>((open, route) => reopened(open, route, routes), { ...chain, uploads });
   }
-  const withheld = next.map((route) => ({ route, after: entry.route.name, why: TOO_MANY_UPLOADS }));
-  return { ...chain, withheld: [...chain.withheld, ...withheld] };
+  const after = stageOf(entry);
+  return next.reduce<Chain>((open, route) => withhold(open, { route, after, why: TOO_MANY_UPLOADS }), chain);
 }
+
+/** Withholds the planned stages that assets of an upload would have begun, if the configuration had their routes. */
+function withoutRoutes(chain: Chain, entry: TerminalEntry): Chain {
+  const after = stageOf(entry);
+  if (!isSuccess(entry.state) || entry.assets.length === 0) return chain;
+  return (chain.plan ?? [])
+    .filter((stage) => stage.after === after && stage.inputs !== 'all')
+    .filter(({ route }) => !entry.next?.some((each) => each.route.name === route))
+    .reduce<Chain>((next, { route }) => withhold(next, { route, after, why: noRoute(route) }), chain);
+}
+
+const noRoute = (name: string): string => `The configuration has no later stage ${name} any more.`;
 
 const TOO_MANY_UPLOADS = `A chain has at most ${CHAIN_UPLOADS_MAX} uploads.`;
 
 /** While an upload of a stage is under way again, what begins after that stage and later ones is open again. */
 function reopened(chain: Chain, route: string, routes: readonly Route[]): Chain {
-  const isOpen = (name: string): boolean => stagesTo(routes, name).includes(route);
-  // A stage stands before those that come after it. Its route may be removed by now.
-  const withheld = chain.withheld.reduce<{ readonly kept: Chain['withheld']; readonly open: readonly string[] }>(
-    ({ kept, open }, each) =>
-      isOpen(each.after) || open.includes(each.after)
-        ? { kept, open: [...open, each.route] }
-        : { kept: [...kept, each], open },
-    { kept: [], open: [] },
-  );
-  return { ...chain, closed: chain.closed.filter((name) => !isOpen(name)), withheld: withheld.kept };
-}
-
-/** The names of the stages up to a route, that one included. */
-function stagesTo(routes: readonly Route[], name: string): readonly string[] {
-  const route = routes.find((each) => each.name === name);
-  return route === undefined ? [name] : pathTo(routes, route).map((each) => each.name);
+  // The present routes may not have the stages that an end without a plan has withheld.
+  if (route === chain.uploads[0]?.route) return { ...chain, closed: [], withheld: [] };
+  const plan = stagesOf(chain, routes);
+  const isOpen = (name: string): boolean => stagesTo(plan, name).includes(route);
+  return {
+    ...chain,
+    closed: chain.closed.filter((name) => !isOpen(name)),
+    withheld: chain.withheld.filter(({ after }) => !isOpen(after)),
+  };
 }
 
 /** Decides what begins after the stages that are complete now. A stage is decided about once. */
-function settle(chain: Chain, settings: ChainSettings): Chain {
-  const { routes } = settings;
-  const depthOf = ({ name }: Route): number => stagesTo(routes, name).length;
-  return routes
-    .filter(({ name }) => routesAfter(routes, name).length > 0)
-    .toSorted((one, other) => depthOf(one) - depthOf(other))
-    .reduce<Chain>(
-      (before, { name }) => (isComplete(before, name, routes) ? closeStage(before, name, settings) : before),
-      chain,
-    );
+function settle(chain: Chain, plan: readonly PlannedStage[], settings: ChainSettings): Chain {
+  const names = new Set(plan.map(({ after }) => after));
+  return [...names].reduce<Chain>(
+    (before, name) => (isComplete(before, name, plan) ? closeStage(before, name, plan, settings) : before),
+    chain,
+  );
 }
 
 /** True if all uploads of a stage have ended, no further one can come, and nothing was decided yet. */
-function isComplete({ closed, uploads }: Chain, name: string, routes: readonly Route[]): boolean {
-  const stages = stagesTo(routes, name);
+function isComplete({ closed, uploads }: Chain, name: string, plan: readonly PlannedStage[]): boolean {
   return (
-    stages[0] === uploads[0]?.route &&
     !closed.includes(name) &&
-    stages.every((stage) => stage === name || closed.includes(stage)) &&
+    stagesTo(plan, name).every((stage) => stage === name || closed.includes(stage)) &&
     !uploads.some(({ route, state }) => route === name && state === 'under way')
   );
 }
 
 /**
- * Begins what takes all assets of a stage, or says why it does not begin. A route that was added after the uploads of
- * the stage had ended begins nothing. If nothing of the stage succeeded, all stages after it are withheld.
+ * Begins what takes all assets of a stage, or says why it does not begin. If nothing of the stage succeeded, all stages
+ * after it are withheld.
  */
-function closeStage(before: Chain, name: string, settings: ChainSettings): Chain {
-  const { routes, anew } = settings;
+function closeStage(before: Chain, name: string, plan: readonly PlannedStage[], settings: ChainSettings): Chain {
   const chain = { ...before, closed: [...before.closed, name] };
+  const waiting = plan.filter(({ route, after }) => after === name && !hasUploads(chain, route));
   const whyNone = whyNothingOf(chain, name);
   if (whyNone !== undefined) {
-    return routesAfter(routes, name)
-      .filter((route) => !chain.uploads.some((upload) => upload.route === route.name))
-      .reduce<Chain>((next, route) => withhold(next, { route: route.name, after: name, why: whyNone }), chain);
+    return waiting.reduce<Chain>((next, { route }) => withhold(next, { route, after: name, why: whyNone }), chain);
   }
-  const stages = stagesTo(routes, name);
+  const stages = stagesTo(plan, name);
   const isWhole =
     !chain.withheld.some(({ route }) => stages.includes(route)) &&
     chain.uploads
       .filter(({ route }) => stages.includes(route))
       .every(({ state, failedOutputs }) => isSuccess(state) && failedOutputs === 0);
-  const hasBegun = (route: Route): boolean => chain.gathered.some((gathered) => gathered.route.name === route.name);
-  const follows = (route: Route): boolean =>
-    route.name === anew ||
-    chain.uploads.some((upload) => upload.route === name && upload.followers?.includes(route.name));
-  return routesAfter(routes, name)
-    .filter((route) => route.inputs === 'all' && follows(route) && !hasBegun(route))
-    .reduce<Chain>((next, route) => gather(next, route, isWhole, settings), chain);
+  return waiting
+    .filter(({ inputs }) => inputs === 'all')
+    .reduce<Chain>((next, stage) => gather(next, stage, isWhole, settings), chain);
 }
+
+const hasUploads = ({ uploads }: Chain, name: string): boolean => uploads.some(({ route }) => route === name);
 
 /** Why nothing begins after a stage that has ended, whatever the routes after it want. Undefined if something may. */
 function whyNothingOf({ uploads, withheld }: Chain, name: string): string | undefined {
@@ -381,13 +466,20 @@ const withhold = (chain: Chain, stage: Chain['withheld'][number]): Chain => ({
   withheld: [...chain.withheld.filter(({ route }) => route !== stage.route), stage],
 });
 
-function gather(chain: Chain, route: Route, isWhole: boolean, { resultsBucket }: ChainSettings): Chain {
+function gather(
+  chain: Chain,
+  { route: name, after }: PlannedStage,
+  isWhole: boolean,
+  { routes, resultsBucket }: ChainSettings,
+): Chain {
   const { first, generation } = chain;
-  const after = route.after as string;
   // The chain did not come so far.
-  if (!chain.uploads.some((upload) => upload.route === after)) return chain;
-  const withheld = (why: string): Chain => withhold(chain, { route: route.name, after, why });
-  const inputs = assetsOf(chain, after)
+  if (!hasUploads(chain, after)) return chain;
+  const withheld = (why: string): Chain => withhold(chain, { route: name, after, why });
+  const route = laterRoute(routes, name);
+  const stored = assetsOf(chain, after);
+  if (route === undefined) return stored.length === 0 ? chain : withheld(noRoute(name));
+  const inputs = stored
     .filter((asset) => matchesAsset(route, first.key, asset))
     .map((asset) => inputOf(asset, resultsBucket));
   if (!isWhole && (route.allow !== 'partial' || inputs.length === 0)) {
@@ -399,14 +491,14 @@ function gather(chain: Chain, route: Route, isWhole: boolean, { resultsBucket }:
   }
   if (chain.uploads.length >= CHAIN_UPLOADS_MAX) return withheld(TOO_MANY_UPLOADS);
   const { id, key } = first;
-  const stage: Stage = { first: { id, key }, route: route.name, parent: { id, key, generation } };
+  const stage: Stage = { first: { id, key }, route: name, parent: { id, key, generation } };
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
   const upload = stageUpload(first, stage, { bytes, mediaType: inputs[0]?.mediaType ?? '' });
-  const entry = begun(upload, snapshot(route), inputs, lastEnd(chain));
+  const gathered = { upload, route: snapshot(route), inputs };
   return {
     ...chain,
-    uploads: [...chain.uploads, underWay(entry)],
-    gathered: [...chain.gathered, { upload, route: entry.route, inputs }],
+    uploads: [...chain.uploads, underWay(gatheredAt(chain, gathered, lastEnd(chain)))],
+    gathered: [...chain.gathered, gathered],
   };
 }
 
@@ -426,40 +518,73 @@ export interface Anew {
  */
 export function madeAnew(chain: Chain, name: string, settings: ChainSettings, now: number): Anew | undefined {
   const { routes, resultsBucket } = settings;
-  const route = routes.find((each) => each.name === name);
-  if (route?.after === undefined || stagesTo(routes, name)[0] !== chain.uploads[0]?.route) return undefined;
-  const { after } = route;
-  const isAnew = (each: string): boolean => stagesTo(routes, each).includes(name);
+  const route = laterRoute(routes, name);
+  const before = stagesOf(chain, routes);
+  const isAnew = (each: string): boolean => stagesTo(before, each).includes(name);
+  const beside = before.filter((stage) => !isAnew(stage.route));
+  const after = placeOf(name, chain, { before, beside, route });
+  if (route === undefined || after === undefined) return undefined;
+  const own = { route: name, after, ...(route.inputs === 'all' && { inputs: route.inputs }) };
+  const behind = planAfter(routes, name).filter((stage) => !beside.some((each) => each.route === stage.route));
+  const plan = [...beside, own, ...behind];
   const kept = chain.uploads.filter((upload) => !isAnew(upload.route));
-  const before: Chain = {
+  const reopenedChain: Chain = {
     ...chain,
+    schema: 4,
+    plan,
     generation: chain.generation + 1,
     uploads: kept,
     closed: chain.closed.filter((each) => !isAnew(each) && !(route.inputs === 'all' && each === after)),
     gathered: chain.gathered.filter((each) => !isAnew(each.route.name)),
     withheld: chain.withheld.filter((each) => !isAnew(each.route)),
   };
+  const child = { route: snapshot(route), plan: planBehind(plan, name) };
   const children =
     route.inputs === 'all'
       ? []
       : kept
           .filter((upload) => upload.route === after && isSuccess(upload.state))
-          .flatMap((upload) =>
-            upload.assets
+          .flatMap(({ id, generation, route: parentRoute, assets: stored }) =>
+            stored
               .filter((asset) => matchesAsset(route, chain.first.key, asset))
-              .map((asset) =>
-                childOf({ first: chain.first, parent: upload, asset, resultsBucket }, snapshot(route), now),
-              ),
+              .map((asset) => {
+                const parent = { id, generation, key: addressOf(chain, { id, route: parentRoute }) };
+                return childOf({ first: chain.first, parent, asset, resultsBucket }, child, now);
+              }),
           );
-  // The routes beside this one keep what they have begun.
-  const path = stagesTo(routes, name);
-  const own = routes.filter((each) => path.includes(each.name) || isAnew(each.name));
+  // The stages beside this one keep what they have begun.
+  const path = stagesTo(plan, name);
+  const concerned = plan.filter((each) => path.includes(each.route) || stagesTo(plan, each.route).includes(name));
   const uploads = [...kept, ...children.map(underWay)];
-  const next = concluded(settle({ ...before, uploads }, { ...settings, routes: own, anew: name }));
-  const gathered = next.gathered.filter((each) => isAnew(each.route.name));
+  const next = concluded(settle({ ...reopenedChain, uploads }, concerned, settings));
+  const isNew = (each: string): boolean => stagesTo(plan, each).includes(name);
+  const gathered = next.gathered.filter((each) => isNew(each.route.name));
   return {
     chain: next,
-    begins: [...children, ...gathered.map((each) => begun(each.upload, each.route, each.inputs, now))],
+    begins: [...children, ...gathered.map((each) => gatheredAt(next, each, now))],
     dropped: chain.uploads.filter((upload) => isAnew(upload.route)),
   };
+}
+
+/**
+ * The stage after which a stage that is made anew comes: as its route says now, or else as it was planned. Undefined if
+ * the chain has neither.
+ */
+function placeOf(
+  name: string,
+  { uploads }: Chain,
+  {
+    before,
+    beside,
+    route,
+  }: {
+    readonly before: readonly PlannedStage[];
+    readonly beside: readonly PlannedStage[];
+    readonly route: Route | undefined;
+  },
+): string | undefined {
+  const there = [uploads[0]?.route, ...beside.map((stage) => stage.route)];
+  return [route?.after, before.find((stage) => stage.route === name)?.after].find(
+    (each) => each !== undefined && there.includes(each),
+  );
 }

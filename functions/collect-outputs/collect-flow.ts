@@ -1,5 +1,5 @@
 import { secondsBetween } from '../base/telemetry.ts';
-import { nextStages } from '../chains/chain.ts';
+import { nextStages, planOf } from '../chains/chain.ts';
 import type { FlowServiceError } from '../flow-service/errors.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
 import { noteRejection, noteSuccess } from '../holds/permit.ts';
@@ -224,8 +224,10 @@ export class FlowCollector {
     const { closing } = this.#tick.invocation;
     const earlierSuccess = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
     const decided = earlierSuccess ?? ending;
-    const next = nextStages(stored.entry, decided.assets ?? [], this.#ports.settings.routes);
-    const terminal = ended(stored.entry, { ...decided, next }, earlierSuccess?.endedAt ?? clock.now());
+    const { routes } = this.#ports.settings;
+    const next = nextStages(stored.entry, decided.assets ?? [], routes);
+    const plan = planOf(stored.entry, routes);
+    const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {
       // Another collector was faster. If it has ended this flow, it may have died before publishing.

@@ -205,7 +205,7 @@ export class FlowAssets {
   }
 
   async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
-    const { results, telemetry, clock } = this.#ports;
+    const { results, telemetry, clock, settings } = this.#ports;
     const { startedAt, workEndsAt, work } = this.#tick.invocation;
     const uploadId = entry.upload.id;
     const open = async (signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> => {
@@ -223,7 +223,7 @@ export class FlowAssets {
     const { key, bytes, mediaType, ...facts } = await results.store(open, owner, work);
     telemetry.metrics.add('AssetsStored');
     telemetry.metrics.add('AssetBytes', bytes);
-    return { id: assetId, key, bytes, mediaType, ...facts };
+    return { id: assetId, bucket: settings.resultsBucket, key, bytes, mediaType, ...facts };
   }
 
   async #open(entry: RunningEntry, assetId: string, signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> {

@@ -1,5 +1,6 @@
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
+import { laterRoute } from '../uploads/chain-routes.ts';
 import type { OpenedInput, OpenedUpload } from '../uploads/inbox.ts';
 import { InvalidJobError, type Job, readJob } from '../uploads/job.ts';
 import { type GivenOverrides, InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
@@ -27,9 +28,7 @@ export async function routed(
 ): Promise<Routed | undefined> {
   const { stage } = object.upload;
   const route =
-    stage === undefined
-      ? routeFor(settings.routes, object.upload)
-      : settings.routes.find(({ name, after }) => name === stage.route && after !== undefined);
+    stage === undefined ? routeFor(settings.routes, object.upload) : laterRoute(settings.routes, stage.route);
   if (route === undefined) return undefined;
   try {
     if (route.jobs !== undefined) return await routedJob(route, object, signal, given);

@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
+import type { PlannedStage } from '../uploads/chain-routes.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
@@ -15,7 +16,8 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  *
  * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
  * 3: the reasons `paused`, `budget` and `circuit`, in an entry that waits for the end of a hold.
- * 4: `given`, in the entry of a retry with other parameters. `doubt.isDismissed`.
+ * 4: `given`, in the entry of a retry with other parameters. `doubt.isDismissed`. `plan`, in the entries of chains and in
+ *    the chains.
  *
  * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it. The
  * state of a collector has none either: without it, a tick repeats some work.
@@ -115,7 +117,9 @@ const flow = readonlyObject({
 const asset = readonlyObject({
   /** Its id at the service. */
   id: z.string(),
-  /** Its key in the results bucket. */
+  /** The bucket that it is in. Absent if an older version stored it: it is in the results bucket then. */
+  bucket: z.optional(z.string()),
+  /** Its key in that bucket. */
   key: z.string(),
   /** Its size, in bytes. */
   bytes: count,
@@ -178,6 +182,14 @@ const job = readonlyObject({
   /** Names of the inputs that were not there when the job last looked. Empty before it has looked. */
   missing: z.readonly(z.array(z.string())),
 });
+
+/**
+ * The later stages of a chain, as they were planned. Each stands behind the one that it comes after.
+ * @internal
+ */
+export const plan: z.ZodMiniType<readonly PlannedStage[]> = z.readonly(
+  z.array(readonlyObject({ route: z.string(), after: z.string(), inputs: z.optional(z.literal('all')) })),
+);
 
 /** Later stages that begin with assets of an upload that succeeded. */
 const nextStage = readonlyObject({
@@ -263,6 +275,11 @@ const facts = {
   throttledSince: z.optional(time),
   /** Since when answers to this upload come from something other than the flow service. Limits that wait. */
   misaddressedSince: z.optional(time),
+  /**
+   * The stages that come after this one in its chain, as the configuration said when the first file succeeded. Absent in
+   * a file that has not succeeded, and if an older version began the chain.
+   */
+  plan: z.optional(plan),
   /** True once its chain has heard of an end. It stays in its chain, also if the later routes are removed. */
   isInChain: z.optional(z.literal(true)),
   /** Present if a POST of this generation may have made a flow that we do not know. */

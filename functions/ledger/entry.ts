@@ -210,6 +210,10 @@ export function begun(upload: Upload, route: RouteSnapshot, inputs: readonly Inp
   };
 }
 
+/** That entry with what is planned after its stage. Without a plan if an older version began the chain. */
+export const planned = (entry: WaitingEntry, plan: Entry['plan']): WaitingEntry =>
+  plan === undefined ? entry : { ...entry, schema: 4, plan };
+
 /**
  * The claim of an invocation that takes an upload over. A claim that is past its deadline leaves a doubt behind: its
  * invocation may have sent all bytes, by its deadline at the latest, and died before it could write the answer down.
@@ -393,6 +397,8 @@ export interface Ending {
   readonly failure?: KnownFailure | undefined;
   /** The later stages that begin with the assets. */
   readonly next?: readonly NextStage[] | undefined;
+  /** All later stages that are planned. Default: as before. */
+  readonly plan?: Entry['plan'];
 }
 
 export function ended(
@@ -402,15 +408,15 @@ export function ended(
 ): FailedEntry;
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry;
 export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
-  const { assets = [], failedOutputs = [], failure, next } = ending;
+  const { assets = [], failedOutputs = [], failure, next, plan = entry.plan } = ending;
   const { flow, isShared } = entry.state === 'running' ? entry : {};
   // A later end never has an earlier time, although clocks differ.
   const endedAt = Math.max(now, flow?.collectedAgainAt ?? 0);
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
   if (failure !== undefined) return { ...facts, state: 'failed', failure };
-  return next === undefined || next.length === 0
-    ? { ...facts, state: 'succeeded' }
-    : { ...facts, schema: formatOf(entry, 2), state: 'succeeded', next };
+  const success = { ...facts, ...(plan && { schema: formatOf(entry, 4), plan }), state: 'succeeded' } as const;
+  if (next === undefined || next.length === 0) return success;
+  return { ...success, schema: formatOf(success, 2), next };
 }
 
 /**
@@ -474,6 +480,8 @@ export function retried(
     ...factsOf(entry),
     ...(entry.state === 'waiting' ? {} : anew),
     ...((entry.state === 'waiting' ? entry.reason === 'held' : given) && { schema: formatOf(entry, 4) }),
+    // A file that succeeds again is planned again.
+    ...(entry.upload.stage === undefined && entry.plan && { plan: undefined }),
     // A job looks for its inputs again.
     ...(entry.state !== 'waiting' && isJob(entry) && { inputs: undefined, job: undefined }),
     arrivedAt: now,
@@ -511,7 +519,7 @@ const SENT = {
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
   const { schema, upload, route, inputs, job, reroute, given, pipeline, arrivedAt, generation, attempts } = entry;
-  const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt } = entry;
+  const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt, plan } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
   const sent = { upload, route, inputs, job, reroute, given, pipeline };
   const hasBegunChain = 'next' in entry && entry.next !== undefined && entry.next.length > 0;
@@ -527,5 +535,6 @@ function factsOf(entry: Entry) {
     ...waited,
     doubt,
     ...(isInChain && { isInChain }),
+    ...(plan && { plan }),
   };
 }

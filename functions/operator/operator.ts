@@ -355,10 +355,12 @@ async function assetsThere(
   { s3, settings: { resultsBucket: Bucket } }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly StoredAsset[]> {
-  const heads = await pMap(assets, ({ key: Key }) => headObject(s3, { Bucket, Key }, signal), {
+  // The function may not be allowed to read a bucket that had the results before.
+  const here = assets.filter(({ bucket = Bucket }) => bucket === Bucket);
+  const heads = await pMap(here, ({ key: Key }) => headObject(s3, { Bucket, Key }, signal), {
     concurrency: CONCURRENCY,
   });
-  return assets.filter((_, index) => heads[index] !== undefined);
+  return here.filter((_, index) => heads[index] !== undefined);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { type Chain, type ChainUpload, hasSucceeded } from '../chains/chain.ts';
+import { addressOf, type Chain, type ChainUpload, hasSucceeded } from '../chains/chain.ts';
 import { receiptKey } from '../results/results-keys.ts';
 import { type CompletionEvent, DETAIL_BYTES_MAX } from './completion-event.ts';
 import type { ChainReport } from './report-schemas.ts';
@@ -10,12 +10,15 @@ type StageUploadReport = StageReport['uploads'][number];
 /** @param chain one that has ended. */
 export function chainReport(chain: Chain, resultsPrefix: string): ChainReport {
   const { first, generation, uploads, withheld, endedAt = 0 } = chain;
-  const routes = [...new Set(uploads.map(({ route }) => route))];
-  const stages = routes.map((route): StageReport => {
-    const ofRoute = uploads.filter((upload) => upload.route === route).map((each) => uploadReport(each, resultsPrefix));
-    const status = ofRoute.every((upload) => upload.status === 'succeeded') ? 'succeeded' : 'failed';
-    return { route, status, uploads: ofRoute };
+  const byRoute = Map.groupBy(uploads, ({ route }) => route);
+  const whys = new Map(withheld.map(({ route, why }) => [route, why]));
+  const stages = [...byRoute].map(([route, all]): StageReport => {
+    const ofRoute = all.map((each) => uploadReport(each, addressOf(chain, each), resultsPrefix));
+    const why = whys.get(route);
+    const isWhole = why === undefined && ofRoute.every((upload) => upload.status === 'succeeded');
+    return { route, status: isWhole ? 'succeeded' : 'failed', ...(why && { why }), uploads: ofRoute };
   });
+  const unbegun = [...whys].filter(([route]) => !byRoute.has(route));
   return {
     chain: 1,
     status: hasSucceeded(chain) ? 'succeeded' : 'failed',
@@ -23,15 +26,13 @@ export function chainReport(chain: Chain, resultsPrefix: string): ChainReport {
     generation,
     arrivedAt: iso(uploads[0]?.arrivedAt ?? 0),
     endedAt: iso(endedAt),
-    stages: [
-      ...stages,
-      ...withheld.map(({ route, why }) => ({ route, status: 'withheld', why, uploads: [] }) as const),
-    ],
+    stages: [...stages, ...unbegun.map(([route, why]) => ({ route, status: 'withheld', why, uploads: [] }) as const)],
   };
 }
 
-function uploadReport(upload: ChainUpload, resultsPrefix: string): StageUploadReport {
-  const { id, key, parent, state, generation, flow, arrivedAt, endedAt = 0, assets, failedOutputs, failure } = upload;
+/** @param key the address of its results. */
+function uploadReport(upload: ChainUpload, key: string, resultsPrefix: string): StageUploadReport {
+  const { id, parent, state, generation, flow, arrivedAt, endedAt = 0, assets, failedOutputs, failure } = upload;
   return {
     id,
     receipt: receiptKey(resultsPrefix, key),

@@ -161,7 +161,7 @@ const stage = readonlyObject({
   route: z.string(),
   /** `withheld` if the stage did not begin although the one before has ended. */
   status: z.enum([...TERMINAL_STATE_NAMES, 'withheld']),
-  /** Why the stage did not begin. */
+  /** Why the stage did not begin. If it has uploads, why a part of it did not. */
   why: z.optional(z.string()),
   /** The uploads of this stage. */
   uploads: z.readonly(z.array(stageUpload)),

@@ -12,6 +12,51 @@ export const INPUTS_MAX = 1_000;
 export const routesAfter = (routes: readonly Route[], name: string): readonly Route[] =>
   routes.filter(({ after }) => after === name);
 
+/** A later stage of a chain, in its plan. What else it needs is in the configuration of the moment in which it begins. */
+export interface PlannedStage {
+  /** Name of its route. */
+  readonly route: string;
+  /** Name of the route before. */
+  readonly after: string;
+  /** Present if one upload takes all assets of the stage before. */
+  readonly inputs?: 'all' | undefined;
+}
+
+/** The later stages that the routes put after a route. Each stands behind the one that it comes after. */
+export function planAfter(routes: readonly Route[], name: string): readonly PlannedStage[] {
+  const plan: PlannedStage[] = [];
+  const known = new Set([name]);
+  // The loop also reaches the names that are added on the way.
+  for (const before of known) {
+    for (const { name: route, inputs } of routesAfter(routes, before)) {
+      if (known.has(route)) continue;
+      known.add(route);
+      plan.push({ route, after: before, ...(inputs === 'all' && { inputs }) });
+    }
+  }
+  return plan;
+}
+
+/** The names of the stages that lead to a stage of a plan, the first one first, that one included. */
+export function stagesTo(plan: readonly PlannedStage[], name: string): readonly string[] {
+  const names: string[] = [];
+  let each: string | undefined = name;
+  while (each !== undefined && !names.includes(each)) {
+    names.unshift(each);
+    const route: string = each;
+    each = plan.find((stage) => stage.route === route)?.after;
+  }
+  return names;
+}
+
+/** The part of a plan that comes after a stage. */
+export const planBehind = (plan: readonly PlannedStage[], name: string): readonly PlannedStage[] =>
+  plan.filter(({ route }) => route !== name && stagesTo(plan, route).includes(name));
+
+/** The present route of a planned stage. Undefined if the configuration has no later stage of that name any more. */
+export const laterRoute = (routes: readonly Route[], name: string): Route | undefined =>
+  routes.find((route) => route.name === name && route.after !== undefined);
+
 /** The routes of the chain that leads to a route, the first one first. */
 export function pathTo(routes: readonly Route[], route: Route): readonly Route[] {
   const path: Route[] = [];

@@ -100,9 +100,13 @@ export function stageUpload(
 ): Upload & { readonly stage: Stage } {
   const { bucket, lastModified, currentAt, sequencer } = first;
   const id = uploadId({ bucket, key: '', etag: '', lastModified, stage });
-  const key = `${stage.first.key}/${CHAIN_FOLDER}/${encodedId(stage.route)}/${id}`;
+  const key = stageAddress(stage.first.key, stage.route, id);
   return { id, bucket, key, etag: '', bytes, lastModified, mediaType, currentAt, sequencer, stage };
 }
+
+/** The key of an upload of a later stage: the address of its results. */
+export const stageAddress = (firstKey: string, route: string, uploadId: string): string =>
+  `${firstKey}/${CHAIN_FOLDER}/${encodedId(route)}/${uploadId}`;
 
 /** The chain's first file, for any upload of the chain. */
 export const firstOf = ({ id, key, stage }: Pick<Upload, 'id' | 'key' | 'stage'>): Stage['first'] =>

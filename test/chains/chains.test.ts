@@ -1,6 +1,6 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { Chain } from '../../functions/chains/chain.ts';
+import { addressOf, type Chain } from '../../functions/chains/chain.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
@@ -272,7 +272,7 @@ describe('a stage that fails', () => {
     expect(await stagesOf()).toEqual(['echo succeeded', 'each succeeded', 'all succeeded', 'last succeeded']);
   });
 
-  it('names no stage any more that was withheld and whose route is removed', async () => {
+  it('still names a stage that was planned when its route is removed, and says that it was', async () => {
     world.redeploy({
       routes: [
         ...LONGER.slice(0, 2),
@@ -284,7 +284,189 @@ describe('a stage that fails', () => {
     expect(await stagesOf()).toEqual(['echo succeeded', 'each failed', 'next withheld', 'last withheld']);
     world.redeploy({ routes: LONGER.slice(0, 2) });
     for (let each = 0; each < 3; each += 1) await retryOneOf('each');
-    expect(await stagesOf()).toEqual(['echo succeeded', 'each succeeded']);
+    expect(await stagesOf()).toEqual(['echo succeeded', 'each succeeded', 'next withheld', 'last withheld']);
+    const { status, stages } = await report();
+    expect([status, stages[2]?.why]).toEqual(['failed', 'The configuration has no later stage next any more.']);
+  });
+});
+
+describe('a chain whose configuration changes while it runs', () => {
+  beforeEach(() => start({ routes: ROUTES }));
+  const route = (name: string, more: Partial<Route> = {}): Route => ({ ...ECHO, name, ...more });
+  const stagesOf = async () => (await report()).stages.map(({ route: name, status, why }) => [name, status, why]);
+  const GONE = (name: string) => [name, 'withheld', `The configuration has no later stage ${name} any more.`];
+  const NOT_BEGUN = 'The stage before did not begin.';
+
+  /** Ends the first file. The stage after it waits. */
+  async function firstSucceeds(): Promise<void> {
+    await world.send('a.txt', 'hello');
+    await world.tickAfter(2 * 60_000);
+    expect(new Set((await world.entries()).map((entry) => entry.route.name))).toEqual(new Set(['echo', 'each']));
+  }
+
+  it.each([
+    ['its first route is renamed', [route('photos'), route('each', { after: 'photos' }), ROUTES[2] as Route]],
+    [
+      'its last stage comes after another one now',
+      [...ROUTES.slice(0, 2), route('all', { after: 'echo', inputs: 'all' })],
+    ],
+    ['its last stage takes single assets now', [...ROUTES.slice(0, 2), route('all', { after: 'each' })]],
+  ])('goes by its plan if %s', async (_, routes) => {
+    await firstSucceeds();
+    world.redeploy({ routes });
+    await world.settle();
+    expect(await stagesOf()).toEqual([
+      ['echo', 'succeeded', undefined],
+      ['each', 'succeeded', undefined],
+      ['all', 'succeeded', undefined],
+    ]);
+    expect((await entriesOf('all')).map(({ inputs }) => inputs?.length)).toEqual([3]);
+  });
+
+  it.each<[string, readonly Route[], readonly unknown[]]>([
+    ['is removed', ROUTES.slice(0, 2), [GONE('all')]],
+    ['is renamed', [...ROUTES.slice(0, 2), route('sheet', { after: 'each', inputs: 'all' })], [GONE('all')]],
+    ['takes files of the inbox now', [...ROUTES.slice(0, 2), route('all', { prefixes: ['all/'] })], [GONE('all')]],
+  ])('names a planned stage that did not begin because its route %s', async (_, routes, withheld) => {
+    await firstSucceeds();
+    world.redeploy({ routes });
+    await world.settle();
+    expect(await stagesOf()).toEqual([['echo', 'succeeded', undefined], ['each', 'succeeded', undefined], ...withheld]);
+    expect((await report()).status).toBe('failed');
+    const [event] = world.events.filter(({ detailType }) => detailType === 'Chain Failed');
+    expect(JSON.parse(event?.detail ?? '').stages.at(-1)).toMatchObject({ route: 'all', status: 'withheld' });
+    // This is what `flowdrop status` shows.
+    const chain = await world.json<Chain>(LEDGER, `chains/${await firstId()}.json`);
+    expect(chain.withheld).toMatchObject([{ route: 'all', after: 'each' }]);
+  });
+
+  it('names a stage of single assets whose route is removed, and those after it', async () => {
+    world.redeploy({
+      routes: [...ROUTES.slice(0, 2), route('then', { after: 'each' }), route('last', { after: 'then' })],
+    });
+    await firstSucceeds();
+    world.redeploy({ routes: [...ROUTES.slice(0, 2), route('last', { after: 'echo' })] });
+    await world.settle();
+    expect((await stagesOf()).slice(2)).toEqual([GONE('then'), ['last', 'withheld', NOT_BEGUN]]);
+    // With its route back, it can be made.
+    world.redeploy({
+      routes: [...ROUTES.slice(0, 2), route('then', { after: 'each' }), route('last', { after: 'then' })],
+    });
+    await world.collect({ retry: [await firstId()], from: 'then' });
+    await world.settle();
+    expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
+      'echo succeeded',
+      'each succeeded',
+      'then succeeded',
+      'last succeeded',
+    ]);
+  });
+
+  it('begins no stage that was added, and makes one anew by the present routes on request', async () => {
+    await firstSucceeds();
+    world.redeploy({
+      routes: [...ROUTES, route('more', { after: 'each' }), route('end', { after: 'more', inputs: 'all' })],
+    });
+    await world.settle();
+    expect((await stagesOf()).map(([name]) => name)).toEqual(['echo', 'each', 'all']);
+    await world.collect({ retry: [await firstId()], from: 'more' });
+    await world.settle();
+    expect((await stagesOf()).map(([name, status]) => `${name} ${status}`).slice(2)).toEqual([
+      'all succeeded',
+      'more succeeded',
+      'end succeeded',
+    ]);
+  });
+
+  it('takes template and parameters of the moment in which a stage begins', async () => {
+    await firstSucceeds();
+    world.redeploy({
+      routes: [...ROUTES.slice(0, 2), { ...(ROUTES[2] as Route), parameters: copies(1), additional: { now: true } }],
+    });
+    await world.settle();
+    expect((await entriesOf('all')).map(({ route: { additional } }) => additional)).toEqual([{ now: true }]);
+  });
+
+  it('makes a stage anew after its first route was renamed', async () => {
+    await settled();
+    world.redeploy({ routes: [route('photos'), route('each', { after: 'photos' }), ROUTES[2] as Route] });
+    await world.collect({ retry: [await firstId()], from: 'all' });
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([3]);
+    await world.collect({ retry: [await firstId()], from: 'each' });
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(6)).toEqual([1, 1, 1, 3]);
+  });
+
+  it('takes each asset from the bucket that it is in, after the results went to another one', async () => {
+    await firstSucceeds();
+    await world.s3.send(new CreateBucketCommand({ Bucket: 'elsewhere' }));
+    world.redeploy({ resultsBucket: 'elsewhere' });
+    await world.settle();
+    expect(await statesOf('all')).toEqual(['succeeded']);
+    const assets = (await world.entries()).flatMap((entry) => ('assets' in entry ? (entry.assets ?? []) : []));
+    expect(Object.fromEntries(Map.groupBy(assets, ({ bucket }) => String(bucket)).entries())).toMatchObject({
+      [RESULTS]: { length: 3 },
+      elsewhere: { length: 6 },
+    });
+    // What is in another bucket now is fetched again.
+    expect(await world.collect({ collect: [await firstId()] })).toMatchObject([{ result: 'begun' }]);
+    await world.settle();
+    const [first] = await entriesOf('echo');
+    expect(first !== undefined && 'assets' in first ? first.assets?.map(({ bucket }) => bucket) : []).toEqual(
+      Array.from({ length: 3 }, () => 'elsewhere'),
+    );
+  });
+
+  /** As an older version writes it: without a plan, and with the names of the routes that came after each success. */
+  async function asBefore(): Promise<void> {
+    const key = `chains/${await firstId()}.json`;
+    const { plan: _, ...chain } = await world.json<Chain>(LEDGER, key);
+    const followers = { echo: ['each'], each: ['all'] } as Record<string, string[]>;
+    const uploads = chain.uploads.map((upload) => ({
+      ...upload,
+      key: addressOf(chain, upload),
+      ...(upload.state === 'succeeded' && followers[upload.route] && { followers: followers[upload.route] }),
+    }));
+    await world.put(LEDGER, key, JSON.stringify({ ...chain, schema: 1, uploads }));
+    for (const entry of await world.entries()) {
+      const { plan: __, ...rest } = entry;
+      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify({ ...rest, schema: 2 }));
+    }
+    // The processes of before are gone.
+    world.redeploy({});
+  }
+
+  it('that an older version began goes on by itself', async () => {
+    await firstSucceeds();
+    await asBefore();
+    await world.settle();
+    expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
+      'echo succeeded',
+      'each succeeded',
+      'all succeeded',
+    ]);
+    expect(world.service.flows).toHaveLength(5);
+    expect((await world.json<Chain>(LEDGER, `chains/${await firstId()}.json`)).plan).toEqual([
+      { route: 'each', after: 'echo' },
+      { route: 'all', after: 'each', inputs: 'all' },
+    ]);
+  });
+
+  it('that an older version began goes on after its first route was renamed', async () => {
+    await firstSucceeds();
+    await asBefore();
+    world.redeploy({ routes: [route('photos'), route('each', { after: 'photos' }), ROUTES[2] as Route] });
+    await world.settle();
+    expect(await statesOf('all')).toEqual(['succeeded']);
+  });
+
+  it('that an older version ended is made anew', async () => {
+    await settled();
+    await asBefore();
+    await world.collect({ retry: [await firstId()], from: 'each' });
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([1, 1, 1, 3]);
     expect((await report()).status).toBe('succeeded');
   });
 });
