@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { App } from 'aws-cdk-lib';
@@ -25,6 +25,7 @@ interface Template {
 }
 
 const dir = sharedFolder();
+const modeOf = (path: string): number => statSync(path).mode & 0o777;
 let pipeline: Pipeline;
 let template: CloudFormationTemplate;
 /** The calls that the role of each function must allow. */
@@ -79,6 +80,29 @@ it.each(['robot.png', 'fox.txt', 'gem.glb'])(
     }
   },
 );
+
+it.each(['000', '022', '077'])('only its user can change the code that is deployed, under the umask %s', (mask) => {
+  const outdir = join(dir, `cdk.out-${mask}`);
+  const umask = process.umask(Number.parseInt(mask, 8));
+  try {
+    const app = new App({ context, outdir });
+    // Routes that are too long for the environment are a file beside the code.
+    const routes = Array.from({ length: 200 }, (_, n) => ({ name: `route ${n}`, prefixes: [`${n}/`], template: 't' }));
+    new FlowdropStack(app, 'flowdrop', { context: { ...context.flowdrop, routes } });
+    app.synth();
+  } finally {
+    process.umask(umask);
+  }
+  const assets = readdirSync(outdir).filter((name) => name.startsWith('asset.'));
+  expect(assets).toHaveLength(2);
+  for (const asset of assets) {
+    expect(modeOf(join(outdir, asset))).toBe(0o700);
+    const files = readdirSync(join(outdir, asset)).sort();
+    expect(files).toEqual(['THIRD-PARTY-NOTICES.txt', 'index.mjs', 'routes.json']);
+    // Lambda runs the code as another user.
+    for (const file of files) expect(modeOf(join(outdir, asset, file)), file).toBe(0o644);
+  }
+});
 
 it.each([
   ['create-flow', ['secretsmanager:GetSecretValue']],
