@@ -4,6 +4,7 @@ import type { Json } from '../functions/base/json.ts';
 import { type Chain, madeAnew } from '../functions/chains/chain.ts';
 import { isTerminal } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
+import { RETRIED_AT_ONCE_MAX } from '../functions/operator/operator.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import { chainBegunBy, readChain, viewsOf } from './chains.ts';
 import type { Deployment } from './deployment.ts';
@@ -333,8 +334,9 @@ export async function heldFlows(
   const holds = await holdsOf(deployment, signal);
   const anew = stages.flatMap(({ begins }) => begins.map(() => from ?? ''));
   const routes = [...uploads.map((view) => routeOfRetry(view, deployment)), ...anew];
+  const late = routes.length > RETRIED_AT_ONCE_MAX;
   const held = Map.groupBy(
-    routes.flatMap((route) => holdOn(holds, route) ?? []),
+    routes.flatMap((route) => holdOn(holds, route, { late }) ?? []),
     (hold) => hold,
   );
   return [...held].map(([hold, { length: count }]) => ({ hold, count, ending: endOfHold(hold, deployment) }));

@@ -1,5 +1,4 @@
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
-import { shellWord } from '../functions/base/printable.ts';
 import type { RouteHolds } from '../functions/holds/holds.ts';
 import { idleBudgets } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/routes.ts';
@@ -237,22 +236,18 @@ async function findingOfHold(hold: HoldView, held: string, { deployment, signal 
   const { routes } = deployment.settings;
   const present = routes.find(({ name }) => name === route);
   const words = `${hold.message} Since ${minutes(age)}.${held}`;
-  if (route !== undefined && present === undefined && deployment.areRoutesKnown) {
+  if (reason === 'paused' && route !== undefined && present === undefined && deployment.areRoutesKnown) {
     const what = `${words} No route has this name any more.`;
-    const end = reason === 'paused' ? endOfHold(hold, deployment) : `let one file through: ${probe(hold, deployment)}`;
-    const todo = `Its files keep the old route. Cancel them, or ${end.replace(/^To/, 'to')}`;
+    const todo = `Its files keep the old route. Cancel them, or ${endOfHold(hold, deployment).replace(/^To/, 'to')}`;
     return { severity: 'warning', what, todo };
   }
   const todo = endOfHold(hold, deployment);
   if (reason === 'paused') return { severity: age < PAUSE_LONG_MS ? 'note' : 'warning', what: words, todo };
   const { succeeded } = (await readHolds(deployment, signal)).routes[route as string] ?? {};
-  return { severity: 'fault', what: `${words} ${sinceSuccess(succeeded, present)}`, todo };
+  return { severity: 'warning', what: `${words} ${sinceSuccess(succeeded, present)}`, todo };
 }
 
-const probe = ({ route = '' }: HoldView, { command }: Deployment): string =>
-  `${command} resume --route ${shellWord(route)} --probe`;
-
-/** What changed in a route since a file of it last succeeded. That may be why its files are rejected. */
+/** What changed in a route since a file of it last succeeded. That may be why its files fail. */
 function sinceSuccess(succeeded: RouteHolds['succeeded'], present: Route | undefined): string {
   if (present === undefined) return '';
   if (succeeded === undefined) return 'No file of the route has succeeded yet.';

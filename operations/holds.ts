@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { shellWord } from '../functions/base/printable.ts';
 import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
-import { type Circuit, type Holds, isProbeDue, type RouteRequest } from '../functions/holds/holds.ts';
+import type { Failing, Holds, RouteRequest } from '../functions/holds/holds.ts';
 import { budgetsOf } from '../functions/holds/tend-holds.ts';
 import { type Entry, isHold, type WaitReason } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
@@ -18,14 +18,16 @@ import {
   roomIn,
   type Spent,
 } from '../functions/uploads/budget.ts';
-import type { Route } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 
 export type { HoldReason, HoldRequest } from '../functions/holds/hold-request.ts';
 /** @internal */
 export { holdRequestSchema } from '../functions/operator/collect-event.ts';
 
-/** What holds uploads of the pipeline, or of a route. Times are in ISO 8601. */
+/**
+ * What holds uploads of the pipeline, or of a route. A failing route holds only what was submitted in bulk. Times are in
+ * ISO 8601.
+ */
 export interface HoldView {
   readonly reason: HoldReason;
   /** Undefined for the pipeline. */
@@ -38,8 +40,13 @@ export interface HoldView {
   readonly why?: string | undefined;
   /** When it ends by itself. Only a budget does. */
   readonly endsAt?: string | undefined;
-  /** True if one file of a held route is let through. */
-  readonly isProbing?: true | undefined;
+  /**
+   * The first folders of the files that failed alike, with their slash: the customers. Empty for files in no folder. Only
+   * of a failing route.
+   */
+  readonly customers?: readonly string[] | undefined;
+  /** The number of further customers. */
+  readonly moreCustomers?: number | undefined;
 }
 
 /** A budget, and what is spent of it in the present period. */
@@ -91,7 +98,7 @@ export async function holdsOf(deployment: Deployment, signal: AbortSignal): Prom
 export function viewOfHolds(holds: Holds, { settings, clock }: Pick<Deployment, 'settings' | 'clock'>): HoldsView {
   const now = clock.now();
   return {
-    holds: [...pausesOf(holds), ...circuitsOf(holds, settings.routes), ...spentBudgets(holds, settings, now)],
+    holds: [...pausesOf(holds), ...failingOf(holds), ...spentBudgets(holds, settings, now)],
     budgets: budgetsOf(holds, settings, now).map((each) => budgetView(each, holds, now)),
   };
 }
@@ -105,26 +112,28 @@ function pausesOf({ pipeline, routes }: Holds): HoldView[] {
 
 const withMessage = (hold: Omit<HoldView, 'message'>): HoldView => ({ ...hold, message: messageOf(hold) });
 
-function messageOf({ reason, route, why }: Omit<HoldView, 'message'>): string {
+function messageOf({ reason, route, why, customers = [], moreCustomers = 0 }: Omit<HoldView, 'message'>): string {
   const what = route === undefined ? 'The pipeline' : `The route ${route}`;
   if (reason === 'budget') return `${what} has no room left in its budget.`;
   const because = why === undefined ? '' : ` ${/[.!?]$/.test(why) ? why : `${why}.`}`;
   if (reason === 'paused') return `${what} is paused.${because}`;
-  return `${what} is held, because the service rejected its last files alike:${because}`;
+  return `The last files of the route ${route} failed alike:${because} They are ${placesOf(customers, moreCustomers)}. What was submitted in bulk waits.`;
 }
 
-function circuitsOf(holds: Holds, routes: readonly Route[]): HoldView[] {
-  return Object.entries(holds.routes).flatMap(([route, { circuit }]): HoldView[] => {
-    if (circuit === undefined) return [];
-    const { since, message } = circuit;
-    const isProbing = circuit.probe !== undefined || isProbeAllowed(circuit, route, routes);
-    const facts = { reason: 'circuit', route, since: iso(since), why: message } as const;
-    return [withMessage({ ...facts, ...(isProbing && { isProbing }) })];
-  });
+/** Such as `in alice/, in bob/, in no folder and in 3 more`. */
+function placesOf(customers: readonly string[], more: number): string {
+  const named = customers.map((customer) => `in ${customer === '' ? 'no folder' : customer}`);
+  const all = more === 0 ? named : [...named, `in ${more} more`];
+  return all.length < 2 ? all.join('') : `${all.slice(0, -1).join(', ')} and ${all.at(-1)}`;
 }
 
-const isProbeAllowed = (circuit: Circuit, name: string, routes: readonly Route[]): boolean =>
-  isProbeDue(circuit, routes.find((route) => route.name === name) ?? circuit.request);
+const failingOf = ({ routes }: Holds): HoldView[] =>
+  Object.entries(routes).flatMap(([route, { failing }]) =>
+    failing === undefined ? [] : [failingView(route, failing)],
+  );
+
+const failingView = (route: string, { since, message, customers, moreCustomers }: Failing): HoldView =>
+  withMessage({ reason: 'failing', route, since: iso(since), why: message, customers, moreCustomers });
 
 /** The budgets that leave no room for another flow: of the pipeline, or of a route. */
 function spentBudgets(holds: Holds, settings: Deployment['settings'], now: number): HoldView[] {
@@ -180,10 +189,19 @@ const iso = (ms: number): string => new Date(ms).toISOString();
 
 /**
  * The hold that keeps an upload of a route back.
- * @param reason of an upload that waits. Default: the first that applies.
+ * @param upload `reason`: why it waits, by default the first that applies. `late`: true if it was submitted in bulk.
  */
-export const holdOn = ({ holds }: HoldsView, route: string, reason?: string): HoldView | undefined =>
-  holds.find((each) => (each.route === undefined || each.route === route) && (reason ?? each.reason) === each.reason);
+export const holdOn = (
+  { holds }: HoldsView,
+  route: string,
+  { reason, late = false }: { readonly reason?: string | undefined; readonly late?: boolean | undefined } = {},
+): HoldView | undefined =>
+  holds.find(
+    (each) =>
+      (each.route === undefined || each.route === route) &&
+      (reason ?? each.reason) === each.reason &&
+      (late || each.reason !== 'failing'),
+  );
 
 /**
  * Waits that do not end by sending the upload, or that the operator has to end. What ends them is said also while the
@@ -198,8 +216,8 @@ const NOT_HELD: readonly WaitReason[] = ['held', 'in-doubt', 'inputs', 'unauthor
  */
 export function heldBy(entry: Entry, holds: HoldsView | undefined): HoldView | undefined {
   if (holds === undefined || entry.state !== 'waiting' || NOT_HELD.includes(entry.reason)) return undefined;
-  const { reason, route } = entry;
-  return holdOn(holds, route.name, reason) ?? holdOn(holds, route.name);
+  const { reason, route, late } = entry;
+  return holdOn(holds, route.name, { reason, late }) ?? holdOn(holds, route.name, { late });
 }
 
 /** The holds, if one of these entries waits: only then they matter for what is shown of it. @internal */
@@ -212,7 +230,7 @@ export const holdsFor = async (
 
 /** What ends a hold, in a sentence with the command. */
 export function endOfHold(
-  { reason, route, endsAt, isProbing }: Omit<HoldView, 'message'>,
+  { reason, route, endsAt }: Omit<HoldView, 'message'>,
   { command, isLocal }: Pick<Deployment, 'command' | 'isLocal'>,
 ): string {
   const deployed = isLocal ? 'after a start with' : 'within a minute of a deployment with';
@@ -221,10 +239,8 @@ export function endOfHold(
       return `To go on: ${resumeCommand(command, route)}`;
     case 'budget':
       return `It goes on ${endsAt === undefined ? 'in the next period' : `at ${endsAt.replace('.000Z', 'Z')}`}, or ${deployed} a higher budget.`;
-    case 'circuit':
-      return isProbing === true
-        ? 'One file is let through. If it succeeds, the others follow.'
-        : `If the route is wrong, ${isLocal ? 'correct it and start again' : 'deploy the corrected one'}. If the service was wrong, let one file through: ${resumeCommand(command, route)} --probe`;
+    case 'failing':
+      return `If the route is wrong, ${isLocal ? 'correct it and start again' : 'deploy the corrected one'}. The bulk goes on after a success, or at once: ${resumeCommand(command, route)}. New files are sent as before. To stop them: ${command} pause --route ${shellWord(route as string)}`;
   }
 }
 
@@ -273,8 +289,7 @@ export interface HoldChange extends HoldsView {
 }
 
 /**
- * Pauses the pipeline or a route, ends that, or lets one file of a held route through. Flows that run go on, and their
- * results are collected. After a pause, only files that are being sent already become flows.
+ * Pauses the pipeline or a route, or has it go on. Flows that run go on, and their results are collected. After a pause, only files that are being sent already become flows.
  * @throws {AwsRequestError} @throws {FunctionFailedError}
  */
 export async function changeHold(

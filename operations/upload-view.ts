@@ -88,7 +88,7 @@ const ENDINGS: Readonly<Partial<Record<ShownReason, WaitEnding>>> = {
   inputs: 'inputs',
   paused: 'hold',
   budget: 'hold',
-  circuit: 'hold',
+  failing: 'hold',
   retried: 'nothing',
   stage: 'nothing',
 };

@@ -1,15 +1,6 @@
 import { Command } from 'commander';
-import {
-  changeHold,
-  countOf,
-  endOfHold,
-  type HoldChange,
-  type HoldView,
-  holdOn,
-  holdsOf,
-} from '../../operations/holds.ts';
+import { changeHold, countOf, endOfHold, type HoldChange, type HoldView, holdsOf } from '../../operations/holds.ts';
 import { waitingStatus } from '../../operations/status.ts';
-import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
 import { EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
@@ -51,75 +42,53 @@ function addPause(add: Add): void {
 
 interface ResumeOptions extends AskedOptions {
   readonly route?: string;
-  readonly probe?: boolean;
 }
 
 function addResume(add: Add): void {
   const command = new Command('resume')
-    .description('lets new flows begin again')
+    .description('lets new flows begin again after a pause, and a bulk after failures alike')
     .option(...ROUTE)
-    .option('--probe', 'with --route: let one file of a route through that the service rejected')
     .option(...YES)
-    .addHelpText('after', example('resume --yes', 'resume --route pictures', 'resume --route pictures --probe --yes'));
+    .addHelpText('after', example('resume --yes', 'resume --route pictures'));
   add<ResumeOptions>(command, async (run, _, options) => {
     const { console, deployment, signal } = run;
-    const { route, probe = false } = options;
-    if (probe && route === undefined) throw new UsageError('Name the route: --probe goes with --route.');
-    const question = probe ? 'One file is sent, which may be paid for. Go on?' : await costs(route, run);
+    const { route } = options;
+    const question = await costs(route, run);
     if (question !== undefined && !(await isAllowed(run, question, options))) return EXIT_FAILED;
-    const change = await changeHold({ action: probe ? 'probe' : 'resume', route }, deployment, signal);
-    console.answer(change, () => showResumed(change, options, deployment));
+    const change = await changeHold({ action: 'resume', route }, deployment, signal);
+    console.answer(change, () => showResumed(change, route, deployment));
     // Without a pause nothing is to be done, unless something else holds the files.
-    const isGoingOn = !probe && change.result === 'not held' && heldOf(change, route).length === 0;
-    const isProbing = change.result === 'probe allowed' && besideCircuit(change, route).length === 0;
-    return change.result === 'resumed' || isProbing || isGoingOn ? EXIT_OK : EXIT_FAILED;
+    const isGoingOn = change.result === 'not held' && heldOf(change, route).length === 0;
+    return change.result === 'resumed' || isGoingOn ? EXIT_OK : EXIT_FAILED;
   });
 }
 
 /** What a resume may cost. Undefined if no file waits for it. */
 async function costs(route: string | undefined, { deployment, signal }: Run): Promise<string | undefined> {
   const holds = await holdsOf(deployment, signal);
-  if (!holds.holds.some((hold) => hold.reason === 'paused' && hold.route === route)) return undefined;
+  const ended = holds.holds.filter((hold) => hold.reason !== 'budget' && hold.route === route);
+  if (ended.length === 0) return undefined;
   const { held, isSample } = await waitingStatus(deployment, signal, { readMax: COUNTED_MAX, holds });
-  const count = countOf({ reason: 'paused', route }, held);
-  return count === 0
-    ? undefined
-    : `${counted(count, 'file')}${isSample ? ' or more' : ''} wait for the end of a pause. Each may be paid for. Resume?`;
+  const count = ended.reduce((sum, hold) => sum + countOf(hold, held), 0);
+  if (count === 0) return undefined;
+  const why = ended.some(({ reason }) => reason === 'failing') ? '' : ' for the end of a pause';
+  return `${counted(count, 'file')}${isSample ? ' or more' : ''} wait${why}. Each may be paid for. Resume?`;
 }
 
 /** What still holds the pipeline or the route. Without a route: also what holds a route. */
 const heldOf = (change: HoldChange, route: string | undefined): readonly HoldView[] =>
   change.holds.filter((hold) => route === undefined || hold.route === undefined || hold.route === route);
 
-/** What holds the probe of a route. */
-const besideCircuit = (change: HoldChange, route: string | undefined): readonly HoldView[] =>
-  heldOf(change, route).filter(({ reason }) => reason !== 'circuit');
-
-function showResumed(
-  change: HoldChange,
-  { route, probe = false }: ResumeOptions,
-  deployment: Run['deployment'],
-): readonly string[] {
-  const { result } = change;
+function showResumed(change: HoldChange, route: string | undefined, deployment: Run['deployment']): readonly string[] {
   const what = route === undefined ? 'The pipeline' : `The route ${route}`;
-  const linesOf = (holds: readonly HoldView[]) =>
-    holds.flatMap((hold) => [hold.message, `  ${endOfHold(hold, deployment)}`]);
-  const left = linesOf(heldOf(change, route));
-  switch (result) {
+  const left = heldOf(change, route).flatMap((hold) => [hold.message, `  ${endOfHold(hold, deployment)}`]);
+  switch (change.result) {
     case 'unknown route':
       return [unknownRoute(route, deployment)];
-    case 'probe allowed': {
-      const others = linesOf(besideCircuit(change, route));
-      const when = others.length === 0 ? 'within a minute' : 'once nothing else holds it';
-      return [`One file of the route ${route} is let through ${when}. If it succeeds, the others follow.`, ...others];
-    }
     case 'resumed':
       return [left.length === 0 ? `${what} goes on within a minute.` : `${what} is not paused any more.`, ...left];
-    default: {
-      if (probe) return [`${what} is not held for its rejections.`, ...left];
-      const isCircuit = route !== undefined && holdOn(change, route)?.reason === 'circuit';
-      return [...(isCircuit ? [] : [`${what} is not paused.`]), ...left];
-    }
+    default:
+      return [`${what} is not paused.`, ...left];
   }
 }
 

@@ -51,7 +51,7 @@ export type MetricName =
   | 'FlowsShared'
   | 'UploadsWaiting'
   | 'UploadsHeld'
-  | 'RoutesHeld'
+  | 'RoutesFailing'
   | 'HoldsUnreadable'
   | 'BudgetSpentPercent'
   | 'UploadsResubmitted'

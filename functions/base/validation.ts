@@ -29,21 +29,29 @@ export function shorten(text: string | undefined): string {
 /**
  * An object in which an unknown name is an issue, because it is most likely a mistyped known name.
  * @param expected what the message asks for if there is no object at all.
+ * @param gone names that an earlier version knew, and what took their place, in a sentence without its full stop.
  * @internal
  */
-export function strictObject<T extends z.core.$ZodLooseShape>(shape: T, expected = 'an object') {
+export function strictObject<T extends z.core.$ZodLooseShape>(
+  shape: T,
+  expected = 'an object',
+  gone: ReadonlyMap<string, string> = new Map(),
+) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
     error: (issue) => {
       if (issue.code !== 'unrecognized_keys') return `expected ${expected}`;
-      knownNames.set(issue.keys, known);
+      knownNames.set(issue.keys, { known, gone });
       return `expected only ${known.join(', ')}`;
     },
   });
 }
 
-/** The names that were allowed, for each issue about an unknown name. Zod's issue has no member for them. */
-const knownNames = new WeakMap<readonly string[], readonly string[]>();
+/** The names that are or were allowed, for each issue about an unknown name. Zod's issue has no member for them. */
+const knownNames = new WeakMap<
+  readonly string[],
+  { readonly known: readonly string[]; readonly gone: ReadonlyMap<string, string> }
+>();
 
 /**
  * A text with a condition.
@@ -139,8 +147,10 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   const at = pathOf(issue.path, where);
   const path = at === '' ? '' : `${at}: `;
   if (issue.code === 'unrecognized_keys') {
-    const known = knownNames.get(issue.keys) ?? [];
+    const { known = [], gone } = knownNames.get(issue.keys) ?? {};
     return issue.keys.map((key) => {
+      const instead = gone?.get(key);
+      if (instead !== undefined) return `${pathOf([...issue.path, key], where)}: ${instead}`;
       const meant = didYouMean(key, known);
       const hint = meant === undefined ? '' : `. Did you mean ${meant}?`;
       return `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here${hint}`;

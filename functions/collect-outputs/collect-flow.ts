@@ -2,7 +2,7 @@ import { secondsBetween } from '../base/telemetry.ts';
 import { nextStages, planOf } from '../chains/chain.ts';
 import type { FlowServiceError } from '../flow-service/errors.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
-import { noteRejection, noteSuccess } from '../holds/permit.ts';
+import { noteFailure, noteSuccess } from '../holds/permit.ts';
 import {
   type Ending,
   ended,
@@ -250,7 +250,7 @@ export class FlowCollector {
     const { closing } = this.#tick.invocation;
     if (terminal.state === 'succeeded') await noteSuccess(terminal, 'succeeded', this.#ports, closing);
     else if (terminal.failure.code === 'flow-failed')
-      await noteRejection(terminal, terminal.failure, this.#ports, closing);
+      await noteFailure(terminal, terminal.failure, this.#ports, closing);
   }
 
   /** Aborts an abandoned flow, which costs its owner as long as it runs. */

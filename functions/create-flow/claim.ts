@@ -1,4 +1,4 @@
-import { noteRejection } from '../holds/permit.ts';
+import { noteFailure } from '../holds/permit.ts';
 import {
   answered,
   type ClaimedEntry,
@@ -131,7 +131,7 @@ export async function failUpload(delivery: Delivery, claim: Claim, failure: Know
   const terminal = ended(claim.entry, { failure }, delivery.ports.clock.now());
   const written = await replaceClaim(delivery, claim, terminal, delivery.invocation.closing);
   if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
-  if (failure.code === 'rejected') await noteRejection(terminal, failure, delivery.ports, delivery.invocation.closing);
+  if (failure.code === 'rejected') await noteFailure(terminal, failure, delivery.ports, delivery.invocation.closing);
   return publishFailure(delivery, terminal);
 }
 

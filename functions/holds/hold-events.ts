@@ -1,6 +1,6 @@
 import type { CompletionEvent } from '../publish/completion-event.ts';
 import { amountOf, type Budget, type Spent } from '../uploads/budget.ts';
-import type { Circuit } from './holds.ts';
+import type { Failing } from './holds.ts';
 
 /** A budget of which a share is spent. */
 export interface BudgetReached {
@@ -34,9 +34,12 @@ export function budgetEvent({ pipeline, route, budget, spent, reached, endsAt }:
   return { detailType: 'Budget Reached', detail: JSON.stringify(detail) };
 }
 
-/** The event for a route that is held, because the service rejects its files. */
-export function heldEvent(pipeline: string, route: string, circuit: Circuit): CompletionEvent {
-  const { code, message, since } = circuit;
+/**
+ * The event for a route whose last files failed alike.
+ * @param pause the command that pauses the route.
+ */
+export function alikeEvent(pipeline: string, route: string, failing: Failing, pause: string): CompletionEvent {
+  const { code, message, since, customers, moreCustomers } = failing;
   const detail = {
     id: JSON.stringify([pipeline, route, since]),
     pipeline,
@@ -44,6 +47,9 @@ export function heldEvent(pipeline: string, route: string, circuit: Circuit): Co
     code,
     message,
     since: new Date(since).toISOString(),
+    customers,
+    moreCustomers,
+    pause,
   };
-  return { detailType: 'Route Held', detail: JSON.stringify(detail) };
+  return { detailType: 'Failures Alike', detail: JSON.stringify(detail) };
 }

@@ -1,9 +1,9 @@
 /** Why uploads are held. */
-export type HoldReason = 'paused' | 'budget' | 'circuit';
+export type HoldReason = 'paused' | 'budget' | 'failing';
 
 /** What an operator wants of the holds. */
 export interface HoldRequest {
-  readonly action: 'pause' | 'resume' | 'probe';
+  readonly action: 'pause' | 'resume';
   /** Name of the route. Default: the pipeline. */
   readonly route?: string | undefined;
   /** The operator's own words about a pause. */
@@ -11,7 +11,7 @@ export interface HoldRequest {
 }
 
 /**
- * What became of it. `not held`: there is no pause to end, or the route is not held for its rejections. `unknown route`:
- * no route of the configuration has this name.
+ * What became of it. `not held`: nothing that an operator can end holds it. `unknown route`: no route of the
+ * configuration has this name.
  */
-export type HoldResult = 'paused' | 'resumed' | 'probe allowed' | 'not held' | 'unknown route';
+export type HoldResult = 'paused' | 'resumed' | 'not held' | 'unknown route';

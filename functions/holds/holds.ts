@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json } from '../base/json.ts';
+import type { TurnClass } from '../ledger/keys.ts';
 import {
   amountOf,
   type Budget,
@@ -20,7 +21,7 @@ import type { HoldReason } from './hold-request.ts';
  *
  *   paused    the operator said so, and says when it is over
  *   budget    the cap of the pipeline or of the route leaves no room
- *   circuit   the service rejected the last files of the route alike
+ *   failing   the last files of the route failed alike. It holds what was submitted in bulk, and no other file
  *
  * No hold has a release time: each tick asks again whether the reason still is. All holds are in one object of the
  * ledger, with all that is counted for them, so that one write counts a flow for every cap that applies.
@@ -50,36 +51,45 @@ const requestSchema = z.object({
 /** What a route sends, apart from the file. */
 export type RouteRequest = z.infer<typeof requestSchema>;
 
-const rejectionSchema = z.object({
+const failureSchema = z.object({
   /** The code of the failure. */
   code: z.string(),
   /** The words of the service, as they were about the first of these files. */
   message: z.string(),
+});
+
+/** Ends alike, one after the other, without a success in between. */
+const alikeSchema = z.extend(failureSchema, {
   /** The same words without ids and numbers. They are the same for all. */
   gist: z.string(),
+  /** The latest last, {@link ALIKE_COUNT} at most. */
+  ends: z.array(
+    z.object({
+      /** `<upload id>.<generation>`, so that no end counts twice. */
+      outcome: z.string(),
+      /** Stands for the key of the file. In a chain, of its first file. */
+      file: z.string(),
+      /** The first folder of the key, with its slash. Empty if it has none. */
+      customer: z.string(),
+    }),
+  ),
 });
+/** An end that may be like the one before. */
+export type AlikeEnd = z.infer<typeof alikeSchema>['ends'][number];
 
-/** Equal rejections, without a success in between. */
-const streakSchema = z.extend(rejectionSchema, {
-  request: requestSchema,
-  /** `<upload id>.<generation>` of each, the latest last. */
-  outcomes: z.array(z.string()),
-});
-
-const circuitSchema = z.extend(rejectionSchema, {
+/** A route whose last files failed alike. */
+const failingSchema = z.extend(failureSchema, {
   since: z.number(),
-  /** What the route sent when it was held, or when the last probe went. If it sends something else, one probe goes. */
-  request: requestSchema,
-  /** True if the operator allows a probe. */
-  isProbeAllowed: z.optional(z.boolean()),
-  /** `<upload id>.<generation>` of the one file that was let through. */
-  probe: z.optional(z.string()),
-  /** When the latest attempt to send it began. */
-  probedAt: z.optional(z.number()),
-  /** True once the event of the hold was sent. */
+  /** The customers of these files, {@link CUSTOMERS_MAX} at most. */
+  customers: z.array(z.string()),
+  /** The number of further customers. */
+  moreCustomers: z.int().check(z.gte(0)),
+  /** When a file that was submitted in bulk was last tried. */
+  triedAt: z.optional(z.number()),
+  /** True once the event was sent. */
   isTold: z.optional(z.literal(true)),
 });
-export type Circuit = z.infer<typeof circuitSchema>;
+export type Failing = z.infer<typeof failingSchema>;
 
 const scope = {
   paused: z.optional(pauseSchema),
@@ -96,8 +106,9 @@ const EARLIER_MAX = 2;
 
 const routeSchema = z.object({
   ...scope,
-  streak: z.optional(streakSchema),
-  circuit: z.optional(circuitSchema),
+  // These two have no format of their own. If an older function drops them, the ends are counted anew.
+  alike: z.optional(alikeSchema),
+  failing: z.optional(failingSchema),
   /** What the route sent at its last success, and the time of the first success with it. */
   succeeded: z.optional(z.object({ at: z.number(), request: requestSchema })),
 });
@@ -156,14 +167,10 @@ export interface Attempt extends Terms {
   readonly routeName: string;
   /** The prefix of the file, for its costs. */
   readonly prefix: string;
-  /** What the route sends, by the present configuration. */
-  readonly request: RouteRequest;
-  /** False if the upload began with another configuration of its route, and would send that. */
-  readonly isPresent: boolean;
-  /** What is sent. It may be of an earlier configuration, or replaced for this upload. */
-  readonly sent: RouteRequest;
   /** False if the configuration has the route no more. Then its pause holds nothing: nobody could tell what it is for. */
   readonly isOfRoute: boolean;
+  /** True if it was submitted in bulk, by a backfill or a retry of many. */
+  readonly isLate: boolean;
   /** True if an earlier attempt may have made a flow, and absence is not proven. */
   readonly isResent: boolean;
   /** Different in each attempt. */
@@ -199,64 +206,43 @@ export const isCounted = ({ pipeline, route, price }: Terms): boolean =>
   pipeline !== undefined || route !== undefined || price !== undefined;
 
 /** What keeps an attempt from being made, apart from the budget. */
-export function holdOf(holds: Holds, attempt: Attempt): Held | undefined {
-  const { routeName, isOfRoute } = attempt;
+export function holdOf(holds: Holds, { routeName, isOfRoute, isLate }: Attempt, now: number): Held | undefined {
   const route = isOfRoute ? holds.routes[routeName] : undefined;
   const pause = holds.pipeline.paused ?? route?.paused;
   if (pause !== undefined) {
     const what = holds.pipeline.paused === undefined ? `The route ${routeName}` : 'The pipeline';
     return { reason: 'paused', message: `${what} is paused.${pause.why === undefined ? '' : ` ${pause.why}`}` };
   }
-  const circuit = route?.circuit;
-  if (circuit === undefined || mayProbe(circuit, attempt)) return undefined;
-  const message = `The route ${routeName} is held, because the service rejected its last files alike: ${circuit.message}`;
-  return { reason: 'circuit', message };
+  const failing = route?.failing;
+  if (!isLate || failing === undefined || isTrialDue(failing, now)) return undefined;
+  const message = `The last files of the route ${routeName} failed alike, so what was submitted in bulk waits: ${failing.message}`;
+  return { reason: 'failing', message };
 }
+
+/** Time between two files of a failing route that are tried although they were submitted in bulk, in milliseconds. */
+const TRIAL_EVERY_MS = 60 * 60_000;
+
+/** True if one file that was submitted in bulk may be sent, to find out whether the route still fails. */
+const isTrialDue = ({ since, triedAt = since }: Failing, now: number): boolean => now - triedAt >= TRIAL_EVERY_MS;
 
 /** True if two requests say the same. */
 export const isSameRequest = (one: RouteRequest, other: RouteRequest): boolean =>
   JSON.stringify([one.template, one.input, one.parameters]) ===
   JSON.stringify([other.template, other.input, other.parameters]);
 
-/** True if this attempt is the probe of a held route, or may become it. */
-const mayProbe = (circuit: Circuit, attempt: Attempt): boolean =>
-  circuit.probe === outcomeOf(attempt) || (isProbeDue(circuit, attempt.request) && isOfProbe(circuit, attempt));
-
-/**
- * True if a file may be the probe: its outcome says something of the route as it is. One in doubt keeps the route with
- * which it began, and says nothing. But it goes too, because it would wait for ever if no other file came.
- */
-const isOfProbe = ({ isProbeAllowed, request: before }: Circuit, { isPresent, isResent, sent }: Attempt): boolean =>
-  isPresent ? isProbeAllowed === true || !isSameRequest(before, sent) : isResent;
-
-/**
- * True if one file of a held route may be let through.
- * @param request what the route sends now.
- */
-export const isProbeDue = ({ probe, isProbeAllowed, request: before }: Circuit, request: RouteRequest): boolean =>
-  probe === undefined && (isProbeAllowed === true || !isSameRequest(before, request));
-
 /**
  * Counts an attempt for all caps that apply, or says why it may not be made. Done again for the same attempt, it changes
  * nothing.
  */
 export function admit(draft: Holds, attempt: Attempt, now: number): Held | undefined {
-  const held = holdOf(draft, attempt);
+  const held = holdOf(draft, attempt, now);
   if (held !== undefined) return held;
-  const key = outcomeOf(attempt);
-  if (isCounted(attempt) && draft.reservations[key]?.nonce !== attempt.nonce) {
+  if (isCounted(attempt) && draft.reservations[outcomeOf(attempt)]?.nonce !== attempt.nonce) {
     const full = count(draft, attempt, now);
     if (full !== undefined) return full;
   }
-  const circuit = draft.routes[attempt.routeName]?.circuit;
-  if (circuit !== undefined) {
-    if (circuit.probe !== key) {
-      circuit.probe = key;
-      circuit.request = attempt.request;
-      delete circuit.isProbeAllowed;
-    }
-    circuit.probedAt = now;
-  }
+  const failing = draft.routes[attempt.routeName]?.failing;
+  if (failing !== undefined && attempt.isLate) failing.triedAt = now;
   return undefined;
 }
 
@@ -379,16 +365,16 @@ export function release(draft: Holds, key: string, nonce: string, which: 'latest
   if (draft.reservations[key]?.nonce === nonce) giveBack(draft, key, which);
 }
 
-/** After how many equal rejections a route is held. */
-export type CircuitTerms = NonNullable<Route['circuit']>;
+/** Number of ends alike after which a route is failing. */
+const ALIKE_COUNT = 20;
 
-/** Equal rejections after which a route is held, unless it says another number. */
-export const CIRCUIT_AFTER = 20;
-
-/** Different files that these rejections must be about, if there are so many. */
+/** Different files that these ends must be about. */
 const FILES_MIN = 10;
 
-/** The words of a rejection without what differs from file to file: ids and numbers, quoted names and addresses. */
+/** Customers that are named. */
+const CUSTOMERS_MAX = 5;
+
+/** The words of a failure without what differs from file to file: ids and numbers, quoted names and addresses. */
 export const gistOf = (message: string): string =>
   message
     .replaceAll(/"[^"]*"|'[^']*'|`[^`]*`/g, '"…"')
@@ -396,89 +382,69 @@ export const gistOf = (message: string): string =>
     .slice(0, 300);
 
 /** The service's verdict about an attempt, or about the flow that it made. */
-export interface Rejection {
+export interface Verdict {
   readonly code: string;
   readonly message: string;
 }
 
 /**
- * Notes a rejection. Holds the route after `after` equal ones of at least {@link FILES_MIN} files.
- * @returns true if the route is held now, and was not before.
+ * Notes that a file of the route failed. The route is failing after {@link ALIKE_COUNT} ends alike of at least
+ * {@link FILES_MIN} files, until a file of it succeeds or the operator resumes it.
+ * @returns true if the route is failing now, and was not before.
  */
-export function rejected(
+export function failed(
   draft: Holds,
-  attempt: Pick<Attempt, 'uploadId' | 'generation' | 'routeName' | 'request'>,
-  { code, message }: Rejection,
-  { after, now }: { readonly after: number; readonly now: number },
+  routeName: string,
+  { end, code, message }: Verdict & { readonly end: AlikeEnd },
+  now: number,
 ): boolean {
-  const route = ofRoute(draft, attempt.routeName);
-  const { uploadId, request } = attempt;
-  const outcome = outcomeOf(attempt);
-  const rejection = { code, message: message.slice(0, MESSAGE_LENGTH_MAX), gist: gistOf(message) };
-  if (route.circuit !== undefined) {
-    // Another rejection says nothing about the one for which the route is held. But the probe is over.
-    dropProbe(draft, attempt.routeName, outcome);
-    return false;
-  }
-  const { streak } = route;
-  const isLikeLast = streak?.code === code && streak.gist === rejection.gist && isSameRequest(streak.request, request);
-  if (!isLikeLast) route.streak = { ...rejection, request, outcomes: [outcome] };
-  else if (!streak.outcomes.includes(outcome)) streak.outcomes = [...streak.outcomes, outcome].slice(-after);
-  const { outcomes } = route.streak as NonNullable<RouteHolds['streak']>;
-  const files = new Set(outcomes.map((each) => each.slice(0, uploadId.length)));
-  if (outcomes.length < after || files.size < Math.min(FILES_MIN, after)) return false;
-  route.circuit = { ...rejection, since: now, request };
-  delete route.streak;
+  const route = ofRoute(draft, routeName);
+  if (route.failing !== undefined) return false;
+  const gist = gistOf(message);
+  const first = { code, message: message.slice(0, MESSAGE_LENGTH_MAX), gist, ends: [] };
+  const before = route.alike?.code === code && route.alike.gist === gist ? route.alike : first;
+  if (before.ends.some(({ outcome }) => outcome === end.outcome)) return false;
+  const ends = [...before.ends, end].slice(-ALIKE_COUNT);
+  route.alike = { ...before, ends };
+  if (ends.length < ALIKE_COUNT || new Set(ends.map(({ file }) => file)).size < FILES_MIN) return false;
+  const customers = [...new Set(ends.map(({ customer }) => customer))];
+  route.failing = {
+    code,
+    message: before.message,
+    since: now,
+    customers: customers.slice(0, CUSTOMERS_MAX),
+    moreCustomers: Math.max(0, customers.length - CUSTOMERS_MAX),
+  };
+  delete route.alike;
   return true;
-}
-
-/**
- * The probe of a held route is over, and the route stays held.
- * @param isTold false if it says nothing of the route. Then another file is let through.
- */
-export function dropProbe(draft: Holds, routeName: string, outcome: string, isTold = true): void {
-  const circuit = draft.routes[routeName]?.circuit;
-  if (circuit?.probe !== outcome) return;
-  delete circuit.probe;
-  delete circuit.probedAt;
-  if (!isTold) circuit.isProbeAllowed = true;
 }
 
 const MESSAGE_LENGTH_MAX = 500;
 
-/** What a success shows: that the service takes the request, or also that the flow of it succeeds. */
-export type Success = 'created' | 'succeeded';
-
-/** A rejection of the request itself. Any other one is about the flow that it made. */
-const isOfRequest = ({ code }: Rejection): boolean => code === 'rejected';
-
-/** True if a success changes anything. */
-export function isNews(
-  holds: Holds,
-  attempt: Pick<Attempt, 'uploadId' | 'generation' | 'routeName' | 'request'>,
-  success: Success,
-): boolean {
-  const known = holds.routes[attempt.routeName] ?? {};
-  const draft = { ...NO_HOLDS, routes: { [attempt.routeName]: structuredClone(known) } };
-  succeeded(draft, attempt, success, 0);
-  return JSON.stringify(draft.routes) !== JSON.stringify({ [attempt.routeName]: known });
+/** What a file that went well shows. */
+export interface Success {
+  /** The service has taken the request, or the flow has succeeded, too. */
+  readonly what: 'created' | 'succeeded';
+  /** What the route sends. */
+  readonly request: RouteRequest;
 }
 
-/** Notes a success. It ends a streak of rejections, and the success of the probe opens the route. */
-export function succeeded(
-  draft: Holds,
-  attempt: Pick<Attempt, 'uploadId' | 'generation' | 'routeName' | 'request'>,
-  success: Success,
-  now: number,
-): void {
-  const route = ofRoute(draft, attempt.routeName);
-  const { streak, circuit } = route;
-  const isProof = (rejection: Rejection) => success === 'succeeded' || isOfRequest(rejection);
-  if (streak !== undefined && isProof(streak)) delete route.streak;
-  if (circuit?.probe === outcomeOf(attempt) && isProof(circuit)) delete route.circuit;
-  const { request } = attempt;
+/** Notes a success. Unless the flows of the route fail, it is enough that the service took the request. */
+export function succeeded(draft: Holds, routeName: string, { what, request }: Success, now: number): void {
+  const route = ofRoute(draft, routeName);
+  const isOver = (verdict: Verdict | undefined): boolean => what === 'succeeded' || verdict?.code === 'rejected';
+  if (isOver(route.alike)) delete route.alike;
+  if (isOver(route.failing)) delete route.failing;
   if (route.succeeded === undefined || !isSameRequest(route.succeeded.request, request))
     route.succeeded = { at: now, request };
+}
+
+/** True if a success changes anything. */
+export function isNews(holds: Holds, routeName: string, success: Success): boolean {
+  const known = holds.routes[routeName] ?? {};
+  const draft = { ...NO_HOLDS, routes: { [routeName]: structuredClone(known) } };
+  succeeded(draft, routeName, success, 0);
+  return JSON.stringify(draft.routes) !== JSON.stringify({ [routeName]: known });
 }
 
 /**
@@ -507,41 +473,39 @@ export function pause(draft: Holds, routeName: string | undefined, why: string |
   held.paused ??= { since: now, ...(why !== undefined && { why }) };
 }
 
-/** The operator ends a pause. */
-export function resume(draft: Holds, routeName: string | undefined): void {
-  const held = routeName === undefined ? draft.pipeline : draft.routes[routeName];
-  if (held !== undefined) delete held.paused;
-}
-
-/** The operator lets one file of a held route through. @returns false if the route is not held for its rejections. */
-export function allowProbe(draft: Holds, routeName: string): boolean {
-  const circuit = draft.routes[routeName]?.circuit;
-  if (circuit === undefined) return false;
-  circuit.isProbeAllowed = true; // It goes when the probe under way is over.
+/**
+ * The operator ends a pause, and says that the route does not fail any more.
+ * @returns false if there was nothing to end.
+ */
+export function resume(draft: Holds, routeName: string | undefined): boolean {
+  const held: RouteHolds | undefined = routeName === undefined ? draft.pipeline : draft.routes[routeName];
+  if (held?.paused === undefined && held?.failing === undefined) return false;
+  delete held.paused;
+  delete held.failing;
   return true;
 }
 
-/** How many uploads may leave the line now: of the whole pipeline, or of a route. */
+/** How many uploads may leave the line now: of the whole pipeline, or of a route, in one class. */
 export function roomOf(
   holds: Holds,
   { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },
   now: number,
-): (routeName?: string) => number {
+): (routeName?: string, of?: TurnClass) => number {
   const left = (cap: Budget | 'unlimited' | undefined, spent: Spent | undefined, price?: Price) =>
     cap === undefined || cap === 'unlimited' ? Number.POSITIVE_INFINITY : roomIn(cap, spentNow(cap, spent, now), price);
-  return (routeName) => {
+  return (routeName, of) => {
     if (holds.pipeline.paused !== undefined) return 0;
     if (routeName === undefined) return left(budget, holds.pipeline.spent);
     const route = routes.find(({ name }) => name === routeName);
     // What waits for a route that is gone leaves the line, and takes the route that wants it now.
     if (route === undefined) return left(budget, holds.pipeline.spent);
-    const held = holds.routes[routeName] ?? {};
-    if (held.paused !== undefined) return 0;
-    const ofCircuit = held.circuit && (isProbeDue(held.circuit, route ?? held.circuit.request) ? 1 : 0);
+    const { paused, failing, spent } = holds.routes[routeName] ?? {};
+    if (paused !== undefined) return 0;
+    if (of === 'late' && failing !== undefined && !isTrialDue(failing, now)) return 0;
     return Math.min(
-      ofCircuit ?? Number.POSITIVE_INFINITY,
-      left(budget, holds.pipeline.spent, route?.price),
-      left(route?.budget, held.spent, route?.price),
+      of === 'late' && failing !== undefined ? 1 : Number.POSITIVE_INFINITY,
+      left(budget, holds.pipeline.spent, route.price),
+      left(route.budget, spent, route.price),
     );
   };
 }

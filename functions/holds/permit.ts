@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import type { Entry } from '../ledger/entry.ts';
+import type { TurnClass } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Price } from '../uploads/budget.ts';
@@ -12,9 +14,10 @@ import { prefixIn } from './costs.ts';
 import type { HoldReason } from './hold-request.ts';
 import type { HoldStore } from './hold-store.ts';
 import {
+  type AlikeEnd,
   type Attempt,
   admit,
-  CIRCUIT_AFTER,
+  failed,
   type Held,
   type Holds,
   holdOf,
@@ -22,14 +25,13 @@ import {
   isNews,
   isSameRequest,
   outcomeOf,
-  type Rejection,
   type RouteRequest,
-  rejected,
   release,
   roomOf,
   type Success,
   settle,
   succeeded,
+  type Verdict,
 } from './holds.ts';
 
 /** The upload may not be sent now. Nothing was sent. */
@@ -50,7 +52,7 @@ export interface HoldPorts {
 }
 
 /** What is sent. */
-export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt'>;
+export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt' | 'late'>;
 
 const requestOf = ({ template, input, parameters }: RouteRequest): RouteRequest => ({ template, input, parameters });
 
@@ -59,7 +61,7 @@ const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['
 
 /** What the present configuration says about sending an upload. */
 export function attemptOf(subject: Subject, settings: HoldPorts['settings'], nonce: string): Attempt {
-  const { upload, generation, route, doubt } = subject;
+  const { upload, generation, route, doubt, late = false } = subject;
   const { budget } = settings;
   const present = routeOf(subject, settings);
   return {
@@ -67,10 +69,8 @@ export function attemptOf(subject: Subject, settings: HoldPorts['settings'], non
     generation,
     routeName: route.name,
     prefix: prefixIn(firstOf(upload).key, settings.inboxPrefix),
-    request: requestOf(present ?? route),
-    sent: { ...requestOf(route), ...(present?.jobs !== undefined && { parameters: present.parameters }) },
-    isPresent: present === undefined || isOf(present, route),
     isOfRoute: present !== undefined,
+    isLate: late,
     isResent: doubt !== undefined,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,
@@ -78,6 +78,17 @@ export function attemptOf(subject: Subject, settings: HoldPorts['settings'], non
     // A route that is gone has no price any more. What was sent with it may cost what it cost then.
     price: present === undefined ? route.price : present.price,
   };
+}
+
+/**
+ * What the route of an upload sends, if the upload says anything about it. Undefined if the route was removed or changed
+ * since the upload began, or the upload is the canary, which is the same file every hour.
+ */
+function requestToHeed(subject: Subject, settings: HoldPorts['settings']): RouteRequest | undefined {
+  const { upload } = subject;
+  if (isCanary({ bucket: upload.bucket, key: firstOf(upload).key }, settings)) return undefined;
+  const present = routeOf(subject, settings);
+  return present !== undefined && isOf(present, subject.route) ? requestOf(present) : undefined;
 }
 
 /** True if a snapshot was made of this route as it is. A file or a job may replace parts of it. */
@@ -95,6 +106,8 @@ export class Permit {
   readonly #ports: HoldPorts;
   readonly #attempt: Attempt;
   #isCounted = false;
+  /** True once it is the trial of a failing route, however often its request is repeated. */
+  #isTrial = false;
 
   constructor(subject: Subject, ports: HoldPorts, nonce: string) {
     this.#ports = ports;
@@ -124,12 +137,14 @@ export class Permit {
   async #hold(signal: AbortSignal): Promise<Held | undefined> {
     const { holds, clock } = this.#ports;
     const now = await holds.read(signal);
-    const isProbe = now.routes[this.#attempt.routeName]?.circuit !== undefined;
-    const held = holdOf(now, this.#attempt);
+    const attempt = this.#isTrial ? { ...this.#attempt, isLate: false } : this.#attempt;
+    const isTrial = attempt.isLate && now.routes[attempt.routeName]?.failing !== undefined;
+    const held = holdOf(now, attempt, clock.now());
     const isNew = isCounted(this.#attempt) && !this.#isCounted;
-    if (held !== undefined || !(isProbe || isNew)) return held;
-    const refused = await holds.change((draft) => admit(draft, this.#attempt, clock.now()), signal);
+    if (held !== undefined || !(isTrial || isNew)) return held;
+    const refused = await holds.change((draft) => admit(draft, attempt, clock.now()), signal);
     this.#isCounted ||= refused === undefined && isNew;
+    this.#isTrial ||= refused === undefined && isTrial;
     return refused;
   }
 
@@ -150,53 +165,51 @@ export class Permit {
   }
 }
 
-/** False if the route was removed. Nothing is kept of its outcomes. */
-const isOfRoute = (subject: Subject, { settings }: HoldPorts): boolean => routeOf(subject, settings) !== undefined;
-
-/**
- * False for the canary, which is the same file every hour: it says nothing of the others. As the probe of a held route
- * it counts.
- */
-const isHeeded = ({ upload }: Subject, attempt: Attempt, { routes }: Holds, { settings }: HoldPorts): boolean =>
-  !isCanary({ bucket: upload.bucket, key: firstOf(upload).key }, settings) ||
-  routes[attempt.routeName]?.circuit?.probe === outcomeOf(attempt);
-
 /** Notes that a route works: the service took a request of it, or a flow of it succeeded. */
-export function noteSuccess(subject: Subject, success: Success, ports: HoldPorts, signal: AbortSignal): Promise<void> {
-  return noted(subject, ports, async () => {
-    const attempt = attemptOf(subject, ports.settings, '');
-    // A file that began with another configuration says nothing about the present one.
-    if (!isOfRoute(subject, ports) || !attempt.isPresent) return;
-    const holds = await ports.holds.read(signal);
-    if (!isHeeded(subject, attempt, holds, ports) || !isNews(holds, attempt, success)) return;
-    await ports.holds.change((draft) => succeeded(draft, attempt, success, ports.clock.now()), signal);
-  });
-}
-
-/** Notes that the service rejected an upload, or failed its flow. That may hold the route. */
-export function noteRejection(
+export function noteSuccess(
   subject: Subject,
-  rejection: Rejection,
+  what: Success['what'],
   ports: HoldPorts,
   signal: AbortSignal,
 ): Promise<void> {
   return noted(subject, ports, async () => {
-    const attempt = attemptOf(subject, ports.settings, '');
-    const { circuit } = routeOf(subject, ports.settings) ?? {};
-    if (circuit === false || !isOfRoute(subject, ports) || !attempt.isPresent) return;
-    if (!isHeeded(subject, attempt, await ports.holds.read(signal), ports)) return;
-    const terms = { after: circuit?.after ?? CIRCUIT_AFTER, now: ports.clock.now() };
-    if (!(await ports.holds.change((draft) => rejected(draft, attempt, rejection, terms), signal))) return;
-    ports.telemetry.log.error('This route is held: the service rejects its files', {
+    const request = requestToHeed(subject, ports.settings);
+    if (request === undefined) return;
+    const { name } = subject.route;
+    const success = { what, request };
+    if (!isNews(await ports.holds.read(signal), name, success)) return;
+    await ports.holds.change((draft) => succeeded(draft, name, success, ports.clock.now()), signal);
+  });
+}
+
+/** Notes that the service rejected an upload, or failed its flow. The route may be failing then. */
+export function noteFailure(subject: Subject, verdict: Verdict, ports: HoldPorts, signal: AbortSignal): Promise<void> {
+  return noted(subject, ports, async () => {
+    if (requestToHeed(subject, ports.settings) === undefined) return;
+    const { name } = subject.route;
+    // No other failure says more until a file succeeds.
+    if ((await ports.holds.read(signal)).routes[name]?.failing !== undefined) return;
+    const end = { ...verdict, end: endOf(subject, ports.settings) };
+    if (!(await ports.holds.change((draft) => failed(draft, name, end, ports.clock.now()), signal))) return;
+    ports.telemetry.log.error('The last files of this route failed alike', {
       uploadId: subject.upload.id,
-      route: attempt.routeName,
-      rejection: rejection.message,
+      route: name,
+      why: verdict.message,
     });
   });
 }
 
+/** Hexadecimal digits that stand for the key of a file. Twenty keys are told apart by them. */
+const FILE_DIGITS = 16;
+
+function endOf({ upload, generation }: Subject, { inboxPrefix }: HoldPorts['settings']): AlikeEnd {
+  const { key } = firstOf(upload);
+  const file = createHash('sha256').update(key).digest('hex').slice(0, FILE_DIGITS);
+  return { outcome: outcomeOf({ uploadId: upload.id, generation }), file, customer: prefixIn(key, inboxPrefix) };
+}
+
 /**
- * If a note is lost, a route is held one file later, or opened by a later tick. That must keep no upload from its end.
+ * If a note is lost, the next file that ends says the same. That must keep no upload from its end.
  */
 async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => Promise<void>): Promise<void> {
   try {
@@ -209,11 +222,11 @@ async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => 
   }
 }
 
-/** How many uploads may leave the line now: of a route, or of all together. None if that cannot be known. */
+/** How many uploads may leave the line now: of a class of a route, or of all together. None if that cannot be known. */
 export async function holdRoom(
   { holds, clock, settings }: HoldPorts,
   signal: AbortSignal,
-): Promise<(routeName?: string) => number> {
+): Promise<(routeName?: string, of?: TurnClass) => number> {
   try {
     return roomOf(await holds.read(signal), settings, clock.now());
   } catch (error) {

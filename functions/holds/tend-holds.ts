@@ -1,26 +1,16 @@
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import { type Entry, isInLine, isTerminal } from '../ledger/entry.ts';
+import { type Entry, isTerminal } from '../ledger/entry.ts';
 import { costsKey } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { EventBus } from '../publish/publish.ts';
+import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
 import { type Budget, microsOf, periodEnd, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
 import { dayOf } from './costs.ts';
-import { budgetEvent, heldEvent } from './hold-events.ts';
-import {
-  type Circuit,
-  dropProbe,
-  type Holds,
-  noteTold,
-  outcomeOf,
-  release,
-  removeRoutes,
-  type Success,
-  settle,
-  succeeded,
-} from './holds.ts';
-import { attemptOf, type HoldPorts } from './permit.ts';
+import { alikeEvent, budgetEvent } from './hold-events.ts';
+import { type Holds, noteTold, outcomeOf, release, removeRoutes, settle } from './holds.ts';
+import type { HoldPorts } from './permit.ts';
 
 /*
  * What a tick does for the holds: it ends what a dead invocation left open, and tells how much of each budget is spent.
@@ -51,7 +41,8 @@ export interface TendPorts extends HoldPorts {
   readonly ledger: Pick<Ledger, 'read'>;
   readonly events: EventBus;
   readonly s3: S3Client;
-  readonly settings: HoldPorts['settings'] & { readonly pipeline: string; readonly ledgerBucket: string };
+  readonly settings: HoldPorts['settings'] &
+    RetrySettings & { readonly pipeline: string; readonly ledgerBucket: string };
 }
 
 /** @throws any error of S3. The next tick does the rest then. */
@@ -66,9 +57,8 @@ export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<
     return;
   }
   await closeReservations(holds, ports, signal);
-  await closeProbes(holds, ports, signal);
   await forgetRoutes(holds, ports, signal);
-  await tellHeldRoutes(holds, ports, signal);
+  await tellFailingRoutes(holds, ports, signal);
   await tellBudgets(holds, ports, signal);
   await moveCosts(holds, ports, signal);
 }
@@ -137,54 +127,6 @@ async function readEntry(key: string, { ledger }: TendPorts, signal: AbortSignal
   }
 }
 
-/** Ends probes whose outcome was not noted, because their invocation died. */
-async function closeProbes(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
-  for (const [routeName, { circuit }] of Object.entries(holds.routes)) {
-    if (circuit?.probe === undefined) continue;
-    const { probe } = circuit;
-    const entry = await readEntry(probe, ports, signal);
-    const told = endOfProbe(circuit, entry, ports.clock.now());
-    if (told === undefined) continue;
-    // One that was in doubt may have been sent with an earlier route.
-    const isPresent = entry === undefined || attemptOf(entry, ports.settings, '').isPresent;
-    const end = isPresent ? told : 'untold';
-    await ports.holds.change((draft) => {
-      // It may be under way again.
-      if (draft.routes[routeName]?.circuit?.probedAt !== circuit.probedAt) return;
-      const uploadId = probe.slice(0, probe.indexOf('.'));
-      const attempt = { uploadId, generation: generationIn(probe), routeName, request: circuit.request };
-      if (end === 'rejected' || end === 'untold') dropProbe(draft, routeName, probe, end === 'rejected');
-      else succeeded(draft, attempt, end, ports.clock.now());
-    }, signal);
-  }
-}
-
-/** Undefined if the probe is not over. `untold` if it says nothing of the route. */
-function endOfProbe(
-  { code, probe = '' }: Circuit,
-  entry: Entry | undefined,
-  now: number,
-): Success | 'rejected' | 'untold' | undefined {
-  if (entry === undefined || entry.generation !== generationIn(probe)) return 'untold';
-  switch (entry.state) {
-    case 'succeeded':
-      return 'succeeded';
-    case 'running':
-      return code === 'rejected' ? 'created' : undefined;
-    case 'failed': {
-      const isPaidFor = entry.flow !== undefined && entry.failure.code !== 'cancelled';
-      return isPaidFor || entry.failure.code === 'rejected' ? 'rejected' : 'untold';
-    }
-    case 'waiting':
-      // It is for the operator to decide.
-      if (entry.reason === 'held') return 'untold';
-      // Nothing of a held route leaves the line while its probe is under way, not even the probe.
-      return isInLine(entry) && entry.notBefore <= now ? 'untold' : undefined;
-    case 'claimed':
-      return undefined;
-  }
-}
-
 /** Removes what is kept of routes that are not there any more. */
 async function forgetRoutes(holds: Holds, { holds: store, clock, settings }: TendPorts, signal: AbortSignal) {
   const names = new Set(settings.routes.map(({ name }) => name));
@@ -192,15 +134,16 @@ async function forgetRoutes(holds: Holds, { holds: store, clock, settings }: Ten
   await store.change((draft) => removeRoutes(draft, names, clock.now()), signal);
 }
 
-async function tellHeldRoutes(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
-  const held = Object.entries(holds.routes).flatMap(([name, { circuit }]) => (circuit ? [{ name, circuit }] : []));
-  if (held.length > 0) ports.telemetry.metrics.add('RoutesHeld', held.length);
-  for (const { name, circuit } of held) {
-    if (circuit.isTold) continue;
-    await ports.events.send(heldEvent(ports.settings.pipeline, name, circuit), signal);
+async function tellFailingRoutes(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
+  const { pipeline } = ports.settings;
+  const all = Object.entries(holds.routes).flatMap(([name, { failing }]) => (failing ? [{ name, failing }] : []));
+  if (all.length > 0) ports.telemetry.metrics.add('RoutesFailing', all.length);
+  for (const { name, failing } of all) {
+    if (failing.isTold) continue;
+    await ports.events.send(alikeEvent(pipeline, name, failing, pauseCommand(ports.settings, name)), signal);
     await ports.holds.change((draft) => {
-      const now = draft.routes[name]?.circuit;
-      if (now?.since === circuit.since) now.isTold = true;
+      const now = draft.routes[name]?.failing;
+      if (now?.since === failing.since) now.isTold = true;
     }, signal);
   }
 }

@@ -15,9 +15,9 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  * read them. Also add fixtures to `test/ledger/formats/`.
  *
  * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
- * 3: the reasons `paused`, `budget` and `circuit`, in an entry that waits for the end of a hold.
+ * 3: the reasons `paused` and `budget`, in an entry that waits for the end of a hold.
  * 4: `given`, in the entry of a retry with other parameters. `doubt.isDismissed`. `plan`, in the entries of chains and in
- *    the chains.
+ *    the chains. The reason `failing`, in an entry that was submitted in bulk.
  *
  * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it. The
  * state of a collector has none either: without it, a tick repeats some work.
@@ -40,8 +40,17 @@ export const WAIT_REASONS = [
   'inputs',
   'paused',
   'budget',
-  'circuit',
+  'failing',
 ] as const;
+
+/**
+ * Before format 4, `circuit` was one more reason to wait in the line: the route was held. No route is any more, so such an
+ * upload goes when it is its turn.
+ */
+const waitReason = z.pipe(
+  z.transform((reason) => (reason === 'circuit' ? 'throttled' : reason)),
+  z.enum(WAIT_REASONS),
+);
 
 /** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
 const TIME_MAX = Date.parse('9999-12-31T23:59:59.999Z');
@@ -315,7 +324,7 @@ export const entrySchema = z.discriminatedUnion('state', [
   readonlyObject({
     ...facts,
     state: z.literal('waiting'),
-    reason: z.enum(WAIT_REASONS),
+    reason: waitReason,
     /** What happened, in a sentence. */
     message: z.string(),
     notBefore: time,

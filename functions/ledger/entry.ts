@@ -88,8 +88,8 @@ export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);
 
 /** True for a hold of the upload's route, or of the pipeline. */
-export const isHold = (reason: string): reason is 'paused' | 'budget' | 'circuit' =>
-  reason === 'paused' || reason === 'budget' || reason === 'circuit';
+export const isHold = (reason: string): reason is 'paused' | 'budget' | 'failing' =>
+  reason === 'paused' || reason === 'budget' || reason === 'failing';
 
 /**
  * Tells whether a waiting upload waits in the line, for its turn. Any other waits for its time only, and goes at once
@@ -333,7 +333,7 @@ export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
   const { reason, message, notBefore, counted } = wait;
   return {
     ...factsOf(entry),
-    ...(isHold(reason) && { schema: formatOf(entry, 3) }),
+    ...(isHold(reason) && { schema: formatOf(entry, reason === 'failing' ? 4 : 3) }),
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
     waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),

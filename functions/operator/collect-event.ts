@@ -31,17 +31,13 @@ const parameters = jsonSchema.check(
 );
 
 /** @internal */
-export const holdRequestSchema = z
-  .strictObject({
-    action: z.enum(['pause', 'resume', 'probe']),
-    /** Name of the route. Without it, the pipeline. */
-    route: z.optional(z.string()),
-    /** The operator's own words about a pause. */
-    why: z.optional(z.string().check(z.maxLength(WHY_LENGTH_MAX))),
-  })
-  .check(
-    z.refine(({ action, route }) => action !== 'probe' || route !== undefined, { error: 'expected a route to probe' }),
-  );
+export const holdRequestSchema = z.strictObject({
+  action: z.enum(['pause', 'resume']),
+  /** Name of the route. Without it, the pipeline. */
+  route: z.optional(z.string()),
+  /** The operator's own words about a pause. */
+  why: z.optional(z.string().check(z.maxLength(WHY_LENGTH_MAX))),
+});
 
 const eventShape = z.strictObject({
   collector: z._default(

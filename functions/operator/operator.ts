@@ -7,7 +7,7 @@ import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
 import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
-import { allowProbe, type Holds, pause, resume } from '../holds/holds.ts';
+import { type Holds, pause, resume } from '../holds/holds.ts';
 import type { HoldPorts } from '../holds/permit.ts';
 import { closeReservation } from '../holds/tend-holds.ts';
 import {
@@ -60,7 +60,7 @@ export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
 }
 
 /** Uploads of one retry that go into the queue at once. More of them wait in the line, and live files go first. */
-const RETRIED_AT_ONCE_MAX = 20;
+export const RETRIED_AT_ONCE_MAX = 20;
 
 const isLate = ({ length }: readonly string[]): true | undefined => length > RETRIED_AT_ONCE_MAX || undefined;
 
@@ -466,7 +466,7 @@ export interface HoldAnswer {
   readonly holds: Holds;
 }
 
-/** Pauses the pipeline or a route, ends that, or lets one file of a held route through. */
+/** Pauses the pipeline or a route, or has it go on. */
 export async function changeHold(
   { action, route, why }: HoldRequest,
   { holds, clock, settings }: HoldPorts,
@@ -481,13 +481,7 @@ export async function changeHold(
       pause(draft, route, why, clock.now());
       return { result: 'paused', holds: draft };
     }
-    if (action === 'probe') {
-      const isAllowed = route !== undefined && allowProbe(draft, route);
-      return { result: isAllowed ? 'probe allowed' : 'not held', holds: draft };
-    }
-    if (held?.paused === undefined) return { result: 'not held', holds: draft };
-    resume(draft, route);
-    return { result: 'resumed', holds: draft };
+    return { result: resume(draft, route) ? 'resumed' : 'not held', holds: draft };
   }, signal);
 }
 

@@ -15,7 +15,7 @@ export interface CompletionEvent {
   readonly detailType:
     | (typeof TERMINAL_STATES)[TerminalState]['detailType']
     | ('Chain Succeeded' | 'Chain Failed')
-    | ('Budget Reached' | 'Route Held');
+    | ('Budget Reached' | 'Failures Alike');
   /** JSON of {@link CompletionDetail}, of the chain, or of the hold. */
   readonly detail: string;
 }

@@ -10,7 +10,12 @@ export type RetrySettings = Pick<Settings, 'collectFunction' | 'command' | 'loca
  * that names a function would reach whatever account the user's shell is logged in to.
  */
 export function retryCommand(settings: RetrySettings, { id }: Pick<Upload, 'id'>): string {
-  const { command, collectFunction, localInbox } = settings;
-  const where = localInbox === undefined ? `--function ${shellWord(collectFunction)}` : '--local';
-  return `${command} retry ${id} ${where}`;
+  return `${settings.command} retry ${id} ${where(settings)}`;
 }
+
+/** The shell command that pauses a route. */
+export const pauseCommand = (settings: RetrySettings, route: string): string =>
+  `${settings.command} pause --route ${shellWord(route)} ${where(settings)}`;
+
+const where = ({ collectFunction, localInbox }: RetrySettings): string =>
+  localInbox === undefined ? `--function ${shellWord(collectFunction)}` : '--local';

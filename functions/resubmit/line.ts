@@ -40,8 +40,8 @@ export const BEGINNING: TurnState = {
   late: { credit: 0, segments: {} },
 };
 
-/** How many uploads may leave the line now: of the route of this name, or of all together. */
-export type Room = (route?: string) => number;
+/** How many uploads may leave the line now: of a class of the route of this name, or of all together. */
+export type Room = (route?: string, of?: TurnClass) => number;
 
 interface Wanted {
   /** The number of turns. */
@@ -61,7 +61,7 @@ interface Round extends Wanted {
   readonly page: number;
   /** LIST requests that are left. */
   lists: number;
-  /** How many more uploads of each route may leave, of both classes together. */
+  /** How many more uploads of each route may leave, of both classes together. A class may have less room. */
   readonly rooms: Map<string, number>;
 }
 
@@ -162,6 +162,8 @@ class RouteTurns {
   /** The segments that may have a turn, the next one first. Undefined before they are listed. */
   #segments: SegmentTurns[] | undefined;
   #last: string | undefined;
+  /** How many more uploads of this class may leave. */
+  #own: number;
 
   constructor(of: TurnClass, name: string, round: Round, last: string | undefined) {
     const route = round.routes.find((each) => shortSegment(each.name) === name);
@@ -170,6 +172,7 @@ class RouteTurns {
     this.#class = of;
     this.#round = round;
     if (!round.rooms.has(name)) round.rooms.set(name, round.room(route?.name ?? name));
+    this.#own = round.room(route?.name ?? name, of);
     this.#last = last;
   }
 
@@ -178,6 +181,10 @@ class RouteTurns {
   }
 
   get #room(): number {
+    return Math.min(this.#own, this.#ofBoth);
+  }
+
+  get #ofBoth(): number {
     return this.#round.rooms.get(this.name) ?? 0;
   }
 
@@ -197,7 +204,8 @@ class RouteTurns {
       const marker = await segment.next(signal);
       if (marker === undefined) continue;
       this.#segments.push(segment);
-      this.#round.rooms.set(this.name, this.#room - 1);
+      this.#own -= 1;
+      this.#round.rooms.set(this.name, this.#ofBoth - 1);
       return marker;
     }
   }

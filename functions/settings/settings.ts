@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { type Budget, budgetSchema } from '../uploads/budget.ts';
-import { templateSchema } from '../uploads/routes.ts';
+import { GONE, templateSchema } from '../uploads/routes.ts';
 import { issueOfResultsKey, RESULTS_KEY_END } from './results-key-pattern.ts';
 
 /** One setting of the table {@link SETTINGS}. */
@@ -165,6 +165,8 @@ export const settingsSchema: z.ZodMiniType<PipelineSettings> = (
         z._default(setting.schema, setting.default),
       ]),
     ),
+    'an object',
+    GONE,
   ) as unknown as z.ZodMiniType<PipelineSettings>
 ).check(
   compareMembers(({ canaryKey, inboxPrefix }, isSound, context) => {

@@ -54,11 +54,6 @@ export interface Route extends Conditions {
   readonly price?: Price | undefined;
   /** Cap on the flows of the route. What it has no room for waits. */
   readonly budget?: Budget | undefined;
-  /**
-   * After how many equal rejections in a row the route is held. False if never. Default: 20. They must be about ten
-   * different files, or about as many as the number if it is smaller.
-   */
-  readonly circuit?: { readonly after: number } | false | undefined;
   /** Its share of the turns while uploads of several routes wait in the line. Default 1. */
   readonly weight?: number | undefined;
 }
@@ -75,9 +70,6 @@ const TEMPLATE_LENGTH_MAX = 256;
 const JSON_DEPTH_MAX = 32;
 /** Longest time for which a job may wait for its inputs, in seconds: 30 days. */
 const DEADLINE_SECONDS_MAX = 30 * 24 * 3_600;
-/** Largest number of equal rejections that a circuit can wait for. The ledger keeps each until the route is held. */
-const CIRCUIT_AFTER_MAX = 100;
-
 /** @internal */
 export const templateSchema = boundedText('the id or name of a template', TEMPLATE_LENGTH_MAX);
 
@@ -125,44 +117,42 @@ const jobsSchema = matching(
   new RegExp(`^\\P{Cc}{1,${KEY_BYTES_MAX - 1}}\\/$`, 'u'),
 );
 
-const AFTER_ERROR = `expected a whole number of rejections from 2 to ${CIRCUIT_AFTER_MAX}`;
-const CIRCUIT_ERROR = 'expected false, or a number of rejections such as {"after": 20}';
-
-const circuitSchema = z.union(
+/**
+ * What took the place of members that earlier versions knew.
+ * @internal
+ */
+export const GONE: ReadonlyMap<string, string> = new Map([
   [
-    z.literal(false),
-    strictObject(
-      {
-        after: z
-          .int({ error: AFTER_ERROR })
-          .check(z.gte(2, { error: AFTER_ERROR }), z.lte(CIRCUIT_AFTER_MAX, { error: AFTER_ERROR })),
-      },
-      'a number of rejections such as {"after": 20}',
-    ),
+    'circuit',
+    'is gone, because one uploader could stop a route for all others. After twenty failures alike, the event Failures Alike and the alarm failures-alike tell of them, and only what was submitted in bulk waits. Set `budget` to cap what a route spends, and remove `circuit`',
   ],
-  { error: CIRCUIT_ERROR },
-);
+]);
 
-const routeSchema: z.ZodMiniType<Route> = strictObject({
-  name: boundedText('a name', NAME_LENGTH_MAX),
-  ...CONDITION_SCHEMAS,
-  input: z._default(z.enum(['file', 'text'], { error: 'expected "file" or "text"' }), 'file'),
-  template: templateSchema,
-  parameters: z.optional(parametersSchema),
-  additional: z.optional(additionalSchema),
-  overrides: z.optional(z.boolean({ error: 'expected true or false' })),
-  after: z.optional(boundedText('the name of a route', NAME_LENGTH_MAX)),
-  inputs: z.optional(z.enum(['each', 'all'], { error: 'expected "each" or "all"' })),
-  allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
-  jobs: z.optional(jobsSchema),
-  deadlineSeconds: z.optional(deadlineSecondsSchema),
-  price: z.optional(priceSchema),
-  budget: z.optional(budgetSchema),
-  circuit: z.optional(circuitSchema),
-  weight: z.optional(
-    z.int({ error: WEIGHT_ERROR }).check(z.gte(1, { error: WEIGHT_ERROR }), z.lte(WEIGHT_MAX, { error: WEIGHT_ERROR })),
-  ),
-});
+const routeSchema: z.ZodMiniType<Route> = strictObject(
+  {
+    name: boundedText('a name', NAME_LENGTH_MAX),
+    ...CONDITION_SCHEMAS,
+    input: z._default(z.enum(['file', 'text'], { error: 'expected "file" or "text"' }), 'file'),
+    template: templateSchema,
+    parameters: z.optional(parametersSchema),
+    additional: z.optional(additionalSchema),
+    overrides: z.optional(z.boolean({ error: 'expected true or false' })),
+    after: z.optional(boundedText('the name of a route', NAME_LENGTH_MAX)),
+    inputs: z.optional(z.enum(['each', 'all'], { error: 'expected "each" or "all"' })),
+    allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
+    jobs: z.optional(jobsSchema),
+    deadlineSeconds: z.optional(deadlineSecondsSchema),
+    price: z.optional(priceSchema),
+    budget: z.optional(budgetSchema),
+    weight: z.optional(
+      z
+        .int({ error: WEIGHT_ERROR })
+        .check(z.gte(1, { error: WEIGHT_ERROR }), z.lte(WEIGHT_MAX, { error: WEIGHT_ERROR })),
+    ),
+  },
+  'an object',
+  GONE,
+);
 
 const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;
 

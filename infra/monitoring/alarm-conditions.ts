@@ -252,11 +252,11 @@ function holdConditions(metrics: PipelineMetrics): readonly Condition[] {
       threshold: 100,
     },
     {
-      id: 'routes-held',
+      id: 'failures-alike',
       severity: 'page',
-      meaning: 'The flow service rejected the last files of a route alike, so the route is held.',
-      action: 'See flowdrop doctor. Correct the route, or let one file through.',
-      ...whileMeasured(metrics.maximum('RoutesHeld', FIVE_MINUTES)),
+      meaning: 'The last twenty files of a route failed alike. New files are still sent.',
+      action: 'See flowdrop doctor. Correct the route, tell the customers, or pause the route.',
+      ...whileMeasured(metrics.maximum('RoutesFailing', FIVE_MINUTES)),
       threshold: 1,
     },
     {

@@ -109,7 +109,7 @@ function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): re
 
 const whatIsHeld = (metrics: PipelineMetrics): readonly GraphWidget[] =>
   row(
-    graph('Held uploads, held routes', metrics.sum('UploadsHeld'), metrics.maximum('RoutesHeld')),
+    graph('Held uploads, failing routes', metrics.sum('UploadsHeld'), metrics.maximum('RoutesFailing')),
     graph('Highest share of a budget (%)', metrics.maximum('BudgetSpentPercent')),
   );
 

@@ -9,10 +9,9 @@ type Action = HoldRequest['action'];
 const WORDS = {
   pause: { heading: 'Pause', done: 'New flows are paused' },
   resume: { heading: 'Resume', done: 'New flows begin again' },
-  probe: { heading: 'Let one file through', done: 'One file is let through within a minute' },
 } as const;
 
-/** Explains what a pause, its end or a probe does and costs. If the user agrees, makes it and tells `holds`. */
+/** Explains what a pause or its end does and costs. If the user agrees, makes it and tells `holds`. */
 export class HoldDialog extends Dialog {
   static override readonly properties = {
     about: { attribute: false },
@@ -88,17 +87,11 @@ export class HoldDialog extends Dialog {
 
   #meaning(status: Status): TemplateResult {
     const { action, route, about } = this;
-    if (action === 'probe') {
-      return html`<p class="plan">
-        <strong>One file of the route ${route} is sent, which may be paid for.</strong> If it succeeds, the others
-        follow. If it is rejected again, the route stays held.
-      </p>`;
-    }
     if (action === 'resume') {
       const count = countHeld(status, route);
       if (count === 0) return html`<p class="plan">No file waits. New files become flows again.</p>`;
       return html`<p class="plan">
-        <strong>${plural(count, 'file waits', 'files wait')} for the end of the pause.</strong>
+        <strong>${plural(count, 'file goes on', 'files go on')}.</strong>
         ${count === 1 ? 'It may become a flow, which is paid for.' : 'Each may become a flow, which is paid for.'}
       </p>`;
     }
@@ -132,7 +125,6 @@ export class HoldDialog extends Dialog {
   #confirmation(status: Status): string {
     const { action, route } = this;
     if (action === 'pause') return 'Pause';
-    if (action === 'probe') return 'Let one file through: pay for 1 flow';
     const count = countHeld(status, route);
     return count === 0 ? 'Resume' : `Resume: pay for up to ${plural(count, 'flow')}`;
   }
@@ -172,10 +164,12 @@ export class HoldDialog extends Dialog {
   }
 }
 
-/** The number of files that wait for the end of a pause. */
+/** The number of files that a resume of the pipeline or of a route lets go on. */
 export const countHeld = ({ waiting }: Status, route: string | undefined): number =>
   waiting.held
-    .filter((each) => each.reason === 'paused' && (route === undefined || each.route === route))
+    .filter((each) =>
+      route === undefined ? each.reason === 'paused' : each.reason !== 'budget' && each.route === route,
+    )
     .reduce((sum, { count }) => sum + count, 0);
 
 customElements.define('hold-dialog', HoldDialog);

@@ -12,8 +12,8 @@ const TICK_LATE_MS = 3 * 60_000;
 
 const QUEUE_TITLE = 'Uploads that no function has received yet. The list shows them from then on.';
 
-const CIRCUIT_TODO = 'If the route is wrong, deploy the corrected one. If the service was wrong, let one file through.';
-const PROBING = 'One file is let through. If it succeeds, the others follow.';
+const FAILING_TODO =
+  'If the route is wrong, deploy the corrected one. The bulk goes on after a success, or when you resume it. New files are sent as before.';
 
 const CONNECTION_WORDS: Readonly<Record<Connection, string>> = {
   connecting: 'Connecting',
@@ -92,7 +92,7 @@ export class PageHeader extends LightElement {
     </ul>`;
   }
 
-  #holdNote({ reason, route, message, since, endsAt, isProbing }: HoldView, { waiting }: Status): TemplateResult {
+  #holdNote({ reason, route, message, since, endsAt }: HoldView, { waiting }: Status): TemplateResult {
     const count = waiting.held
       .filter((each) => each.reason === reason && (route === undefined || each.route === route))
       .reduce((sum, each) => sum + each.count, 0);
@@ -104,17 +104,17 @@ export class PageHeader extends LightElement {
         ${count === 0 ? nothing : `${plural(count, 'file')}${more} ${count === 1 ? 'waits' : 'wait'}.`}
         ${reason === 'paused' ? 'Results are collected as before.' : nothing}
         ${reason === 'budget' && endsAt !== undefined ? html`It goes on at ${this.#time(endsAt)}, or with a higher budget.` : nothing}
-        ${reason === 'circuit' ? (isProbing === true ? PROBING : CIRCUIT_TODO) : nothing}
+        ${reason === 'failing' ? FAILING_TODO : nothing}
       </p>
       ${
-        route === undefined || reason === 'budget' || isProbing === true
+        route === undefined || reason === 'budget'
           ? nothing
           : html`<button
               type="button"
               class="quiet"
-              @click=${() => this.#tellChange({ action: reason === 'paused' ? 'resume' : 'probe', route })}
+              @click=${() => this.#tellChange({ action: 'resume', route })}
             >
-              ${reason === 'paused' ? `Resume ${route}…` : 'Let one file through…'}
+              Resume ${route}…
             </button>`
       }
     </li>`;

@@ -13,7 +13,7 @@ export async function changeHolds({ request, signal }: Call, deployment: Deploym
   if (change.result === 'unknown route') throw notPossible(`There is no route ${route}.`);
   if (change.result !== 'not held') return change;
   const what = route === undefined ? 'The pipeline' : `The route ${route}`;
-  const hold = route === undefined ? undefined : holdOn(change, route);
+  const hold = route === undefined ? undefined : holdOn(change, route, { late: true });
   const instead = hold === undefined ? '' : ` ${hold.message} ${endOfHold(hold, deployment)}`;
-  throw notPossible(`${what} is not ${asked.action === 'probe' ? 'held for its rejections' : 'paused'}.${instead}`);
+  throw notPossible(`${what} is not paused.${instead}`);
 }

@@ -118,7 +118,7 @@ describe('an error of sending', () => {
     }
   });
 
-  it.each(['paused', 'budget', 'circuit'] as const)('has a held upload wait for the end of its hold: %s', (reason) => {
+  it.each(['paused', 'budget', 'failing'] as const)('has a held upload wait for the end of its hold: %s', (reason) => {
     const error = new HeldError({ reason, message: 'Held.' }, undefined);
     expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'wait', reason, counted: false, delayMs: 0 });
   });

@@ -30,13 +30,11 @@ describe('the count of a budget', () => {
       generation: 1,
       routeName: 'r',
       prefix: '',
-      isPresent: true,
+      isLate: false,
       isResent: false,
       isOfRoute: true,
       nonce: randomUUID(),
     },
-    request: { template: 't', input: 'file' },
-    sent: { template: 't', input: 'file' },
     ...{ pipeline: DAY, route: undefined, price: undefined },
     ...more,
   });
@@ -112,15 +110,16 @@ describe('the count of a budget', () => {
     expect(draft.reservations).not.toHaveProperty(['0.1']);
   });
 
-  it('of a held route begins with a file that is let through: also with one in doubt that keeps the rejected route', () => {
+  it('of a failing route has no place for a second trial within an hour, however many processes ask at once', () => {
     const draft = empty();
-    const request = { template: 'misspelt', input: 'file' } as const;
-    const rejection = { code: 'rejected', message: 'no', gist: 'no' };
-    draft.routes.r = { circuit: { ...rejection, since: NOON, request, isProbeAllowed: true } };
-    const old = { isPresent: false, sent: request };
-    expect(admit(draft, attempt('a', old), NOON)).toMatchObject({ reason: 'circuit' });
-    expect(admit(draft, attempt('b', { ...old, isResent: true }), NOON)).toBeUndefined();
-    expect(admit(draft, attempt('c'), NOON)).toMatchObject({ reason: 'circuit' });
+    const verdict = { code: 'rejected', message: 'no' };
+    draft.routes.r = { failing: { ...verdict, since: NOON - 2 * HOUR, customers: [], moreCustomers: 0 } };
+    const late = { pipeline: undefined, isLate: true };
+    expect(admit(draft, attempt('a', late), NOON)).toBeUndefined();
+    expect(admit(draft, attempt('b', late), NOON)).toMatchObject({ reason: 'failing' });
+    expect(admit(draft, attempt('c', { ...late, isLate: false }), NOON)).toBeUndefined();
+    expect(admit(draft, attempt('b', late), NOON + HOUR - 1)).toMatchObject({ reason: 'failing' });
+    expect(admit(draft, attempt('b', late), NOON + HOUR)).toBeUndefined();
   });
 
   it('is kept for a price alone, so that its costs can be told, and not without one', () => {

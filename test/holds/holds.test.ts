@@ -237,263 +237,207 @@ describe('a budget', () => {
   });
 });
 
-describe('a circuit', () => {
-  const REJECTION = answer({ detail: 'No template 17 for job 4711' }, 422);
+describe('failures alike', () => {
   const ONE_BY_ONE = { uploadConcurrency: 1 };
-  const rejectAll = (): void => world.fault('createFlow', REJECTION);
-  const circuit = async () => (await holds()).routes.echo?.circuit;
+  const SAYS_NO = answer({ detail: 'The input is no image' }, 422);
+  const rejectAll = (): void => world.fault('createFlow', SAYS_NO);
+  const failing = async () => (await holds()).routes.echo?.failing;
+  const told = () =>
+    world.events.filter(({ detailType }) => detailType === 'Failures Alike').map(({ detail }) => JSON.parse(detail));
+  const count = async (reason: string) => (await reasons()).filter((each) => each === reason).length;
+  const retryAll = async (): Promise<void> => {
+    const ids = (await world.entries()).flatMap(({ state, upload }) => (state === 'failed' ? [upload.id] : []));
+    await world.collect({ retry: ids });
+    await next();
+  };
 
-  it('holds a route after twenty equal rejections, and lets no further file through', async () => {
-    await start();
+  it('of one customer hold no file of another one, and are told by one event', async () => {
+    await start({ settings: ONE_BY_ONE });
+    rejectAll();
+    await sendAll(30, 'alice/');
+    world.service.intercept = undefined;
+    await sendAll(5, 'bob/');
+    expect(await count('failed')).toBe(30);
+    expect(flows()).toBe(5);
+    // Bob's files were taken by the service, so the route does not fail any more. The event is not sent.
+    await next();
+    expect(told()).toEqual([]);
+    rejectAll();
+    await sendAll(30, 'alice/again');
+    await next();
+    await next();
+    expect(world.count('RoutesFailing')).toBe(2);
+    const where = { id: expect.any(String), pipeline: 'test', route: 'echo', since: expect.any(String) };
+    const said = { code: 'rejected', message: expect.stringContaining('The input is no image') };
+    expect(told()).toEqual([
+      {
+        ...{ ...where, ...said, customers: ['alice/'], moreCustomers: 0 },
+        pause: 'flowdrop pause --route echo --function test-collect-outputs',
+      },
+    ]);
+    await sendAll(25, 'carol/');
+    await next();
+    expect(told()).toHaveLength(1);
+    expect(await count('failed')).toBe(85);
+  });
+
+  it('are twenty in a row, and begin anew after a success or another failure', async () => {
+    await start({ settings: ONE_BY_ONE });
+    rejectAll();
+    await sendAll(19, 'a');
+    world.service.intercept = undefined;
+    await sendAll(1, 'good');
+    rejectAll();
+    await sendAll(19, 'b');
+    world.fault('createFlow', answer({ detail: 'Another reason altogether' }, 422));
+    await sendAll(1, 'c');
+    rejectAll();
+    await sendAll(19, 'd');
+    expect(await failing()).toBeUndefined();
+    await sendAll(1, 'e');
+    expect(await failing()).toMatchObject({ code: 'rejected' });
+  });
+
+  it('have the same words apart from ids, numbers and names', async () => {
+    await start({ settings: ONE_BY_ONE });
     let asked = 0;
     world.service.intercept = (_, { operation }) => {
       if (operation !== 'createFlow') return undefined;
       asked += 1;
       return answer({ detail: `No template ${asked} for "file ${asked}"` }, 422);
     };
-    await sendAll(25);
-    expect(asked).toBeLessThan(30);
-    expect(asked).toBeGreaterThanOrEqual(20);
-    const before = asked;
-    expect((await reasons()).filter((reason) => reason === 'circuit').length).toBe(25 - asked);
+    await sendAll(20);
+    expect(await failing()).toMatchObject({ message: expect.stringContaining('No template 1 for') });
+  });
+
+  it('are about ten files at least, whatever their versions and generations', async () => {
+    await start({ settings: ONE_BY_ONE });
+    rejectAll();
+    await sendAll(9);
+    for (let n = 0; n < 3; n += 1) await retryAll();
+    expect((await holds()).routes.echo?.alike?.ends).toHaveLength(20);
+    expect(await failing()).toBeUndefined();
+    await sendAll(9);
+    expect(await failing()).toBeUndefined();
+    await sendAll(1, 'tenth');
+    expect(await failing()).toBeDefined();
+  });
+
+  it('name five customers at most, and files in no folder', async () => {
+    await start({ settings: ONE_BY_ONE });
+    rejectAll();
+    await sendAll(6, 'x');
+    for (let n = 0; n < 7; n += 1) await sendAll(2, `customer-${n}/`);
     await next();
-    await next();
-    expect(asked).toBe(before);
-    const held = world.events
-      .filter(({ detailType }) => detailType === 'Route Held')
-      .map(({ detail }) => JSON.parse(detail));
-    expect(held).toMatchObject([{ route: 'echo', code: 'rejected', message: expect.stringContaining('No template') }]);
+    const customers = ['', 'customer-0/', 'customer-1/', 'customer-2/', 'customer-3/'];
+    expect(told()).toMatchObject([{ customers, moreCustomers: 3 }]);
   });
 
-  it('does not count what says nothing of the route, and begins anew after a success', async () => {
-    await start({ routes: [{ ...ECHO, circuit: { after: 3 } }], settings: ONE_BY_ONE });
+  it('do not heed the canary, which is the same file every hour', async () => {
+    await start({ settings: { ...ONE_BY_ONE, canaryKey: 'canary.txt' } });
     rejectAll();
-    await sendAll(2, 'a');
+    await sendAll(19, 'a');
     world.service.intercept = undefined;
-    await sendAll(1, 'good');
+    await world.send('canary.txt', 'good');
     rejectAll();
-    await sendAll(2, 'b');
-    world.fault('createFlow', answer({ detail: 'Another reason altogether' }, 422));
-    await sendAll(1, 'c');
-    rejectAll();
-    await sendAll(2, 'd');
-    expect(await circuit()).toBeUndefined();
-    await sendAll(1, 'e');
-    expect(await circuit()).toMatchObject({ code: 'rejected' });
-  });
-
-  it('needs rejections of different files', async () => {
-    await start({ routes: [{ ...ECHO, circuit: { after: 3 } }], settings: ONE_BY_ONE });
-    rejectAll();
-    await sendAll(1);
-    for (let i = 0; i < 4; i += 1) {
-      await world.retry();
-      await world.deliverAll();
-    }
-    expect(await circuit()).toBeUndefined();
-  });
-
-  it('does not heed the canary, which is the same file every hour', async () => {
-    const settings = { ...ONE_BY_ONE, canaryKey: 'canary.txt' };
-    await start({ routes: [{ ...ECHO, circuit: { after: 2 } }], settings });
-    const sendCanary = () => world.send('canary.txt', String(world.clock.now()));
-    rejectAll();
-    await sendAll(1, 'a');
-    world.service.intercept = undefined;
-    await sendCanary();
-    rejectAll();
-    for (let i = 0; i < 3; i += 1) await sendCanary();
-    expect(await circuit()).toBeUndefined();
+    for (let n = 0; n < 3; n += 1) await world.send('canary.txt', `${n}`);
+    expect(await failing()).toBeUndefined();
     await sendAll(1, 'b');
-    expect(await circuit()).toMatchObject({ code: 'rejected' });
-    // It may be the probe, and then it counts.
-    await sendCanary();
+    expect(await failing()).toBeDefined();
+  });
+
+  it('of flows end with the success of a flow, and not with its beginning', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { fail: true }, overrides: true }], settings: ONE_BY_ONE });
+    await sendAll(20);
+    for (let n = 0; n < 4; n += 1) await next();
+    expect(await failing()).toMatchObject({ code: 'flow-failed' });
+    await world.send('good', 'good', { Metadata: { 'flow-parameters': '{}' } });
+    expect(flows()).toBe(21);
+    expect(await failing()).toBeDefined();
+    for (let n = 0; n < 4; n += 1) await next();
+    expect(await failing()).toBeUndefined();
+  });
+
+  it('stop what was submitted in bulk, apart from one file an hour, and a success lets it go on', async () => {
+    await start({ settings: ONE_BY_ONE });
+    rejectAll();
+    await sendAll(40, 'alice/');
+    await retryAll();
+    for (let n = 0; n < 5; n += 1) await next();
+    // Not one of them was sent, and they do not even leave the line.
+    expect(await count('retried')).toBe(40);
+    await sendAll(3, 'live');
+    expect(await count('failed')).toBe(3);
+    for (let hour = 1; hour <= 3; hour += 1) {
+      await next(HOUR);
+      for (let n = 0; n < 3; n += 1) await next();
+      expect(await count('failed')).toBe(3 + hour);
+    }
     world.service.intercept = undefined;
-    await hold({ action: 'probe', route: 'echo' });
-    for (let i = 0; i < 3; i += 1) await next();
-    expect(await circuit()).toBeUndefined();
-  });
-
-  it('lets one more file through if the operator asks for it while a probe is under way', async () => {
-    await start({ routes: [{ ...ECHO, circuit: { after: 3 }, template: 'always_fails' }], settings: ONE_BY_ONE });
-    rejectAll();
-    await sendAll(8);
-    const tried = async () => (await reasons()).filter((reason) => reason !== 'circuit').length;
-    const before = await tried();
-    world.fault('createFlow', answer({ detail: 'No room' }, 503));
-    await hold({ action: 'probe', route: 'echo' });
-    await next();
-    expect(await circuit()).toMatchObject({ probe: expect.anything() });
-    await hold({ action: 'probe', route: 'echo' });
-    rejectAll();
-    for (let i = 0; i < 30; i += 1) await next();
-    expect(await tried()).toBe(before + 2);
-  });
-
-  it('keeps its probe in the line while a budget has no room', async () => {
-    const route = { ...ECHO, circuit: { after: 2 }, budget: { flows: 1, per: 'day', timezone: 'UTC' } } as const;
-    await start({ routes: [route], settings: ONE_BY_ONE });
     await sendAll(1, 'good');
-    rejectAll();
-    world.redeploy({ routes: [{ ...route, budget: { ...route.budget, flows: 9 } }] });
-    await sendAll(4);
-    world.service.intercept = undefined;
-    world.redeploy({ routes: [route] });
-    for (let i = 0; i < 3; i += 1) await next();
-    await hold({ action: 'probe', route: 'echo' });
-    const entries = await world.entries();
-    for (let i = 0; i < 3; i += 1) await next();
-    expect(await world.entries()).toEqual(entries);
-    await next(24 * HOUR);
-    await next();
-    expect(await circuit()).toBeUndefined();
+    expect(await failing()).toBeUndefined();
+    for (let n = 0; n < 40; n += 1) await next();
+    expect(flows()).toBe(1 + 37);
   });
 
-  it('is off for a route that says so', async () => {
-    await start({ routes: [{ ...ECHO, circuit: false }] });
-    rejectAll();
-    await sendAll(25);
-    expect((await reasons()).every((reason) => reason === 'failed')).toBe(true);
-  });
-
-  it('opens when a probe that the operator allowed succeeds, and the others go on', async () => {
-    await start({ routes: [{ ...ECHO, circuit: { after: 3 } }], settings: ONE_BY_ONE });
-    rejectAll();
-    await sendAll(6);
-    const waiting = (await reasons()).filter((reason) => reason === 'circuit').length;
-    expect((await hold({ action: 'probe', route: 'echo' })).result).toBe('probe allowed');
-    await next();
-    // The same rejection: held again, and only one was tried.
-    expect((await reasons()).filter((reason) => reason === 'circuit').length).toBe(waiting - 1);
-    await next();
-    expect((await reasons()).filter((reason) => reason === 'circuit').length).toBe(waiting - 1);
-    world.service.intercept = undefined;
-    await hold({ action: 'probe', route: 'echo' });
-    await next();
-    expect(await circuit()).toBeUndefined();
-    for (let i = 0; i < 4; i += 1) await next();
-    expect(await reasons()).not.toContain('circuit');
-    expect(flows()).toBe(waiting - 1);
-  });
-
-  it('lets one file through, with the new route, when a deployment changes the route', async () => {
-    const route = { ...ECHO, circuit: { after: 3 } };
-    await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
-    await sendAll(6);
-    expect(await circuit()).toBeDefined();
-    world.redeploy({ routes: [{ ...route, template: 'misspelt again' }] });
-    for (let i = 0; i < 3; i += 1) await next();
-    const held = (await reasons()).filter((reason) => reason === 'circuit').length;
-    expect(await circuit()).toBeDefined();
-    world.redeploy({ routes: [route] });
-    for (let i = 0; i < 6; i += 1) await next();
-    expect(await circuit()).toBeUndefined();
-    expect(flows()).toBe(held);
-    expect(world.service.flows.every(({ template }) => template === 'bytes_echo')).toBe(true);
-  });
-
-  it('opens although the invocation of the probe died before it noted the success', async () => {
-    await start({ routes: [{ ...ECHO, circuit: { after: 3 } }], settings: ONE_BY_ONE });
-    rejectAll();
-    await sendAll(5);
-    world.service.intercept = undefined;
-    await hold({ action: 'probe', route: 'echo' });
-    world.clock.advance(MINUTE);
-    await world.collect();
-    let changes = 0;
-    world.beforeS3((call, { Key }) => {
-      if (call === 'PutObject' && Key === HOLDS && ++changes === 2) throw new Error('killed');
-    });
-    await world.deliverAll();
-    expect(flows()).toBe(1);
-    expect(await circuit()).toBeDefined();
-    for (let i = 0; i < 4; i += 1) await next();
-    expect(await circuit()).toBeUndefined();
-    expect(await reasons()).not.toContain('circuit');
-  });
-
-  it('lets another file through if the probe was cancelled', async () => {
-    const route = { ...ECHO, circuit: { after: 3 } };
-    await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
-    await sendAll(6);
-    world.fault('createFlow', answer({ detail: 'Later' }, 503));
-    world.redeploy({ routes: [route] });
-    for (let i = 0; i < 3; i += 1) await next();
-    const probe = (await circuit())?.probe?.split('.')[0];
-    expect(await world.collect({ cancel: [probe] })).toMatchObject([{ result: 'cancelled' }]);
-    world.service.intercept = undefined;
-    for (let i = 0; i < 6; i += 1) await next();
-    expect(await circuit()).toBeUndefined();
-    expect(await reasons()).not.toContain('circuit');
-  });
-
-  it('lets another file through if the probe waits in the line', async () => {
-    const route = { ...ECHO, circuit: { after: 3 } };
-    await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
-    await sendAll(6);
-    world.redeploy({ routes: [route] });
-    world.fault('createFlow', answer({ detail: 'Too many' }, 429));
-    for (let i = 0; i < 2; i += 1) await next();
-    expect(await circuit()).toMatchObject({ probe: expect.anything() });
-    world.clock.advance(6 * MINUTE);
-    await world.collect();
-    expect(await circuit()).toMatchObject({ isProbeAllowed: true });
-    expect(await circuit()).not.toHaveProperty('probe');
-    world.service.intercept = undefined;
-    for (let i = 0; i < 6; i += 1) await next();
-    expect(await circuit()).toBeUndefined();
-  });
-
-  it('lets another file through if the probe is in doubt and then waits in the line, because of a pause', async () => {
-    const route = { ...ECHO, circuit: { after: 3 } };
-    await start({ routes: [{ ...route, template: 'misspelt' }], settings: { ...ONE_BY_ONE, flowListing: 'none' } });
-    await sendAll(6);
-    world.redeploy({ routes: [route], flowListing: 'none' });
-    world.fault('createFlow', answer({ detail: 'Bad gateway' }, 502));
-    for (let i = 0; i < 2; i += 1) await next();
-    world.service.intercept = undefined;
-    expect(await circuit()).toMatchObject({ probe: expect.anything() });
-    await hold({ action: 'pause', route: 'echo' });
-    for (let i = 0; i < 6; i += 1) await next(20 * MINUTE);
-    expect(new Set(await reasons())).toEqual(new Set(['failed', 'circuit', 'paused']));
+  it('hold a file of a bulk that was on its way, and it takes the route of the time in which it is sent', async () => {
+    const route: Route = { ...ECHO, template: 'misspelt' };
+    await start({ routes: [route], settings: ONE_BY_ONE });
+    await sendAll(40);
+    const ids = (await world.entries()).map(({ upload }) => upload.id);
     await hold({ action: 'resume', route: 'echo' });
-    for (let i = 0; i < 8; i += 1) await next(20 * MINUTE);
-    expect(await circuit()).toBeUndefined();
-    expect(new Set(await reasons())).toEqual(new Set(['failed', 'succeeded']));
-  });
-
-  it('never lets a file through as its probe that was made for the rejected route', async () => {
-    const route: Route = { ...ECHO, circuit: { after: 3 }, overrides: true };
-    await start({ routes: [{ ...route, template: 'misspelt' }], settings: ONE_BY_ONE });
-    await sendAll(6);
-    // A retry with parameters of its own.
-    const failed = (await world.entries()).find(({ state }) => state === 'failed')?.upload.id ?? '';
-    await world.collect({ retry: [failed], parameters: { copies: 3 } });
-    await world.deliverAll();
-    expect((await reasons()).filter((reason) => reason === 'circuit')).toHaveLength(4);
-    world.redeploy({ routes: [route] });
-    for (let i = 0; i < 8; i += 1) await next();
-    expect(await circuit()).toBeUndefined();
-    expect(await reasons()).not.toContain('circuit');
+    await world.collect({ retry: ids });
+    for (let n = 0; n < 20; n += 1) await next();
+    expect(await failing()).toBeDefined();
+    expect(await count('failing')).toBeGreaterThan(0);
+    expect(
+      (await world.entries()).find((entry) => entry.state === 'waiting' && entry.reason === 'failing'),
+    ).toMatchObject({
+      schema: 4,
+      late: true,
+      message: expect.stringMatching(/^The last files of the route echo failed alike, so/),
+    });
+    world.redeploy({ routes: [ECHO] });
+    expect(await hold({ action: 'resume', route: 'echo' })).toMatchObject({ result: 'resumed' });
+    expect(await hold({ action: 'resume', route: 'echo' })).toMatchObject({ result: 'not held' });
+    for (let n = 0; n < 40; n += 1) await next();
+    expect(await count('failing')).toBe(0);
+    expect(flows()).toBeGreaterThan(0);
     expect(world.service.flows.every(({ template }) => template === 'bytes_echo')).toBe(true);
-    expect(world.service.flows.filter(({ parameters }) => Object(parameters).copies === 3)).toHaveLength(1);
   });
 
-  it('lets a file in doubt through after a deployment, although it says nothing of the new route', async () => {
-    const route = { ...ECHO, circuit: { after: 3 } };
-    const settings = { ...ONE_BY_ONE, flowListing: 'none' } as const;
-    await start({ routes: [{ ...route, template: 'misspelt' }], settings });
-    world.fault('createFlow', { reset: 'after-effect' }, 1);
-    await sendAll(1, 'lost');
+  it('stop a backfill too', async () => {
+    await start({ settings: ONE_BY_ONE });
+    rejectAll();
+    await sendAll(20, 'live');
+    for (let n = 0; n < 15; n += 1) await world.upload(`old/${n}`);
+    while (world.takeMessages().length > 0);
+    world.clock.advance(30 * MINUTE);
+    await world.sweep({ since: '2025-01-01' });
+    await world.deliverAll();
+    expect(await count('failing')).toBe(15);
+    world.service.intercept = undefined;
+    await next(HOUR);
+    for (let n = 0; n < 10; n += 1) await next();
+    expect(flows()).toBe(15);
+  });
+
+  it('of an earlier version held a route: its files go on, without a word of an operator', async () => {
+    await start();
+    await hold({ action: 'pause' });
     await sendAll(3);
-    await world.waitOutDoubt();
-    expect((await reasons()).sort()).toEqual(['circuit', 'failed', 'failed', 'failed']);
-    world.redeploy({ routes: [route], ...settings });
-    for (let i = 0; i < 3; i += 1) await next(20 * MINUTE);
-    expect(await reasons()).not.toContain('circuit');
-    expect(await circuit()).toMatchObject({ isProbeAllowed: true });
-    await sendAll(1, 'new');
-    expect(await circuit()).toBeUndefined();
+    for (const entry of await world.entries()) {
+      const held = { ...entry, schema: 3, reason: 'circuit', message: 'The route echo is held.', reroute: true };
+      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify(held));
+    }
+    const request = { template: 'bytes_echo', input: 'file' };
+    const circuit = { code: 'rejected', message: 'no', gist: 'no', since: 1, request, isTold: true };
+    const streak = { code: 'rejected', message: 'no', gist: 'no', request, outcomes: [] };
+    const routes = { echo: { circuit }, two: { streak } };
+    await world.put(LEDGER, HOLDS, JSON.stringify({ schema: 1, pipeline: {}, routes, reservations: {}, costs: {} }));
+    for (let n = 0; n < 4; n += 1) await next();
+    expect(flows()).toBe(3);
+    expect(JSON.stringify(await holds())).not.toContain('circuit');
   });
 });
 

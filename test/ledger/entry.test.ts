@@ -219,16 +219,16 @@ describe('the stages after an upload', () => {
 });
 
 describe('a hold', () => {
-  const holds = ['paused', 'budget', 'circuit'] as const;
+  const holds = ['paused', 'budget', 'failing'] as const;
 
-  it('is a pause, a budget that is spent, or a route that is held', () => {
+  it('is a pause, a budget that is spent, or a route that is failing', () => {
     expect(holds.map(isHold)).toEqual([true, true, true]);
     expect(['throttled', 'held', 'in-doubt', ''].map(isHold)).toEqual([false, false, false, false]);
   });
 
   it.each(holds)('lengthens no backoff, and its file keeps its place in the line: %s', (reason) => {
     const entry = waiting({ ...claim, waits: 4 }, { ...wait, reason });
-    expect(entry).toMatchObject({ schema: 3, waits: 4, throttledSince: 10_000 });
+    expect(entry).toMatchObject({ schema: reason === 'failing' ? 4 : 3, waits: 4, throttledSince: 10_000 });
     expect(waiting({ ...claim, throttledSince: 5 }, { ...wait, reason }).throttledSince).toBe(5);
     expect(waitingMarkerOf(entry, inbox)?.turn).toMatchObject({ class: 'live', since: 10_000 });
   });

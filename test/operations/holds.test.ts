@@ -193,45 +193,49 @@ describe('a budget', () => {
   });
 });
 
-describe('a route whose files are rejected', () => {
-  it('is held, and says what changed since its last success, and what to do', async () => {
+describe('a route whose files fail alike', () => {
+  it('says which customers they are of, what changed since its last success, what waits, and what to do', async () => {
     const [pictures, texts] = ROUTES;
     if (pictures === undefined || texts === undefined) throw new Error();
-    const operated = await Operated.forTest({ routes: [{ ...pictures, circuit: { after: 3 } }, texts] });
+    const operated = await Operated.forTest();
     await operated.put('good.png', 'succeeded');
     operated.refuse(422);
-    for (let n = 0; n < 3; n += 1) await operated.put(`bad-${n}.png`, 'failed');
-    await operated.put('held.png', 'waiting');
-    operated.refuse(undefined);
+    const bad = [...Array(21).keys()].map((n) => `${n < 11 ? 'anna' : 'ben'}/${n}.png`);
+    for (const key of bad) await operated.upload(key, key);
+    for (const key of bad) await operated.becomes(key, 'failed');
+    const what = 'The last files of the route pictures failed alike: create: 422';
+    const where = /They are in (anna\/ and in ben\/|ben\/ and in anna\/)\. What was submitted in bulk waits\./;
+    const todo =
+      'If the route is wrong, correct it and start again. The bulk goes on after a success, or at once: ' +
+      'npm run -s flowdrop -- resume --route pictures. New files are sent as before. ' +
+      'To stop them: npm run -s flowdrop -- pause --route pictures';
+    const { deployment } = operated;
+    const unasked = await operated.run('retry', '--failed');
+    expect(unasked.errors).toContain(what);
+    expect(unasked.errors).toContain(` 21 flows wait until that ends. ${todo}\n21 files would be sent again.`);
+    // Few files are no bulk.
+    const few = JSON.parse((await operated.run('retry', 'anna/0.png', '--yes', '--json')).output);
+    expect(few).not.toHaveProperty('held');
+    expect(few).toMatchObject({ results: [{ key: 'anna/0.png', isDone: true }] });
+    await operated.becomes('anna/0.png', 'failed');
+    const { held, results } = JSON.parse((await operated.run('retry', '--failed', '--yes', '--json')).output);
+    expect(held).toEqual([{ hold: expect.objectContaining({ reason: 'failing' }), count: 21, ending: todo }]);
+    expect(issuesOf('change', { action: 'retry', results, held, left: [], skipped: [] })).toBe('');
     const output = await vi.waitFor(async () => {
       const ran = await operated.run('status');
-      expect(ran.output).toMatch(
-        / held +The route pictures is held, because the service rejected its last files alike: .* Files: 1\.\n/,
-      );
+      expect(ran.output).toContain(' Files: 21.\n');
       return ran.output;
     }, PATIENCE);
-    const todo =
-      'If the route is wrong, correct it and start again. If the service was wrong, let one file through: npm run -s flowdrop -- resume --route pictures --probe';
+    expect(output).toContain(` ${what}`);
+    expect(output).toMatch(where);
     expect(output).toContain(`Route pictures: ${todo}\n`);
-    const unasked = await operated.run('retry', '--failed');
-    const waits = '3 flows wait until that ends.';
-    expect(unasked.errors).toMatch(/^The route pictures is held, because the service rejected its last files alike: /);
-    expect(unasked.errors).toContain(` ${waits} ${todo}\n3 files would be sent again. Each may be paid for. Go on?`);
-    const { held, results } = JSON.parse((await operated.run('retry', 'bad-0.png', '--yes', '--json')).output);
-    expect(held).toEqual([{ hold: expect.objectContaining({ reason: 'circuit' }), count: 1, ending: todo }]);
-    expect(results).toMatchObject([{ key: 'bad-0.png', isDone: true }]);
-    expect(issuesOf('change', { action: 'retry', results, held, left: [], skipped: [] })).toBe('');
-    await operated.becomes('bad-0.png', 'waiting');
-    await operated.run('cancel', 'bad-0.png', '--yes');
-
-    expect(await operated.run('resume', '--route', 'pictures')).toMatchObject({
-      code: 1,
-      output: expect.stringMatching(/^The route pictures is held, because .*\n {2}If the route is wrong, .*--probe\n$/),
+    expect(issuesOf('status', JSON.parse((await operated.run('status', '--json')).output))).toBe('');
+    expect((await operated.run('status', 'anna/0.png')).output).toContain(what);
+    expect(JSON.parse((await operated.run('list', '--waiting', '--code', 'failing', '--json')).output)).toMatchObject({
+      uploads: expect.objectContaining({ length: 21 }),
     });
-
-    const { deployment } = operated;
     expect(await checkOf('holds', deployment)).toMatchObject({
-      result: 'fault',
+      result: 'warning',
       what: expect.stringMatching(/The route has not changed since a file of it last succeeded\.$/),
       todo,
     });
@@ -242,28 +246,19 @@ describe('a route whose files are rejected', () => {
       ),
     });
 
-    expect(await operated.run('resume', '--probe')).toMatchObject({ code: 2 });
-    expect(await operated.run('resume', '--route', 'texts', '--probe', '--yes')).toMatchObject({
-      output: 'The route texts is not held for its rejections.\n',
-    });
-    const probe = () => operated.run('resume', '--route', 'pictures', '--probe', '--yes');
-    operated.refuse(422);
-    expect(await probe()).toMatchObject({
-      code: 0,
-      output: 'One file of the route pictures is let through within a minute. If it succeeds, the others follow.\n',
-    });
-    await operated.becomes('held.png', 'failed');
     operated.refuse(undefined);
-    await operated.run('pause');
-    expect(await probe()).toMatchObject({
+    expect(await operated.run('resume')).toMatchObject({
       code: 1,
-      output: expect.stringMatching(
-        /^One file of the route pictures is let through once nothing else holds it\. .*\nThe pipeline is paused.*\n {2}.*resume/,
-      ),
+      output: expect.stringMatching(/^The pipeline is not paused\.\nThe last files of the route pictures failed alike/),
     });
-    await operated.put('held-2.png', 'waiting');
-    expect(await operated.run('resume', '--yes')).toMatchObject({ code: 0 });
-    await operated.becomes('held-2.png', 'succeeded');
+    expect(await operated.run('resume', '--route', 'pictures')).toMatchObject({
+      errors: expect.stringContaining('21 files wait. Each may be paid for. Resume?'),
+    });
+    expect(await operated.run('resume', '--route', 'pictures', '--yes')).toMatchObject({
+      code: 0,
+      output: 'The route pictures goes on within a minute.\n',
+    });
+    for (const key of bad) await operated.becomes(key, 'succeeded');
     expect(await holdsOf(deployment, signal)).toEqual({ holds: [], budgets: [] });
   });
 });

@@ -232,8 +232,7 @@ describe('a retried wait', () => {
 describe('a retry of many', () => {
   /** Files that fail because the service refuses their template. */
   async function manyRejected(count: number): Promise<readonly string[]> {
-    // So many equal rejections would hold the route.
-    await start({ routes: [{ ...ECHO, circuit: false }] });
+    await start();
     world.fault('createFlow', { status: 422, body: '{}' });
     for (let n = 0; n < count; n += 1) await world.upload(`customer/${n}`);
     await world.deliverAll();

@@ -72,8 +72,8 @@ describe('a hold', () => {
     for (const [request, status, message] of [
       [{ action: 'resume' }, 409, 'The pipeline is not paused.'],
       [{ action: 'pause', route: 'nope' }, 409, 'There is no route nope.'],
-      [{ action: 'probe', route: 'texts' }, 409, 'The route texts is not held for its rejections.'],
-      [{ action: 'probe' }, 400, 'expected a route to probe'],
+      [{ action: 'resume', route: 'texts' }, 409, 'The route texts is not paused.'],
+      [{ action: 'probe', route: 'texts' }, 400, 'action: '],
     ] as const) {
       const refused = await visitor.post('/api/hold', request);
       expect(refused.status).toBe(status);

@@ -30,14 +30,17 @@ describe('every line that the functions log about an upload has its id', () => {
     expect(withoutId(world, await idOf(world))).toEqual([]);
   });
 
-  it('if the service rejects it, and its route is held', async () => {
-    const world = await start({ routes: [{ ...ECHO, circuit: { after: 1 } }] });
+  it('if the service rejects it, as many files before it', async () => {
+    const world = await start();
     world.fault('createFlow', answer({ detail: 'no' }, 422));
+    for (let n = 1; n < 20; n += 1) await world.send(`${n}.png`);
+    world.logged.length = 0;
     await world.send('a.png');
     expect(lines(world).map(({ message }) => message)).toEqual(
-      expect.arrayContaining(['This route is held: the service rejects its files', 'Upload failed']),
+      expect.arrayContaining(['The last files of this route failed alike', 'Upload failed']),
     );
-    expect(withoutId(world, await idOf(world))).toEqual([]);
+    const last = (await world.entries()).find(({ upload }) => upload.key === 'a.png');
+    expect(withoutId(world, last?.upload.id ?? '')).toEqual([]);
   });
 
   it('if outcomes cannot be noted', async () => {

@@ -1,4 +1,5 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
+import { demand } from './demand.ts';
 import type { Lambda } from './lambda.ts';
 import type { CompletedCall } from './s3.ts';
 import type { Timeline } from './timeline.ts';
@@ -8,7 +9,7 @@ interface HeldScope {
   readonly paused?: object;
   readonly spent?: { readonly period: string; readonly flows: number };
   readonly earlier?: readonly { readonly flows: number }[];
-  readonly circuit?: { readonly since: number; readonly probe?: string; readonly isProbeAllowed?: boolean };
+  readonly failing?: { readonly since: number; readonly triedAt?: number };
 }
 
 /** What the ledger says of the holds, as far as the invariants look at it. */
@@ -26,6 +27,8 @@ export interface Post {
   readonly key: string;
   /** The route that the entry named then. */
   readonly route: string;
+  /** True if it was submitted in bulk. */
+  readonly isLate: boolean;
   readonly lambda: Lambda;
   endedAt?: number;
   status?: number;
@@ -54,7 +57,7 @@ export class HoldWatch {
   readonly posts: Post[] = [];
   readonly caps: Caps[] = [];
   readonly #timeline: Timeline;
-  readonly #routes = new Map<string, string>();
+  readonly #entries = new Map<string, Pick<Post, 'route' | 'isLate'>>();
 
   constructor(timeline: Timeline) {
     this.#timeline = timeline;
@@ -65,16 +68,19 @@ export class HoldWatch {
     return this.states.at(-1)?.state ?? { pipeline: {}, routes: {}, reservations: {} };
   }
 
-  /** True for a request of a route that is held for its rejections. */
-  isOfHeldRoute(post: Post | undefined): boolean {
-    return post !== undefined && this.state.routes[post.route]?.circuit !== undefined;
+  /** True for a request of a route whose last files failed alike. */
+  isOfFailingRoute(post: Post | undefined): boolean {
+    return post !== undefined && this.state.routes[post.route]?.failing !== undefined;
   }
 
   /** A call of S3 took effect. */
   sees({ kind, body }: CompletedCall): void {
     if (kind === 'entry.create' || kind === 'entry.replace') {
-      const { upload, route } = JSON.parse(body) as Entry;
-      this.#routes.set(upload.id, route.name);
+      const entry = JSON.parse(body) as Entry;
+      const { upload, route, late = false } = entry;
+      const isHeld = entry.state === 'waiting' && entry.reason === 'failing';
+      demand(late || !isHeld, 'a live file is held because others failed', entry);
+      this.#entries.set(upload.id, { route: route.name, isLate: late });
     } else if (kind === 'hold.put') this.#seesState(JSON.parse(body) as HoldState);
   }
 
@@ -94,7 +100,8 @@ export class HoldWatch {
     const head = Buffer.from(chunk.buffer, chunk.byteOffset, Math.min(chunk.byteLength, 2_000)).toString();
     const [, upload, generation] = /"upload":"([0-9a-f]{40})","generation":(\d+)/.exec(head) ?? [];
     if (upload === undefined) return undefined;
-    const post: Post = { at, key: `${upload}.${generation}`, route: this.#routes.get(upload) ?? '', lambda };
+    const { route = '', isLate = false } = this.#entries.get(upload) ?? {};
+    const post: Post = { at, key: `${upload}.${generation}`, route, isLate, lambda };
     this.posts.push(post);
     lambda.onDeath(() => {
       post.endedAt ??= this.#timeline.now();

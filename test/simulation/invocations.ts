@@ -23,7 +23,7 @@ interface CollectEvent {
   readonly retry?: readonly string[];
   readonly from?: string;
   readonly cancel?: readonly string[];
-  readonly hold?: { readonly action: 'pause' | 'resume' | 'probe'; readonly route?: string | undefined };
+  readonly hold?: { readonly action: 'pause' | 'resume'; readonly route?: string | undefined };
 }
 
 interface InvocationRequest<T> {

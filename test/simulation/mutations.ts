@@ -427,16 +427,16 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'holds.pipeline.paused ?? route?.paused',
     with: 'holds.pipeline.paused',
   }),
-  mistake('a held route that lets several files through at once', 300, {
+  mistake('a failing route that holds live files too', 200, {
     file: HOLDS,
-    in: 'mayProbe',
-    replace: 'circuit.probe === outcomeOf(attempt)',
-    with: 'circuit.probe !== undefined',
+    in: 'holdOf',
+    replace: 'if (!isLate || failing === undefined || isTrialDue(failing, now)) return undefined;',
+    with: 'if (failing === undefined || isTrialDue(failing, now)) return undefined;',
   }),
-  mistake('a held route that no success opens', 200, {
+  mistake('a failing route that a whole bulk is tried with', 300, {
     file: HOLDS,
-    in: 'succeeded',
-    replace: 'if (circuit?.probe === outcomeOf(attempt) && isProof(circuit)) delete route.circuit;',
-    with: '',
+    in: 'isTrialDue',
+    replace: 'now - triedAt >= TRIAL_EVERY_MS',
+    with: 'now >= triedAt',
   }),
 ];

@@ -40,9 +40,9 @@ export interface Logged {
 /** True for the event of a chain that has ended. All others tell of an upload. */
 export const isOfChain = ({ detailType }: Published): boolean => detailType.startsWith('Chain ');
 
-/** True for the event of a budget or of a held route. */
+/** True for the event of a budget or of failures alike. */
 export const isOfHold = ({ detailType }: Pick<Published, 'detailType'>): boolean =>
-  ['Budget Reached', 'Route Held'].includes(detailType);
+  ['Budget Reached', 'Failures Alike'].includes(detailType);
 
 interface Published {
   readonly detailType: string;

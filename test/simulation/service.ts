@@ -153,8 +153,8 @@ class Exchange {
       this.#lambda.kill();
       return;
     }
-    // A service that has rejected file after file may be slow too, and others come while it has the one let through.
-    const isSlow = fault === 'slow' || (world.holdWatch?.isOfHeldRoute(this.#post) === true && random.chance(0.5));
+    // A service that has rejected file after file may be slow too.
+    const isSlow = fault === 'slow' || (world.holdWatch?.isOfFailingRoute(this.#post) === true && random.chance(0.5));
     this.#lambda.after(isSlow ? random.int(5_000, 50_000) : random.int(1, 200), 'answer', () => {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;

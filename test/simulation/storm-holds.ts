@@ -24,8 +24,11 @@ const MIDNIGHTS = [
   ['America/Havana', Date.UTC(2030, 2, 10, 5)],
 ] as const;
 
-/** Number of files that come to one route while the service rejects every creation, and shortly after. */
-const REJECTED_COUNT = 6;
+/** Number of files of a customer whose files are bad. After twenty of them their route is failing. */
+const BAD_COUNT = 28;
+
+/** The folder of this customer. */
+const BAD_FOLDER = 'bad-customer';
 
 /** A cap that nothing reaches. */
 const CAP_AFTER = 1_000;
@@ -37,11 +40,14 @@ export interface StormHolds {
   readonly startsAt: number;
   readonly caps: readonly Caps[];
   readonly pauses: readonly { readonly at: number; readonly until: number; readonly route?: string | undefined }[];
-  /** When the service rejects every creation. */
-  readonly rejections: readonly (readonly [from: number, to: number])[];
+  /**
+   * A customer all of whose files are bad for some minutes. Then the service rejects every creation, and the operator
+   * retries what has failed by then.
+   */
+  readonly badCustomer: { readonly from: number; readonly to: number; readonly route: string } | undefined;
 }
 
-/** A storm with budgets, pauses and routes that are rejected. What it draws comes from random numbers of its own. */
+/** A storm with budgets, pauses and a customer whose files are bad. What it draws comes from random numbers of its own. */
 export function withHolds(storm: Scenario, random: Random, beforeMs: number): Scenario {
   const { focus } = storm.faultPlan;
   const isNeeded = focus !== undefined && NEEDS[focus.call]?.areHeld === true;
@@ -49,16 +55,12 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
   const chaosMs = storm.chaosMs + 4 * MINUTE;
   const [timezone, midnight] = random.pick(MIDNIGHTS);
   const startsAt = midnight - beforeMs - random.int(MINUTE, chaosMs - MINUTE);
-  const after = random.pick([2, 3]);
-  const routes = storm.routes.map(
-    (route): Route => ({ ...route, circuit: Object(route.parameters).fail === true ? false : { after } }),
-  );
-  const names = ['echo', 'two', ...(routes.some(({ name }) => name === 'jobs') ? ['jobs'] : [])];
-  const rejections = random
-    .some([0.1, 0.5], 0.4)
-    .map((share) => [share * chaosMs, share * chaosMs + random.int(2, 4) * MINUTE] as const);
+  const names = ['echo', 'two', ...(storm.routes.some(({ name }) => name === 'jobs') ? ['jobs'] : [])];
+  const from = random.pick([0.1, 0.3, 0.5]) * chaosMs;
+  const bad = { from, to: from + random.int(3, 6) * MINUTE, route: random.pick(['echo', 'two']) };
+  const badCustomer = random.chance(0.4) ? bad : undefined;
   // A file that waits for its budget is not rejected.
-  const isSpare = rejections.length > 0 && random.chance(0.7);
+  const isSpare = badCustomer !== undefined && random.chance(0.8);
   // Without a budget, nothing is written before a request.
   const isCapped = !isSpare && random.chance(0.65);
   const [first, ...later] = [0, ...random.some([0.3, 0.5, 0.7], 0.5)].map((share) =>
@@ -72,23 +74,22 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
       until: (share + random.pick([0.05, 0.2, 0.5])) * chaosMs,
       route: random.pick([undefined, ...names]),
     })),
-    rejections,
+    badCustomer,
   };
-  // Keys that are put once, so that no newer file takes their places, and a few for the route that is rejected.
+  // Keys that are put once, so that no newer file takes their places, and a few for the route whose template is misspelt.
   const own = [...Array(random.int(2, 6)).keys()].map((n) => `${random.pick(['echo', 'two'])}/held${n}.bin`);
-  const bad = [...Array(random.pick([0, 0, 3])).keys()].map((n) => `bad/held${n}.bin`);
-  const steps = [...own, ...bad].map((key) => putStep(random.int(0, chaosMs / 2), key, `${key} ${random.hex(20)}`));
-  // The first of them hold their route, and others come while one is let through.
-  for (const [n, [from, to]] of rejections.entries()) {
-    const route = random.pick(['echo', 'two']);
-    for (let i = 0; i < REJECTED_COUNT; i += 1) {
-      const key = `${route}/rejected${n}-${i}.bin`;
-      steps.push(putStep(random.int(from, to + 2 * MINUTE), key, `${key} ${random.hex(20)}`));
-    }
+  const misspelt = [...Array(random.pick([0, 0, 3])).keys()].map((n) => `bad/held${n}.bin`);
+  const steps = [...own, ...misspelt].map((key) =>
+    putStep(random.int(0, chaosMs / 2), key, `${key} ${random.hex(20)}`),
+  );
+  for (let n = 0; badCustomer !== undefined && n < BAD_COUNT; n += 1) {
+    const key = `${badCustomer.route}/${BAD_FOLDER}/${n}.bin`;
+    steps.push(putStep(badCustomer.from + random.int(0, MINUTE), key, `${key} ${random.hex(20)}`));
   }
   return {
     ...storm,
-    ...withCaps({ ...storm, routes }, holds.caps[0] as Caps, timezone),
+    ...withCaps(storm, holds.caps[0] as Caps, timezone),
+    areRetried: storm.areRetried || badCustomer !== undefined,
     steps: [...storm.steps, ...steps].sort((a, b) => a.at - b.at),
     chaosMs,
     holds,
@@ -126,13 +127,22 @@ export function scheduleHolds(world: World, start: number, end: number): void {
     timeline.schedule(start + at, () => void invocations.startCollect({ hold: { action: 'pause', route } }));
     timeline.schedule(start + until, () => void invocations.startCollect({ hold: { action: 'resume', route } }));
   }
-  world.repeat({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => {
-    for (const route of routesToProbe(world)) void invocations.startCollect({ hold: { action: 'probe', route } });
-    for (const { circuit } of Object.values(holdWatch.state.routes)) {
-      const [id] = circuit?.probe?.split('.') ?? [];
-      if (id !== undefined && world.randoms.changes.chance(0.3)) void invocations.startCollect({ cancel: [id] });
-    }
+  const { badCustomer } = scenario.holds;
+  if (badCustomer === undefined) return;
+  world.repeat({ min: 30 * SECOND, max: 2 * MINUTE }, Math.min(end, start + badCustomer.to), () => retryBulk(world));
+  world.repeat({ min: MINUTE, max: 9 * MINUTE }, end, () => {
+    for (const route of failingRoutes(world)) void invocations.startCollect({ hold: { action: 'resume', route } });
   });
+}
+
+/** Retries all files of the bad customer that have failed. From 21 on they are a bulk. */
+async function retryBulk(world: World): Promise<void> {
+  const failed = (await world.entries()).filter(
+    ({ state, upload }) => state === 'failed' && upload.key.includes(`/${BAD_FOLDER}/`),
+  );
+  if (failed.length <= 20) return;
+  world.trace(`the operator: retry ${failed.length} files`);
+  void world.invocations.startCollect({ retry: failed.map(({ upload }) => upload.id) });
 }
 
 function deployCaps(world: World, caps: Caps): void {
@@ -144,16 +154,14 @@ function deployCaps(world: World, caps: Caps): void {
   world.processes.replaceAll();
 }
 
-/** The routes that are held for their rejections, and of which no file is let through. */
-const routesToProbe = ({ holdWatch }: World): readonly string[] =>
-  Object.entries(holdWatch?.state.routes ?? {}).flatMap(([name, { circuit }]) =>
-    circuit === undefined || circuit.probe !== undefined || circuit.isProbeAllowed === true ? [] : [name],
-  );
+const failingRoutes = ({ holdWatch }: World): readonly string[] =>
+  Object.entries(holdWatch?.state.routes ?? {}).flatMap(([name, { failing }]) => (failing === undefined ? [] : [name]));
 
 /** True if the service rejects every creation now. */
 export function isRejecting({ scenario, timeline, isHealing, stormStart }: World): boolean {
   const at = timeline.now() - stormStart;
-  return !isHealing && scenario.holds?.rejections.some(([from, to]) => from <= at && at < to) === true;
+  const { from = 0, to = 0 } = scenario.holds?.badCustomer ?? {};
+  return !isHealing && from <= at && at < to;
 }
 
 /** Nothing but a pause is a reason to hold uploads any more: the caps are high, and the routes are right. */
@@ -167,16 +175,15 @@ export function endHolds(world: World): void {
 }
 
 /**
- * The operator ends each pause, and has a file of each held route let through. A pause may take effect late, after its
- * end: the invocation that writes it can be frozen for minutes.
+ * The operator ends each pause, and has the bulk of each failing route go on. A pause may take effect late, after its end:
+ * the invocation that writes it can be frozen for minutes.
  */
 export async function releaseHeld(world: World): Promise<void> {
   const { holdWatch, invocations } = world;
   if (holdWatch === undefined) return;
   const { pipeline, routes } = holdWatch.state;
   const scopes = [[undefined, pipeline] as const, ...Object.entries(routes)];
-  for (const [route, { paused }] of scopes) {
-    if (paused !== undefined) await invocations.collect({ hold: { action: 'resume', route } });
+  for (const [route, { paused, failing }] of scopes) {
+    if ((paused ?? failing) !== undefined) await invocations.collect({ hold: { action: 'resume', route } });
   }
-  for (const route of routesToProbe(world)) await invocations.collect({ hold: { action: 'probe', route } });
 }

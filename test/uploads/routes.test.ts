@@ -159,16 +159,11 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
   ],
   [{ parameters: { a: 1, b: nested(32), c: 1 } }, 'routes[0].parameters: expected something that JSON can say, nested'],
   [{ parameters: nested(33) }, 'routes[0].parameters: expected something that JSON can say, nested at most 32 deep'],
-  ...[true, 5, 'no'].map((circuit): readonly [object, string] => [
+  ...[false, { after: 20 }].map((circuit): readonly [object, string] => [
     { circuit },
-    `routes[0].circuit: expected false, or a number of rejections such as {"after": 20}, got ${JSON.stringify(circuit)}`,
+    'routes[0].circuit: is gone, because one uploader could stop a route for all others. After twenty failures alike, ' +
+      'the event Failures Alike and the alarm failures-alike tell of them',
   ]),
-  ...[1, 101, 1.5, 'x'].map((after): readonly [object, string] => [
-    { circuit: { after } },
-    `routes[0].circuit.after: expected a whole number of rejections from 2 to 100, got ${JSON.stringify(after)}`,
-  ]),
-  [{ circuit: {} }, 'routes[0].circuit.after: expected a whole number of rejections from 2 to 100, but it is missing'],
-  [{ circuit: { after: 20, x: 1 } }, 'routes[0].circuit.x: unknown, expected only after here'],
   ...[0, 101, 1.5, 'x'].map((weight): readonly [object, string] => [
     { weight },
     `routes[0].weight: expected a whole number from 1 to 100, got ${JSON.stringify(weight)}`,
@@ -187,7 +182,6 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
 
 /** The smallest and the largest values of members with a limit. */
 const AT_LIMITS: readonly object[] = [
-  ...[false, { after: 2 }, { after: 100 }].map((circuit) => ({ circuit })),
   ...[1, 100].map((weight) => ({ weight })),
   ...[1, 2_592_000].map((deadlineSeconds) => ({ jobs: 'm/', deadlineSeconds })),
   { jobs: `${'x'.repeat(1023)}/` },

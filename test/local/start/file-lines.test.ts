@@ -158,13 +158,13 @@ describe('a wait', () => {
     const linesOf = (key: string) =>
       waits.show({
         ...{ kind: 'waiting', id: '0'.repeat(40), key, versionId: undefined, route: 'echo' },
-        wait: { ...wait, reason: 'circuit', message: 'The route echo is held.', ending: 'hold' },
+        wait: { ...wait, reason: 'failing', message: 'The last files failed alike.', ending: 'hold' },
       });
     const { state, lines } = linesOf('a.png');
-    expect(state).toBe('is held: The route echo is held.');
+    expect(state).toBe('is held: The last files failed alike.');
     expect(lines).toEqual([
-      expect.stringMatching(/^a\.png {2}is held since .*: The route echo is held\.$/),
-      '    If the route is wrong, correct it and start again. If the service was wrong, let one file through: npm run -s flowdrop -- resume --route echo --probe',
+      expect.stringMatching(/^a\.png {2}is held since .*: The last files failed alike\.$/),
+      '    If the route is wrong, correct it and start again. The bulk goes on after a success, or at once: npm run -s flowdrop -- resume --route echo. New files are sent as before. To stop them: npm run -s flowdrop -- pause --route echo',
     ]);
     expect(linesOf('b.png').lines).toEqual([]);
     waits.forget('other.png');
