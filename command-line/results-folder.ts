@@ -36,8 +36,13 @@ export class ResultsFolder {
    * Writes an object to a temporary file, and moves it to its path when it is complete. Returns the path, which is
    * inside the folder for every key. No symlink is followed: a symlink in the place of the file is replaced, and with
    * one in the place of a parent folder, the file gets another path.
+   * @param onWritten called with the path of the complete temporary file.
    */
-  async write(key: string, body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<string> {
+  async write(
+    key: string,
+    body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+    onWritten?: (path: string) => Promise<void> | undefined,
+  ): Promise<string> {
     await mkdir(this.#dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
     await using root = await OpenFolder.open(await realpath(this.#dir));
     await this.#tidy(root);
@@ -46,6 +51,7 @@ export class ResultsFolder {
       // Opened first. Otherwise, if the body fails at once, the file is created after it was removed, and stays.
       const file = await open(aside, 'wx', PRIVATE_FILE_MODE);
       await pipeline(body, file.createWriteStream());
+      await onWritten?.(aside);
       const names = key.split('/').map(safeName);
       await move(aside, root, names).catch(async (error) => {
         if (!NO_PLACE_CODES.has(error.code)) throw error;

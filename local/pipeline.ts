@@ -15,7 +15,7 @@ import { EventBus } from './aws/event-bridge.ts';
 import { type ServedFunction, serveLambda } from './aws/lambda.ts';
 import { S3Error } from './aws/s3/errors.ts';
 import type { S3EventRecord } from './aws/s3/events.ts';
-import { EmbeddedS3 } from './aws/s3/s3.ts';
+import { EmbeddedS3, type SharedObject } from './aws/s3/s3.ts';
 import { SecretStore } from './aws/secrets-manager.ts';
 import { type ServedAws, serveAws } from './aws/serve-aws.ts';
 import { Queue } from './aws/sqs.ts';
@@ -119,6 +119,8 @@ export interface Pipeline {
   readonly functions: Readonly<Record<FunctionName, LocalFunction>>;
   /** Continues the work in a state directory that was used before. Resolves with the entries that had not ended. */
   resume(): Promise<readonly Entry[]>;
+  /** Keeps an object as a clone of a file, where the file system can: see `EmbeddedS3`. */
+  shareBlocks(object: SharedObject, path: string, isSame?: () => Promise<boolean>): Promise<void>;
   /** Ends everything at once, running invocations included. The state directory stays. */
   close(): Promise<void>;
 }
@@ -232,6 +234,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
           ledgerBucket: LEDGER_BUCKET,
           areFlowsGone: standIn !== undefined,
         }),
+      shareBlocks: (object, path, isSame) => embedded.shareBlocks(object, path, isSame),
       close: () => closing.disposeAsync(),
     };
   } catch (error) {

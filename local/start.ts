@@ -15,7 +15,7 @@ import type { NamedFile } from '../command-line/named-files.ts';
 import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
 import { ownEnvironment } from '../command-line/own-environment.ts';
 import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../command-line/private-folder.ts';
-import { shownPath } from '../command-line/texts.ts';
+import { shownPath, size } from '../command-line/texts.ts';
 import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
@@ -37,6 +37,7 @@ import { FunctionLogs, unexpected } from './start/logs.ts';
 import { Screen } from './start/screen.ts';
 import { namedFile, Session } from './start/session.ts';
 import {
+  bytesIn,
   InUseError,
   isNewService,
   keepPagePort,
@@ -253,6 +254,7 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
   screen.line(`  open this page   ${page.url}`);
+  screen.line(`  its own copies   ${holdings()}`);
   for (const { name, template, ...route } of routes) {
     screen.line(`  ${name} (${inputsOf(route)}) start flows of ${template}`);
   }
@@ -277,9 +279,13 @@ async function watch(session: Session, watched: Watched): Promise<number> {
         // The flows of the stand-in end with it.
         (args.service ? 'The next npm start continues with them.' : 'The next npm start begins them again.'),
     );
+  screen.line(`The copies of this run: ${holdings()}`);
   screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
 }
+
+/** How much the folder of all runs holds. */
+const holdings = (): string => `${shownPath(STATE_DIR)} holds ${size(bytesIn(STATE_DIR))}`;
 
 /** What a route takes, in words. */
 function inputsOf({

@@ -13,6 +13,7 @@ import { isAbsent } from '../../functions/s3/errors.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import { type Wait, waitInPlaceOf, waitOf } from '../../operations/upload-view.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
+import type { SharedObject } from '../aws/s3/s3.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
 
 /** A step of an upload. */
@@ -62,6 +63,7 @@ interface Ended {
 export class Follower {
   readonly #s3: S3Client;
   readonly #results: ResultsFolder;
+  readonly #share: ((object: SharedObject, path: string) => Promise<void>) | undefined;
   readonly #delivered: DeliveredReceipts;
   readonly #receiptSettings: ReceiptSettings;
   readonly #onProgress: (progress: Progress) => void;
@@ -76,12 +78,15 @@ export class Follower {
   constructor(options: {
     readonly s3: S3Client;
     readonly results: ResultsFolder;
+    /** Told of each copy of an asset before anybody can change it, so that the bucket can share its blocks. */
+    readonly share?: (object: SharedObject, path: string) => Promise<void>;
     readonly delivered: DeliveredReceipts;
     readonly receiptSettings: ReceiptSettings;
     readonly onProgress: (progress: Progress) => void;
   }) {
     this.#s3 = options.s3;
     this.#results = options.results;
+    this.#share = options.share;
     this.#delivered = options.delivered;
     this.#receiptSettings = options.receiptSettings;
     this.#onProgress = options.onProgress;
@@ -228,8 +233,10 @@ export class Follower {
   #copyAll(assets: readonly { readonly key: string; readonly bytes: number }[]): Promise<Ended['assets']> {
     return Promise.all(
       assets.map(async ({ key, bytes }) => {
-        const { Body } = await this.#get(RESULTS_BUCKET, key);
-        return { path: await this.#results.write(key, Body as AsyncIterable<Uint8Array>), bytes };
+        const { Body, ETag: etag = '' } = await this.#get(RESULTS_BUCKET, key);
+        const share = (copy: string) =>
+          this.#share?.({ bucket: RESULTS_BUCKET, key, etag }, copy).catch(() => undefined);
+        return { path: await this.#results.write(key, Body as AsyncIterable<Uint8Array>, share), bytes };
       }),
     );
   }

@@ -92,6 +92,17 @@ export async function contentOf(file: InboxFile, signal: AbortSignal): Promise<C
   }
 }
 
+/** True if the file still is this version. */
+export async function isUnchanged(file: InboxFile): Promise<boolean> {
+  try {
+    await (await openVersion(file)).close();
+    return true;
+  } catch (error) {
+    if (error instanceof FileChangedError) return false;
+    throw error;
+  }
+}
+
 async function openVersion(file: InboxFile): Promise<FileHandle> {
   // If a pipe took the file's place, opening it without O_NONBLOCK would block until another process writes into it.
   const handle = await open(file.path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error) => {

@@ -34,6 +34,7 @@ import {
   type Content,
   FileChangedError,
   type InboxFile,
+  isUnchanged,
   isUploaded,
   uploadFile,
   versionOf,
@@ -157,6 +158,7 @@ export class Session {
     session.#follower = new Follower({
       s3: session.#pipeline.s3,
       results: new ResultsFolder(options.resultsDir),
+      share: (object, path) => session.#pipeline.shareBlocks(object, path),
       delivered: new DeliveredReceipts(stateDir === undefined ? undefined : join(stateDir, 'delivered-receipts')),
       receiptSettings: {
         collectFunction: COLLECT_FUNCTION,
@@ -352,6 +354,10 @@ export class Session {
       });
       tracked.versionId = versionId;
       tracked.state = 'uploaded';
+      if (versionId !== undefined) {
+        const object = { bucket: INBOX_BUCKET, key, versionId };
+        await this.#pipeline.shareBlocks(object, file.path, () => isUnchanged(file)).catch(() => undefined);
+      }
       if (isInput) {
         this.#tracked.delete(tracked);
         screen.line(`${key}  uploaded, for the jobs that name it`);

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../../command-line/private-folder.ts';
@@ -71,6 +71,16 @@ export const isNewService = (root: string, serviceUrl: string): boolean =>
 
 const serviceDir = (root: string, serviceUrl: string): string => join(root, `service-${hash(serviceUrl)}`);
 
+/** Sum of the sizes of all files in a folder, in bytes. A clone counts with all of its size. */
+export function bytesIn(dir: string): number {
+  const entries = unlessGone(() => readdirSync(dir, { withFileTypes: true })) ?? [];
+  return entries.reduce((sum, entry) => {
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) return sum + bytesIn(path);
+    return sum + (entry.isFile() ? (unlessGone(() => statSync(path).size) ?? 0) : 0);
+  }, 0);
+}
+
 /** The file that remembers which files of an inbox folder were processed by which service. */
 export function knownFilesPath(root: string, inboxDir: string, serviceUrl: string | undefined): string {
   return join(root, `known-${hash(`${inboxDir} ${serviceUrl ?? ''}`)}.json`);
@@ -110,9 +120,11 @@ function takeLock(path: string): void {
   writeFileSync(path, String(process.pid), { mode: PRIVATE_FILE_MODE });
 }
 
-function readIfThere(path: string): string | undefined {
+const readIfThere = (path: string): string | undefined => unlessGone(() => readFileSync(path, 'utf8'));
+
+function unlessGone<T>(read: () => T): T | undefined {
   try {
-    return readFileSync(path, 'utf8');
+    return read();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;

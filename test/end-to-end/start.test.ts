@@ -122,6 +122,8 @@ describe('npm start', () => {
       if (!entry.isFile()) continue;
       expect(await readFile(join(entry.parentPath, entry.name), 'latin1')).not.toContain(secret);
     }
+    // At the begin and at the end it says how much the folder of its copies holds.
+    expect(output.match(/\.\/\.flowdrop holds [\d.]+ [KMG]B$/gm)).toHaveLength(2);
     const [pageOfFirst, pageOfAgain] = [first.output(), output].map((text) => /open this page +(\S+)/.exec(text)?.[1]);
     // The port stays, and the key does not.
     expect(pageOfFirst).toMatch(/^http:.*#key=[\w-]{43}$/);

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, constants, copyFileSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -29,6 +29,11 @@ export interface ByteRange {
 export interface Bodies {
   /** Stores all chunks. If the iteration throws, stores nothing and rejects with the same error. */
   write(chunks: AsyncIterable<Uint8Array>): Promise<Segment>;
+  /**
+   * Stores a clone of a file, which takes no room until one of the two is changed. It is no link: a change of the one is
+   * none of the other. Undefined if the file system cannot clone this file.
+   */
+  clone(path: string): Segment | undefined;
   /** Reads a range. If a body is removed meanwhile, the reader can still read it to its end. */
   read(segments: readonly Segment[], range: ByteRange): Readable;
   remove(segments: readonly Segment[]): void;
@@ -59,6 +64,10 @@ export class MemoryBodies implements Bodies {
     const id = String(++this.#count);
     this.#bodies.set(id, kept);
     return { id, bytes };
+  }
+
+  clone(): undefined {
+    return undefined;
   }
 
   read(segments: readonly Segment[], range: ByteRange): Readable {
@@ -97,6 +106,13 @@ async function writeFile(path: string, chunks: AsyncIterable<Uint8Array>): Promi
   }
 }
 
+/** Makes a clone of a file. @throws if the file system cannot, and leaves no file then. */
+export type CloneFile = (from: string, to: string) => void;
+
+/** Some file systems clone a file: Btrfs, XFS and APFS for example. An ordinary copy would take its room twice. */
+export const cloneFile: CloneFile = (from, to) =>
+  copyFileSync(from, to, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE);
+
 /** Stores bodies as files in a folder. The folder must have only one owner at a time. */
 export class FileBodies implements Bodies {
   readonly #dir: string;
@@ -104,10 +120,12 @@ export class FileBodies implements Bodies {
   readonly #readers = new Map<string, number>();
   /** Bodies to delete when their last reader is done. */
   readonly #removed = new Set<string>();
+  readonly #cloneFile: CloneFile;
 
   /** Deletes unknown files: uploads that were under way when the previous owner of the folder was killed. */
-  constructor(dir: string, isKnown: (id: string) => boolean) {
+  constructor(dir: string, isKnown: (id: string) => boolean, clone: CloneFile = cloneFile) {
     this.#dir = dir;
+    this.#cloneFile = clone;
     mkdirSync(dir, { recursive: true, mode: 0o700 });
     for (const name of readdirSync(dir)) if (!isKnown(name)) rmSync(join(dir, name));
   }
@@ -120,6 +138,19 @@ export class FileBodies implements Bodies {
     } catch (error) {
       rmSync(path, { force: true });
       throw error;
+    }
+  }
+
+  clone(path: string): Segment | undefined {
+    const id = randomUUID();
+    const own = join(this.#dir, id);
+    try {
+      this.#cloneFile(path, own);
+      chmodSync(own, OWNER_ONLY); // A clone has the mode of its file.
+      return { id, bytes: statSync(own).size };
+    } catch {
+      rmSync(own, { force: true });
+      return undefined;
     }
   }
 

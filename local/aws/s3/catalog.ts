@@ -197,6 +197,12 @@ export class Catalog {
     return { added: { ...version, sequence, versionId, latest: true }, replaced };
   }
 
+  /** Gives a version another body of the same content. */
+  setSegments({ bucket, key, sequence }: Version, segments: readonly Segment[]): void {
+    const sql = 'UPDATE versions SET segments = ? WHERE bucket = ? AND key = ? AND sequence = ?';
+    this.#run(sql, JSON.stringify(segments), bucket, Buffer.from(key), sequence);
+  }
+
   /** Removes a version permanently. The version before it becomes the latest. Call in a transaction. */
   removeVersion(version: Version): void {
     this.#deleteRow(version);

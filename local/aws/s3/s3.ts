@@ -1,13 +1,14 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { authenticate } from './authentication.ts';
-import { type Bodies, FileBodies, MemoryBodies } from './bodies.ts';
+import { type Bodies, type CloneFile, FileBodies, MemoryBodies, type Segment } from './bodies.ts';
 import { addBucket } from './buckets.ts';
 import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type Service } from './call.ts';
 import { Catalog, opaqueId, type Version, type Versioning } from './catalog.ts';
 import { S3Error } from './errors.ts';
 import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
 import { KEYS_MAX } from './listing.ts';
+import { unquoted } from './objects.ts';
 import { operationOf } from './operations.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
@@ -31,7 +32,15 @@ export interface S3Options {
   readonly conflict?: () => boolean;
   /** Maximum number of keys on a page of a listing. A small one gives a short listing several pages. @default 1,000 */
   readonly keysMax?: number;
+  /** Makes the clones of {@link EmbeddedS3.shareBlocks}. @default the file system's own */
+  readonly cloneFile?: CloneFile;
 }
+
+/** An object whose content a file has: one of its versions, or the current one if it has this ETag. */
+export type SharedObject = { readonly bucket: string; readonly key: string } & (
+  | { readonly versionId: string }
+  | { readonly etag: string }
+);
 
 /** The second id of every request. In S3 it names the host that answered. */
 const HOST_ID = 'embedded';
@@ -53,7 +62,7 @@ export class EmbeddedS3 {
     const catalog = new Catalog(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
     this.#service = {
       catalog,
-      bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), catalog),
+      bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), catalog, options.cloneFile),
       notifications: new Map(),
       now: () => clock.now(),
       conflict,
@@ -95,6 +104,29 @@ export class EmbeddedS3 {
     return { ...response, headers };
   }
 
+  /**
+   * Keeps an object as a clone of a file that has its content, where the file system can. Otherwise nothing changes.
+   * @param isSame tells, after the clone was made, whether the file still had that content. Default: nobody changes it.
+   */
+  async shareBlocks(object: SharedObject, path: string, isSame = async (): Promise<boolean> => true): Promise<void> {
+    const { catalog, bodies } = this.#service;
+    const clone = bodies.clone(path);
+    if (clone === undefined) return;
+    let unused: readonly Segment[] = [clone];
+    try {
+      if (!(await isSame())) return;
+      const { bucket, key } = object;
+      const version =
+        'versionId' in object ? catalog.version(bucket, key, object.versionId) : catalog.latest(bucket, key);
+      const isRight = 'versionId' in object || version?.etag === unquoted(object.etag);
+      if (version === undefined || !isRight || version.deleteMarker || version.bytes !== clone.bytes) return;
+      catalog.setSegments(version, [clone]);
+      unused = version.segments;
+    } finally {
+      bodies.remove(unused);
+    }
+  }
+
   close(): void {
     this.#service.catalog.close();
   }
@@ -113,9 +145,9 @@ export class EmbeddedS3 {
   }
 }
 
-function fileBodies(dir: string, catalog: Catalog): Bodies {
+function fileBodies(dir: string, catalog: Catalog, cloneFile: CloneFile | undefined): Bodies {
   const known = catalog.bodyIds();
-  return new FileBodies(dir, (id) => known.has(id));
+  return new FileBodies(dir, (id) => known.has(id), cloneFile);
 }
 
 function errorResponse(error: S3Error, request: S3Request, requestId: string): S3Response {

@@ -1,6 +1,6 @@
-import { readdirSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
@@ -260,6 +260,72 @@ describe('a folder', () => {
     expect(bodies()).toHaveLength(1);
     expect(await read(again.at)).toBe('second');
     again.s3.close();
+  });
+
+  test('keeps an object as a clone of a file, where the file system can clone', async () => {
+    const dir = await temporaryFolder();
+    const file = join(dir, 'file');
+    const other = join(dir, 'other');
+    const { s3, at } = within({ dir, cloneFile: copyFileSync });
+    s3.createBucket(BUCKET, { versioning: 'Enabled' });
+    const bodies = () => readdirSync(join(dir, 'bodies'));
+    const content = Buffer.alloc(5 * 1024 ** 2 + 3, 'abc');
+    await complete(at, await uploadParts(at, [content.subarray(0, 5 * 1024 ** 2), content.subarray(5 * 1024 ** 2)]));
+    const { ETag: etag = '', VersionId: versionId = '' } = await head(at);
+    writeFileSync(file, content, { mode: 0o644 });
+    writeFileSync(other, 'other');
+    const object = { bucket: BUCKET, key: at.Key };
+    expect(bodies()).toHaveLength(2);
+
+    // What is not its content any more, or another object's, changes nothing.
+    await s3.shareBlocks({ ...object, versionId }, file, async () => false);
+    await s3.shareBlocks({ ...object, versionId }, other);
+    await s3.shareBlocks({ ...object, versionId: 'another' }, file);
+    await s3.shareBlocks({ ...object, etag: '"another"' }, file);
+    await s3.shareBlocks({ ...object, key: 'absent', etag }, file);
+    await expect(s3.shareBlocks({ ...object, etag }, file, () => Promise.reject(new Error('gone')))).rejects.toThrow(
+      'gone',
+    );
+    expect(bodies()).toHaveLength(2);
+
+    const { Body: before } = await at.client.send(new GetObjectCommand(at));
+    await s3.shareBlocks({ ...object, versionId }, file);
+    expect(Buffer.compare((await before?.transformToByteArray()) ?? Buffer.of(), content)).toBe(0);
+    await expect.poll(bodies).toHaveLength(1);
+    const [clone = ''] = bodies().map((name) => join(dir, 'bodies', name));
+    expect([statSync(clone).mode & 0o777, statSync(clone).nlink, statSync(file).nlink]).toEqual([0o600, 1, 1]);
+    writeFileSync(file, 'changed');
+    expect(await read(at)).toBe(content.toString());
+    expect((await head(at)).ETag).toBe(etag);
+
+    // The current object is meant by its ETag.
+    await put(at, 'newer');
+    writeFileSync(file, 'newer');
+    const { ETag: newest = '' } = await head(at);
+    await s3.shareBlocks({ ...object, etag: newest }, file);
+    expect(await read(at)).toBe('newer');
+    expect(bodies()).toHaveLength(2);
+    expect(bodies()).toContain(basename(clone));
+    s3.close();
+    expect(await read(within({ dir }).at)).toBe('newer');
+  });
+
+  test('leaves an object as it is if the file system cannot clone', async () => {
+    const dir = await temporaryFolder();
+    const cloneFile = () => {
+      throw Object.assign(new Error('not supported'), { code: 'ENOTSUP' });
+    };
+    for (const options of [{ dir, cloneFile }, {}]) {
+      const { s3, at } = within(options);
+      s3.createBucket(BUCKET);
+      await put(at, 'x');
+      const { ETag: etag = '' } = await head(at);
+      writeFileSync(join(dir, 'file'), 'x');
+      await s3.shareBlocks({ bucket: BUCKET, key: at.Key, etag }, join(dir, 'file'));
+      expect(await read(at)).toBe('x');
+      s3.close();
+    }
+    expect(readdirSync(join(dir, 'bodies'))).toHaveLength(1);
   });
 
   test('gives a read its whole object although that is replaced and deleted, and then loses the body', async () => {
