@@ -96,12 +96,12 @@ const scope = {
   spent: z.optional(spentSchema),
   /**
    * What was spent in other periods, the latest first. While a deployment changes the period of a budget, invocations of
-   * both configurations count.
+   * both configurations count. And the change may be taken back.
    */
   earlier: z.optional(z.array(spentSchema)),
 };
 
-/** Number of other periods that are kept. */
+/** Number of other periods of each kind that are kept. */
 const EARLIER_MAX = 2;
 
 const routeSchema = z.object({
@@ -268,19 +268,26 @@ function capsOf(draft: Holds, { routeName, pipeline, route }: Attempt): Cap[] {
 }
 
 /** What is spent of a budget by now. */
-function spentOf({ spent, earlier = [] }: Scope, budget: Budget, now: number): Spent {
-  const known = [spent, ...earlier].find((each) => each !== undefined && spentNow(budget, each, now) === each);
+export function spentOf(scope: Scope | undefined, budget: Budget, now: number): Spent {
+  const known = allSpent(scope).find((each) => spentNow(budget, each, now) === each);
   return known ?? spentNow(budget, undefined, now);
 }
 
-/** Keeps what is spent in a period, beside that of the last other ones. */
+const allSpent = ({ spent, earlier = [] }: Scope = {}): readonly Spent[] =>
+  spent === undefined ? earlier : [spent, ...earlier];
+
+/** Keeps what is spent in a period, beside the last periods of each kind: a budget may change its kind and change back. */
 function keepSpent(scope: Scope, spent: Spent): void {
-  const others = [scope.spent, ...(scope.earlier ?? [])].flatMap((each) =>
-    each === undefined || each.period === spent.period ? [] : [each],
-  );
+  const others = allSpent(scope)
+    .filter(({ period }) => period !== spent.period)
+    .toSorted((one, other) => (one.period < other.period ? 1 : -1));
+  const earlier = [...Map.groupBy(others, ({ period }) => kindOf(period)).values()];
   scope.spent = spent;
-  if (others.length > 0) scope.earlier = others.slice(0, EARLIER_MAX);
+  if (others.length > 0) scope.earlier = earlier.flatMap((each) => each.slice(0, EARLIER_MAX));
 }
+
+/** Days, weeks and months are written differently: `2026-11-24`, `week of 2026-11-23`, `2026-11`. */
+const kindOf = (period: string): string => period.replaceAll(/\d/g, '');
 
 function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
   const { routeName, prefix, price, isResent, nonce } = attempt;
@@ -322,8 +329,8 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
 /** Notes the share that was told, in percent. If nothing was spent yet, that is noted too. */
 export function noteTold(draft: Holds, routeName: string | undefined, before: Spent, percent: number): void {
   const scope = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
-  const { spent = before } = scope;
-  if (spent.period === before.period) scope.spent = { ...spent, told: percent };
+  const now = allSpent(scope).find(({ period }) => period === before.period) ?? before;
+  keepSpent(scope, { ...now, told: percent });
 }
 
 /** Uncounts flows that were certainly not made: of the latest attempt, or of all. */
@@ -453,12 +460,17 @@ export function isNews(holds: Holds, routeName: string, success: Success): boole
  * @param names of the routes that stay.
  */
 export function removeRoutes(draft: Holds, names: ReadonlySet<string>, now: number): void {
-  for (const [name, { paused, spent }] of Object.entries(draft.routes)) {
+  for (const [name, held] of Object.entries(draft.routes)) {
     if (names.has(name)) continue;
     delete draft.routes[name];
-    const isRecent = spent !== undefined && beginOf(spent.period) > now - SPENT_KEPT_MS;
-    const kept = { ...(paused && { paused }), ...(isRecent && { spent }) };
-    if (Object.keys(kept).length > 0) draft.routes[name] = kept;
+    const recent = allSpent(held).filter(({ period }) => beginOf(period) > now - SPENT_KEPT_MS);
+    if (held.paused === undefined && recent.length === 0) continue;
+    const [spent, ...earlier] = recent;
+    draft.routes[name] = {
+      ...(held.paused && { paused: held.paused }),
+      ...(spent && { spent }),
+      ...(earlier.length > 0 && { earlier }),
+    };
   }
 }
 
@@ -491,21 +503,22 @@ export function roomOf(
   { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },
   now: number,
 ): (routeName?: string, of?: TurnClass) => number {
-  const left = (cap: Budget | 'unlimited' | undefined, spent: Spent | undefined, price?: Price) =>
-    cap === undefined || cap === 'unlimited' ? Number.POSITIVE_INFINITY : roomIn(cap, spentNow(cap, spent, now), price);
+  const left = (cap: Budget | 'unlimited' | undefined, scope: Scope | undefined, price?: Price) =>
+    cap === undefined || cap === 'unlimited' ? Number.POSITIVE_INFINITY : roomIn(cap, spentOf(scope, cap, now), price);
   return (routeName, of) => {
     if (holds.pipeline.paused !== undefined) return 0;
-    if (routeName === undefined) return left(budget, holds.pipeline.spent);
+    if (routeName === undefined) return left(budget, holds.pipeline);
     const route = routes.find(({ name }) => name === routeName);
     // What waits for a route that is gone leaves the line, and takes the route that wants it now.
-    if (route === undefined) return left(budget, holds.pipeline.spent);
-    const { paused, failing, spent } = holds.routes[routeName] ?? {};
-    if (paused !== undefined) return 0;
+    if (route === undefined) return left(budget, holds.pipeline);
+    const held = holds.routes[routeName];
+    const failing = held?.failing;
+    if (held?.paused !== undefined) return 0;
     if (of === 'late' && failing !== undefined && !isTrialDue(failing, now)) return 0;
     return Math.min(
       of === 'late' && failing !== undefined ? 1 : Number.POSITIVE_INFINITY,
-      left(budget, holds.pipeline.spent, route.price),
-      left(route.budget, spent, route.price),
+      left(budget, holds.pipeline, route.price),
+      left(route.budget, held, route.price),
     );
   };
 }

@@ -5,11 +5,11 @@ import type { Ledger } from '../ledger/store.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { EventBus } from '../publish/publish.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
-import { type Budget, microsOf, periodEnd, type Spent, spentNow } from '../uploads/budget.ts';
+import { type Budget, microsOf, periodEnd, type Spent } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
 import { dayOf } from './costs.ts';
 import { alikeEvent, budgetEvent } from './hold-events.ts';
-import { type Holds, noteTold, outcomeOf, release, removeRoutes, settle } from './holds.ts';
+import { type Holds, noteTold, outcomeOf, release, removeRoutes, settle, spentOf } from './holds.ts';
 import type { HoldPorts } from './permit.ts';
 
 /*
@@ -199,15 +199,13 @@ export function budgetsOf(
   { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },
   now: number,
 ): Told[] {
-  const told = (route: string | undefined, cap: Budget, stored: Spent | undefined): Told => {
-    const spent = spentNow(cap, stored, now);
+  const told = (route: string | undefined, cap: Budget): Told => {
+    const spent = spentOf(route === undefined ? holds.pipeline : holds.routes[route], cap, now);
     return { route, budget: cap, spent, percent: percentOf(cap, spent) };
   };
   return [
-    ...(budget === 'unlimited' ? [] : [told(undefined, budget, holds.pipeline.spent)]),
-    ...routes.flatMap((route) =>
-      route.budget === undefined ? [] : [told(route.name, route.budget, holds.routes[route.name]?.spent)],
-    ),
+    ...(budget === 'unlimited' ? [] : [told(undefined, budget)]),
+    ...routes.flatMap((route) => (route.budget === undefined ? [] : [told(route.name, route.budget)])),
   ];
 }
 

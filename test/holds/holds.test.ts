@@ -125,6 +125,49 @@ describe('a budget', () => {
     expect(flows()).toBe(4);
   });
 
+  it('is one budget everywhere after its period was changed and changed back', async () => {
+    const week = { flows: 3, per: 'week', timezone: 'UTC' } as const;
+    await start({ settings: { budget: week } });
+    await sendAll(3);
+    for (let day = 0; day < 3; day += 1) {
+      world.redeploy({ budget: { flows: 1, per: 'day', timezone: 'UTC' } });
+      await sendAll(5, `day${day}-`);
+      await next(day < 2 ? 24 * HOUR : MINUTE);
+    }
+    expect(flows()).toBe(6);
+    world.redeploy({ budget: week });
+    let resubmitted = 0;
+    for (let n = 0; n < 10; n += 1) {
+      world.clock.advance(MINUTE);
+      resubmitted += Object(await world.collect()).resubmitted;
+      await world.deliverAll();
+    }
+    // It has no room, so nothing leaves the line, and nothing is told again.
+    expect(resubmitted).toBe(0);
+    expect(flows()).toBe(6);
+    const told = world.events.filter(({ detail }) => detail.includes('week of'));
+    expect(told).toHaveLength(1);
+    // Next week it has.
+    await next(7 * 24 * HOUR);
+    await next();
+    expect(flows()).toBe(9);
+  });
+
+  it('of a route that is removed for days and comes back is the same', async () => {
+    const two: Route = { ...ECHO, name: 'two', suffixes: ['.two'] };
+    const week = { flows: 1, per: 'week', timezone: 'UTC' } as const;
+    await start({ routes: [{ ...two, budget: week }, ECHO] });
+    await world.send('1.two');
+    world.redeploy({ routes: [{ ...two, budget: { ...week, per: 'day' } }, ECHO] });
+    await next(24 * HOUR);
+    await world.send('2.two');
+    world.redeploy({ routes: [ECHO] });
+    await next();
+    world.redeploy({ routes: [{ ...two, budget: week }, ECHO] });
+    await world.send('3.two');
+    expect(flows()).toBe(2);
+  });
+
   it('costs a tick no request for an upload that it holds', async () => {
     await start({ settings: { budget: { ...budget, flows: 1 } } });
     await sendAll(12);
