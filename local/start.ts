@@ -16,10 +16,10 @@ import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts
 import { ownEnvironment } from '../command-line/own-environment.ts';
 import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../command-line/private-folder.ts';
 import { shownPath, size } from '../command-line/texts.ts';
+import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
-import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readTrackedContext } from '../infra/configuration.ts';

@@ -1,7 +1,8 @@
 import { open, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { JsonObject } from '../functions/base/json.ts';
-import { ARCHIVED, inputFailure, sizeFailure } from '../functions/create-flow/admission.ts';
+import { mediaTypeOf } from '../functions/base/media-type.ts';
+import { ARCHIVED, encodingFailure, inputFailure, sizeFailure } from '../functions/create-flow/admission.ts';
 import { flowBody } from '../functions/flow-service/request-body.ts';
 import type { FlowInput, FlowTag, InputSource } from '../functions/flow-service/types.ts';
 import { type Entry, isJob, isTerminal } from '../functions/ledger/entry.ts';
@@ -16,7 +17,6 @@ import {
 } from '../functions/uploads/inbox.ts';
 import { deadlineSecondsOf, InvalidJobError, JOB_BYTES_MAX, parseJob, readJob } from '../functions/uploads/job.ts';
 import { inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
-import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
 import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
@@ -171,7 +171,9 @@ async function explainedBy(
   if (subject.isArchived) return { issue: ARCHIVED.message, request: undefined };
   if (route.jobs !== undefined) return explainedJob(route, subject, settings, signal);
   const chosen = snapshot(route, subject.metadata);
-  const issue = sizeFailure(settings, 'The file', subject.bytes, route.input)?.message;
+  const what = 'The file';
+  const failure = sizeFailure(settings, what, subject.bytes, route.input) ?? encodingFailure(what, subject);
+  const issue = failure?.message;
   const inputs = [shownFile(subject, {}, settings)];
   return {
     issue,

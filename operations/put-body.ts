@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { Upload } from '@aws-sdk/lib-storage';
+import { essenceOf, MEDIA_TYPE } from '../functions/base/media-type.ts';
 import { partBytesOf } from '../functions/s3/limits.ts';
-import { essenceOf, MEDIA_TYPE } from '../functions/uploads/media-type.ts';
 import { PARAMETERS_METADATA, TEMPLATE_METADATA } from '../functions/uploads/route-snapshot.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';

@@ -1,6 +1,6 @@
+import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import { KEY_BYTES_MAX } from '../functions/s3/limits.ts';
-import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import type { UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../functions/base/json.ts';
+import { registeredType } from '../functions/base/media-type.ts';
 import { microsOf, type Price } from '../functions/uploads/budget.ts';
-import { essenceOf } from '../functions/uploads/media-type.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { combined, type Finding, type Outcome } from './checks.ts';
 import type { OfferedTemplate } from './templates.ts';
@@ -90,7 +90,7 @@ const objectOf = (value: Json | undefined): JsonObject =>
 
 /** True if there may be a media type of both. `image/*` is any image. */
 function isSameType(one: string, other: string): boolean {
-  const [parts, others] = [essenceOf(one).split('/'), essenceOf(other).split('/')];
+  const [parts, others] = [registeredType(one).split('/'), registeredType(other).split('/')];
   return [0, 1].every((at) => {
     const [a, b] = [parts[at] ?? '*', others[at] ?? '*'];
     return a === b || a === '*' || b === '*';

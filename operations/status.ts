@@ -1,12 +1,12 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { NewerFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { JOB_FILE } from '../functions/uploads/job-keys.ts';
-import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
 import { firstOf, isStageKey, STAGE_KEY_TAKEN } from '../functions/uploads/upload.ts';
 import { type ChainView, chainOf } from './chains.ts';

@@ -1,3 +1,4 @@
+import { FORM } from '../base/media-type.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
 import { laterRoute } from '../uploads/chain-routes.ts';
@@ -65,10 +66,21 @@ export function inputFailure(
 ): KnownFailure | undefined {
   if (isArchived) return ARCHIVED;
   for (const input of inputs) {
-    const failure = sizeFailure(settings, nameOf(input, upload), input.source.bytes, input.as ?? as);
+    const what = nameOf(input, upload);
+    const failure = sizeFailure(settings, what, input.source.bytes, input.as ?? as) ?? encodingFailure(what, input);
     if (failure !== undefined) return failure;
   }
   return undefined;
+}
+
+/**
+ * Why an object is not the file itself, but something that the file is wrapped in. Undefined if it is the file.
+ * @param what names the object in the message.
+ */
+export function encodingFailure(what: string, { mediaType }: Pick<OpenedInput, 'mediaType'>): KnownFailure | undefined {
+  if (mediaType !== FORM) return undefined;
+  const todo = 'Put the file itself, with its own Content-Type: with curl by -T FILE, and not by -F.';
+  return { code: 'input-encoded', message: `${what} was put as a form (${FORM}), which is wrapped around it. ${todo}` };
 }
 
 type SizeLimits = Pick<Settings, 'inputBytesMax' | 'textBytesMax'>;

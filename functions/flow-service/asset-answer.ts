@@ -1,16 +1,20 @@
+import { isTelling, OCTET_STREAM, typeOfName } from '../base/media-type.ts';
 import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-decoders.ts';
 import { type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from './errors.ts';
 import { isPage } from './foreign-answer.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
-import { canonicalMediaType } from './media-type.ts';
+import { canonicalMediaType, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
 import type { Asset } from './types.ts';
 
 /** Bytes of a plain asset that are looked at to recognise a page. A page may begin with white space. */
 const PAGE_HEAD_BYTES_MAX = 1024;
 
 const BYTE_ORDER_MARK_BYTES = 3;
+
+/** Media type of a data URI that names none, if no name of the asset tells it (RFC 2397, section 2). */
+const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
 
 /** Maximum number of bytes that may follow the data URI in its envelope. They are held until the end, to be checked. */
 const ENVELOPE_TAIL_BYTES_MAX = 1024 * 1024;
@@ -21,6 +25,8 @@ const BACKSLASH = 0x5c;
 interface AnswerFacts {
   /** The `Content-Type`. Undefined if the response has none. */
   readonly mediaType: string | undefined;
+  /** Names of the asset, the most telling one first: their extensions tell its type if nothing else does. */
+  readonly names?: readonly string[] | undefined;
   /** The token, which no media type may hold. */
   readonly secret?: string | undefined;
   /** The `Content-Length`. Undefined if the response has none. */
@@ -45,6 +51,8 @@ interface AnswerFacts {
  * be JSON. This detects a cut envelope and any bytes behind its end. A plain asset is whole according to its length or
  * its chunks. A plain asset with neither is rejected.
  *
+ * If its media type says nothing, the extension of a name of it decides, and then its first bytes.
+ *
  * A plain asset that is an HTML page is rejected, unless it may be one: a proxy in front of the service answers
  * with a page and 200. No proxy knows the form of the envelope, so the data in it may be a page.
  * @throws {NotAnAssetError}
@@ -63,17 +71,54 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       if (found.is === 'asset' && !facts.isDelimited) {
         throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
       }
-      const mediaType = canonicalMediaType((found.is === 'asset' ? facts : found).mediaType, facts.secret);
+      const said = (found.is === 'asset' ? facts : found).mediaType;
+      const mediaType = canonicalMediaType(said, facts.secret);
+      const unnamed = found.is === 'envelope' && said === undefined ? URI_MEDIA_TYPE_DEFAULT : undefined;
       const chunks =
         found.is === 'asset'
           ? following(await beginningOf(found.received, incoming, mediaType, facts), incoming, onData)
           : decoded(found, incoming, onData);
       onData(0);
-      return { mediaType, bytesMax: facts.length, chunks: limited(chunks, facts.assetBytesMax) };
+      return {
+        bytesMax: facts.length,
+        ...(await typed(mediaType, facts.names ?? [], limited(chunks, facts.assetBytesMax), unnamed)),
+      };
     }
   } catch (error) {
     await incoming.return();
     throw error;
+  }
+}
+
+/**
+ * The type of an asset, and its chunks. Reads the first of them only if neither type nor names say what it is.
+ * @param unnamed the type if no name tells it. Default: what the first bytes say.
+ */
+async function typed(
+  mediaType: string,
+  names: readonly string[],
+  chunks: AsyncGenerator<Uint8Array, void>,
+  unnamed: string | undefined,
+): Promise<Pick<Asset, 'mediaType' | 'chunks'>> {
+  if (isTelling(mediaType)) return { mediaType, chunks };
+  const named = names.map((name) => typeOfName(name) ?? '').find(isTelling) ?? unnamed;
+  if (named !== undefined) return { mediaType: named, chunks };
+  let beginning = Buffer.alloc(0);
+  while (beginning.byteLength < SIGNATURE_BYTES) {
+    const next = await chunks.next();
+    if (next.done === true) break;
+    // Copied, because the producer may reuse the chunk.
+    beginning = Buffer.concat([beginning, next.value]);
+  }
+  return { mediaType: typeOfBytes(beginning) ?? OCTET_STREAM, chunks: rejoined(beginning, chunks) };
+}
+
+async function* rejoined(beginning: Buffer, rest: AsyncGenerator<Uint8Array, void>): AsyncGenerator<Uint8Array> {
+  try {
+    if (beginning.byteLength > 0) yield beginning;
+    yield* rest;
+  } finally {
+    await rest.return();
   }
 }
 
@@ -139,7 +184,7 @@ async function* following(
   }
 }
 
-async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): AsyncGenerator<Uint8Array> {
+async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): AsyncGenerator<Uint8Array, void> {
   let bytes = 0;
   for await (const chunk of chunks) {
     bytes += chunk.byteLength;

@@ -65,6 +65,7 @@ async function assetWithin(
 ): Promise<Asset> {
   const { signal } = progress;
   let answer = await requests.send(call, signal);
+  const elsewhere = URL.parse(answer.response.headers.location ?? '', call.url.href)?.pathname;
   if (isRedirect(answer.response)) {
     answer = await followRedirect(requests, answer, call, signal);
     if (isRedirect(answer.response)) {
@@ -89,6 +90,7 @@ async function assetWithin(
   const length = response.headers['content-length'];
   return assetOf(received(response, progress), {
     mediaType: response.headers['content-type'],
+    names: [...fileNames(response.headers['content-disposition']), elsewhere ?? '', call.url.pathname],
     secret,
     length: length === undefined ? undefined : Number(length),
     isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
@@ -97,6 +99,16 @@ async function assetWithin(
     mayBePage,
   });
 }
+
+/**
+ * The names of the file in a `Content-Disposition`. Only their extensions matter, so they are not decoded.
+ * @see https://www.rfc-editor.org/rfc/rfc6266#section-4.3
+ */
+const fileNames = (disposition = ''): readonly string[] =>
+  Array.from(
+    disposition.matchAll(/\bfilename\*?\s*=\s*(?:"([^"]*)"|([^;\s]+))/gi),
+    ([, quoted, bare]) => quoted ?? bare ?? '',
+  );
 
 /**
  * Cuts off a download that is too slow. After the head of its response the data must begin, and then come at the

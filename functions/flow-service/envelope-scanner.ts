@@ -8,9 +8,6 @@ export const SCAN_BYTES_MAX = 64 * 1024;
 /** Longest data URI up to its comma, in bytes. Real ones are below a hundred. */
 const URI_HEAD_BYTES_MAX = 4 * 1024;
 
-/** Media type of a data URI that names none (RFC 2397, section 2). */
-const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
-
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const COLON = 0x3a;
@@ -29,8 +26,8 @@ interface PlainAsset {
 /** The response is a JSON envelope around a data URI. */
 export interface Envelope {
   readonly is: 'envelope';
-  /** As the data URI spells it. */
-  readonly mediaType: string;
+  /** As the data URI spells it. Undefined if it names none. */
+  readonly mediaType: string | undefined;
   readonly isBase64: boolean;
   /** The JSON up to the opening quote of the data. */
   readonly head: string;
@@ -147,5 +144,5 @@ function parametersOf(text: string): Pick<Envelope, 'mediaType' | 'isBase64'> {
   if (isBase64) parts.pop();
   if (parts[0]?.trim() === '' && parts.length > 1) parts[0] = 'text/plain';
   const mediaType = parts.join(';').trim();
-  return { mediaType: mediaType === '' ? URI_MEDIA_TYPE_DEFAULT : mediaType, isBase64 };
+  return { mediaType: mediaType === '' ? undefined : mediaType, isBase64 };
 }

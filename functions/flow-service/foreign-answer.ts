@@ -1,3 +1,4 @@
+import { essenceOf } from '../base/media-type.ts';
 import { type FlowServiceError, MisaddressedError } from './errors.ts';
 import { redact } from './redact.ts';
 import { cut } from './schemas.ts';
@@ -28,13 +29,9 @@ const QUOTE_CHARS_MAX = 120;
 
 const PAGE_TYPES: readonly string[] = ['text/html', 'application/xhtml+xml'];
 
-/** A media type without its parameters. */
-export const essenceOf = (mediaType: string | undefined): string =>
-  (mediaType ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
-
 /** Tells whether a body is an HTML page, by its media type or by its beginning. */
 export function isPage(mediaType: string | undefined, text: string): boolean {
-  return PAGE_TYPES.includes(essenceOf(mediaType)) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
+  return PAGE_TYPES.includes(essenceOf(mediaType ?? '')) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
 }
 
 const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import { essenceOf } from '../base/media-type.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
 import {
   type FlowServiceError,
@@ -13,7 +14,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { type AnswerFacts, type Blame, blameOf, essenceOf, isForeign, misaddressed } from './foreign-answer.ts';
+import { type AnswerFacts, type Blame, blameOf, isForeign, misaddressed } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
 import {
   AnswerLimitError,
@@ -259,7 +260,7 @@ export class Requests {
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
     const text = redact(await readErrorBody(response), secret);
     const depthMax = this.#answerDepthMax;
-    const isOwn = isOwnError(essenceOf(response.headers['content-type']), text, depthMax);
+    const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, depthMax);
     return { response, text, detail: errorDetail(text, depthMax), isOwn };
   }
 

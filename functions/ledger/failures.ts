@@ -46,6 +46,11 @@ export const FAILURES = {
     retry: 'after-change',
     action: 'Put a smaller file into the inbox. Or raise the setting, and then retry.',
   },
+  'input-encoded': {
+    meaning: 'The object is not the file itself: the file is wrapped in a form (`multipart/form-data`).',
+    retry: 'cannot-help',
+    action: 'Put the file itself into the inbox, as the message says.',
+  },
   'input-archived': {
     meaning: 'The file is in an archive storage class of S3.',
     retry: 'after-change',

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import mime from 'mime';
 import { encodedId } from '../base/key-segment.ts';
+import { extensionOf } from '../base/media-type.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { isPlaceholder, type Placeholder } from '../settings/results-key-pattern.ts';
 import { CHAIN_FOLDER } from '../uploads/upload.ts';
@@ -35,13 +35,12 @@ export function assetKey(
   settings: { readonly resultsPrefix: string; readonly resultsKey: string },
   asset: { readonly key: string; readonly flowId: string; readonly assetId: string; readonly mediaType: string },
 ): string {
-  const extension = mime.getExtension(asset.mediaType);
   const parts: Readonly<Record<Placeholder, string>> = {
     '{key}': asset.key,
     '{flowId}': unreserved(encodedId(asset.flowId)),
     // Encode its dots too: otherwise `a` with the extension .glb and `a.glb` without one would get the same key.
     '{assetId}': encodedId(asset.assetId).replaceAll('.', '%2E'),
-    '{ext}': extension ? `.${extension}` : '',
+    '{ext}': extensionOf(asset.mediaType),
   };
   const filled = settings.resultsKey.replace(/\{\w+\}/g, (name) => (isPlaceholder(name) ? parts[name] : name));
   const key = settings.resultsPrefix + filled;

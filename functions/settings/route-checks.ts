@@ -1,9 +1,8 @@
-import mime from 'mime';
 import { didYouMean } from '../base/did-you-mean.ts';
+import { extensionOf, FORM, registeredType, typeByExtension, typeOfName } from '../base/media-type.ts';
 import { shorten } from '../base/validation.ts';
 import { amountOf, type Budget, microsOf } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
-import { registeredType, typeByExtension } from '../uploads/media-type.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
 import type { Route } from '../uploads/routes.ts';
 
@@ -81,6 +80,9 @@ function issueOfMediaType(type: string): string | undefined {
   const [kind = '', subtype = ''] = essence.split('/');
   if ([kind, subtype].some((part) => part !== '*' && part.includes('*'))) {
     return neverMatches('an asterisk stands for a whole type or subtype, as in "image/*"', type, '');
+  }
+  if (essence === FORM) {
+    return neverMatches('a file that is put as a form is judged by its extension, and refused', type, '');
   }
   const registered = registeredType(essence);
   if (registered !== essence) {
@@ -198,7 +200,7 @@ export function warningsOfRoutes(routes: readonly Route[], where: string): strin
 }
 
 function warningOfSuffix(suffix: string, path: string): string[] {
-  const isExtension = /^[a-z0-9]+$/i.test(suffix) && mime.getType(`.${suffix}`) !== null;
+  const isExtension = /^[a-z0-9]+$/i.test(suffix) && typeOfName(`.${suffix}`) !== undefined;
   if (!isExtension) return warningOfPattern(suffix, path);
   return [`${path}: ${shorten(suffix)} also fits the end of a name such as my${shorten(suffix)}. Say .${suffix}.`];
 }
@@ -212,8 +214,8 @@ function warningOfPattern(value: string, path: string): string[] {
 }
 
 function warningOfMediaType(type: string, path: string, isLaterStage: boolean): string[] {
-  if (type.includes('*') || mime.getExtension(type) !== null) return [];
   const meant = typeByExtension(type.toLowerCase());
+  if (type.includes('*') || (meant === undefined && extensionOf(type) !== '')) return [];
   const hint = meant === undefined ? '' : ` Did you mean ${meant}?`;
   const what = isLaterStage ? 'asset that the service gives this type' : 'upload with this Content-Type';
   return [`${path}: no extension of a file name stands for ${shorten(type)}, so only an ${what} fits.${hint}`];

@@ -3,12 +3,12 @@ import { buffer } from 'node:stream/consumers';
 import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { JsonObject } from '../base/json.ts';
+import { mediaTypeOf } from '../base/media-type.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
 import type { Job } from './job.ts';
 import { inputKey } from './job-keys.ts';
-import { mediaTypeOf } from './media-type.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 
 /**

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
+import { FORM, MEDIA_TYPE, mediaTypeOf, registeredType } from '../base/media-type.ts';
 import { boundedText, matching } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { MEDIA_TYPE, registeredType } from './media-type.ts';
 
 /**
  * The conditions of a route. A condition is met if one of its values fits. A route matches an upload if all of the
@@ -54,12 +54,16 @@ export function matchesKey({ prefixes, suffixes }: Conditions, key: string): boo
 }
 
 /** Tells whether the conditions on the object are met. They need facts that a request to S3 returns. */
-export function matchesObject({ mediaTypes }: Conditions, { mediaType }: UploadFacts): boolean {
-  const [type, subtype] = registeredType(mediaType).split('/');
-  return isMet(mediaTypes, (wanted) => {
-    const [wantedType, wantedSubtype] = wanted.toLowerCase().split('/');
-    return (wantedType === '*' || wantedType === type) && (wantedSubtype === '*' || wantedSubtype === subtype);
-  });
+export function matchesObject({ mediaTypes }: Conditions, { key, mediaType }: UploadFacts): boolean {
+  const type = registeredType(mediaType);
+  // A form is refused in words by the route that the file in it would take. If no route took it, nothing would be said.
+  return isMet(mediaTypes, (wanted) => fitsType(wanted, type === FORM ? mediaTypeOf(undefined, key) : type));
+}
+
+function fitsType(wide: string, narrow: string): boolean {
+  const [wideType, wideSubtype] = registeredType(wide).split('/');
+  const [type, subtype] = registeredType(narrow).split('/');
+  return (wideType === '*' || wideType === type) && (wideSubtype === '*' || wideSubtype === subtype);
 }
 
 /** Tells whether there is a condition on the object. */
@@ -69,11 +73,7 @@ export const hasObjectCondition = ({ mediaTypes }: Conditions): boolean => media
 const FITS_WITHIN: Readonly<Record<keyof Conditions, (wide: string, narrow: string) => boolean>> = {
   prefixes: (wide, narrow) => caseless(narrow).startsWith(caseless(wide)),
   suffixes: (wide, narrow) => caseless(narrow).endsWith(caseless(wide)),
-  mediaTypes: (wide, narrow) => {
-    const [wideType, wideSubtype] = wide.toLowerCase().split('/');
-    const [type, subtype] = narrow.toLowerCase().split('/');
-    return (wideType === '*' || wideType === type) && (wideSubtype === '*' || wideSubtype === subtype);
-  },
+  mediaTypes: fitsType,
 };
 
 /** Tells whether all that meets the narrow conditions surely meets the wide ones too. */

@@ -169,16 +169,24 @@ describe('an S3 event without a queue', () => {
 });
 
 describe('a file that can never pass', () => {
-  const cases: [string, string, Route, { readonly metadata?: Record<string, string>; readonly body?: Buffer }][] = [
+  interface Given {
+    readonly metadata?: Record<string, string>;
+    readonly body?: Buffer;
+    readonly type?: string;
+  }
+  const cases: [string, string, Route, Given][] = [
     ['input-empty', 'The file is empty', ECHO, { body: Buffer.alloc(0) }],
     ['input-too-large', '11 bytes, and at most 10', ECHO, { body: Buffer.alloc(11) }],
     ['invalid-text', 'UTF-8', { ...ECHO, input: 'text' }, { body: Buffer.from([0xc3, 0x28]) }],
+    ['input-encoded', 'curl by -T FILE', ECHO, { type: 'multipart/form-data; boundary=x' }],
+    ['input-encoded', 'curl by -T FILE', { ...ECHO, mediaTypes: ['application/*'] }, { type: 'Multipart/Form-Data' }],
     ['rejected', 'There is no such template', { ...ECHO, template: 'no_such_template' }, {}],
     ['invalid-override', 'flow-parameters', { ...ECHO, overrides: true }, { metadata: { 'flow-parameters': '{' } }],
   ];
-  it.each(cases)('ends at once with a receipt: %s, %s', async (code, message, route, { body, metadata }) => {
+  it.each(cases)('ends at once with a receipt: %s, %s', async (code, message, route, { body, metadata, type }) => {
     await start({ routes: [route], settings: { inputBytesMax: 10 } });
-    expect(await failuresOfSending('a.bin', body ?? Buffer.from('x'), { Metadata: metadata })).toBe(0);
+    const given = { Metadata: metadata, ...(type !== undefined && { ContentType: type }) };
+    expect(await failuresOfSending('a.bin', body ?? Buffer.from('x'), given)).toBe(0);
     const receipt = await world.receipt('a.bin');
     expect(receipt).toMatchObject({ status: 'failed', failure: { code } });
     expect(receipt.failure?.message).toContain(message);

@@ -15,6 +15,7 @@ interface Options {
   readonly assetBytesMax?: number;
   readonly mediaType?: string;
   readonly mayBePage?: boolean;
+  readonly names?: readonly string[];
 }
 
 /** The media type and bytes of the asset in a response. Text stands for its bytes in Latin-1. */
@@ -27,8 +28,9 @@ async function read(answer: string | Uint8Array, options: Options = {}): Promise
     assetBytesMax = 100 * MIB,
     mediaType = 'x/answer',
     mayBePage,
+    names,
   } = options;
-  const facts = { mediaType, length, isDelimited, assetBytesMax, mayBePage };
+  const facts = { mediaType, names, length, isDelimited, assetBytesMax, mayBePage };
   const asset = await assetOf(streamed(pieces(body, cuts)), facts);
   return { mediaType: asset.mediaType, bytes: await collect(asset.chunks) };
 }
@@ -522,5 +524,68 @@ describe('the connection', () => {
     if (when.includes('damaged')) await expect(reading()).rejects.toThrow(DamagedAssetError);
     else await reading();
     expect(isOpen).toBe(false);
+  });
+});
+
+describe('the type of an asset', () => {
+  const NOTHING = 'application/octet-stream';
+  const envelopeOf = (bytes: string, type = NOTHING) =>
+    JSON.stringify({ data: `data:${type};base64,${Buffer.from(bytes, 'latin1').toString('base64')}` });
+
+  it('is the one that comes with it, if that says something', async () => {
+    for (const mediaType of ['image/png', 'Image/PNG;q=1', 'x/y']) {
+      expect(await read('glTF', { mediaType, names: ['a.jpg'] })).toMatchObject({ mediaType });
+    }
+    expect((await read('x', { mediaType: 'image/pjpeg' })).mediaType).toBe('image/jpeg');
+    expect((await read(envelopeOf('x', 'image/jpg'))).mediaType).toBe('image/jpeg');
+  });
+
+  it.each([
+    ...[NOTHING, 'binary/octet-stream', 'application/x-www-form-urlencoded', 'application/force-download', '*/*'],
+    ...['image/*', 'not a type', ''],
+  ])('follows from its names if it comes as "%s"', async (mediaType) => {
+    expect(await read('GIF89a', { mediaType, names: ['', 'a1', 'a.glb', 'b.png'] })).toEqual({
+      mediaType: 'model/gltf-binary',
+      bytes: Buffer.from('GIF89a'),
+    });
+    expect(await read(envelopeOf('GIF89a', mediaType.replaceAll(' ', '')), { names: ['a.bin', 'a.JPEG'] })).toEqual({
+      mediaType: 'image/jpeg',
+      bytes: Buffer.from('GIF89a'),
+    });
+  });
+
+  it.each([
+    ['model/gltf-binary', 'glTF\x02\0\0\0'],
+    ['model/ply', 'ply\nformat ascii 1.0\n'],
+    ['image/png', '\x89PNG\r\n\x1a\n'],
+    ['image/jpeg', '\xff\xd8\xff\xe0'],
+    ['image/webp', 'RIFF\x01\x02\x03\x04WEBPVP8 '],
+    ['audio/wav', 'RIFF\x01\x02\x03\x04WAVEfmt '],
+    ['audio/mpeg', 'ID3\x04'],
+    ['video/quicktime', '\0\0\0\x14ftypqt  '],
+    ['video/mp4', '\0\0\0\x20ftypisom'],
+    ['image/heic', '\0\0\0\x18ftypheic'],
+    ['video/webm', '\x1aE\xdf\xa3\x9fB\x86\x81\x01B\xf7\x81\x01B\xf2\x81\x04B\xf3\x81\x08B\x82\x84webm'],
+    ['application/pdf', '%PDF-1.7'],
+    ['application/zip', 'PK\x03\x04'],
+    [NOTHING, 'nobody knows'],
+    [NOTHING, 'RIFF\x01\x02\x03\x04'],
+    [NOTHING, 'glT'],
+    [NOTHING, ''],
+  ])('follows from its first bytes if nothing else tells: %s', async (mediaType, beginning) => {
+    for (const bytes of [beginning, beginning + 'x'.repeat(500_000)]) {
+      if (bytes !== beginning && beginning === 'glT') continue;
+      const expected = { mediaType, bytes: Buffer.from(bytes, 'latin1') };
+      for (const cuts of [[], [1, 2, 3, 5, 9]]) {
+        expect(await read(bytes, { mediaType: NOTHING, names: ['a1', 'a.bin'], cuts })).toEqual(expected);
+        expect(await read(envelopeOf(bytes), { names: ['a1'], cuts })).toEqual(expected);
+      }
+    }
+  });
+
+  it('does not hide that the asset is damaged or too large', async () => {
+    await damaged(envelopeOf('glTF').slice(0, -2), { names: [] });
+    await damaged('glTF', { mediaType: NOTHING, length: 5 });
+    await expect(read('glTF', { mediaType: NOTHING, assetBytesMax: 3 })).rejects.toThrow(AssetTooLargeError);
   });
 });

@@ -971,13 +971,33 @@ describe('an asset', () => {
     const answers = [
       { status: 200, headers: { 'content-type': 'model/gltf-binary' }, body: 'glTF' },
       { status: 200, body: 'glTF' },
+      { status: 200, body: 'text' },
       { status: 200, headers: { 'content-type': 'application/json' }, body: '{"data":"data:image/png;base64,aGk="}' },
     ];
     const { transport } = canned(...answers);
     const flows = clientOf(PUBLIC, { transport });
     expect(await read(flows)).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
-    expect(await read(flows)).toEqual({ mediaType: 'application/octet-stream', text: 'glTF' });
+    expect(await read(flows)).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
+    expect(await read(flows)).toEqual({ mediaType: 'application/octet-stream', text: 'text' });
     expect(await read(flows)).toEqual({ mediaType: 'image/png', text: 'hi' });
+  });
+
+  it.each([
+    ['attachment; filename="chair.glb"', 'a1', undefined],
+    ['attachment; filename=chair.GLB; size=4', 'a1', undefined],
+    ['attachment; filename="chair"; filename*=UTF-8\'\'st%C3%BChl.glb', 'a1', undefined],
+    [undefined, 'chair.glb', undefined],
+    [undefined, 'chairs/1.glb', undefined],
+    ['inline', 'a.bin', '/blobs/65f0.glb?signature=1.png'],
+  ])('whose type says nothing has the type of its name: %s, %s, %s', async (disposition, id, location) => {
+    const headers = { 'content-type': 'application/octet-stream', 'content-disposition': disposition };
+    await using server = await scripted(({ url = '' }, response) => {
+      if (location !== undefined && !url.startsWith('/blobs')) response.writeHead(302, { location }).end();
+      else response.writeHead(200, JSON.parse(JSON.stringify(headers))).end('text');
+    });
+    const { mediaType, chunks } = await clientOf(server.url).asset('f1', id, never);
+    await collect(chunks);
+    expect(mediaType).toBe('model/gltf-binary');
   });
 
   it.each([

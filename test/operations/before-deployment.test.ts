@@ -286,7 +286,10 @@ describe('flowdrop explain without a pipeline', () => {
 });
 
 describe('a job file, before it is put', () => {
-  const JOBS = { name: 'views', jobs: 'multi/', template: 'model_generate_multiview', deadlineSeconds: 600 };
+  const JOBS = {
+    ...{ name: 'views', jobs: 'multi/', template: 'model_generate_multiview' },
+    ...{ deadlineSeconds: 600, overrides: true },
+  };
   const jobIn = (files: Files) =>
     cloneWith({}, { 'flowdrop.json': { baseUrl: 'https://flows.example.com', routes: [JOBS, ROUTE] }, ...files });
   const whole = {

@@ -9,6 +9,7 @@ describe('the key of an asset', () => {
   it.each([
     ['model/gltf-binary', '.glb'],
     ['image/png', '.png'],
+    ['audio/mpeg', '.mp3'],
     ['text/plain', '.txt'],
     ['application/json', '.json'],
     ['application/vnd.openxmlformats-officedocument.wordprocessingml.document', '.docx'],

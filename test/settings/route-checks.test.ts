@@ -90,6 +90,16 @@ describe('a condition that nothing can meet', () => {
       'mediaTypes[0]: can never match: this type is read as image/jpeg, got "IMAGE/JPG". Did you mean image/jpeg?',
     ],
     [
+      'another name of a type',
+      { mediaTypes: ['image/pjpeg'] },
+      'mediaTypes[0]: can never match: this type is read as image/jpeg, got "image/pjpeg". Did you mean image/jpeg?',
+    ],
+    [
+      'a form',
+      { mediaTypes: ['multipart/form-data'] },
+      'mediaTypes[0]: can never match: a file that is put as a form is judged by its extension, and refused, got "multipart/form-data"',
+    ],
+    [
       'the type of a file that is told by its extension',
       { mediaTypes: ['binary/octet-stream'] },
       'mediaTypes[0]: can never match: this type is read as application/octet-stream, got "binary/octet-stream". Did you mean application/octet-stream?',

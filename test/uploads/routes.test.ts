@@ -85,8 +85,17 @@ describe('routeFor', () => {
     ['text/*', 'text', true],
     ['*/png', 'image/png', true],
     ['*/png', 'image/jpeg', false],
+    ['image/jpeg', 'image/pjpeg', true],
+    ['model/gltf-binary', 'model/gltf+binary', true],
+    ['binary/octet-stream', 'application/octet-stream', true],
   ])('%s and %s: %s', (wanted, mediaType, expected) => {
     expect(matches({ mediaTypes: [wanted] }, 'a', mediaType)).toBe(expected);
+  });
+
+  it('a form is taken by the route of the file in it, which refuses it', () => {
+    const form = 'multipart/form-data; boundary=x';
+    expect(matches({ mediaTypes: ['image/*'] }, 'a.png', form)).toBe(true);
+    expect(matches({ mediaTypes: ['image/*'] }, 'a.txt', form)).toBe(false);
   });
 });
 

@@ -1,0 +1,94 @@
+import mime from 'mime';
+
+/** Stands for an unknown media type. */
+export const OCTET_STREAM = 'application/octet-stream';
+
+/** A form with files in it, as `curl -F` and HTML pages send it. What is stored so is not the file itself. */
+export const FORM = 'multipart/form-data';
+
+const TOKEN = /[!#$%&'*+.^_`|~0-9A-Za-z-]+/.source;
+
+/** Type and subtype as tokens. @see https://www.rfc-editor.org/rfc/rfc9110#section-8.3.1 */
+export const MEDIA_TYPE = new RegExp(`^${TOKEN}/${TOKEN}$`);
+
+/**
+ * The types that say nothing of the bytes. S3 gives one to an object without a type, curl to a body, web servers to a
+ * download.
+ */
+const SAYS_NOTHING =
+  /^(?:application|binary|content|unknown)\/(?:x-)?(?:octet-?stream|binary|unknown|(?:force-)?download|www-form-urlencoded)$/;
+
+/** Other names of a type that no extension leads to. */
+const SAME_TYPES: ReadonlyMap<string, string> = new Map([
+  ['image/pjpeg', 'image/jpeg'],
+  ['audio/vnd.wave', 'audio/wav'],
+  ['model/gltf+binary', 'model/gltf-binary'],
+  ['application/ply', 'model/ply'],
+  ['application/sla', 'model/stl'],
+]);
+
+/** The extensions that people use, where the library knows none or names another one first. */
+const EXTENSIONS: ReadonlyMap<string, string> = new Map([
+  ['audio/aac', 'aac'],
+  ['audio/aiff', 'aiff'],
+  ['audio/flac', 'flac'],
+  ['audio/mpeg', 'mp3'],
+  ['audio/ogg', 'ogg'],
+  ['video/mpeg', 'mpg'],
+  ['video/quicktime', 'mov'],
+  ['image/vnd.radiance', 'hdr'],
+  ['model/fbx', 'fbx'],
+  ['model/ply', 'ply'],
+]);
+
+/** A media type without its parameters, in lower case. */
+export const essenceOf = (mediaType: string): string => (mediaType.split(';')[0] ?? '').trim().toLowerCase();
+
+/**
+ * The registered type that a media type stands for, without parameters. People and programs take an extension for a
+ * subtype: `image/jpg`, `text/txt`, `image/svg`. A type that an extension stands for stays as it is, and so does an
+ * unknown one. All types that say nothing have one name.
+ */
+export function registeredType(mediaType: string): string {
+  const essence = essenceOf(mediaType);
+  if (SAYS_NOTHING.test(essence)) return OCTET_STREAM;
+  const meant = SAME_TYPES.get(essence) ?? typeByExtension(essence);
+  // A name that begins with x- is not registered, so neither of the two is better.
+  return meant === undefined || meant.includes('/x-') ? essence : meant;
+}
+
+/** The type of the same kind whose extension is the subtype of this one, which no extension stands for. */
+export function typeByExtension(essence: string): string | undefined {
+  if (mime.getExtension(essence) !== null) return undefined;
+  const [kind = '', subtype = ''] = essence.split('/');
+  const meant = typeOfName(`.${subtype.replace(/^x-/, '')}`);
+  return meant?.startsWith(`${kind}/`) && meant !== essence ? meant : undefined;
+}
+
+/** Tells whether a text is a media type that says what the bytes are. A type with a wildcard does not. */
+export function isTelling(mediaType: string): boolean {
+  const type = registeredType(mediaType);
+  return MEDIA_TYPE.test(type) && !type.includes('*') && type !== OCTET_STREAM;
+}
+
+/** The media type that the extension of a name or path stands for. Undefined if it stands for none. */
+export function typeOfName(path: string): string | undefined {
+  const name = path.slice(path.lastIndexOf('/') + 1);
+  // The library would take a whole name without a dot for an extension.
+  if (!name.includes('.')) return undefined;
+  const known = mime.getType(name);
+  if (known !== null) return SAME_TYPES.get(known) ?? known;
+  const extension = name.slice(name.lastIndexOf('.') + 1).toLowerCase();
+  return EXTENSIONS.entries().find(([, each]) => each === extension)?.[0];
+}
+
+/** The media type of an object, without parameters: its `Content-Type` if that says something, else by its extension. */
+export const mediaTypeOf = (contentType: string | undefined, key: string): string =>
+  contentType !== undefined && isTelling(contentType) ? registeredType(contentType) : (typeOfName(key) ?? OCTET_STREAM);
+
+/** The extension of files of a media type, as people use it, with its dot. Empty if there is none. */
+export function extensionOf(mediaType: string): string {
+  const type = registeredType(mediaType);
+  const extension = EXTENSIONS.get(type) ?? mime.getExtension(type);
+  return extension ? `.${extension}` : '';
+}

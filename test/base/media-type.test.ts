@@ -1,0 +1,107 @@
+import { describe, expect, it } from 'vitest';
+import { extensionOf, isTelling, mediaTypeOf, registeredType, typeOfName } from '../../functions/base/media-type.ts';
+
+/** Types of uploads and of assets that say nothing of the bytes. */
+const SAYING_NOTHING = [
+  ...['application/octet-stream', 'binary/octet-stream', 'application/x-octet-stream', 'application/binary'],
+  ...['application/x-www-form-urlencoded', 'application/force-download', 'application/x-force-download'],
+  ...['application/download', 'application/x-download', 'application/unknown', 'unknown/unknown'],
+];
+
+describe('mediaTypeOf', () => {
+  it.each([
+    ['image/png', 'a.txt', 'image/png'],
+    ['Image/PNG; charset=x', 'a.txt', 'image/png'],
+    [undefined, 'a.png', 'image/png'],
+    [undefined, 'A.PNG', 'image/png'],
+    ['', 'a.webp', 'image/webp'],
+    ['binary/octet-stream', 'a.tiff', 'image/tiff'],
+    ['application/octet-stream', 'dir.with.dots/a.glb', 'model/gltf-binary'],
+    ['application/octet-stream', 'a.txt', 'text/plain'],
+    [undefined, 'dir.png/a', 'application/octet-stream'],
+    [undefined, 'png', 'application/octet-stream'],
+    [undefined, 'a.b/c.d/png', 'application/octet-stream'],
+    [' image/png ; charset=x', 'a.txt', 'image/png'],
+    ['BINARY/octet-stream', 'a.png', 'image/png'],
+    ['x image/png', 'a.jpg', 'image/jpeg'],
+    ['image/png x', 'a.jpg', 'image/jpeg'],
+    [undefined, 'a.unheard-of', 'application/octet-stream'],
+    ['nonsense', 'a.jpg', 'image/jpeg'],
+    ['a/b/c', 'a.jpg', 'image/jpeg'],
+    ['image/', 'a.jpg', 'image/jpeg'],
+    ['image/gif; charset="a;b\\""', 'a.jpg', 'image/gif'],
+    ['*/*', 'a.jpg', 'image/jpeg'],
+    ['image/*', 'a.jpg', 'image/jpeg'],
+    ['*/*', 'a', 'application/octet-stream'],
+    ['image/pjpeg', 'a.jfif', 'image/jpeg'],
+    ['image/jpg', 'a.jpg', 'image/jpeg'],
+    [undefined, 'a.jfif', 'image/jpeg'],
+    [undefined, 'A.JFIF', 'image/jpeg'],
+    [undefined, 'a.ply', 'model/ply'],
+    ['model/gltf+binary', 'a', 'model/gltf-binary'],
+    ['multipart/form-data; boundary=x', 'a.png', 'multipart/form-data'],
+    ['image/png,evil', 'a.jpg', 'image/jpeg'],
+  ])('Content-Type %s of %s is %s', (contentType, key, expected) => {
+    expect(mediaTypeOf(contentType, key)).toBe(expected);
+  });
+});
+
+describe('a media type that says nothing', () => {
+  it.each(SAYING_NOTHING)('is judged by the extension: %s', (type) => {
+    for (const each of [type, type.toUpperCase(), `${type};charset=utf-8`]) {
+      expect(isTelling(each)).toBe(false);
+      expect(mediaTypeOf(each, 'a.glb')).toBe('model/gltf-binary');
+      expect(mediaTypeOf(each, 'a')).toBe('application/octet-stream');
+      expect(registeredType(each)).toBe('application/octet-stream');
+    }
+  });
+
+  it.each(['text/plain', 'application/json', 'application/zip', 'multipart/form-data', 'application/x-nobody-knows'])(
+    'is not %s',
+    (type) => {
+      expect(isTelling(type)).toBe(true);
+    },
+  );
+});
+
+describe('the extension of a media type', () => {
+  it.each([
+    ['audio/mpeg', '.mp3'],
+    ['audio/mp3', '.mp3'],
+    ['audio/x-wav', '.wav'],
+    ['audio/vnd.wave', '.wav'],
+    ['audio/ogg', '.ogg'],
+    ['audio/flac', '.flac'],
+    ['audio/mp4', '.m4a'],
+    ['audio/aac', '.aac'],
+    ['video/quicktime', '.mov'],
+    ['video/mp4', '.mp4'],
+    ['video/mpeg', '.mpg'],
+    ['image/jpeg', '.jpg'],
+    ['image/jpg', '.jpg'],
+    ['image/pjpeg', '.jpg'],
+    ['image/x-png', '.png'],
+    ['image/svg+xml', '.svg'],
+    ['model/gltf-binary', '.glb'],
+    ['model/gltf+binary', '.glb'],
+    ['model/gltf+json', '.gltf'],
+    ['model/ply', '.ply'],
+    ['model/x-ply', '.ply'],
+    ['application/ply', '.ply'],
+    ['application/sla', '.stl'],
+    ['model/vnd.usdz+zip', '.usdz'],
+    ['text/plain; charset=utf-8', '.txt'],
+    ['application/octet-stream', '.bin'],
+    ['application/x-nobody-knows', ''],
+    ['constructor', ''],
+    ['', ''],
+  ])('is the one that people use: %s is %s', (mediaType, extension) => {
+    expect(extensionOf(mediaType)).toBe(extension);
+  });
+
+  it('leads back to the type', () => {
+    for (const type of ['audio/mpeg', 'video/quicktime', 'image/jpeg', 'model/ply', 'audio/ogg']) {
+      expect(typeOfName(`a${extensionOf(type)}`)).toBe(type);
+    }
+  });
+});
