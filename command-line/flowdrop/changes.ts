@@ -1,6 +1,8 @@
 import { Command, InvalidArgumentError } from 'commander';
+import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
+import { jsonSchema } from '../../functions/uploads/routes.ts';
 import {
   type Asked,
   act,
@@ -349,11 +351,15 @@ function filesAt(paths: readonly string[]): ReturnType<typeof namedFiles> {
 
 /** @throws {InvalidArgumentError} */
 function json(text: string): Json {
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     throw new InvalidArgumentError('Expected JSON, such as {"quality":"high"}.');
   }
+  const { success, data, error } = z.safeParse(jsonSchema, value);
+  if (!success) throw new InvalidArgumentError(`What was given cannot be used: ${error.issues[0]?.message}.`);
+  return data;
 }
 
 function addGet(add: Add): void {

@@ -1,5 +1,4 @@
-import { isPrintable, shellWord } from '../../functions/base/printable.ts';
-import { shorten } from '../../functions/base/validation.ts';
+import { isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import type { ChainView } from '../../operations/chains.ts';
@@ -350,7 +349,7 @@ export function showExplanation(explanation: Explanation, deployment?: Named): r
 }
 
 function lineOfInput({ key, text = '', bytes, isOptional }: JobInputView): string {
-  if (key === undefined) return `input: the text ${JSON.stringify(shorten(text))}`;
+  if (key === undefined) return `input: the text ${quoted(text)}`;
   const optional = isOptional ? ', optional' : '';
   return `input ${key}: ${bytes === undefined ? 'not there' : size(bytes)}${optional}`;
 }

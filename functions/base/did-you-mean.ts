@@ -1,9 +1,13 @@
+const EDITS_MAX = 2;
+
 /** Maximum number of edits between a name and the one that was meant: one in a short name, two in any other. */
-const editsMax = (name: string): number => (name.length < 5 ? 1 : 2);
+const editsMax = (name: string): number => (name.length < 5 ? 1 : EDITS_MAX);
 
 /** The known name that an unknown one most likely stands for. Undefined if none is like it. */
 export function didYouMean(name: string, known: readonly string[]): string | undefined {
   const like = known
+    // A name from outside may be far longer than any that is known.
+    .filter((each) => Math.abs(each.length - name.length) <= EDITS_MAX)
     .map((each) => ({ each, edits: editsBetween(name.toLowerCase(), each.toLowerCase()) }))
     .filter(({ each, edits }) => edits <= editsMax(each) || isPlural(name, each));
   return like.sort((one, other) => one.edits - other.edits)[0]?.each;

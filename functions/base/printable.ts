@@ -1,3 +1,73 @@
+/** Longest quotation in a message, in characters, if nothing else is said. */
+const QUOTE_CHARS_MAX = 80;
+
+/** Nesting of a value that a quotation shows. */
+const QUOTE_DEPTH_MAX = 32;
+
+/** Stands for what is deeper. */
+const TOO_DEEP = 'nested too deeply to be shown';
+
+/** Issues that one message tells. The others are counted. */
+export const ISSUES_TOLD_MAX = 10;
+
+/**
+ * A text of outside as it may be quoted, stored, sent or printed: well-formed, and no longer than that. Every such text
+ * goes through here or through {@link quoted}. Cuts between code points, so that no text ends in half a character.
+ * @param end shows that the text was cut.
+ */
+export function shorten(text = 'nothing', charsMax = QUOTE_CHARS_MAX, end = '...'): string {
+  // A code point has at most two units. The text may be far longer, and need not be read to its end.
+  const points = Array.from(text.slice(0, 2 * charsMax + 2));
+  // Joined, and not sliced: V8 keeps a whole text in memory while a slice of it is in use.
+  return (points.length <= charsMax ? text : `${points.slice(0, charsMax).join('')}${end}`).toWellFormed();
+}
+
+/**
+ * The same for any value, as JSON. Only the part that is shown is made, so neither the size nor the nesting of the value
+ * can fill the memory or overflow the stack.
+ */
+export function quoted(value: unknown, charsMax = QUOTE_CHARS_MAX, end = '...'): string {
+  let json = '';
+  const add = (each: unknown, depth: number): void => {
+    if (json.length > 2 * charsMax) return;
+    if (typeof each === 'string') json += JSON.stringify(each.slice(0, 2 * charsMax + 1));
+    else if (typeof each !== 'object' || each === null) json += String(each);
+    else if (depth === 0) json += TOO_DEEP;
+    else if (Array.isArray(each)) addAll('[', each.values(), ']', (item) => add(item, depth - 1));
+    else {
+      addAll('{', ownNames(each), '}', (name) => {
+        add(name, 0);
+        json += ':';
+        add((each as Record<string, unknown>)[name], depth - 1);
+      });
+    }
+  };
+  const addAll = <T>(open: string, items: Iterable<T>, close: string, one: (item: T) => void): void => {
+    json += open;
+    let isFirst = true;
+    for (const item of items) {
+      if (json.length > 2 * charsMax) return;
+      if (!isFirst) json += ',';
+      isFirst = false;
+      one(item);
+    }
+    json += close;
+  };
+  add(value, QUOTE_DEPTH_MAX);
+  return shorten(json, charsMax, end);
+}
+
+/** The names of an object, without a list of all of them. */
+function* ownNames(object: object): Generator<string> {
+  for (const name in object) if (Object.hasOwn(object, name)) yield name;
+}
+
+/** The issues that a message tells: the first ones, and how many more there are. */
+export const toldIssues = (issues: readonly string[], max = ISSUES_TOLD_MAX): readonly string[] =>
+  issues.length <= max
+    ? issues
+    : [...issues.slice(0, max), `and ${(issues.length - max).toLocaleString('en-US')} more`];
+
 /**
  * Characters that a terminal obeys instead of showing: they clear the screen, move the cursor, begin a line, or reverse
  * the order of what follows. These are control characters (C0, DEL and C1), bidirectional marks, embeddings, overrides

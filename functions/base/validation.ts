@@ -1,5 +1,9 @@
 import * as z from 'zod/mini';
 import { didYouMean } from './did-you-mean.ts';
+import { quoted, shorten, toldIssues } from './printable.ts';
+
+/** Issues of a configuration that its message tells: more than a person mends at once. */
+const CONFIGURATION_ISSUES_TOLD_MAX = 100;
 
 /** The configuration is wrong, and nothing can run before the operator corrects it. It names every issue at once. */
 export class ConfigurationError extends Error {
@@ -11,19 +15,13 @@ export class ConfigurationError extends Error {
     const all =
       issues.length === 1
         ? `${issues[0]}`
-        : `${issues.length} issues:\n${issues.map((issue) => `- ${issue}`).join('\n')}`;
+        : `${issues.length} issues:\n${toldIssues(issues, CONFIGURATION_ISSUES_TOLD_MAX)
+            .map((issue) => `- ${issue}`)
+            .join('\n')}`;
     super(source === undefined ? all : `${source}: ${all}`, options);
     this.issues = issues;
     this.source = source;
   }
-}
-
-const QUOTE_LENGTH_MAX = 80;
-
-/** Shortens a text for a message. Cuts between code points, so that no message ends in half a character. */
-export function shorten(text: string | undefined): string {
-  const points = Array.from(text ?? 'nothing');
-  return points.length <= QUOTE_LENGTH_MAX ? points.join('') : `${points.slice(0, QUOTE_LENGTH_MAX).join('')}...`;
 }
 
 /**
@@ -165,7 +163,7 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   // The schema has quoted as much of the value as may be shown.
   if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}${issue.message}`];
   if (issue.input === undefined) return [`${path}${issue.message}, but it is missing`];
-  return [`${path}${issue.message}, got ${shorten(JSON.stringify(issue.input))}`];
+  return [`${path}${issue.message}, got ${quoted(issue.input)}`];
 }
 
 /** True if the value is of another kind than is wanted: by one form of a union, or by a check of its members. */
@@ -175,6 +173,7 @@ const isOfOtherKind = ({ code, path = [] }: Pick<z.core.$ZodRawIssue, 'code' | '
 function pathOf(path: readonly PropertyKey[], where: string): string {
   return path.reduce<string>((before, step) => {
     if (typeof step === 'number') return `${before}[${step}]`;
-    return before === '' ? String(step) : `${before}.${String(step)}`;
+    const name = shorten(String(step));
+    return before === '' ? name : `${before}.${name}`;
   }, where);
 }

@@ -1,5 +1,6 @@
 import pMap from 'p-map';
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
+import { shorten } from '../base/printable.ts';
 import { SharedSearch } from '../flow-service/flow-search.ts';
 import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/upload-event.ts';
 import { createFlow } from './create-flow.ts';
@@ -165,6 +166,6 @@ function parsed(body: string): unknown {
   try {
     return JSON.parse(body);
   } catch (cause) {
-    throw new UnrecognisedEventError(`A message that is not JSON: ${body.slice(0, 200)}`, { cause });
+    throw new UnrecognisedEventError(`A message that is not JSON: ${shorten(body, 200)}`, { cause });
   }
 }

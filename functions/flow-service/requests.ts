@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { essenceOf } from '../base/media-type.ts';
+import { quoted } from '../base/printable.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
 import {
   type FlowServiceError,
@@ -164,7 +165,7 @@ export class Requests {
   url(...segments: readonly string[]): URL {
     for (const segment of segments) {
       if (isUsableId(segment)) continue;
-      throw new NotFoundError(`Nothing can have the id ${JSON.stringify(cut(segment))}`, { knownToBeServed: true });
+      throw new NotFoundError(`Nothing can have the id ${quoted(segment)}`, { knownToBeServed: true });
     }
     return new URL([this.#base, ...segments.map(encodeURIComponent)].join('/'));
   }

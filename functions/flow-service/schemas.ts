@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage, NextPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER } from './json-answer.ts';
 import { holdsToken } from './redact.ts';
@@ -16,6 +17,9 @@ export const ID_BYTES_MAX = 256;
 /** Longest quotation of the service's words, in characters. */
 const QUOTE_CHARS_MAX = 300;
 
+/** Longest quotation of an id that nothing can have, in characters. */
+const UNUSABLE_ID_CHARS_MAX = 64;
+
 /**
  * Tells whether an id can stand in a path, in a key and in a receipt. `.` and `..` would lead upwards, however they are
  * encoded. An id that held the token names nothing after its redaction.
@@ -28,12 +32,8 @@ export const isUsableId = (id: string): boolean =>
   Buffer.byteLength(id) <= ID_BYTES_MAX &&
   !holdsToken(id);
 
-/** Cuts text to the length of a quotation, without half a character at its end. */
-export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string =>
-  text.length <= charsMax ? text.toWellFormed() : `${copyOf(text.slice(0, charsMax))}…`;
-
-/** The same text in memory of its own, well-formed. V8 keeps a whole text in memory while any slice of it is in use. */
-const copyOf = (text: string): string => Buffer.from(text).toString();
+/** Cuts the service's words to the length of a quotation. */
+export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string => shorten(text, charsMax, '…');
 
 /** The text of an unchecked id. A number beyond 2^53 is no id: it lost digits when it was parsed. */
 function idText(value: unknown): string | undefined {
@@ -93,8 +93,8 @@ function errorText(error: unknown): string | undefined {
       if (typeof text === 'string' && text !== '') return cut(text);
     }
   }
-  const json = JSON.stringify(error);
-  return json === '{}' || json === '[]' ? undefined : cut(json);
+  const json = quoted(error, QUOTE_CHARS_MAX, '…');
+  return json === '{}' || json === '[]' ? undefined : json;
 }
 
 /** Milliseconds since the epoch, from an ISO 8601 text or from a number of seconds or milliseconds. */
@@ -214,8 +214,9 @@ function outputOf(output: Readonly<Record<string, unknown>>): Output {
   const given = output.asset_id ?? output.id;
   const id = idText(given);
   if (id === undefined || !isUsableId(id)) {
-    const quoted = cut(id ?? JSON.stringify(given) ?? 'none', 64);
-    return { assetId: quoted, status: 'failed', error: `The service lists it under an unusable id: ${quoted}` };
+    const shown =
+      id === undefined ? quoted(given ?? 'none', UNUSABLE_ID_CHARS_MAX, '…') : cut(id, UNUSABLE_ID_CHARS_MAX);
+    return { assetId: shown, status: 'failed', error: `The service lists it under an unusable id: ${shown}` };
   }
   const error = errorText(output.error);
   if (error !== undefined) return { assetId: id, status: 'failed', error };

@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json } from '../base/json.ts';
+import { shorten } from '../base/printable.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import {
   amountOf,
@@ -408,7 +409,7 @@ export function failed(
   const route = ofRoute(draft, routeName);
   if (route.failing !== undefined) return false;
   const gist = gistOf(message);
-  const first = { code, message: message.slice(0, MESSAGE_LENGTH_MAX), gist, ends: [] };
+  const first = { code, message: shorten(message, MESSAGE_LENGTH_MAX), gist, ends: [] };
   const before = route.alike?.code === code && route.alike.gist === gist ? route.alike : first;
   if (before.ends.some(({ outcome }) => outcome === end.outcome)) return false;
   const ends = [...before.ends, end].slice(-ALIKE_COUNT);

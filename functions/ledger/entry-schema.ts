@@ -230,6 +230,12 @@ const answer = readonlyObject({
   at: time,
 });
 
+/** Longest message in an entry, in characters. Most hold words of the service, of the network or of a job file. */
+export const MESSAGE_CHARS_MAX = 8_000;
+
+/** Longest message about one output, in characters. A flow may have 10,000 outputs. */
+export const OUTPUT_MESSAGE_CHARS_MAX = 500;
+
 /** Answers that an entry keeps. */
 export const ANSWERS_MAX = 3;
 

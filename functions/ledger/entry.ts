@@ -1,11 +1,12 @@
 import type * as z from 'zod/mini';
 import { shortSegment } from '../base/key-segment.ts';
+import { shorten } from '../base/printable.ts';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { Price } from '../uploads/budget.ts';
 import { inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
-import { ANSWERS_MAX, type entrySchema } from './entry-schema.ts';
+import { ANSWERS_MAX, type entrySchema, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isTerminalState, type TerminalState } from './terminal-states.ts';
@@ -297,6 +298,7 @@ export function doubtAfter(
     claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
     ...next,
+    ...(next.rejection !== undefined && { rejection: shorten(next.rejection, MESSAGE_CHARS_MAX) }),
   };
 }
 
@@ -312,7 +314,8 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 }
 
 /** The claim after an attempt to send the upload came to this, in the words of the service or of the network. */
-export function answered(entry: ClaimedEntry, message: string, at: number): ClaimedEntry {
+export function answered(entry: ClaimedEntry, words: string, at: number): ClaimedEntry {
+  const message = shorten(words, MESSAGE_CHARS_MAX);
   const [newest, ...older] = entry.answers ?? [];
   const isSame = newest?.message === message;
   const earlier = newest === undefined || isSame ? older : [newest, ...older];
@@ -342,7 +345,7 @@ export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
     misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
     reason,
-    message,
+    message: shorten(message, MESSAGE_CHARS_MAX),
     notBefore,
   };
 }
@@ -390,6 +393,12 @@ export function shared(entry: RunningEntry): RunningEntry {
   return { ...entry, isShared: true };
 }
 
+/** What failed, with a message of at most so many characters. */
+const shortened = <T extends { readonly message: string }>(what: T, charsMax: number): T => ({
+  ...what,
+  message: shorten(what.message, charsMax),
+});
+
 export interface Ending {
   readonly assets?: readonly StoredAsset[];
   readonly failedOutputs?: readonly FailedOutput[];
@@ -408,12 +417,13 @@ export function ended(
 ): FailedEntry;
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry;
 export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
-  const { assets = [], failedOutputs = [], failure, next, plan = entry.plan } = ending;
+  const { assets = [], failure, next, plan = entry.plan } = ending;
+  const failedOutputs = (ending.failedOutputs ?? []).map((each) => shortened(each, OUTPUT_MESSAGE_CHARS_MAX));
   const { flow, isShared } = entry.state === 'running' ? entry : {};
   // A later end never has an earlier time, although clocks differ.
   const endedAt = Math.max(now, flow?.collectedAgainAt ?? 0);
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
-  if (failure !== undefined) return { ...facts, state: 'failed', failure };
+  if (failure !== undefined) return { ...facts, state: 'failed', failure: shortened(failure, MESSAGE_CHARS_MAX) };
   const success = { ...facts, ...(plan && { schema: formatOf(entry, 4), plan }), state: 'succeeded' } as const;
   if (next === undefined || next.length === 0) return success;
   return { ...success, schema: formatOf(success, 2), next };

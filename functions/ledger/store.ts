@@ -8,6 +8,7 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3';
 import type * as z from 'zod/mini';
+import { shorten, toldIssues } from '../base/printable.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
@@ -362,6 +363,9 @@ interface EntryPage {
   readonly last: string | undefined;
 }
 
+/** Longest words about one mistake in an object of the ledger, in characters. */
+const ISSUE_CHARS_MAX = 300;
+
 /**
  * Reads an object of the ledger.
  * @param consequence what does not happen until the newer version is deployed again, if that wrote it.
@@ -378,13 +382,15 @@ export function parsedObject<T>(
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw new UnreadableEntryError(`${key} is not JSON: ${text.slice(0, 100)}`, { cause });
+    throw new UnreadableEntryError(`${key} is not JSON: ${shorten(text, 100)}`, { cause });
   }
   demandKnownFormat(key, json, consequence);
   const { success, data: object, error } = schema.safeParse(json);
   if (success) return { object, json };
-  const issues = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
-  throw new UnreadableEntryError(`${key} is damaged: ${issues.join('; ')}`);
+  const issues = error.issues.map(({ path, message }) => {
+    return `${shorten(path.join('.') || 'the whole')}: ${shorten(message, ISSUE_CHARS_MAX)}`;
+  });
+  throw new UnreadableEntryError(`${key} is damaged: ${toldIssues(issues).join('; ')}`);
 }
 
 /** @throws {UnreadableEntryError} */

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { shorten, toldIssues } from '../base/printable.ts';
 import { jsonSchema } from '../uploads/routes.ts';
 import { UPLOAD_ID } from '../uploads/upload.ts';
 
@@ -19,6 +20,9 @@ const UPLOADS_PER_SECOND_MAX = 1_000;
  */
 const UPLOADS_PER_SECOND_MIN = 1 / 900;
 
+/** Longest words about one mistake in an event, in characters. */
+const ISSUE_CHARS_MAX = 300;
+
 const uploadIds = z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(UPLOADS_MAX));
 
 /** Maximum length of parameters as JSON, in characters. Metadata of an object holds 2 KB. */
@@ -27,6 +31,7 @@ const PARAMETERS_LENGTH_MAX = 65_536;
 const parameters = jsonSchema.check(
   z.refine((value) => JSON.stringify(value).length <= PARAMETERS_LENGTH_MAX, {
     error: `expected at most ${PARAMETERS_LENGTH_MAX} characters of JSON`,
+    when: ({ issues }) => issues.length === 0, // What is nested too deep has no JSON.
   }),
 );
 
@@ -108,6 +113,9 @@ export class InvalidCollectEventError extends Error {
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {
   const parsed = z.safeParse(eventSchema, event ?? {});
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the event'}: ${message}`);
-  throw new InvalidCollectEventError(issues.join('; '), { cause: parsed.error });
+  const issues = parsed.error.issues.map(({ path, message }) => {
+    return `${shorten(path.join('.') || 'the event')}: ${shorten(message, ISSUE_CHARS_MAX)}`;
+  });
+  // Zod's own error would hold all of the event that is wrong.
+  throw new InvalidCollectEventError(toldIssues(issues).join('; '));
 }

@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
-import { ConfigurationError, check, shorten, text } from '../base/validation.ts';
+import { quoted } from '../base/printable.ts';
+import { ConfigurationError, check, text } from '../base/validation.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
 import { issuesOfBuckets } from './buckets.ts';
 import { baseUrlSchema } from './service-address.ts';
@@ -127,6 +128,6 @@ function checkJson<T extends z.core.$ZodType>(schema: T, name: string, read: () 
     return check(schema, json === undefined ? undefined : JSON.parse(json), name);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    return { issues: [`${name}: expected JSON, got ${shorten(JSON.stringify(json))} (${why})`], data: undefined };
+    return { issues: [`${name}: expected JSON, got ${quoted(json)} (${why})`], data: undefined };
   }
 }

@@ -1,6 +1,6 @@
 import { didYouMean } from '../base/did-you-mean.ts';
 import { extensionOf, FORM, registeredType, typeByExtension, typeOfName } from '../base/media-type.ts';
-import { shorten } from '../base/validation.ts';
+import { quoted, shorten } from '../base/printable.ts';
 import { amountOf, type Budget, microsOf } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
@@ -54,7 +54,7 @@ export function deadMembers({ prefixes, suffixes, mediaTypes, jobs }: Partial<Ro
 }
 
 const neverMatches = (why: string, value: string, hint: string): string =>
-  `can never match: ${why}, got ${shorten(JSON.stringify(value))}${hint}`;
+  `can never match: ${why}, got ${quoted(value)}${hint}`;
 
 const meaning = (meant: string): string =>
   meant === '' ? '. Leave it out, if any will do.' : `. Did you mean ${shorten(meant)}?`;

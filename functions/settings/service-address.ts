@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { shorten } from '../base/validation.ts';
+import { shorten } from '../base/printable.ts';
 import { isHttpsOrLoopback } from '../flow-service/addresses.ts';
 
 /** Returns what is wrong with the base address of a flow service, if anything is. */

@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
+import { shorten, toldIssues } from '../base/printable.ts';
 import { check, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { type OpenedUpload, UploadUnreadableError } from './inbox.ts';
@@ -11,6 +12,9 @@ export const JOB_BYTES_MAX = 256 * 1024;
 
 /** Maximum number of inputs of a job. */
 export const JOB_INPUTS_MAX = 32;
+
+/** Longest quotation of a parser's words, in characters. */
+const PARSE_ERROR_CHARS_MAX = 200;
 
 /** How long a job waits for its inputs, in seconds, if neither the job file nor the route says it. */
 const DEADLINE_SECONDS_DEFAULT = 3_600;
@@ -126,7 +130,10 @@ export function parseJob(content: Uint8Array, key: string, route: JobRules | und
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content));
   } catch (cause) {
-    throw new InvalidJobError(`${JOB_FILE} is not JSON in UTF-8: ${(cause as Error).message}`, { cause });
+    throw new InvalidJobError(
+      `${JOB_FILE} is not JSON in UTF-8: ${shorten((cause as Error).message, PARSE_ERROR_CHARS_MAX)}`,
+      { cause },
+    );
   }
   const { data, issues } = check(jobSchema, value, '');
   const all = [
@@ -141,7 +148,10 @@ export function parseJob(content: Uint8Array, key: string, route: JobRules | und
 
 /** Many issues as one text. Their numbers tell where each begins, because a value may hold a semicolon. */
 const numbered = (issues: readonly string[]): string =>
-  issues.length === 1 ? `${issues[0]}` : issues.map((issue, index) => `(${index + 1}) ${issue}`).join('; ');
+  issues.length === 1 ? `${issues[0]}` : toldIssues(issues.map((issue, index) => `(${index + 1}) ${issue}`)).join('; ');
+
+/** Matches what stands in place of the issues that are not told. */
+const MORE = /^and [\d,]+ more$/;
 
 /** The message of an {@link InvalidJobError} in lines: what is wrong, and then each issue, indented. */
 export function linesOfInvalidJob(message: string): readonly string[] {
@@ -149,7 +159,7 @@ export function linesOfInvalidJob(message: string): readonly string[] {
   if (rest.length === 0) return [message];
   const lines = [head];
   for (const part of rest.join(' ').split('; ')) {
-    if (part.startsWith(`(${lines.length}) `)) lines.push(`  ${part}`);
+    if (part.startsWith(`(${lines.length}) `) || MORE.test(part)) lines.push(`  ${part}`);
     else lines[lines.length - 1] += `; ${part}`;
   }
   return lines;

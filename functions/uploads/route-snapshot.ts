@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { shorten } from '../base/validation.ts';
+import { quoted } from '../base/printable.ts';
 import type { Price } from './budget.ts';
 import { decodeWords } from './encoded-words.ts';
 import { additionalSchema, jsonSchema, type Route, templateSchema } from './routes.ts';
@@ -79,5 +79,5 @@ function parseOverride<T>(header: string, raw: string, { schema, read }: Parser<
 }
 
 function invalidOverride(header: string, raw: string, expected: string | undefined, cause: unknown) {
-  return new InvalidOverrideError(`metadata ${header}: ${expected}, got ${shorten(JSON.stringify(raw))}`, { cause });
+  return new InvalidOverrideError(`metadata ${header}: ${expected}, got ${quoted(raw)}`, { cause });
 }

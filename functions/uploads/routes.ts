@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { boundedText, compareMembers, matching, shorten, strictObject } from '../base/validation.ts';
+import { quoted } from '../base/printable.ts';
+import { boundedText, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { type Budget, budgetSchema, type Price, priceIssueOf, priceSchema } from './budget.ts';
@@ -182,8 +183,8 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
     if (!routes.every((_, index) => isSound(index))) return;
     for (const { index, member, message, hint = '' } of [...issuesOfChains(routes), ...issuesOfJobs(routes)]) {
       const input = routes[index]?.[member];
-      const quoted = `${message}, got ${shorten(JSON.stringify(input))}${hint}`;
-      context.addIssue({ code: 'custom', path: [index, member], message: quoted, input, params: { quoted: true } });
+      const whole = `${message}, got ${quoted(input)}${hint}`;
+      context.addIssue({ code: 'custom', path: [index, member], message: whole, input, params: { quoted: true } });
     }
   }),
 );

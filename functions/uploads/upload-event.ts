@@ -1,3 +1,4 @@
+import { quoted } from '../base/printable.ts';
 import { decodedKey } from '../s3/encoded-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { firstOf, pinnedVersion, SEQUENCER_DIGITS_MAX, UPLOAD_ID, type Upload } from './upload.ts';
@@ -203,10 +204,4 @@ function sequencerOf(value: unknown): string | undefined {
 }
 
 /** The beginning of a message, never the whole of it. */
-function excerpt(value: unknown): string {
-  try {
-    return (JSON.stringify(value) ?? String(value)).slice(0, EXCERPT_LENGTH_MAX);
-  } catch {
-    return 'it is nested too deeply to be shown'; // JSON.parse can return values that are too deep for the stack.
-  }
-}
+const excerpt = (value: unknown): string => quoted(value, EXCERPT_LENGTH_MAX);

@@ -1,10 +1,9 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod/mini';
-import type { Json } from '../../functions/base/json.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { withPrefix } from '../../operations/find.ts';
 import { inboxOf, JobFilesError, placed, planJobs, tooLarge } from '../../operations/job-files.ts';
-import { putBody } from '../../operations/put-body.ts';
+import { jsonSchema, putBody } from '../../operations/put-body.ts';
 import { issueOfBytes, issueOfKey, type RoutedFile, routeFile } from '../../operations/route-file.ts';
 import { entryOf, openInput } from '../../operations/stored-bytes.ts';
 import { viewOf } from '../../operations/upload-view.ts';
@@ -33,7 +32,7 @@ const routeSchema = z.object({
 
 const againSchema = z.object({
   id: z.string(),
-  parameters: z.optional(z.custom<Json>((value) => value !== undefined)),
+  parameters: z.optional(jsonSchema),
   template: z.optional(z.string()),
 });
 

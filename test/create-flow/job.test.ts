@@ -479,6 +479,55 @@ describe('a job that cannot be sent', () => {
     expect(retry).toBeUndefined();
   });
 
+  const deep = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+  it.each([
+    ['parameters', (json: string) => `{"inputs": ["a"], "parameters": ${json}}`],
+    ['additional of an input', (json: string) => `{"inputs": [{"name": "a", "additional": {"a": ${json}}}]}`],
+    ['inputs', (json: string) => `{"inputs": ${json}}`],
+    ['a member that no job has', (json: string) => `{"inputs": ["a"], "more": ${json}}`],
+    ['the whole of it', (json: string) => json],
+  ])('fails with its receipt if it is nested deeper than a stack: %s', async (_, content) => {
+    await open({ routes: [OPEN_JOBS] });
+    await world.upload('multi/0/job.json', content(deep(4_457)));
+    await world.upload('multi/1/job.json', content(deep(130_000)));
+    await world.deliverAll();
+    expect(world.queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 });
+    for (const each of await entries()) {
+      expect(each).toMatchObject({ state: 'failed', failure: { code: 'invalid-job' }, isTold: true });
+      const { failure, upload } = await world.receipt(each.upload.key);
+      expect([failure?.message.length, upload.id]).toEqual([
+        expect.toSatisfy((length) => length < 400),
+        each.upload.id,
+      ]);
+    }
+    expect(await entries()).toHaveLength(2);
+  });
+
+  it.each<[string, (count: number) => string]>([
+    ['members', (count) => `{"inputs":["a"]${Array.from({ length: count }, (_, i) => `,"m${i}":1`).join('')}}`],
+    [
+      'members of an input',
+      (count) => `{"inputs":[{"text":"a"${Array.from({ length: count }, (_, i) => `,"m${i}":1`).join('')}}]}`,
+    ],
+    [
+      'long members',
+      (count) =>
+        `{"inputs":["a"]${Array.from({ length: count / 1_000 }, (_, i) => `,"m${i}${'m'.repeat(9_000)}":1`).join('')}}`,
+    ],
+  ])('tells ten of its 20,000 mistakes, and how many more there are: %s', async (_, contentOf) => {
+    await open();
+    await world.upload(JOB, contentOf(20_000));
+    await world.deliverAll();
+    const { code, message = '' } = (await failure()) ?? {};
+    expect(code).toBe('invalid-job');
+    expect(message).toMatch(/^job\.json cannot be used: \(1\) .*; \(10\) .*; and (19,990|10) more$/);
+    expect(message.length).toBeLessThan(8_000);
+    const [entryKey = ''] = await world.keys(LEDGER, 'uploads/');
+    const stored = [await world.object(LEDGER, entryKey), await world.object('results', `${JOB}/receipt.json`)];
+    for (const { bytes } of stored) expect(bytes.length).toBeLessThan(20_000);
+    expect(world.events.map(({ detail }) => Buffer.byteLength(JSON.stringify(detail)) < 20_000)).toEqual([true]);
+  });
+
   it.each([{ copies: 3 }, null, 'text', {}])('has parameters %j, and its route no overrides', async (parameters) => {
     await open();
     await put('front.png');

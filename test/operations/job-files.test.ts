@@ -161,6 +161,18 @@ describe('flowdrop put of a folder with a job file', () => {
       /^multiview\/bad\/job\.json cannot be used: parameters: expected none, because the route views does not have/,
     ],
     [
+      'in few words that a job file is nested too deep',
+      { 'bad/job.json': `{"inputs":["a.png"],"parameters":${'['.repeat(4_457)}${']'.repeat(4_457)}}` },
+      ['bad/'],
+      /cannot be used:\n.*parameters: expected something that JSON can say, nested at most 32 deep, got \[{32}nested too deeply/,
+    ],
+    [
+      'ten of very many mistakes, and how many more there are',
+      { 'bad/job.json': `{"inputs":["a.png"]${Array.from({ length: 20_000 }, (_, at) => `,"m${at}":1`).join('')}}` },
+      ['bad/'],
+      /\n {2}\(10\) m9: unknown.*\n {2}and 19,990 more\.\n/,
+    ],
+    [
       'a route that allows no overrides',
       { 'bad/job.json': jobFile(['a.png']), 'bad/a.png': 'a' },
       ['bad/', '--parameters', '{}'],
@@ -187,6 +199,20 @@ it.each([['explain'], ['doctor', '--job']])('flowdrop %s %s refuses parameters w
   const folder = folderWith({ 'job.json': jobFile(['a.png'], { parameters: {} }), 'a.png': 'a' });
   const { output, errors } = await operated.run(...words, join(folder, 'job.json'));
   expect(output + errors).toContain('parameters: expected none, because the route views does not have "overrides"');
+});
+
+it('the status of a folder is short, although a job file of it has very many mistakes', async () => {
+  const many = `{"inputs":["a.png"]${Array.from({ length: 20_000 }, (_, at) => `,"m${at}":1`).join('')}}`;
+  await operated.upload('multiview/many/job.json', many);
+  await operated.upload('multiview/many/deep/job.json', `{"inputs":${'['.repeat(4_457)}${']'.repeat(4_457)}}`);
+  for (let at = 0; at < 20; at += 1) await operated.upload(`multiview/many/${at}.png`, 'x');
+  await operated.becomes('multiview/many/job.json', 'failed');
+  await operated.becomes('multiview/many/deep/job.json', 'failed');
+  for (const what of ['multiview/many/', 'multiview/many/job.json', 'multiview/many/deep/job.json']) {
+    const { output, errors } = await operated.run('status', what);
+    expect([errors, output.length < 20_000]).toEqual(['', true]);
+  }
+  expect((await operated.run('status', 'multiview/many/job.json')).output).toContain('and 19,990 more');
 });
 
 describe('flowdrop status', () => {

@@ -55,6 +55,16 @@ it('a job file that cannot be used is refused with all that is wrong', async () 
   ]);
 });
 
+it('a job file that is nested too deep, or has very many mistakes, is refused in few words', async () => {
+  const nested = `{"inputs":["a.png"],"parameters":${'['.repeat(4_457)}${']'.repeat(4_457)}}`;
+  const many = `{"inputs":["a.png"]${Array.from({ length: 20_000 }, (_, index) => `,"m${index}":1`).join('')}}`;
+  const jobs = Object.entries({ nested, many }).map(([name, job]) => ({ key: `${name}/job.json`, bytes: 1, job }));
+  const answers = await routed(...jobs);
+  expect(answers.map(({ reason = '' }) => reason.length < 8_000)).toEqual([true, true]);
+  expect(answers[0].reason).toContain('parameters: expected something that JSON can say, nested at most 32 deep');
+  expect(answers[1].reason).toMatch(/; and 19,990 more$/);
+});
+
 it('an input of a job of the inbox is taken, and its row says what the job waits for until then', async () => {
   const { job } = jobFile('', ['front.png', 'back.png']);
   await visitor.put('multiview/sofa/job.json', job);
