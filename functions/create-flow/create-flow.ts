@@ -30,18 +30,22 @@ import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
-import { isStageKey, STAGE_KEY_TAKEN, type Upload } from '../uploads/upload.ts';
+import { isStageKey, STAGE_KEY_TAKEN, secondDigits, type Upload, uploadId } from '../uploads/upload.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { jobFor, sendJob } from './job.ts';
-import { ATTEMPTS_EXHAUSTED, backoffMs, MISADDRESSED } from './retry-policy.ts';
+import { ATTEMPTS_EXHAUSTED, backoffMs, lastAnswerOf, MISADDRESSED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
 
 /** Older job files of a key that are looked at when a newer one comes. */
 const OLDER_JOBS_MAX = 10;
+
+/** How far before its event the entry of a gone upload is looked for, in milliseconds, and in how many pages each time. */
+const GONE_REACHES_MS = [60_000, SWEEP_REACH_MS];
+const GONE_PAGES_MAX = 10;
 
 /** Times that an entry may change hands during one delivery. After that the delivery gives way. */
 const CHANGES_MAX = 5;
@@ -139,6 +143,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
   } catch (error) {
     if (error instanceof UploadDeniedError) return beginDenied(delivery, error);
     if (!(error instanceof UploadGoneError)) throw error;
+    const known = await entryOfGone(delivery, event);
+    if (known !== undefined) return resume(delivery, known);
     return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
@@ -146,6 +152,31 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
   } finally {
     object.discard();
   }
+}
+
+/**
+ * The entry of an upload whose object is gone. An invocation may have sent it and died, and this message leads to it
+ * sooner than the sweep. Its id begins with the time of LastModified, which nobody tells any more: a second before the
+ * event as a rule, hours before it for a multipart upload. The rest of the id follows from the event.
+ */
+async function entryOfGone({ ports, invocation }: Delivery, event: UploadEvent): Promise<Stored | undefined> {
+  const { bucket, key, versionId, etag, currentAt } = event;
+  if (currentAt === undefined || (versionId === undefined && etag === undefined)) return undefined;
+  const idAt = (lastModified: number) => uploadId({ bucket, key, versionId, etag: etag ?? '', lastModified });
+  const end = secondDigits(currentAt);
+  const hash = idAt(currentAt).slice(end.length);
+  for (const reachMs of GONE_REACHES_MS) {
+    let pages = 0;
+    for await (const { entries } of ports.ledger.entryPages(secondDigits(currentAt - reachMs), invocation.work)) {
+      const found = entries.find(({ id }) => id.endsWith(hash));
+      if (found !== undefined) return ports.ledger.read(found.id, invocation.work);
+      const last = entries.at(-1)?.id ?? '';
+      if (last.slice(0, end.length) > end) break;
+      pages += 1;
+      if (pages >= GONE_PAGES_MAX) break;
+    }
+  }
+  return undefined;
 }
 
 /** Claims an upload that may have no entry yet. */
@@ -280,7 +311,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   claim = settled.claim;
   const { attempts, upload } = claim.entry;
   if (attempts >= settings.attemptsMax) {
-    const message = `Gave up after ${attempts} attempts.`;
+    const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failUpload(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
   }
   // The search took the time that sending needs, and the file must not pay for it. The next claim need not search.

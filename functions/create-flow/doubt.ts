@@ -10,13 +10,14 @@ import {
   type WaitReason,
   withoutDoubt,
 } from '../ledger/entry.ts';
-import { HELD_WAIT_MS } from '../ledger/waits.ts';
+import { HELD_WAIT_MS, UNDECIDED_MAX_MS } from '../ledger/waits.ts';
 import { type Claim, commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import {
   backoffMs,
   isListingHopeless,
   isMisaddressedTooLong,
+  lastAnswerOf,
   MISADDRESSED,
   messageOf,
   operatorBackoffMs,
@@ -33,7 +34,8 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Cla
  *   listing not available      wait, and ask for it again, for an hour at most
  *   something else answers     wait, for three days at most, if something else answered the POST too
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
- *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator
+ *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator. If the service
+ *                              answered with a success, it is held in any case, and fails after a week.
  *
  * If the operator has asked for the upload to be sent, only a flow that is found keeps it from being sent.
  *
@@ -89,7 +91,8 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       : waitForAddress(answer, both, conclusiveAt);
   }
   if (found.result === 'unknown') {
-    if (settings.inDoubt === 'hold' && !claim.isAsked) return { outcome: await hold(delivery, claim, found.why) };
+    const isForOperator = settings.inDoubt === 'hold' || doubt.isAccepted === true;
+    if (isForOperator && !claim.isAsked) return { outcome: await hold(delivery, claim, doubt, found.why) };
     return sendInDoubt(delivery, claim, found.why);
   }
   const settled = { ...claim, entry: withoutDoubt(entry) };
@@ -135,10 +138,20 @@ function findFlow(
   return searches.find({ tag: flowTagOf(entry, ports.settings.pipeline), since: claimedAt, mayBeAbsent });
 }
 
-/** The upload waits until the operator retries it, or its flow is found after all. */
-function hold(delivery: Delivery, claim: Claim, why: string): Promise<Outcome> {
+/**
+ * The upload waits until the operator retries it, or its flow is found after all. If most probably a flow exists, it waits
+ * for {@link UNDECIDED_MAX_MS} at most.
+ */
+function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, why: string): Promise<Outcome> {
+  const answer = lastAnswerOf(claim.entry);
+  const endsAt = sentBy + UNDECIDED_MAX_MS;
+  if (isAccepted && delivery.ports.clock.now() >= endsAt) {
+    const message = `It is unknown whether a flow exists (${why}), and nobody has decided for seven days.${answer}`;
+    return failUpload(delivery, claim, { code: 'undecided', message });
+  }
   delivery.count('DoubtsHeld');
-  const message = `It is unknown whether a flow exists (${why}). The upload waits for the operator's decision.`;
+  const until = isAccepted ? ` It fails if there is none by ${new Date(endsAt).toISOString()}.${answer}` : '';
+  const message = `It is unknown whether a flow exists (${why}). The upload waits for the operator's decision.${until}`;
   const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;
   return keepWaiting(delivery, claim, { reason: 'held', message, counted: false, notBefore });
 }

@@ -10,7 +10,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from '../flow-service/errors.ts';
-import { HeldError } from '../holds/permit.ts';
+import { HeldError, HoldsUnavailableError } from '../holds/permit.ts';
 import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
 import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
@@ -94,6 +94,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   if (error instanceof MisaddressedError) {
     return { kind: 'wait', reason: MISADDRESSED, counted: false, delayMs: operatorMs };
   }
+  if (error instanceof HoldsUnavailableError) return { kind: 'wait', reason: 'unavailable', counted: false, delayMs };
   if (error instanceof HeldError) return { kind: 'wait', reason: error.reason, counted: false, delayMs: 0 };
   if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs };
   if (error instanceof ThrottledError) {
@@ -163,6 +164,12 @@ function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: Claim
   if (!wasSent) return retryAfterMs;
   const backoff = Math.min(THROTTLED_BACKOFF_MAX_MS, backoffMs(entry));
   return Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry.upload.id) / 4)), backoff);
+}
+
+/** What the last attempt came to, as a sentence to be added. Empty if it is unknown. */
+export function lastAnswerOf({ answers }: Pick<ClaimedEntry, 'answers'>): string {
+  const message = answers?.[0]?.message;
+  return message === undefined ? '' : ` The last answer: ${message}`;
 }
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

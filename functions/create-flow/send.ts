@@ -7,13 +7,14 @@ import {
   UnauthorisedError,
 } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
-import { HeldError, noteSuccess, Permit } from '../holds/permit.ts';
+import { HeldError, HoldsUnavailableError, noteSuccess, Permit } from '../holds/permit.ts';
 import {
   answered,
   attemptsAfter,
   type ClaimedEntry,
   doubtAfter,
   flowTagOf,
+  inDoubt,
   isHold,
   misaddressed,
   priced,
@@ -133,7 +134,7 @@ function isInPlace(
 
 /** False if the attempt ended before the service or the network had a say. */
 const isAnswer = (error: unknown): boolean =>
-  !(error instanceof OutOfTimeError || error instanceof HeldError) &&
+  !(error instanceof OutOfTimeError || error instanceof HeldError || error instanceof HoldsUnavailableError) &&
   !(error instanceof ThrottledError && !error.wasSent);
 
 const isMisaddressed = (error: unknown): boolean =>
@@ -157,14 +158,15 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
     case 'doubt': {
       const nextAttemptAt = now + decision.delayMs;
       const rejection = error instanceof InDoubtError && error.cause instanceof RejectedError ? message : undefined;
-      const doubt = doubtAfter(claim.entry, now, { nextAttemptAt, rejection });
+      const isAccepted = (error instanceof InDoubtError && error.isAccepted) || undefined;
+      const doubt = doubtAfter(claim.entry, now, { nextAttemptAt, rejection, ...(isAccepted && { isAccepted }) });
       const attempts = attemptsAfter(claim.entry, decision.counted);
       const entry = isMisaddressed(error)
         ? misaddressed(claim.entry)
         : { ...claim.entry, misaddressedSince: undefined };
       // The flow may be listed already. Then the upload need not wait. The operator did not know of this doubt.
-      const inDoubt = { ...claim, isAsked: false, entry: { ...entry, doubt, attempts } };
-      const settled = await settleDoubt(delivery, inDoubt, message);
+      const doubted = { ...claim, isAsked: false, entry: inDoubt({ ...entry, attempts }, doubt) };
+      const settled = await settleDoubt(delivery, doubted, message);
       if ('outcome' in settled) return settled.outcome;
       // Only a process that was frozen for minutes gets here. The upload may be sent again, but its claim may be over.
       const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;

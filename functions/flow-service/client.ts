@@ -10,6 +10,7 @@ import {
   NotServedError,
   RejectedError,
   TooSlowError,
+  UnauthorisedError,
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
@@ -145,7 +146,11 @@ class HttpFlowService implements FlowService {
       return await this.#requests.read(answer, createdSchema, signal);
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
-      throw new InDoubtError('A flow was created, but the answer does not name it', { cause });
+      const why = cause instanceof Error ? cause.message : String(cause);
+      // Its own error says that there is no flow, whatever the status says.
+      const isAccepted = !(cause instanceof UnintelligibleAnswerError && cause.isOwnError);
+      const what = 'A flow was most probably created, but the answer does not name it';
+      throw new InDoubtError(`${what}: ${why}`, { cause, isAccepted });
     }
   }
 
@@ -275,7 +280,7 @@ class HttpFlowService implements FlowService {
     const { status, sent = 'all' } = answer.response;
     const refusal = await this.#requests.refusalOf(answer);
     const cause = await this.#refusalError(refusal, status, signal);
-    if (sent !== 'all' || NO_FLOW_STATUSES.includes(status)) return cause;
+    if (sent !== 'all' || NO_FLOW_STATUSES.includes(status) || cause instanceof UnauthorisedError) return cause;
     // A 5xx of the service itself says that something broke, perhaps after the flow was made.
     return new InDoubtError(cause.message, { cause, isOwnRefusal: refusal.isOwn && status >= 400 && status < 500 });
   }

@@ -39,7 +39,10 @@ export class RejectedError extends FlowServiceError {
   }
 }
 
-/** 401 although the token was just read again, or the token could not be read at all. Nothing was created. */
+/**
+ * 401 although the token was just read again, or 403 to everything, or the token could not be read at all. Nothing was
+ * created.
+ */
 export class UnauthorisedError extends FlowServiceError {
   override readonly name = 'UnauthorisedError';
   readonly code = 'unauthorised';
@@ -99,9 +102,12 @@ export class InDoubtError extends FlowServiceError {
   readonly code = 'in-doubt';
   /** True for a 4xx in the form of the service's own errors. It is believed unless the flow is listed. */
   readonly isOwnRefusal: boolean;
-  constructor(message: string, options: ErrorOptions & { isOwnRefusal?: boolean } = {}) {
+  /** True for a success that cannot be read: most probably the flow exists. */
+  readonly isAccepted: boolean;
+  constructor(message: string, options: ErrorOptions & { isOwnRefusal?: boolean; isAccepted?: boolean } = {}) {
     super(message, options);
     this.isOwnRefusal = options.isOwnRefusal ?? false;
+    this.isAccepted = options.isAccepted ?? false;
   }
 }
 
@@ -109,6 +115,12 @@ export class InDoubtError extends FlowServiceError {
 export class UnintelligibleAnswerError extends FlowServiceError {
   override readonly name = 'UnintelligibleAnswerError';
   readonly code = 'unintelligible-answer';
+  /** True for a success that has the form of the service's own errors. */
+  readonly isOwnError: boolean;
+  constructor(message: string, options: ErrorOptions & { isOwnError?: boolean } = {}) {
+    super(message, options);
+    this.isOwnError = options.isOwnError ?? false;
+  }
 }
 
 /**

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Semaphore } from '../base/semaphore.ts';
 import { UnintelligibleAnswerError } from './errors.ts';
+import { LongTexts } from './long-texts.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 
 /** The largest response of a kind that is read and parsed. */
@@ -43,8 +44,10 @@ export class AnswerReader {
   readonly #large = new Semaphore(LARGE_ANSWERS_MAX);
 
   /**
-   * Reads a response to its end, so that the connection can be reused, and returns what `use` makes of its text.
-   * @throws {UnintelligibleAnswerError} the body is longer than the limit, is compressed, or is not UTF-8.
+   * Reads a response to its end, so that the connection can be reused, and returns what `use` makes of its text. Long
+   * texts in it are cut.
+   * @throws {UnintelligibleAnswerError} the body is longer than the limit without what was cut, is compressed, or is not
+   * UTF-8.
    * @throws {TransportError} the body was cut.
    * @throws any error of `use`.
    */
@@ -53,20 +56,17 @@ export class AnswerReader {
       response.destroy();
       throw new UnintelligibleAnswerError('The answer is compressed, although the request did not allow it');
     }
-    const announced = Number(response.headers['content-length'] ?? 0);
-    if (announced > bytesMax) {
-      response.destroy();
-      throw tooLong(announced, bytesMax);
-    }
     const body = new GatheredBytes(bytesMax);
+    const texts = new LongTexts();
     const chunks = response.body[Symbol.asyncIterator]();
     const gather = async (enoughBytes: number): Promise<boolean> => {
       while (body.length <= enoughBytes) {
         const next = await chunks.next();
         if (next.done === true) return true;
-        if (!body.add(next.value)) {
+        const bytes = texts.cut(next.value);
+        if (!body.add(bytes)) {
           await chunks.return?.();
-          throw tooLong(body.length + next.value.byteLength, bytesMax);
+          throw tooLong(body.length + bytes.byteLength, bytesMax);
         }
       }
       return false;
@@ -156,7 +156,16 @@ export function parseJson(text: string, { depthMax, partsMax }: { depthMax: numb
   if (depth > depthMax)
     throw new AnswerLimitError(`the JSON is nested ${depth} deep, and at most ${depthMax} is parsed`);
   if (parts > partsMax) throw new AnswerLimitError(`the JSON has ${parts} parts, and at most ${partsMax} are parsed`);
-  return JSON.parse(text);
+  return LONG_NUMBER.test(text) ? JSON.parse(text, withAllDigits) : JSON.parse(text);
+}
+
+/** Matches, in JSON, a whole number that may be beyond 2^53. It may also match within a text. */
+const LONG_NUMBER = /[[{:,\s]-?[1-9]\d{15,}(?![\d.eE])/;
+
+/** Reads a whole number beyond 2^53 as the text of its digits: as a number, it would lose some. It may be an id. */
+function withAllDigits(_: string, value: unknown, { source }: { readonly source?: string } = {}): unknown {
+  const isLong = typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source ?? '');
+  return isLong ? source : value;
 }
 
 /**

@@ -5,7 +5,7 @@ import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
 import {
-  type FlowServiceError,
+  FlowServiceError,
   ForbiddenAddressError,
   InDoubtError,
   type MisaddressedError,
@@ -15,7 +15,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { type AnswerFacts, type Blame, blameOf, isForeign, misaddressed } from './foreign-answer.ts';
+import { type AnswerFacts, type Blame, blameOf, isForeign, isPage, misaddressed } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
 import {
   AnswerLimitError,
@@ -51,6 +51,12 @@ const JSON_ANSWER_MS = 20_000;
  * after the head may take a minute too. If the answer takes longer, the creation is in doubt.
  */
 export const CREATION_ANSWER_MS = 120_000;
+
+/** How long the answer of the listings to a 403 is believed, in milliseconds. */
+const PROBED_MS = 10_000;
+
+/** Time during which a throttled listing is requested again for that, in milliseconds. */
+const PROBE_PATIENCE_MS = 5_000;
 
 /** How long a creation waits for its turn before its caller is told, in milliseconds. */
 const WAITING_TOLD_AFTER_MS = 3_000;
@@ -98,6 +104,8 @@ export interface Answer {
   readonly secret: string;
   /** False if the request went elsewhere, without the token. */
   readonly hadToken: boolean;
+  /** True if the token is refused, and was just read again. */
+  readonly isTokenRefused?: boolean;
 }
 
 /** What a creation without success means, as far as its answer tells. */
@@ -116,6 +124,10 @@ export interface CreationRefusal {
  */
 const LEADS_ELSEWHERE = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)|\/\/|^\/|\\|(?:^|\/)\.{1,2}(?:;|\/|$)/i;
 
+/** True for a 403 without a page. Who answers with a page is something other than the service. */
+const isPlainlyForbidden = ({ status, headers }: TransportResponse): boolean =>
+  status === 403 && !isPage(headers['content-type'], '');
+
 export const isSuccess = (status: number): boolean => status >= 200 && status < 300;
 
 /** Sends requests to the service, with the token and at its pace, and turns responses into values or errors. */
@@ -132,6 +144,8 @@ export class Requests {
   /** The operations that have succeeded in this process. A 404 from one of them is about the flow. */
   readonly #served = new Set<Operation>();
   #flowKnownAt: number | undefined;
+  /** Whether the listings were refused lately, with this token. */
+  #probed: { readonly secret: string; readonly until: number; readonly isRefused: Promise<boolean> } | undefined;
   /** The words of the last refusal of a creation because of a limit. */
   #creationRefusal: string | undefined;
 
@@ -181,12 +195,55 @@ export class Requests {
     return !LEADS_ELSEWHERE.test(below);
   }
 
-  /** Sends a request with the token. If the service rejects the token, reads it again and sends once more. */
+  /** Sends a request with the token. If the token is refused, reads it again and sends once more. */
   async send(call: Call, signal: AbortSignal): Promise<Answer> {
     const first = await this.#sendPaced(call, await this.#token.get(signal), signal);
-    if (first.response.status !== 401) return first;
+    if (!(await this.#isTokenRefused(first, signal))) return first;
     first.response.destroy();
-    return this.#sendPaced(call, await this.#token.renew(signal), signal);
+    const second = await this.#sendPaced(call, await this.#token.renew(signal), signal);
+    return { ...second, isTokenRefused: await this.#isTokenRefused(second, signal) };
+  }
+
+  /**
+   * Tells whether an answer is about the token. A 401 is. A gateway may answer 403 to a revoked key, but a 403 may also
+   * be about the one request. So the two listings are asked: if one of them is refused too, and none is served, no
+   * request with this token is.
+   */
+  async #isTokenRefused({ response, secret }: Answer, signal: AbortSignal): Promise<boolean> {
+    if (response.status === 401) return true;
+    if (!isPlainlyForbidden(response)) return false;
+    const now = this.#clock.now();
+    // Many requests may be refused at the same time.
+    if (this.#probed?.secret !== secret || now >= this.#probed.until) {
+      this.#probed = { secret, until: now + PROBED_MS, isRefused: this.#areListingsRefused(secret, signal) };
+    }
+    const probed = this.#probed;
+    try {
+      return await probed.isRefused;
+    } catch (error) {
+      if (this.#probed === probed) this.#probed = undefined;
+      if (error instanceof FlowServiceError) return false; // It cannot be known now.
+      throw error;
+    }
+  }
+
+  async #areListingsRefused(secret: string, signal: AbortSignal): Promise<boolean> {
+    let isRefused = false;
+    let isServed = false;
+    for (const [operation, path] of [
+      ['list', 'flows'],
+      ['templates', 'templates'],
+    ] as const) {
+      const call: Call = {
+        ...{ operation, method: 'GET', url: this.url(path), subject: operation, rank: 1 },
+        patienceMs: PROBE_PATIENCE_MS,
+      };
+      const { response } = await this.#sendPaced(call, secret, signal);
+      response.destroy();
+      isRefused ||= response.status === 401 || isPlainlyForbidden(response);
+      isServed ||= isSuccess(response.status);
+    }
+    return isRefused && !isServed;
   }
 
   /** Sends a request to an address that is not below the base: without the token, and outside of the service's pace. */
@@ -238,7 +295,8 @@ export class Requests {
     if (isForeign({ response, text })) throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
     const message = why instanceof AnswerLimitError ? why.message : 'the answer fits no known shape';
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
-    throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause });
+    const isOwn = isOwnError(essenceOf(response.headers['content-type']), text, this.#answerDepthMax);
+    throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError: isOwn });
   }
 
   /** The error for a response other than a success. It quotes the service's explanation. */
@@ -265,9 +323,11 @@ export class Requests {
     return { response, text, detail: errorDetail(text, depthMax), isOwn };
   }
 
-  #errorForStatus({ operation, response }: Answer, { detail }: AnswerFacts): FlowServiceError {
+  #errorForStatus({ operation, response, isTokenRefused }: Answer, { detail }: AnswerFacts): FlowServiceError {
+    const message = `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`;
+    if (isTokenRefused) return new UnauthorisedError(message);
     const error = errorForStatus(response, {
-      message: `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`,
+      message,
       now: this.#clock.now(),
       isServed: this.#served.has(operation),
       bodyStarted: operation === 'create' && response.sent !== 'nothing',

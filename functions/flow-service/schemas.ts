@@ -2,6 +2,7 @@ import * as z from 'zod/mini';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage, NextPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER } from './json-answer.ts';
+import { CUT } from './long-texts.ts';
 import { holdsToken } from './redact.ts';
 import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
 
@@ -35,7 +36,7 @@ export const isUsableId = (id: string): boolean =>
 /** Cuts the service's words to the length of a quotation. */
 export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string => shorten(text, charsMax, '…');
 
-/** The text of an unchecked id. A number beyond 2^53 is no id: it lost digits when it was parsed. */
+/** The text of an unchecked id. {@link parseJson} has read a number beyond 2^53 as the text of its digits. */
 function idText(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   return Number.isSafeInteger(value) ? String(value) : undefined;
@@ -182,6 +183,9 @@ export const createdSchema = z.pipe(
   }),
 );
 
+/** True for an `additional` in a text that was cut. Its tag is unknown. */
+const isCut = (additional: unknown): boolean => typeof additional === 'string' && additional.endsWith(CUT);
+
 /** One flow, in the response of `GET /flows/{id}` and in listings. Undefined if it has no usable id. */
 function flowOf(flow: Readonly<Record<string, unknown>>): FlowRecord | undefined {
   const flowId = usableId(flow.flow_id ?? flow.id);
@@ -275,7 +279,7 @@ export const flowPageSchema = z.pipe(
       context.issues.push({ code: 'custom', message: 'no list of flows', input: answer });
       return z.NEVER;
     }
-    const flows = items.flatMap((item) => (isObject(item) ? (flowOf(item) ?? []) : []));
+    const flows = items.flatMap((item) => (isObject(item) && !isCut(item.additional) ? (flowOf(item) ?? []) : []));
     return {
       flows,
       showsAdditional: items.some((item) => Object.keys(objectIn(item?.additional) ?? {}).length > 0),

@@ -44,6 +44,11 @@ export class HeldError extends Error {
   }
 }
 
+/** S3 did not say whether the upload may be sent. Nothing was sent. */
+export class HoldsUnavailableError extends Error {
+  override readonly name = 'HoldsUnavailableError';
+}
+
 export interface HoldPorts {
   readonly holds: HoldStore;
   readonly clock: Clock;
@@ -119,15 +124,22 @@ export class Permit {
     return this.#attempt.price;
   }
 
-  /** @throws {HeldError} also if it cannot be known whether the upload is held. */
+  /**
+   * @throws {HeldError} also if the holds are damaged, or of a newer version.
+   * @throws {HoldsUnavailableError}
+   */
   async obtain(signal: AbortSignal): Promise<void> {
     let held: Held | undefined;
     try {
       held = await this.#hold(signal);
     } catch (cause) {
       signal.throwIfAborted();
-      if (cause instanceof UnreadableEntryError) this.#ports.telemetry.metrics.add('HoldsUnreadable');
       const why = cause instanceof Error ? cause.message : String(cause);
+      if (!(cause instanceof UnreadableEntryError)) {
+        const message = `S3 does not hand out the holds, so it cannot be known whether the file may be sent: ${why}`;
+        throw new HoldsUnavailableError(message, { cause });
+      }
+      this.#ports.telemetry.metrics.add('HoldsUnreadable');
       const message = `It cannot be known whether it may be sent: ${why}`;
       throw new HeldError({ reason: 'budget', message }, { cause });
     }

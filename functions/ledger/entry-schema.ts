@@ -16,8 +16,8 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  *
  * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
  * 3: the reasons `paused` and `budget`, in an entry that waits for the end of a hold.
- * 4: `given`, in the entry of a retry with other parameters. `doubt.isDismissed`. `plan`, in the entries of chains and in
- *    the chains. The reason `failing`, in an entry that was submitted in bulk.
+ * 4: `given`, in the entry of a retry with other parameters. `doubt.isAccepted`, `doubt.isDismissed`. `plan`, in
+ *    the entries of chains and in the chains. The reason `failing`, in an entry that was submitted in bulk.
  *
  * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it. The
  * state of a collector has none either: without it, a tick repeats some work.
@@ -216,6 +216,11 @@ const doubt = readonlyObject({
   nextAttemptAt: z.optional(time),
   /** Why the upload fails if no flow is found: the latest answer means that the service rejects it for good. */
   rejection: z.optional(z.string()),
+  /**
+   * True if the service answered with a success that cannot be read. Most probably the flow exists, so the upload is sent
+   * again only after a proof that it does not, or if the operator says so.
+   */
+  isAccepted: z.optional(z.literal(true)),
   /**
    * True if the operator has decided that the upload is sent although a flow may exist. No more searches are made for the
    * flow of the attempts before.

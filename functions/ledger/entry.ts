@@ -292,15 +292,24 @@ export function lacking(entry: ClaimedEntry, job: AwaitedInputs): ClaimedEntry {
 export function doubtAfter(
   entry: ClaimedEntry,
   sentBy: number,
-  next: Pick<Doubt, 'nextAttemptAt' | 'rejection'> = { nextAttemptAt: entry.doubt?.nextAttemptAt },
+  next: Pick<Doubt, 'nextAttemptAt' | 'rejection' | 'isAccepted'> = { nextAttemptAt: entry.doubt?.nextAttemptAt },
 ): Doubt {
+  const isAccepted = next.isAccepted || (entry.doubt?.isAccepted && !entry.doubt.isDismissed);
   return {
     claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
     ...next,
     ...(next.rejection !== undefined && { rejection: shorten(next.rejection, MESSAGE_CHARS_MAX) }),
+    ...(isAccepted ? { isAccepted: true } : { isAccepted: undefined }),
   };
 }
+
+/** The claim of an upload in doubt. */
+export const inDoubt = (entry: ClaimedEntry, doubt: Doubt): ClaimedEntry => ({
+  ...entry,
+  schema: formatOf(entry, doubt.isAccepted ? 4 : 1),
+  doubt,
+});
 
 /** The claim of an attempt whose flow would cost this. The price of the route may have changed since the entry began. */
 export function priced(entry: ClaimedEntry, price: Price | undefined): ClaimedEntry {

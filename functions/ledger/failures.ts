@@ -31,6 +31,13 @@ export const FAILURES = {
     retry: 'can-help',
     action: 'Check whether the service takes other files. If so, ask its operator about this one. Then retry.',
   },
+  undecided: {
+    meaning:
+      'The service answered with a success that cannot be read, and for seven days its flow was not found, nobody decided, and nothing proved that there is none.',
+    retry: 'can-help',
+    action:
+      'Look for the flow at the service: it was most probably made, and paid for. If there is none, or its results are lost, retry.',
+  },
   cancelled: {
     meaning: 'The operator cancelled the upload while it waited or ran.',
     retry: 'can-help',

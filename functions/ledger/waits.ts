@@ -5,6 +5,12 @@ export const BACKOFF_MAX_MS = 15 * 60_000;
 export const HELD_WAIT_MS = 60 * 60_000;
 
 /**
+ * How long an upload that most probably has a flow waits for the operator's decision, in milliseconds. Then it fails. A
+ * week outlasts a holiday.
+ */
+export const UNDECIDED_MAX_MS = 7 * 24 * 60 * 60_000;
+
+/**
  * Time after which a resubmitted upload is due again, in milliseconds. By then its message has left the queue, as a
  * rule. If the queue is full for longer, it gets one more message an hour, which is harmless.
  */

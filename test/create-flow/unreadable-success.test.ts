@@ -1,0 +1,71 @@
+import { describe, expect, it } from 'vitest';
+import { DAY, HOUR, MINUTE, start, world } from '../support/world.ts';
+
+// A success that cannot be read means that a flow was made, most probably. Such an upload is never sent again by itself,
+// unless it is proven that there is no flow.
+
+const NO_LISTING = { service: { variation: { listFlows: 404 } } } as const;
+
+describe('a creation that was answered with a success that names no flow', () => {
+  it('waits for a person whatever `inDoubt` says, is sent once, and fails after a week', async () => {
+    await start({ ...NO_LISTING, settings: { inDoubt: 'retry' } });
+    world.fault('createFlow', { status: 200, body: '{"ok":true}' });
+    await world.upload('a', 'x');
+    await world.waitOutDoubt();
+    expect(await world.entry()).toMatchObject({
+      state: 'waiting',
+      reason: 'held',
+      doubt: { isAccepted: true },
+      message: expect.stringContaining('It fails if there is none by 2026-01-08'),
+    });
+    for (let hour = 0; hour < 7 * 24 + 2; hour += 1) {
+      world.clock.advance(HOUR);
+      await world.collect();
+      await world.deliverAll();
+    }
+    expect(world.service.counts.createFlow).toBe(1);
+    expect(await world.receipt('a')).toMatchObject({
+      status: 'failed',
+      failure: { code: 'undecided', message: expect.stringContaining('{"ok":true}') },
+    });
+  });
+
+  it('is sent again when the operator says so', async () => {
+    await start(NO_LISTING);
+    world.fault('createFlow', { status: 200, body: '{"ok":true}' }, 1);
+    await world.upload('a', 'x');
+    await world.waitOutDoubt();
+    world.clock.advance(2 * DAY);
+    await world.retry();
+    expect((await world.settled('a')).status).toBe('succeeded');
+    expect(world.service.counts.createFlow).toBe(2);
+  });
+
+  it('is sent again once a listing proves that there is no flow', async () => {
+    await start();
+    world.fault('createFlow', { status: 200, body: '{"ok":true}' }, 1);
+    await world.upload('b', 'y');
+    await world.send('a', 'x');
+    for (let step = 0; step < 6; step += 1) {
+      world.clock.advance(10 * MINUTE);
+      await world.collect();
+      await world.deliverAll();
+    }
+    expect((await world.settled('a')).status).toBe('succeeded');
+    expect((await world.settled('b')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(2);
+  });
+
+  it('is no success if it has the form of the errors of the service', async () => {
+    await start(NO_LISTING);
+    const error = {
+      status: 200,
+      headers: { 'content-type': 'application/json' },
+      body: '{"detail":"insufficient balance"}',
+    };
+    world.fault('createFlow', error, 1);
+    await world.upload('a', 'x');
+    await world.deliverAll();
+    expect((await world.entry()).doubt?.isAccepted).toBeUndefined();
+  });
+});
