@@ -295,7 +295,7 @@ export class Requests {
     if (isForeign({ response, text })) throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
     const message = why instanceof AnswerLimitError ? why.message : 'the answer fits no known shape';
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
-    const isOwn = isOwnError(essenceOf(response.headers['content-type']), text, this.#answerDepthMax);
+    const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, this.#answerDepthMax);
     throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError: isOwn });
   }
 
