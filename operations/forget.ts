@@ -3,6 +3,7 @@ import pMap from 'p-map';
 import type { Chain } from '../functions/chains/chain.ts';
 import { type Entry, failedMarkerOf, isTerminal, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { chainKey, entryKey, failedKey, parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
+import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
@@ -10,8 +11,8 @@ import { secondDigits, UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
-import { type FoundUpload, findUpload } from './find.ts';
-import { objects, READS_MAX, readEntries, readEntry } from './listing.ts';
+import { type FoundUpload, findUpload, withPrefix } from './find.ts';
+import { failedMarkers, objects, READS_MAX, readEntries, readEntry } from './listing.ts';
 
 /** The upload is under way. Forgetting it now could lose a flow that is paid for. */
 export class UnderWayError extends Error {
@@ -32,6 +33,10 @@ export class LaterStageError extends Error {
 export interface Traces {
   readonly id: string;
   readonly key: string;
+  /** How it ended. `unknown` if the ledger has no entry of it. */
+  readonly state: TerminalState | 'unknown';
+  /** When the object was put, in ISO 8601. Undefined if only its chain is left. */
+  readonly lastModified: string | undefined;
   /** The version of the object in the inbox. Undefined if it is gone, or belongs to another upload by now. */
   readonly object: { readonly versionId?: string | undefined } | undefined;
   /** Keys of the results bucket: the results, and the receipts if they are of these uploads. Its own receipt comes last. */
@@ -47,8 +52,23 @@ export interface Traces {
   readonly stages: readonly { readonly id: string; readonly key: string; readonly flowId: string | undefined }[];
 }
 
+/** What a key or an id names, for a deletion. */
+export interface KeyTraces {
+  readonly key: string;
+  /** The uploads that were named, the newest first: that of an id, or all of a key. */
+  readonly uploads: readonly Traces[];
+  /** What stays if these are deleted. */
+  readonly remaining: {
+    /** Ids of other uploads of the key, the newest first. */
+    readonly uploads: readonly string[];
+    /** Number of objects of the results bucket below the key, whose metadata names other uploads, or none. */
+    readonly objects: number;
+  };
+}
+
 /**
- * Finds everything that is kept of an upload that has ended, and of its chain. Deletes nothing.
+ * Finds everything that is kept of an upload that has ended, and of its chain. Of a key, that of its newest upload.
+ * Deletes nothing.
  * @throws {UnknownUploadError} @throws {UnderWayError} @throws {LaterStageError}
  */
 export async function tracesOf(what: string, deployment: Deployment, signal: AbortSignal): Promise<Traces> {
@@ -56,20 +76,99 @@ export async function tracesOf(what: string, deployment: Deployment, signal: Abo
   if (found === undefined || (found.entry === undefined && found.current === undefined)) {
     return leftOf(what, deployment, signal);
   }
+  const below = await resultsBelow(found.key, deployment, signal);
+  return tracesOfUpload(found, below, deployment, { isNewest: true, signal });
+}
+
+/**
+ * Finds the same of each upload of a key; or of one upload, which its id names. An upload of the key is known by its
+ * version in the inbox, by its results, by the receipt at its key, or by its failure. Deletes nothing.
+ * @throws {UnknownUploadError} @throws {UnderWayError} one of them has not ended. @throws {LaterStageError}
+ */
+export async function tracesOfAll(what: string, deployment: Deployment, signal: AbortSignal): Promise<KeyTraces> {
+  const found = await findUpload(what, deployment, signal);
+  const key = found?.key ?? withPrefix(what, deployment);
+  const below = await resultsBelow(key, deployment, signal);
+  const all = await uploadsOf({ key, found, below }, deployment, signal);
+  const named = found !== undefined && found.id === what ? all.filter(({ id }) => id === what) : all;
+  const uploads: Traces[] = [];
+  for (const each of named) {
+    const isNewest = each.id === all[0]?.id;
+    uploads.push(await tracesOfUpload(each, below, deployment, { isNewest, signal }));
+  }
+  if (uploads.length === 0) uploads.push(await leftOf(what, deployment, signal));
+  const deleted = new Set(uploads.flatMap(({ results }) => results));
+  return {
+    key: uploads[0]?.key ?? key,
+    uploads,
+    remaining: {
+      uploads: all.filter((each) => !named.includes(each)).map(({ id }) => id),
+      objects: [...below.keys()].filter((each) => !deleted.has(each)).length,
+    },
+  };
+}
+
+type Below = ReadonlyMap<string, string | undefined>;
+
+/** The uploads of a key, the newest first. @param found by the key, or by an id. */
+async function uploadsOf(
+  { key, found, below }: { readonly key: string; readonly found: FoundUpload | undefined; readonly below: Below },
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly FoundUpload[]> {
+  if (found?.entry?.upload.stage !== undefined) return [found];
+  const known = new Map<string, FoundUpload>();
+  for await (const upload of versionsOf(key, deployment.settings.inboxBucket, deployment, signal)) {
+    const { id, bytes, lastModified, versionId } = upload;
+    known.set(id, { id, key, current: { bytes, lastModified, versionId } });
+  }
+  if (found !== undefined) known.set(found.id, found);
+  const ids = new Set([...known.keys(), ...below.values()].filter((id) => id !== undefined));
+  for await (const { uploadId } of failedMarkers(deployment, 0, signal)) ids.add(uploadId);
+  const entries = (await readEntries([...ids], deployment, signal)).flatMap(({ entry }) => entry ?? []);
+  // A stage is a part of the upload that its chain began with. A longer key may begin with this one.
+  const firsts = entries.flatMap(({ upload: { stage } }) => (stage?.first.key === key ? [stage.first.id] : []));
+  const missing = firsts.filter((id) => !ids.has(id));
+  entries.push(...(await readEntries(missing, deployment, signal)).flatMap(({ entry }) => entry ?? []));
+  for (const entry of entries) {
+    const { id } = entry.upload;
+    if (entry.upload.stage === undefined && entry.upload.key === key)
+      known.set(id, { ...known.get(id), id, key, entry });
+  }
+  const uploads = [...known.values()].filter(({ entry, current }) => entry !== undefined || current !== undefined);
+  const rank = ({ id, entry, current }: FoundUpload): string => {
+    const { lastModified = 0 } = current ?? entry?.upload ?? {};
+    // Of two in the same second, what the key leads to is the newer one.
+    return `${secondDigits(lastModified)} ${id === found?.id && found.current !== undefined ? 1 : 0} ${id}`;
+  };
+  return uploads.sort((one, other) => (rank(one) < rank(other) ? 1 : -1));
+}
+
+async function tracesOfUpload(
+  found: FoundUpload,
+  below: Below,
+  deployment: Deployment,
+  { isNewest, signal }: { readonly isNewest: boolean; readonly signal: AbortSignal },
+): Promise<Traces> {
   const { id, key, entry } = found;
   const stage = entry?.upload.stage;
   if (stage !== undefined) {
     const command = uploadCommand('forget', stage.first, deployment);
     throw new LaterStageError(`${key} belongs to the chain of ${stage.first.key}. Forget the whole chain: ${command}`);
   }
-  const end = entry && (await atRest(entry, deployment, signal));
+  const lastModified = entry?.upload.lastModified ?? found.current?.lastModified;
+  // The key of an older upload would name the newest one.
+  const named = isNewest ? found : { id, key: id };
+  const end = entry && (await atRest(entry, deployment, signal, named));
   const chain = await readChain(id, deployment, signal);
   const later = chain === undefined ? [] : await laterStages(chain, deployment, signal);
   const ends = end === undefined ? later : [...later, end];
   return {
     ...{ id, key },
+    state: end?.state ?? 'unknown',
+    lastModified: lastModified === undefined ? undefined : new Date(lastModified).toISOString(),
     object: await objectOf(found, deployment, signal),
-    results: await resultsOf(found, later, deployment, signal),
+    results: await resultsOf(found, { later, below }, deployment, signal),
     ledger: [
       ...ends.flatMap((each) => (each.state === 'failed' ? [failedKey(failedMarkerOf(each))] : [])),
       ...ends.map(({ upload }) => entryKey(upload.id)),
@@ -88,7 +187,8 @@ async function leftOf(id: string, deployment: Deployment, signal: AbortSignal): 
   const chain = UPLOAD_ID.test(id) ? await readChain(id, deployment, signal) : undefined;
   if (chain === undefined) throw new UnknownUploadError(`There is no upload ${id}.`);
   const { key } = chain.first;
-  return { id, key, object: undefined, results: [], ledger: [chainKey(id)], flowId: undefined, stages: [] };
+  const nothing = { object: undefined, results: [], flowId: undefined, stages: [] };
+  return { id, key, state: 'unknown', lastModified: undefined, ...nothing, ledger: [chainKey(id)] };
 }
 
 /**
@@ -119,14 +219,18 @@ async function laterStages(
 
 /**
  * Returns the entry of an upload that has ended, if its end is published.
+ * @param named how a command names the upload.
  * @throws {UnderWayError}
  */
-async function atRest(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<TerminalEntry> {
+async function atRest(
+  entry: Entry,
+  deployment: Deployment,
+  signal: AbortSignal,
+  named: Pick<Entry['upload'], 'id' | 'key'> = entry.upload,
+): Promise<TerminalEntry> {
   const { key } = entry.upload;
   if (!isTerminal(entry)) {
-    throw new UnderWayError(
-      `${key} is ${entry.state}. Cancel it first: ${uploadCommand('cancel', entry.upload, deployment)}`,
-    );
+    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: ${uploadCommand('cancel', named, deployment)}`);
   }
   if (!(await isPublished(entry, deployment.ledger, signal))) {
     throw new UnderWayError(`The receipt of ${key} is being written. Try again in a minute.`);
@@ -140,15 +244,49 @@ async function objectOf(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Traces['object']> {
-  const { inbox, settings } = deployment;
-  const bucket = entry?.upload.bucket ?? settings.inboxBucket;
-  for await (const { uploads } of inbox.pages(bucket, key, undefined, signal)) {
-    const own = uploads.find((upload) => upload.id === id && upload.key === key);
-    if (own !== undefined) return { versionId: own.versionId };
-    if (uploads.some((upload) => upload.key > key)) return undefined;
+  const bucket = entry?.upload.bucket ?? deployment.settings.inboxBucket;
+  for await (const upload of versionsOf(key, bucket, deployment, signal)) {
+    if (upload.id === id) return { versionId: upload.versionId };
   }
   return undefined;
 }
+
+/** The versions of a key in the inbox. */
+async function* versionsOf(key: string, bucket: string, { inbox }: Deployment, signal: AbortSignal) {
+  for await (const { uploads } of inbox.pages(bucket, key, undefined, signal)) {
+    yield* uploads.filter((upload) => upload.key === key);
+    if (uploads.some((upload) => upload.key > key)) return;
+  }
+}
+
+/** The objects of the results below a key, with its receipt. Each has the id of the upload that its metadata names. */
+async function resultsBelow(key: string, { s3, settings }: Deployment, signal: AbortSignal): Promise<Below> {
+  const { resultsBucket: bucket, resultsPrefix } = settings;
+  const found = [];
+  for await (const { Key = '' } of objects({ s3, bucket, prefix: `${resultsPrefix}${key}/` }, signal)) found.push(Key);
+  // The key of the receipt may be a shortened one.
+  const all = new Set([...found, receiptKey(resultsPrefix, key)]);
+  return new Map(
+    (await idsIn(all, { s3, settings }, signal)).filter(([, head]) => head.isThere).map(([at, { id }]) => [at, id]),
+  );
+}
+
+type IdIn = readonly [key: string, head: { readonly isThere: boolean; readonly id: string | undefined }];
+
+/** The ids of uploads in the metadata of objects of the results. */
+const idsIn = (
+  keys: Iterable<string>,
+  { s3, settings }: Pick<Deployment, 's3' | 'settings'>,
+  signal: AbortSignal,
+): Promise<readonly IdIn[]> =>
+  pMap(
+    keys,
+    async (Key): Promise<IdIn> => {
+      const head = await headObject(s3, { Bucket: settings.resultsBucket, Key }, signal);
+      return [Key, { isThere: head !== undefined, id: head?.Metadata?.[UPLOAD_METADATA] }];
+    },
+    { concurrency: READS_MAX },
+  );
 
 /**
  * What stands under the key of the upload and bears its id, or that of an upload of a later stage; and the results that
@@ -156,25 +294,20 @@ async function objectOf(
  */
 async function resultsOf(
   { id, key, entry }: FoundUpload,
-  later: readonly TerminalEntry[],
+  parts: { readonly later: readonly TerminalEntry[]; readonly below: Below },
   { s3, settings }: Deployment,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const { resultsBucket: bucket, resultsPrefix } = settings;
-  const receipt = receiptKey(resultsPrefix, key);
-  const receipts = later.map(({ upload }) => receiptKey(resultsPrefix, upload.key));
-  const candidates = new Set([...assetsOf(entry), ...later.flatMap(assetsOf), ...receipts]);
-  for await (const { Key = '' } of objects({ s3, bucket, prefix: `${resultsPrefix}${key}/` }, signal)) {
-    candidates.add(Key);
-  }
-  candidates.delete(receipt);
-  candidates.add(receipt);
+  const { later, below } = parts;
+  const receipt = receiptKey(settings.resultsPrefix, key);
+  const receipts = later.map(({ upload }) => receiptKey(settings.resultsPrefix, upload.key));
+  const elsewhere = new Set([...assetsOf(entry), ...later.flatMap(assetsOf), ...receipts]).difference(below);
+  const others = await idsIn(elsewhere, { s3, settings }, signal);
   const ids = new Set([id, ...later.map(({ upload }) => upload.id)]);
-  const ownOf = async (candidate: string): Promise<readonly string[]> => {
-    const head = await headObject(s3, { Bucket: bucket, Key: candidate }, signal);
-    return ids.has(head?.Metadata?.[UPLOAD_METADATA] ?? '') ? [candidate] : [];
-  };
-  return (await pMap(candidates, ownOf, { concurrency: READS_MAX })).flat();
+  const own = [...others.map(([at, head]) => [at, head.id] as const), ...below]
+    .filter(([, named]) => ids.has(named ?? ''))
+    .map(([at]) => at);
+  return [...own.filter((at) => at !== receipt), ...own.filter((at) => at === receipt)];
 }
 
 const assetsOf = (entry: Entry | undefined): readonly string[] =>

@@ -36,7 +36,16 @@ export {
 export { doctor } from './doctor.ts';
 export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
 export { follow } from './follow.ts';
-export { forget, LaterStageError, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
+export {
+  forget,
+  type KeyTraces,
+  LaterStageError,
+  type Traces,
+  tracesOf,
+  tracesOfAll,
+  UnderWayError,
+  UnknownUploadError,
+} from './forget.ts';
 export { DamagedResultError, type Fetched, get, type WriteResult } from './get.ts';
 export {
   type BudgetView,

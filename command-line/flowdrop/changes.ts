@@ -14,8 +14,10 @@ import {
   type Selection,
   tried,
 } from '../../operations/act.ts';
+import { uploadCommand } from '../../operations/commands.ts';
+import type { Deployment } from '../../operations/deployment.ts';
 import { type Followed, followChains } from '../../operations/follow.ts';
-import { forget, tracesOf } from '../../operations/forget.ts';
+import { forget, type KeyTraces, type Traces, tracesOfAll } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { endOfHold, holdsOf } from '../../operations/holds.ts';
 import { inboxOf, JobFilesError, type JobsPlan, planFiles } from '../../operations/job-files.ts';
@@ -27,6 +29,7 @@ import { UsageError } from '../options.ts';
 import { ResultsFolder } from '../results-folder.ts';
 import { localTime, size } from '../texts.ts';
 import { type Add, example } from './add.ts';
+import { table } from './console.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
 import { type PutFile, showActed, showFetched, showLaterEnd, showPut, showSweep } from './show-changes.ts';
 import { counted, sinceOf } from './words.ts';
@@ -392,37 +395,97 @@ function addGet(add: Add): void {
 
 function addForget(add: Add): void {
   const command = new Command('forget')
-    .description('deletes every trace of an ended file: the upload, its results and its records, with its chain')
+    .description(
+      'deletes every trace of an ended file: its uploads, their results and their records, with their chains',
+    )
     .argument('<key>', 'the key of a file, or an upload id')
+    .option('--all', 'all uploads of the key, if there are several')
     .option(...YES)
     .addHelpText('after', example('forget photos/robot.png --yes'));
-  add<AskedOptions>(command, async (run, [what = ''], options) => {
+  add<AskedOptions & { all?: boolean }>(command, async (run, [what = ''], options) => {
     const { console, deployment, signal } = run;
-    const traces = await tracesOf(what, deployment, signal);
-    const { key, object, results, ledger, flowId, stages } = traces;
-    const later = stages.length === 0 ? '' : `, with ${counted(stages.length, 'upload')} of later stages`;
-    const parts = [
-      ...(object === undefined ? [] : ['the upload']),
-      `${counted(results.length, 'object')} of its results`,
-      counted(ledger.length, 'record'),
-    ];
-    if (!(await isAllowed(run, `${key}${later}: ${parts.join(', ')} would be deleted for good. Go on?`, options))) {
-      return EXIT_FAILED;
+    const { key, uploads, remaining } = await console.during(
+      () => 'Looking for the uploads of the key',
+      () => tracesOfAll(what, deployment, signal),
+    );
+    const [newest] = uploads;
+    if (newest === undefined) throw new TypeError('Nothing was found, and no error says so.');
+    const [only] = uploads.length === 1 ? uploads : [];
+    if (only === undefined) {
+      console.note(`${key} has ${uploads.length} uploads:`);
+      for (const line of table(uploads.map(rowOfTraces))) console.note(`  ${line}`);
+      if (options.all !== true && (options.yes === true || !console.canAsk)) {
+        const one = uploadCommand('forget', { ...newest, key: newest.id }, deployment);
+        throw new Error(`Nothing was deleted. To forget all of them, add --all --yes. To forget one, name it: ${one}`);
+      }
     }
+    const subject =
+      only === undefined ? `All ${uploads.length} uploads of ${key}` : `${key}${laterOf(only)}: ${partsOf(only)}`;
+    if (!(await isAllowed(run, `${subject} would be deleted for good. Go on?`, options))) return EXIT_FAILED;
     await console.during(
       () => 'Deleting',
-      () => forget(traces, deployment, signal),
+      async () => {
+        // The key leads to the newest one. If this is stopped, the others can still be found by it.
+        for (const each of uploads.toReversed()) await forget(each, deployment, signal);
+      },
     );
-    const laterFlows = stages.flatMap((stage) => stage.flowId ?? []);
-    const kept = [
-      ...(flowId === undefined ? [] : [`The flow ${flowId} stays at the service. Its operator can delete it.`]),
-      ...(laterFlows.length === 0 ? [] : [`So do the flows of later stages: ${laterFlows.join(', ')}.`]),
-      ...(deployment.isLocal ? ['Copies in your folders stay: the file that you dropped, and its results.'] : []),
-      'The logs of the functions name the key until they expire.',
-    ];
-    console.answer({ ...traces, kept }, () => [`${key}${later}: ${parts.join(', ')} deleted.`, ...kept]);
+    const kept = keptOf(uploads, { key, remaining, deployment });
+    console.answer({ ...newest, others: uploads.slice(1), remaining, kept }, () => [
+      ...uploads.map((each) => `${only === undefined ? each.id : key}${laterOf(each)}: ${partsOf(each)} deleted.`),
+      ...kept,
+    ]);
     return EXIT_OK;
   });
+}
+
+/** What is deleted with an upload, in words. */
+const partsOf = ({ object, results, ledger }: Traces): string =>
+  [
+    ...(object === undefined ? [] : ['the upload']),
+    `${counted(results.length, 'object')} of its results`,
+    counted(ledger.length, 'record'),
+  ].join(', ');
+
+const laterOf = ({ stages }: Traces): string =>
+  stages.length === 0 ? '' : `, with ${counted(stages.length, 'upload')} of later stages`;
+
+const rowOfTraces = (traces: Traces): readonly string[] => [
+  traces.id,
+  traces.state,
+  traces.lastModified === undefined ? '' : localTime(traces.lastModified),
+  `${partsOf(traces)}${laterOf(traces)}`,
+];
+
+/** What a deletion leaves, in sentences. */
+function keptOf(
+  uploads: readonly Traces[],
+  { key, remaining, deployment }: Pick<KeyTraces, 'key' | 'remaining'> & { readonly deployment: Deployment },
+): readonly string[] {
+  const flows = uploads.flatMap(({ flowId }) => flowId ?? []);
+  const laterFlows = uploads.flatMap(({ stages }) => stages.flatMap((stage) => stage.flowId ?? []));
+  const flowsStay =
+    flows.length === 1
+      ? `The flow ${flows[0]} stays at the service. Its operator can delete it.`
+      : `The flows ${flows.join(', ')} stay at the service. Its operator can delete them.`;
+  const others = remaining.uploads.length;
+  return [
+    ...(others === 0
+      ? []
+      : [
+          `${counted(others, 'other upload')} of ${key} ${others === 1 ? 'remains' : 'remain'}: ${remaining.uploads.join(', ')}. ` +
+            `To forget ${others === 1 ? 'it' : 'them'}: ${uploadCommand('forget', { id: remaining.uploads[0] ?? '', key }, deployment)}`,
+        ]),
+    ...(remaining.objects === 0
+      ? []
+      : [
+          `${counted(remaining.objects, 'object')} below ${key}/ ${remaining.objects === 1 ? 'remains' : 'remain'} in the results bucket: ` +
+            'they are of other uploads, or name none.',
+        ]),
+    ...(flows.length === 0 ? [] : [flowsStay]),
+    ...(laterFlows.length === 0 ? [] : [`So do the flows of later stages: ${laterFlows.join(', ')}.`]),
+    ...(deployment.isLocal ? ['Copies in your folders stay: the file that you dropped, and its results.'] : []),
+    'The logs of the functions name the key until they expire.',
+  ];
 }
 
 interface SweepOptions extends AskedOptions {

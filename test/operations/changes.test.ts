@@ -6,6 +6,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, v
 import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { issuesOf } from '../support/json-schema.ts';
+import { PATIENCE } from '../support/patience.ts';
 import { Operated, runFlowdrop } from './support.ts';
 
 vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
@@ -261,6 +263,122 @@ it('forget deletes every trace of one file, and nothing of another', async () =>
   expect(await operated.run('forget', 'hollow.png', '--yes')).toMatchObject({ code: 0 });
   const records = await keys(LEDGER_BUCKET);
   expect(records.filter((key) => key.includes(id) || key.includes(failed.id))).toEqual([]);
+});
+
+describe('forget of a key with several uploads', () => {
+  /** The ids of the uploads, the newest first. */
+  async function putTwice(key: string): Promise<readonly [newest: string, oldest: string]> {
+    const { id: oldest } = await operated.put(key, 'succeeded', 'the first');
+    const { id: newest } = await vi.waitFor(async () => {
+      if ((await operated.becomes(key, 'succeeded')).id === oldest) await operated.upload(key, 'the second');
+      const found = await operated.becomes(key, 'succeeded');
+      expect(found.id).not.toBe(oldest);
+      return found;
+    }, PATIENCE);
+    return [newest, oldest];
+  }
+  const traces = async (ids: readonly string[]): Promise<readonly string[]> =>
+    (await keys(LEDGER_BUCKET)).filter((key) => ids.some((id) => key.includes(id)));
+
+  it('shows each, and deletes none without --all', async () => {
+    const ids = await putTwice('twice.png');
+    for (const words of [
+      ['forget', 'twice.png', '--yes'],
+      ['forget', 'twice.png'],
+    ]) {
+      const { code, output, errors } = await operated.run(...words);
+      expect([code, output]).toEqual([1, '']);
+      expect(errors).toMatch(/^twice\.png has 2 uploads:\n/);
+      for (const id of ids)
+        expect(errors).toMatch(
+          new RegExp(`^  ${id}  succeeded  .*  the upload, \\d objects? of its results, 1 record$`, 'm'),
+        );
+      expect(errors).toContain(
+        `Nothing was deleted. To forget all of them, add --all --yes. To forget one, name it: npm run -s flowdrop -- forget ${ids[0]}\n`,
+      );
+    }
+    expect(await operated.run('forget', 'twice.png', '--all')).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('All 2 uploads of twice.png would be deleted for good. Go on?'),
+    });
+    expect((await operated.runAnswering('n', 'forget', 'twice.png')).errors).toContain('Nothing was done.');
+    expect(await traces(ids)).toHaveLength(2);
+    // A person who sees them all may answer for all of them.
+    expect((await operated.runAnswering('y', 'forget', 'twice.png')).code).toBe(0);
+    expect(await traces(ids)).toEqual([]);
+  });
+
+  it('deletes all of them with --all --yes', async () => {
+    const ids = await putTwice('both.png');
+    const { code, output } = await operated.run('forget', 'both.png', '--all', '--yes', '--json');
+    const answer = JSON.parse(output);
+    expect(issuesOf('forget', answer)).toBe('');
+    expect([code, answer.id, answer.others.map(({ id }: { id: string }) => id)]).toEqual([0, ids[0], [ids[1]]]);
+    expect(answer.remaining).toEqual({ uploads: [], objects: 0 });
+    expect(answer.kept.join()).toMatch(/The flows \S+, \S+ stay at the service/);
+    expect(await traces(ids)).toEqual([]);
+    const { Versions = [] } = await operated.pipeline.s3.send(
+      new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET, Prefix: 'both.png' }),
+    );
+    expect(Versions).toEqual([]);
+    expect((await keys(RESULTS_BUCKET)).filter((key) => key.startsWith('both.png'))).toEqual([]);
+    expect(await operated.run('forget', 'both.png', '--yes')).toMatchObject({
+      code: 1,
+      errors: 'There is no upload both.png.\n',
+    });
+  });
+
+  it('deletes the one that an id names, and says what remains', async () => {
+    const [newest, oldest] = await putTwice('single.png');
+    const { code, output } = await operated.run('forget', newest, '--yes');
+    expect(code).toBe(0);
+    expect(output).toMatch(/^single\.png: the upload, \d objects? of its results, 1 record deleted\.\n/);
+    expect(output).toContain(
+      `1 other upload of single.png remains: ${oldest}. To forget it: npm run -s flowdrop -- forget single.png\n`,
+    );
+    expect(output).toMatch(
+      /^\d objects? below single\.png\/ remains? in the results bucket: they are of other uploads, or name none\.$/m,
+    );
+    expect(await traces([newest, oldest])).toHaveLength(1);
+    // Now it is the only one.
+    expect(await operated.run('forget', 'single.png', '--yes')).toMatchObject({ code: 0 });
+    expect(await traces([oldest])).toEqual([]);
+  });
+
+  it('finds an older one that failed, and has neither results nor a receipt any more', async () => {
+    const { id: oldest } = await operated.put('hollow-then.png', 'failed', '');
+    const versions = { Bucket: INBOX_BUCKET, Prefix: 'hollow-then.png' };
+    const { Versions = [] } = await operated.pipeline.s3.send(new ListObjectVersionsCommand(versions));
+    for (const { Key, VersionId } of Versions) {
+      await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: INBOX_BUCKET, Key, VersionId }));
+    }
+    const { id: newest } = await operated.put('hollow-then.png', 'succeeded');
+    expect(newest).not.toBe(oldest);
+    expect(await operated.run('forget', 'hollow-then.png', '--all', '--yes')).toMatchObject({
+      code: 0,
+      output: expect.stringMatching(
+        new RegExp(`^${newest}: the upload, .*\\n${oldest}: 0 objects of its results, 2 records deleted\\.\\n`),
+      ),
+    });
+    expect(await traces([newest, oldest])).toEqual([]);
+  });
+
+  it('refuses all while one of them has not ended, and names that one', async () => {
+    const { id: oldest } = await operated.put('held.png', 'succeeded');
+    await operated.run('pause');
+    try {
+      await operated.upload('held.png', 'newer');
+      await operated.becomes('held.png', 'waiting');
+      expect(await operated.run('forget', 'held.png', '--all', '--yes')).toMatchObject({
+        code: 1,
+        errors: 'held.png is waiting. Cancel it first: npm run -s flowdrop -- cancel held.png\n',
+      });
+      expect(await traces([oldest])).toHaveLength(1);
+    } finally {
+      await operated.run('resume', '--yes');
+    }
+    await operated.becomes('held.png', 'succeeded');
+  });
 });
 
 it('sweep goes back further than entries are kept if it is forced, and first says what that risks', async () => {
