@@ -6,8 +6,9 @@ import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hol
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
 import type { Failing, Holds, RouteRequest } from '../functions/holds/holds.ts';
 import { budgetsOf } from '../functions/holds/tend-holds.ts';
-import { type Entry, isHold, type WaitReason } from '../functions/ledger/entry.ts';
+import { type Entry, isHold, isWaitingInPlace, type WaitReason } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
+import { SWEEP_REACH_MS } from '../functions/ledger/waits.ts';
 import type { HoldAnswer } from '../functions/operator/operator.ts';
 import {
   amountOf,
@@ -19,6 +20,8 @@ import {
   type Spent,
 } from '../functions/uploads/budget.ts';
 import type { Deployment } from './deployment.ts';
+import { LedgerWindow } from './ledger-window.ts';
+import { readEntries } from './listing.ts';
 
 export type { HoldReason, HoldRequest } from '../functions/holds/hold-request.ts';
 /** @internal */
@@ -286,10 +289,25 @@ export const countOf = ({ reason, route }: Pick<HoldView, 'reason' | 'route'>, h
 /** What became of a request, and what is held now. */
 export interface HoldChange extends HoldsView {
   readonly result: HoldResult;
+  /** The files that were being sent when a pause took effect. They may still become flows. */
+  readonly sending?: SendingCount | undefined;
+}
+
+/** A number of files. If `isSample` is true, there may be more. */
+export interface SendingCount {
+  readonly count: number;
+  readonly isSample: boolean;
 }
 
 /**
- * Pauses the pipeline or a route, or has it go on. Flows that run go on, and their results are collected. After a pause, only files that are being sent already become flows.
+ * Where files are looked for that are being sent: the newest entries, and those with a marker. An older file has a marker
+ * while it is claimed.
+ */
+const SENDING_WINDOW = { windowMs: SWEEP_REACH_MS, rowsMax: 1_000 };
+
+/**
+ * Pauses the pipeline or a route, or has it go on. Flows that run go on, and their results are collected. After a pause, only files
+ * that are being sent already become flows, and the answer says how many those are.
  * @throws {AwsRequestError} @throws {FunctionFailedError}
  */
 export async function changeHold(
@@ -300,7 +318,22 @@ export async function changeHold(
   const answer = (await deployment.collecting.invoke({ hold: request }, signal)) as HoldAnswer;
   // Until then an invocation may go by what it has read before.
   if (answer.result === 'paused') await sleep(HOLDS_AGE_MAX_MS, undefined, { signal });
-  return { result: answer.result, ...viewOfHolds(answer.holds, deployment) };
+  const sending = answer.result === 'paused' ? await sendingNow(request.route, deployment, signal) : undefined;
+  return { result: answer.result, ...viewOfHolds(answer.holds, deployment), ...(sending && { sending }) };
+}
+
+/** How many files of a route, or of the pipeline, are being sent. */
+async function sendingNow(
+  route: string | undefined,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<SendingCount> {
+  const ids = [...(await new LedgerWindow(deployment, SENDING_WINDOW).look(signal)).keys()];
+  const { rowsMax } = SENDING_WINDOW;
+  const read = await readEntries(ids.slice(0, rowsMax), deployment, signal);
+  const isSent = (entry: Entry | undefined): boolean =>
+    entry?.state === 'claimed' && !isWaitingInPlace(entry) && (route ?? entry.route.name) === entry.route.name;
+  return { count: read.filter(({ entry }) => isSent(entry)).length, isSample: ids.length >= rowsMax };
 }
 
 /** How a member of a request differs: `parameters.size was 3, and is 4`. @internal */

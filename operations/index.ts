@@ -57,6 +57,7 @@ export {
   type HoldsView,
   type HoldView,
   holdsOf,
+  type SendingCount,
 } from './holds.ts';
 export { type Listed, type ListedState, type ListQuery, list } from './list.ts';
 export { NoLocalRunError, UntrustedRunError } from './local-run.ts';

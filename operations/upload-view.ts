@@ -1,4 +1,11 @@
-import { type ClaimedEntry, type Entry, isFlowShared, isHold, type WaitingEntry } from '../functions/ledger/entry.ts';
+import {
+  type ClaimedEntry,
+  type Entry,
+  isFlowShared,
+  isHold,
+  isWaitingInPlace,
+  type WaitingEntry,
+} from '../functions/ledger/entry.ts';
 import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
@@ -180,8 +187,9 @@ function heldWait(wait: Wait, hold: HoldView | undefined): Wait {
 }
 
 /** The wait of an upload within the invocation that sends it. Undefined if it does not wait there. @internal */
-export function waitInPlaceOf({ claimedAt, answers: [newest, ...older] = [] }: ClaimedEntry): Wait | undefined {
-  if (newest === undefined || newest.at < claimedAt) return undefined;
+export function waitInPlaceOf(entry: ClaimedEntry): Wait | undefined {
+  const { answers: [newest, ...older] = [] } = entry;
+  if (newest === undefined || !isWaitingInPlace(entry)) return undefined;
   const { message, since } = newest;
   const before = older.map((answer) => answer.message);
   return { reason: 'throttled', message, since: iso(since), ending: 'nothing', before };

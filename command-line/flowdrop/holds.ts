@@ -34,10 +34,21 @@ function addPause(add: Add): void {
     console.answer(change, () =>
       hold === undefined
         ? [unknownRoute(route, deployment)]
-        : [hold.message, 'Files wait. Results are still collected.', endOfHold(hold, deployment)],
+        : [hold.message, ...stillSent(change), endOfHold(hold, deployment)],
     );
     return hold === undefined ? EXIT_FAILED : EXIT_OK;
   });
+}
+
+/** What a pause does not stop. */
+function stillSent({ sending: { count, isSample } = { count: 0, isSample: false } }: HoldChange): readonly string[] {
+  if (count === 0) return ['Files wait. Results are still collected.'];
+  const files = `${counted(count, 'file')}${isSample ? ' or more' : ''}`;
+  const what =
+    count === 1 && !isSample
+      ? 'is being sent, and may still become a flow'
+      : 'are being sent, and may still become flows';
+  return [`${files} ${what}.`, 'Other files wait. Results are still collected.'];
 }
 
 interface ResumeOptions extends AskedOptions {

@@ -84,6 +84,13 @@ export function isAwaited({ state, job, upload }: Entry, key: string | undefined
 /** Tells whether this is a job that waits for its inputs. It has no flow. */
 export const isWaitingJob = (entry: Entry): boolean => entry.state === 'waiting' && entry.reason === 'inputs';
 
+/**
+ * Tells whether an upload waits within the invocation that has claimed it: an attempt of this claim came to something. No
+ * request for it is under way then.
+ */
+export const isWaitingInPlace = ({ claimedAt, answers: [newest] = [] }: ClaimedEntry): boolean =>
+  newest !== undefined && newest.at >= claimedAt;
+
 /** Tells whether the upload is a job. A job whose file cannot be used is none. */
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);

@@ -144,13 +144,18 @@ export class HoldDialog extends Dialog {
     this.isBusy = true;
     this.problem = undefined;
     try {
-      const { result: _, ...holds } = await changeHold({
+      const {
+        result: _,
+        sending,
+        ...holds
+      } = await changeHold({
         action,
         route,
         why: isPause ? this.#field('why') : undefined,
       });
       this.tell('holds', holds);
-      this.tell('say', WORDS[action].done);
+      const still = sending === undefined || sending.count === 0 ? '' : `. ${sentWords(sending.count)}`;
+      this.tell('say', `${WORDS[action].done}${still}`);
       if (isOpen()) this.close();
     } catch (error) {
       if (isOpen()) this.problem = messageOf(error);
@@ -163,6 +168,9 @@ export class HoldDialog extends Dialog {
     this.#opened += 1;
   }
 }
+
+const sentWords = (count: number): string =>
+  `${plural(count, 'file is', 'files are')} being sent, and may still become ${count === 1 ? 'a flow' : 'flows'}`;
 
 /** The number of files that a resume of the pipeline or of a route lets go on. */
 export const countHeld = ({ waiting }: Status, route: string | undefined): number =>

@@ -87,6 +87,36 @@ describe('a paused pipeline', () => {
   });
 });
 
+describe('a pause', () => {
+  it('names the files that are being sent when it returns, which become flows, and no others', async () => {
+    const answers = Promise.withResolvers<void>();
+    const clock = { now: () => Date.now(), sleep: () => answers.promise };
+    const operated = await Operated.forTest({ standIn: { flowMs: 0, clock } });
+    await operated.put('done.png', 'succeeded');
+    const reached = Promise.withResolvers<void>();
+    operated.standIn.intercept = (_, { operation }) => {
+      if (operation !== 'createFlow') return undefined;
+      reached.resolve();
+      return { delayMs: 1 };
+    };
+    await operated.upload('slow.png', 'slow');
+    await reached.promise;
+    const texts = await operated.run('pause', '--route', 'texts', '--json');
+    expect(JSON.parse(texts.output)).toMatchObject({ result: 'paused', sending: { count: 0, isSample: false } });
+    expect(issuesOf('holdAnswer', JSON.parse(texts.output))).toBe('');
+    expect((await operated.run('pause', '--why', 'No money.')).output).toBe(
+      'The pipeline is paused. No money.\n1 file is being sent, and may still become a flow.\n' +
+        'Other files wait. Results are still collected.\nTo go on: npm run -s flowdrop -- resume\n',
+    );
+    expect(operated.standIn.flows).toHaveLength(1);
+    await operated.put('waiting.png', 'waiting');
+    answers.resolve();
+    await operated.becomes('slow.png', 'succeeded');
+    expect((await operated.run('pause')).output).not.toContain('being sent');
+    expect(operated.standIn.flows).toHaveLength(2);
+  });
+});
+
 describe('a paused route', () => {
   it('is named, with its own command', async () => {
     const operated = await Operated.forTest();
