@@ -63,6 +63,7 @@ interface Subject {
   readonly key: string;
   readonly bytes: number;
   readonly mediaType: string;
+  readonly coding?: string | undefined;
   readonly metadata: Readonly<Record<string, string>>;
   readonly isFile: boolean;
   readonly isArchived: boolean;
@@ -401,8 +402,9 @@ async function openedSubject(key: string, deployment: Deployment, signal: AbortS
   opened.discard();
   const { upload, metadata, isArchived } = opened;
   const { bytes, mediaType, id, versionId } = upload;
+  const coding = opened.inputs[0]?.coding;
   return {
-    ...{ key, bytes, mediaType, metadata, isArchived, id, versionId },
+    ...{ key, bytes, mediaType, coding, metadata, isArchived, id, versionId },
     isFile: false,
     async head(bytesMax) {
       const again = await inbox.open(upload, signal);

@@ -92,3 +92,17 @@ export function extensionOf(mediaType: string): string {
   const extension = EXTENSIONS.get(type) ?? mime.getExtension(type);
   return extension ? `.${extension}` : '';
 }
+
+/** The content codings that are registered, apart from `identity`, and a few that programs use all the same. */
+const CODING = /^(?:x-)?(?:gzip|compress|deflate|br|zstd|dcb|dcz|exi|aes128gcm|pack200-gzip|bzip2?|xz|lzma)$/;
+
+/**
+ * The coding of a `Content-Encoding` that changes the bytes. Undefined if there is none. Programs also write there what
+ * is no coding: a character set, or how S3 got the bytes (`aws-chunked`). Then the bytes are the file.
+ */
+export const codingOf = (contentEncoding: string | undefined): string | undefined =>
+  contentEncoding
+    ?.toLowerCase()
+    .split(',')
+    .map((name) => name.trim())
+    .find((name) => CODING.test(name));

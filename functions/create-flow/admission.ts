@@ -2,7 +2,7 @@ import { FORM } from '../base/media-type.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
 import { laterRoute } from '../uploads/chain-routes.ts';
-import type { OpenedInput, OpenedUpload } from '../uploads/inbox.ts';
+import { codingMessage, type OpenedInput, type OpenedUpload } from '../uploads/inbox.ts';
 import { InvalidJobError, type Job, readJob } from '../uploads/job.ts';
 import { type GivenOverrides, InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
 import { type Route, routeFor } from '../uploads/routes.ts';
@@ -47,6 +47,9 @@ async function routedJob(
   given: GivenOverrides | undefined,
 ): Promise<Routed> {
   if (object.isArchived) return { route: snapshot(route, {}), failure: ARCHIVED };
+  const [own] = object.inputs;
+  const failure = own && encodingFailure('The job file', own);
+  if (failure !== undefined) return { route: snapshot(route, {}), failure };
   const job = await readJob(object, route, signal);
   const { parameters = route.parameters, deadlineSeconds = route.deadlineSeconds } = job;
   return { route: snapshot({ ...route, parameters }, object.metadata, given), job: { ...job, deadlineSeconds } };
@@ -77,7 +80,11 @@ export function inputFailure(
  * Why an object is not the file itself, but something that the file is wrapped in. Undefined if it is the file.
  * @param what names the object in the message.
  */
-export function encodingFailure(what: string, { mediaType }: Pick<OpenedInput, 'mediaType'>): KnownFailure | undefined {
+export function encodingFailure(
+  what: string,
+  { mediaType, coding }: Pick<OpenedInput, 'mediaType' | 'coding'>,
+): KnownFailure | undefined {
+  if (coding !== undefined) return { code: 'input-encoded', message: codingMessage(what, coding) };
   if (mediaType !== FORM) return undefined;
   const todo = 'Put the file itself, with its own Content-Type: with curl by -T FILE, and not by -F.';
   return { code: 'input-encoded', message: `${what} was put as a form (${FORM}), which is wrapped around it. ${todo}` };

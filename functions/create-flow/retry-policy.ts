@@ -14,7 +14,13 @@ import { HeldError, HoldsUnavailableError } from '../holds/permit.ts';
 import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
 import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
-import { UploadArchivedError, UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
+import {
+  UploadArchivedError,
+  UploadDeniedError,
+  UploadEncodedError,
+  UploadGoneError,
+  UploadUnreadableError,
+} from '../uploads/inbox.ts';
 import { spreadOf } from '../uploads/upload.ts';
 
 /** Minimum time for an attempt, in milliseconds. With less time left, no wait in place is begun. */
@@ -87,6 +93,9 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   }
   if (error instanceof UploadArchivedError) {
     return { kind: 'fail', failure: { code: 'input-archived', message: `${error.message}: have it restored first.` } };
+  }
+  if (error instanceof UploadEncodedError) {
+    return { kind: 'fail', failure: { code: 'input-encoded', message: error.message } };
   }
   if (error instanceof UnauthorisedError) {
     return { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: operatorMs };

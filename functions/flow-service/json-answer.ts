@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { codingOf } from '../base/media-type.ts';
 import { Semaphore } from '../base/semaphore.ts';
 import { UnintelligibleAnswerError } from './errors.ts';
 import { LongTexts } from './long-texts.ts';
@@ -142,7 +143,7 @@ export async function readErrorBody(response: TransportResponse): Promise<string
 
 /** Tells whether a body is compressed, although we ask for `identity`. A few bytes of gzip may become gigabytes. */
 export const isCompressed = ({ headers }: TransportResponse): boolean =>
-  !['', 'identity'].includes((headers['content-encoding'] ?? '').trim().toLowerCase());
+  codingOf(headers['content-encoding']) !== undefined;
 
 /**
  * Parses JSON of limited depth and size.

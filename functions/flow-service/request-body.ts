@@ -28,7 +28,7 @@ type Part = Uint8Array | { readonly as: 'file' | 'text'; readonly source: InputS
  * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read
  * first, because its length as a JSON string is known only then. A long one is read again while it is sent. Inputs are
  * read one after the other.
- * @throws {InvalidTextError} a text is not UTF-8.
+ * @throws {InvalidTextError} a text is not UTF-8, or has a NUL character.
  * @throws {UnavailableError} a source is not as long as it says. Thrown here for a text, in `chunks` for a file.
  * @throws any error of a source, likewise.
  */
@@ -81,17 +81,22 @@ async function* inBlocks(parts: readonly Part[], signal: AbortSignal): AsyncGene
   yield* blocks.rest();
 }
 
-/** The text as the inside of a JSON string, in UTF-8. */
+/**
+ * The text as the inside of a JSON string, in UTF-8. No text has a NUL character. UTF-16 without a byte order mark has
+ * many, and is valid UTF-8.
+ */
 async function* escaped(source: InputSource, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   // The decoder drops a byte order mark, which would become part of the prompt.
   const decoder = new TextDecoder('utf-8', { fatal: true });
   const decode = (chunk?: Uint8Array): Uint8Array => {
+    let text: string;
     try {
-      const text = decoder.decode(chunk, { stream: chunk !== undefined });
-      return Buffer.from(JSON.stringify(text).slice(1, -1));
+      text = decoder.decode(chunk, { stream: chunk !== undefined });
     } catch (cause) {
       throw new InvalidTextError('The text is not valid UTF-8', { cause });
     }
+    if (text.includes('\0')) throw new InvalidTextError('The text has a NUL: it is UTF-16, or no text at all');
+    return Buffer.from(JSON.stringify(text).slice(1, -1));
   };
   for await (const chunk of exactly(source.bytes, await source.open(signal))) yield decode(chunk);
   yield decode();

@@ -54,7 +54,8 @@ export const FAILURES = {
     action: 'Put a smaller file into the inbox. Or raise the setting, and then retry.',
   },
   'input-encoded': {
-    meaning: 'The object is not the file itself: the file is wrapped in a form (`multipart/form-data`).',
+    meaning:
+      'The object is not the file itself: the file is compressed (`Content-Encoding`), or wrapped in a form (`multipart/form-data`).',
     retry: 'cannot-help',
     action: 'Put the file itself into the inbox, as the message says.',
   },
@@ -70,7 +71,7 @@ export const FAILURES = {
       "Check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. Let the function create-flow read the file. Then retry. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
   },
   'invalid-text': {
-    meaning: 'The route sends text, and the file is not UTF-8.',
+    meaning: 'The route sends text, and the file is not UTF-8. It may be UTF-16, or no text at all.',
     retry: 'cannot-help',
     action: 'Save the text as UTF-8 and put it into the inbox again.',
   },

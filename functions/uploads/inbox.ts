@@ -3,7 +3,7 @@ import { buffer } from 'node:stream/consumers';
 import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { JsonObject } from '../base/json.ts';
-import { mediaTypeOf } from '../base/media-type.ts';
+import { codingOf, mediaTypeOf } from '../base/media-type.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
@@ -39,6 +39,11 @@ export class UploadGoneError extends Error {
 /** The object is in an archive storage class, from which it must be restored first. */
 export class UploadArchivedError extends Error {
   override readonly name = 'UploadArchivedError';
+}
+
+/** The object is compressed, and is not decompressed here. */
+export class UploadEncodedError extends Error {
+  override readonly name = 'UploadEncodedError';
 }
 
 /** The object is larger than the caller can hold in memory. */
@@ -82,6 +87,8 @@ export interface OpenedInput {
   /** How it is sent. Default: as the route says. */
   readonly as?: 'text' | undefined;
   readonly mediaType: string;
+  /** How the object is compressed. Undefined if it is not, or if that is not known yet. */
+  readonly coding?: string | undefined;
   readonly source: InputSource;
   /** What the flow is told of it. */
   readonly additional: JsonObject;
@@ -180,8 +187,8 @@ export class Inbox {
     const discard = (): void => {
       for (const body of opened) body.destroy();
     };
-    const { metadata, isArchived } = first;
-    return { upload, isArchived, metadata, inputs: [inputOf(upload, openBody)], discard };
+    const { metadata, isArchived, coding } = first;
+    return { upload, isArchived, metadata, inputs: [{ ...inputOf(upload, openBody), coding }], discard };
   }
 
   /** The upload of a later stage, with its assets. Each of them is opened when it is sent, one after the other. */
@@ -206,7 +213,7 @@ export class Inbox {
 
   /**
    * Reads the first bytes of an object, to see whether that is possible.
-   * @throws as {@link open} does. @throws {UploadArchivedError}
+   * @throws as {@link open} does. @throws {UploadArchivedError} @throws {UploadEncodedError}
    */
   async probe(object: PinnedObject, signal: AbortSignal): Promise<void> {
     for await (const _ of await this.#openPinned(object, signal)) break;
@@ -217,11 +224,14 @@ export class Inbox {
   }
 
   async #openPinned(pinned: PinnedObject, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    const { body, upload, isArchived } = await this.#get(pinned, signal);
+    const { body, upload, isArchived, coding } = await this.#get(pinned, signal);
     const name = `${pinned.bucket}/${pinned.key}`;
-    if (!isArchived && upload.bytes === pinned.bytes) return whileAlive(body, signal);
+    if (!isArchived && coding === undefined && upload.bytes === pinned.bytes) return whileAlive(body, signal);
     body.destroy();
-    throw isArchived ? new UploadArchivedError(`${name} is archived`) : new UploadGoneError(pinned, 'was replaced');
+    if (isArchived) throw new UploadArchivedError(`${name} is archived`);
+    throw coding === undefined
+      ? new UploadGoneError(pinned, 'was replaced')
+      : new UploadEncodedError(codingMessage(name, coding));
   }
 
   /** The upload that is current at a key. Undefined if there is none. */
@@ -241,11 +251,16 @@ export class Inbox {
 
   /**
    * Puts the object that is current at a key once more. That is a new upload of the same content.
-   * @throws as {@link open} does. @throws {UploadArchivedError} @throws {UploadTooLargeError} and puts nothing.
+   * @throws as {@link open} does. @throws {UploadArchivedError} @throws {UploadEncodedError}
+   * @throws {UploadTooLargeError} and puts nothing.
    */
   async putAgain({ bucket, key }: UploadReference, bytesMax: number, signal: AbortSignal): Promise<void> {
-    const { upload, metadata, body, isArchived } = await this.#get({ bucket, key }, signal);
+    const { upload, metadata, body, isArchived, coding } = await this.#get({ bucket, key }, signal);
     if (isArchived) throw new UploadArchivedError(`${bucket}/${key} is archived`);
+    if (coding !== undefined) {
+      body.destroy();
+      throw new UploadEncodedError(codingMessage(`${bucket}/${key}`, coding));
+    }
     if (upload.bytes > bytesMax) {
       body.destroy();
       throw new UploadTooLargeError(`${bucket}/${key} has ${upload.bytes} bytes, and may have ${bytesMax}`);
@@ -296,13 +311,14 @@ export class Inbox {
       // The stream may fail before it has a reader. A later reader still gets the error.
       body.on('error', () => {});
       const upload = uploadFrom(reference, answer, this.#clock.now());
-      return { upload, metadata: answer.Metadata ?? {}, body, isArchived: false };
+      const coding = codingOf(answer.ContentEncoding);
+      return { upload, metadata: answer.Metadata ?? {}, body, isArchived: false, coding };
     } catch (error) {
       signal.throwIfAborted();
       if (isArchived(error)) {
         const head = await this.#s3.send(new HeadObjectCommand(pinned), { abortSignal: signal });
         const upload = uploadFrom(reference, head, this.#clock.now());
-        return { upload, metadata: head.Metadata ?? {}, body: Readable.from([]), isArchived: true };
+        return { upload, metadata: head.Metadata ?? {}, body: Readable.from([]), isArchived: true, coding: undefined };
       }
       const name = `${reference.bucket}/${reference.key}`;
       if (isAbsent(error) || isPreconditionFailed(error)) {
@@ -351,6 +367,11 @@ export class Inbox {
     return undefined;
   }
 }
+
+/** Says of an object that its bytes are not those of the file. @param what names the object. */
+export const codingMessage = (what: string, coding: string): string =>
+  `${what} is compressed (Content-Encoding: ${coding}), and would be sent as it is stored. ` +
+  'Put the file without compression, and without that header.';
 
 /** An object as an input. The flow is told where it came from. */
 function inputOf(

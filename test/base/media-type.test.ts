@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { extensionOf, isTelling, mediaTypeOf, registeredType, typeOfName } from '../../functions/base/media-type.ts';
+import {
+  codingOf,
+  extensionOf,
+  isTelling,
+  mediaTypeOf,
+  registeredType,
+  typeOfName,
+} from '../../functions/base/media-type.ts';
 
 /** Types of uploads and of assets that say nothing of the bytes. */
 const SAYING_NOTHING = [
@@ -103,5 +110,28 @@ describe('the extension of a media type', () => {
     for (const type of ['audio/mpeg', 'video/quicktime', 'image/jpeg', 'model/ply', 'audio/ogg']) {
       expect(typeOfName(`a${extensionOf(type)}`)).toBe(type);
     }
+  });
+});
+
+describe('the coding of a Content-Encoding', () => {
+  it.each([
+    ['gzip', 'gzip'],
+    ['GZip', 'gzip'],
+    ['x-gzip', 'x-gzip'],
+    ['br', 'br'],
+    ['zstd', 'zstd'],
+    ['deflate', 'deflate'],
+    ['aws-chunked, gzip', 'gzip'],
+    ['gzip,aws-chunked', 'gzip'],
+    ['utf-8', undefined],
+    ['UTF-8', undefined],
+    ['aws-chunked', undefined],
+    ['identity', undefined],
+    ['binary', undefined],
+    ['base64', undefined],
+    ['', undefined],
+    [undefined, undefined],
+  ])('is one that changes the bytes: %s', (contentEncoding, coding) => {
+    expect(codingOf(contentEncoding)).toBe(coding);
   });
 });

@@ -173,35 +173,48 @@ describe('a file that can never pass', () => {
     readonly metadata?: Record<string, string>;
     readonly body?: Buffer;
     readonly type?: string;
+    readonly encoding?: string;
   }
   const cases: [string, string, Route, Given][] = [
     ['input-empty', 'The file is empty', ECHO, { body: Buffer.alloc(0) }],
     ['input-too-large', '11 bytes, and at most 10', ECHO, { body: Buffer.alloc(11) }],
     ['invalid-text', 'UTF-8', { ...ECHO, input: 'text' }, { body: Buffer.from([0xc3, 0x28]) }],
+    ['invalid-text', 'UTF-16', { ...ECHO, input: 'text' }, { body: Buffer.from('a red', 'utf16le') }],
+    ['input-encoded', 'The file is compressed (Content-Encoding: gzip)', ECHO, { encoding: 'gzip' }],
+    ['input-encoded', 'Content-Encoding: br', { ...ECHO, input: 'text' }, { encoding: 'utf-8, BR' }],
     ['input-encoded', 'curl by -T FILE', ECHO, { type: 'multipart/form-data; boundary=x' }],
     ['input-encoded', 'curl by -T FILE', { ...ECHO, mediaTypes: ['application/*'] }, { type: 'Multipart/Form-Data' }],
     ['rejected', 'There is no such template', { ...ECHO, template: 'no_such_template' }, {}],
     ['invalid-override', 'flow-parameters', { ...ECHO, overrides: true }, { metadata: { 'flow-parameters': '{' } }],
   ];
-  it.each(cases)('ends at once with a receipt: %s, %s', async (code, message, route, { body, metadata, type }) => {
-    await start({ routes: [route], settings: { inputBytesMax: 10 } });
-    const given = { Metadata: metadata, ...(type !== undefined && { ContentType: type }) };
-    expect(await failuresOfSending('a.bin', body ?? Buffer.from('x'), given)).toBe(0);
-    const receipt = await world.receipt('a.bin');
-    expect(receipt).toMatchObject({ status: 'failed', failure: { code } });
-    expect(receipt.failure?.message).toContain(message);
-    const canHelp = ['input-too-large', 'rejected'].includes(code);
-    expect(/\bretry\b/.test(receipt.failure?.advice ?? '')).toBe(canHelp);
-    expect(receipt.failure?.retry ?? '').toContain(canHelp ? receipt.upload.id : '');
-    expect(receipt.failure?.retry === undefined).toBe(!canHelp);
-    expect(await world.entry()).toMatchObject({ state: 'failed' });
-    expect(await world.keys(LEDGER)).toEqual([
-      `failed/${receipt.endedAt}/${receipt.upload.id}`,
-      ...(code === 'rejected' ? ['state/holds.json'] : []),
-      `uploads/${receipt.upload.id}.json`,
-    ]);
-    expect(world.count('UploadsFailed')).toBe(1);
-  });
+  it.each(cases)(
+    'ends at once with a receipt: %s, %s',
+    async (code, message, route, { body, metadata, type, encoding }) => {
+      await start({ routes: [route], settings: { inputBytesMax: 10 } });
+      const given = { Metadata: metadata, ContentEncoding: encoding, ...(type !== undefined && { ContentType: type }) };
+      expect(await failuresOfSending('a.bin', body ?? Buffer.from('x'), given)).toBe(0);
+      const receipt = await world.receipt('a.bin');
+      expect(receipt).toMatchObject({ status: 'failed', failure: { code } });
+      expect(receipt.failure?.message).toContain(message);
+      const canHelp = ['input-too-large', 'rejected'].includes(code);
+      expect(/\bretry\b/.test(receipt.failure?.advice ?? '')).toBe(canHelp);
+      expect(receipt.failure?.retry ?? '').toContain(canHelp ? receipt.upload.id : '');
+      expect(receipt.failure?.retry === undefined).toBe(!canHelp);
+      expect(await world.entry()).toMatchObject({ state: 'failed' });
+      expect(await world.keys(LEDGER)).toEqual([
+        `failed/${receipt.endedAt}/${receipt.upload.id}`,
+        ...(code === 'rejected' ? ['state/holds.json'] : []),
+        `uploads/${receipt.upload.id}.json`,
+      ]);
+      expect(world.count('UploadsFailed')).toBe(1);
+    },
+  );
+});
+
+it.each(['utf-8', 'base64', 'identity'])('a file with the Content-Encoding %s is sent', async (encoding) => {
+  await start();
+  expect(await failuresOfSending('a.bin', Buffer.from('x'), { ContentEncoding: encoding })).toBe(0);
+  expect(world.service.counts.createFlow).toBe(1);
 });
 
 describe('an upload that the service does not take now', () => {

@@ -564,6 +564,28 @@ describe('a job that cannot be sent', () => {
     expect((await world.receipt(JOB)).status).toBe('failed');
   });
 
+  it.each([
+    ['input-encoded', 'The job file is compressed (Content-Encoding: gzip)', { ContentEncoding: 'gzip' }],
+    ['input-encoded', 'The job file was put as a form', { ContentType: 'multipart/form-data; boundary=x' }],
+  ])('fails with its receipt if the file is none by itself: %s, %s', async (code, message, given) => {
+    await open();
+    await world.upload(JOB, jobFile(['a']), given);
+    await world.deliverAll();
+    expect(await failure()).toMatchObject({ code, message: expect.stringContaining(message) });
+  });
+
+  it.each([
+    ['is compressed (Content-Encoding: br)', { ContentEncoding: 'br' }],
+    ['The input multi/chair/a was put as a form', { ContentType: 'multipart/form-data' }],
+  ])('fails with its receipt if an input of it is no file by itself: %s', async (message, given) => {
+    await open();
+    await world.upload(JOB.replace('job.json', 'a'), 'x', given);
+    await world.upload(JOB, jobFile(['a']));
+    await world.deliverAll();
+    expect(await failure()).toMatchObject({ code: 'input-encoded', message: expect.stringContaining(message) });
+    expect(world.service.flows).toEqual([]);
+  });
+
   it('is never sent as a file of its own, if its retry is cut off between two writes', async () => {
     await open();
     await world.upload(JOB, '{"inputs": [');

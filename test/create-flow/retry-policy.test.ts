@@ -24,6 +24,7 @@ import { HeldError } from '../../functions/holds/permit.ts';
 import {
   UploadArchivedError,
   UploadDeniedError,
+  UploadEncodedError,
   UploadGoneError,
   UploadUnreadableError,
 } from '../../functions/uploads/inbox.ts';
@@ -97,6 +98,7 @@ describe('an error of sending', () => {
       'input-gone',
       'b/front.png was deleted.',
     ],
+    ['an upload that is compressed', new UploadEncodedError('b/a is compressed'), 'input-encoded', 'b/a is compressed'],
     [
       'an upload in an archive',
       new UploadArchivedError('b/a is archived'),

@@ -957,6 +957,11 @@ describe('a JSON response', () => {
     expect(await clientOf(server.url).get('f1', never)).toMatchObject({ flowId: 'f1' });
   });
 
+  it.each(['utf-8', 'aws-chunked'])('may have the Content-Encoding %s, which is none', async (encoding) => {
+    const { transport } = canned({ status: 200, headers: { 'content-encoding': encoding }, body: '{"id":"f1"}' });
+    expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1' });
+  });
+
   it('that breaks off is unavailable', async () => {
     await using server = await scriptedRaw((socket) =>
       socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"id":"f1"}')),
@@ -985,6 +990,15 @@ describe('an asset', () => {
     expect(await read(flows)).toEqual({ mediaType: 'application/octet-stream', text: 'text' });
     expect(await read(flows)).toEqual({ mediaType: 'image/png', text: 'hi' });
   });
+
+  it.each(['aws-chunked', 'utf-8', 'identity', 'base64'])(
+    'with the Content-Encoding %s, which is none, comes as it is',
+    async (encoding) => {
+      const headers = { 'content-type': 'model/gltf-binary', 'content-encoding': encoding };
+      const { transport } = canned({ status: 200, headers, body: 'glTF' });
+      expect(await read(clientOf(PUBLIC, { transport }))).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
+    },
+  );
 
   it.each([
     ['attachment; filename="chair.glb"', 'a1', undefined],

@@ -224,6 +224,16 @@ describe('the body of a text', () => {
   });
 });
 
+it.each(['a red chair', 'ein grüner Stuhl', '写真\n', 'a'])(
+  'a text in UTF-16 without a byte order mark is refused before anything is sent: %s',
+  async (text) => {
+    for (const bytes of [Buffer.from(text, 'utf16le'), Buffer.from(text, 'utf16le').swap16()]) {
+      const error = await failureOf(flowBody(requestOf(sourceOf(bytes), { as: 'text' }), never));
+      expect(error).toBeInstanceOf(InvalidTextError);
+    }
+  },
+);
+
 describe('the request body of several inputs', () => {
   const LONG = 'ü'.repeat(400_000);
   it('has them one after the other, each in its own form', async () => {
