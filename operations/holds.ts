@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { shellWord } from '../functions/base/printable.ts';
 import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
-import type { Failing, Holds, RouteRequest } from '../functions/holds/holds.ts';
+import { type Failing, type Holds, holdsSchema, type RouteRequest } from '../functions/holds/holds.ts';
 import { budgetsOf } from '../functions/holds/tend-holds.ts';
 import { type Entry, isHold, isWaitingInPlace, type WaitReason } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
@@ -319,7 +319,11 @@ export async function changeHold(
   // Until then an invocation may go by what it has read before.
   if (answer.result === 'paused') await sleep(HOLDS_AGE_MAX_MS, undefined, { signal });
   const sending = answer.result === 'paused' ? await sendingNow(request.route, deployment, signal) : undefined;
-  return { result: answer.result, ...viewOfHolds(answer.holds, deployment), ...(sending && { sending }) };
+  return {
+    result: answer.result,
+    ...viewOfHolds(holdsSchema.parse(answer.holds), deployment),
+    ...(sending && { sending }),
+  };
 }
 
 /** How many files of a route, or of the pipeline, are being sent. */

@@ -84,6 +84,24 @@ export function boundedText(what: string, max: number) {
 }
 
 /**
+ * Members by names from outside. Unlike `z.record`, it takes any name, such as `__proto__`, and what it makes inherits
+ * nothing: a member called `constructor` is there only if it was stored.
+ * @internal
+ */
+export const byName = <T>(member: z.ZodMiniType<T>): z.ZodMiniType<Record<string, T>> =>
+  z.pipe(
+    z.pipe(
+      z.transform((value: unknown) => (typeof value === 'object' && value !== null ? Object.entries(value) : value)),
+      z.array(z.tuple([z.string(), member])),
+    ),
+    z.transform((members: [string, T][]) => {
+      const named: Record<string, T> = Object.create(null);
+      for (const [name, value] of members) named[name] = value;
+      return named;
+    }),
+  ) as unknown as z.ZodMiniType<Record<string, T>>;
+
+/**
  * Runs two parsers. If both find issues, one error names the issues of both, so that the operator can correct all of
  * them at once.
  * @throws {ConfigurationError}

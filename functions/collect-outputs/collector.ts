@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
+import { byName } from '../base/validation.ts';
 import { collectorKey, type RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { LineState } from '../resubmit/waiting-uploads.ts';
@@ -60,7 +61,7 @@ function stateSchema(now: number) {
   const turns = z.object({
     route: z.optional(z.string()),
     credit: z.int().check(z.gte(0)),
-    segments: z.record(z.string(), z.string()),
+    segments: byName(z.string()),
   });
   return z.object({
     heldUntil: orDropped(timeUpTo(now + LEASE_MS)),

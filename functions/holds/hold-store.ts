@@ -199,10 +199,7 @@ function parsed(text: string): Holds {
   try {
     const value: unknown = JSON.parse(text);
     demandKnownFormat(HOLDS_KEY, value, 'nothing is sent');
-    const holds = holdsSchema.parse(value);
-    // A route may be called `constructor`.
-    Object.setPrototypeOf(holds.routes, null);
-    return holds;
+    return holdsSchema.parse(value);
   } catch (cause) {
     if (cause instanceof NewerFormatError) throw cause;
     const remedy = 'Nothing is sent. Restore an older version of the object.';

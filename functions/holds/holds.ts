@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import type { Json } from '../base/json.ts';
 import { shorten } from '../base/printable.ts';
+import { byName } from '../base/validation.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import {
   amountOf,
@@ -144,7 +145,7 @@ export const holdsSchema = z.object({
   schema: z.literal(1),
   pipeline: z.object(scope),
   /** By the name of the route. */
-  routes: z.record(z.string(), routeSchema),
+  routes: byName(routeSchema),
   /** By `<upload id>.<generation>`. */
   reservations: z.record(z.string(), reservationSchema),
   /** What the flows of the last days cost. */

@@ -143,7 +143,10 @@ class ClassTurns {
   async #list(signal: AbortSignal): Promise<RouteTurns[]> {
     const { route: last, credit, segments } = this.#before;
     const names = await foldersFrom(classPrefix(this.#class), last, this.#round, signal);
-    this.#listed = names.map((name) => new RouteTurns(this.#class, name, this.#round, segments[name]));
+    this.#listed = names.map((name) => {
+      const segment = Object.hasOwn(segments, name) ? segments[name] : undefined;
+      return new RouteTurns(this.#class, name, this.#round, segment);
+    });
     const routes = this.#listed.filter(({ hasRoom }) => hasRoom);
     const at = routes.findIndex(({ name }) => name === last);
     if (credit >= 1 && at >= 0) return [...routes.splice(at, 1), ...routes];

@@ -129,9 +129,14 @@ export const GONE: ReadonlyMap<string, string> = new Map([
   ],
 ]);
 
+/** What is kept by the names of routes must not mix with what every object inherits. */
+const isOwnName = (name: string): boolean => !(name in Object.prototype);
+
+const OWN_NAME_ERROR = 'expected another name, because every object of JavaScript has a member called like this';
+
 const routeSchema: z.ZodMiniType<Route> = strictObject(
   {
-    name: boundedText('a name', NAME_LENGTH_MAX),
+    name: boundedText('a name', NAME_LENGTH_MAX).check(z.refine(isOwnName, { error: OWN_NAME_ERROR })),
     ...CONDITION_SCHEMAS,
     input: z._default(z.enum(['file', 'text'], { error: 'expected "file" or "text"' }), 'file'),
     template: templateSchema,

@@ -57,6 +57,26 @@ describe('a pause', () => {
     expect(world.sentKeys).toEqual(['b0', 'a0']);
   });
 
+  it.each(['__proto__', 'constructor', 'toString'])(
+    'of a route %s that is not there touches nothing',
+    async (route) => {
+      await start();
+      for (const action of ['pause', 'resume'] as const) {
+        expect((await hold({ action, route })).result).toBe('unknown route');
+      }
+      await sendAll(1);
+      expect(flows()).toBe(1);
+      // As an earlier version may have written it.
+      const routes = `{"${route}": {"paused": {"since": 1}}}`;
+      await world.put(LEDGER, HOLDS, `{"schema": 1, "pipeline": {}, "routes": ${routes}, "reservations": {}}`);
+      await next();
+      await sendAll(1, 'g');
+      expect(flows()).toBe(2);
+      expect(Object.keys((await holds()).routes).sort()).toEqual([route, 'echo'].sort());
+      expect((await hold({ action: 'resume', route })).result).toBe('resumed');
+    },
+  );
+
   it('stops files that wait for another reason, and lets one be cancelled', async () => {
     await start();
     world.fault('createFlow', answer({ detail: 'Too many' }, 429));
@@ -502,6 +522,18 @@ describe('what flows cost', () => {
     await next(24 * HOUR);
     expect((await holds()).costs).toEqual({});
     expect(await world.json(LEDGER, 'state/costs/2026-01-01.json')).toEqual(day);
+  });
+
+  it('is counted for a customer of any name, who waits and goes on like others', async () => {
+    const names = ['__proto__', 'constructor', 'toString'];
+    await start({ routes, settings: { uploadConcurrency: 1 } });
+    await hold({ action: 'pause' });
+    for (const name of names) await sendAll(1, `${name}/`);
+    await hold({ action: 'resume' });
+    for (let n = 0; n < 6; n += 1) await next();
+    expect(flows()).toBe(3);
+    const day = Object((await holds()).costs['2026-01-01']);
+    expect(Object.keys(day).sort()).toEqual(names.map((name) => `["echo","${name}/","EUR"]`).sort());
   });
 
   it('does not count what was not made, and tells what may have been paid twice', async () => {

@@ -168,6 +168,12 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
   ],
   [{ parameters: { a: 1, b: nested(32), c: 1 } }, 'routes[0].parameters: expected something that JSON can say, nested'],
   [{ parameters: nested(33) }, 'routes[0].parameters: expected something that JSON can say, nested at most 32 deep'],
+  ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', '__defineGetter__'].map(
+    (name): readonly [object, string] => [
+      { name },
+      `routes[0].name: expected another name, because every object of JavaScript has a member called like this, got "${name}"`,
+    ],
+  ),
   ...[false, { after: 20 }].map((circuit): readonly [object, string] => [
     { circuit },
     'routes[0].circuit: is gone, because one uploader could stop a route for all others. After twenty failures alike, ' +

@@ -266,7 +266,7 @@ export function objectHeaders(headers: Headers): ObjectHeaders {
   const encoding = encodings.filter((name) => name !== '' && name !== 'aws-chunked').join(',');
   if (encoding !== '') system['content-encoding'] = encoding;
 
-  const user: Record<string, string> = {};
+  const user: Record<string, string> = Object.create(null);
   let bytes = 0;
   for (const [name, value] of Object.entries(headers)) {
     if (!name.startsWith(USER_PREFIX) || value === undefined) continue;
