@@ -334,13 +334,17 @@ export async function heldFlows(
   const holds = await holdsOf(deployment, signal);
   const anew = stages.flatMap(({ begins }) => begins.map(() => from ?? ''));
   const routes = [...uploads.map((view) => routeOfRetry(view, deployment)), ...anew];
-  const late = routes.length > RETRIED_AT_ONCE_MAX;
+  const late = isBulk({ uploads, stages });
   const held = Map.groupBy(
     routes.flatMap((route) => holdOn(holds, route, { late }) ?? []),
     (hold) => hold,
   );
   return [...held].map(([hold, { length: count }]) => ({ hold, count, ending: endOfHold(hold, deployment) }));
 }
+
+/** True if a retry is one of many: live files go first then. It may take several invocations. */
+const isBulk = ({ uploads, stages = [] }: Pick<Plan, 'uploads' | 'stages'>): boolean =>
+  uploads.length + stages.reduce((sum, { begins }) => sum + begins.length, 0) > RETRIED_AT_ONCE_MAX;
 
 /** The name of the route that a retry would take. A failed file takes that of today. */
 function routeOfRetry(view: UploadView, { settings, areRoutesKnown }: Deployment): string {
@@ -358,12 +362,13 @@ export async function act(
   signal: AbortSignal,
   onProgress: (count: number) => void = () => {},
 ): Promise<readonly Acted[]> {
-  if (stage !== undefined) return makeAnew({ from: stage, stages }, deployment, signal, onProgress);
+  const late = action === 'retry' && isBulk({ uploads, stages }) ? true : undefined;
+  if (stage !== undefined) return makeAnew({ from: stage, stages, late }, deployment, signal, onProgress);
   const acted: Acted[] = [];
   for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {
     const some = uploads.slice(from, from + AT_ONCE_MAX);
     const answer = resultsSchema.parse(
-      await deployment.collecting.invoke({ [action]: some.map(({ id }) => id), parameters }, signal),
+      await deployment.collecting.invoke({ [action]: some.map(({ id }) => id), parameters, late }, signal),
     );
     for (const { key, id } of some) {
       const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};
@@ -379,14 +384,18 @@ export async function act(
  * @returns what became of the uploads of the stage; or of the first file, if nothing was begun.
  */
 async function makeAnew(
-  { from, stages }: { readonly from: string; readonly stages: readonly PlannedStage[] },
+  {
+    from,
+    stages,
+    late,
+  }: { readonly from: string; readonly stages: readonly PlannedStage[]; readonly late?: true | undefined },
   { collecting }: Deployment,
   signal: AbortSignal,
   onProgress: (count: number) => void,
 ): Promise<readonly Acted[]> {
   const acted: Acted[] = [];
   for (const { id: first, key, begins } of stages) {
-    const answer = resultsSchema.parse(await collecting.invoke({ retry: [first], from }, signal));
+    const answer = resultsSchema.parse(await collecting.invoke({ retry: [first], from, late }, signal));
     // The chain may have changed since the plan. Then the id of an upload stands for its key.
     const keys = new Map([[first, key], ...begins.map((each) => [each.id, each.key] as const)]);
     for (const { upload: id, result } of answer) {

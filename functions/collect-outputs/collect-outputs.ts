@@ -38,6 +38,7 @@ export async function collect(
     retry,
     parameters,
     from,
+    late,
     cancel,
     collect: again,
     sweep,
@@ -48,8 +49,8 @@ export async function collect(
   const given = parameters === undefined ? undefined : { parameters };
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
   if (listing !== undefined) return listingAnswer(ports.flows, invocation.closing);
-  if (retry !== undefined && from !== undefined) return makeAnew(retry, from, ports, invocation.closing);
-  if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given });
+  if (retry !== undefined && from !== undefined) return makeAnew(retry, { from, late }, ports, invocation.closing);
+  if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given, late });
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (again !== undefined) return collectAgain(again, ports, invocation.closing);
   if (hold !== undefined) return changeHold(hold, ports, invocation.closing);

@@ -59,6 +59,8 @@ const eventShape = z.strictObject({
   parameters: z.optional(parameters),
   /** Have this stage of the chains of these files made anew, and those after it. */
   from: z.optional(z.string()),
+  /** True if this retry is a part of many: live files go first. Default: if it names many. */
+  late: z.optional(z.literal(true)),
   cancel: z.optional(uploadIds),
   /** Collect the flows of these uploads again. */
   collect: z.optional(uploadIds),
@@ -97,6 +99,10 @@ const eventSchema = eventShape.check(
     error: 'expected parameters only with retry',
     path: ['parameters'],
   }),
+  z.refine(({ retry, late }) => late === undefined || retry !== undefined, {
+    error: 'expected late only with retry',
+    path: ['late'],
+  }),
 );
 
 /** The collecting function does not accept this event. */
@@ -107,7 +113,7 @@ export class InvalidCollectEventError extends Error {
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
  * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, or `from` names the stage of a
- * chain, and the same with `cancel` and `collect`, `{"hold": {"action": "pause"}}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * chain, and `late` says that it is one of many, the same with `cancel` and `collect`, `{"hold": {"action": "pause"}}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

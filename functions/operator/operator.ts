@@ -138,11 +138,10 @@ export function retryUploads(
  */
 export async function makeAnew(
   firstIds: readonly string[],
-  from: string,
+  { from, late = isLate(firstIds) }: { readonly from: string; readonly late?: true | undefined },
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
-  const late = isLate(firstIds);
   const all = await pMap(firstIds, (id) => makeStageAnew(id, { from, late }, ports, signal), {
     concurrency: CONCURRENCY,
   });

@@ -5,6 +5,7 @@ import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
+import { act } from '../../operations/act.ts';
 import { dyingAt, ECHO, INBOX, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 const expectResubmitted = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
@@ -251,6 +252,32 @@ describe('a retry of many', () => {
     await world.settle();
     for (let n = 0; n < 21; n += 1) expect((await world.receipt(`customer/${n}`)).status).toBe('succeeded');
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+  });
+
+  it('puts a part of many into the line, too', async () => {
+    const [id = ''] = await manyRejected(1);
+    await expect(world.collect({ cancel: [id], late: true })).rejects.toThrow('late: expected late only with retry');
+    await world.collect({ retry: [id], late: true });
+    expect(world.queue.counts().visible).toBe(0);
+    expect(await world.keys(LEDGER, 'waiting/turn/late/echo/customer/')).toHaveLength(1);
+  });
+
+  it('says that it is one, in each of the invocations that it takes', async () => {
+    const asked: unknown[] = [];
+    const collecting = { invoke: async (event: object) => asked.push(event) && [] };
+    const view = (n: number) => ({ id: `${n}`, key: `${n}` });
+    const ask = async (plan: object) => {
+      asked.length = 0;
+      await act({ action: 'retry', uploads: [], ...plan }, { collecting } as never, new AbortController().signal);
+      return asked.map((event) => Object(event).late);
+    };
+    const many = Array.from({ length: 201 }, (_, n) => view(n)) as never;
+    expect(await ask({ uploads: many })).toEqual([true, true]);
+    expect(await ask({ uploads: many, action: 'cancel' })).toEqual([undefined, undefined]);
+    expect(await ask({ uploads: [view(1)] })).toEqual([undefined]);
+    const stage = (n: number) => ({ ...view(n), begins: Array.from({ length: 11 }, (_, at) => view(at)) });
+    expect(await ask({ from: 'two', stages: [stage(1), stage(2)] })).toEqual([true, true]);
+    expect(await ask({ from: 'two', stages: [stage(1)] })).toEqual([undefined]);
   });
 
   it('puts up to twenty into the queue, and one that is retried alone leaves the line', async () => {
