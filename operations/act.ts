@@ -191,7 +191,8 @@ async function stageBy(
   const { settings, areRoutesKnown, clock } = deployment;
   if (!areRoutesKnown) {
     throw new RoutesUnknownError(
-      'The routes of this deployment do not fit into its environment, so it is not known what --from would begin.',
+      'The routes of this deployment do not fit into its environment. Its first tick keeps them in the ledger, and there ' +
+        'was none since the deployment, so it is not known what --from would begin. Try again in a minute.',
     );
   }
   if (entry === undefined) return leaving(key, issue?.message ?? 'it is unknown');

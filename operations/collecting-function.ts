@@ -13,6 +13,8 @@ export class FunctionFailedError extends Error {
 }
 
 const configurationSchema = z.object({
+  /** Such as `2026-11-28T01:57:30.000+0000`. */
+  LastModified: z.optional(z.string()),
   Environment: z.object({ Variables: z.record(z.string(), z.string()) }),
 });
 
@@ -31,11 +33,18 @@ export class CollectingFunction {
     this.#access = access;
   }
 
-  /** The environment of the function: the settings of the pipeline. There is no secret in it. */
-  async environment(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
+  /** How the function is configured. */
+  async configuration(signal: AbortSignal): Promise<{
+    /** The settings of the pipeline. There is no secret in them. */
+    readonly environment: Readonly<Record<string, string>>;
+    /** When its code or its configuration was last changed, in milliseconds since the epoch. Undefined if unknown. */
+    readonly modifiedAt: number | undefined;
+  }> {
     const request = { service: 'lambda', method: 'GET', path: `${pathOf(this.name)}/configuration` } as const;
     const { text } = await sendToAws(request, this.#access, signal);
-    return configurationSchema.parse(JSON.parse(text)).Environment.Variables;
+    const { Environment, LastModified = '' } = configurationSchema.parse(JSON.parse(text));
+    const modifiedAt = Date.parse(LastModified);
+    return { environment: Environment.Variables, modifiedAt: Number.isNaN(modifiedAt) ? undefined : modifiedAt };
   }
 
   /**

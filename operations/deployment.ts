@@ -6,7 +6,8 @@ import { type Clock, systemClock } from '../functions/base/clock.ts';
 import { shellWord } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { Ledger } from '../functions/ledger/store.ts';
-import { parseEnv, type Settings } from '../functions/settings/environment.ts';
+import { readKeptRoutes } from '../functions/operator/kept-routes.ts';
+import { areRoutesBeside, parseEnv, type Settings } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
@@ -33,7 +34,10 @@ export interface Deployment {
   readonly command: string;
   readonly isLocal: boolean;
   readonly settings: Settings;
-  /** False if the routes do not fit into the function's environment. `settings.routes` is empty then. */
+  /**
+   * False if the routes do not fit into the function's environment, and it has made no tick since its deployment: a tick
+   * keeps them in the ledger. `settings.routes` is empty then.
+   */
   readonly areRoutesKnown: boolean;
   /** @internal */
   readonly s3: S3Client;
@@ -169,7 +173,9 @@ interface Place {
 async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   const { name, command, isLocal, access, agent, logFolder } = place;
   const collecting = new CollectingFunction(place.function, access);
-  const { settings, areRoutesKnown } = settingsOf(await collecting.environment(signal));
+  const { environment, modifiedAt } = await collecting.configuration(signal);
+  const areInEnvironment = !areRoutesBeside(environment.ROUTES);
+  const parsed = parseEnv(areInEnvironment ? environment : { ...environment, ROUTES: ROUTES_UNKNOWN });
   const config = ({ s3, sqs }: Readonly<Record<string, string | undefined>> = {}, which: 's3' | 'sqs') => {
     const endpoint = which === 's3' ? s3 : sqs;
     const { region, credentials } = access;
@@ -181,6 +187,11 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   };
   const s3 = new S3Client(config(access.endpoints, 's3'));
   const queues = new SQSClient(config(access.endpoints, 'sqs'));
+  const routes = areInEnvironment
+    ? parsed.routes
+    : await readKeptRoutes({ s3, bucket: parsed.ledgerBucket, deployedAt: modifiedAt }, signal);
+  const settings: Settings = areInEnvironment ? parsed : { ...parsed, routes: routes ?? [] };
+  const areRoutesKnown = routes !== undefined;
   const clock = systemClock;
   return {
     ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, logFolder },
@@ -211,14 +222,8 @@ async function depthOf(queues: SQSClient, QueueUrl: string, abortSignal: AbortSi
   };
 }
 
-/** Routes that are too long for the environment are in a file beside the function's code. */
-function settingsOf(environment: Readonly<Record<string, string>>): Pick<Deployment, 'settings' | 'areRoutesKnown'> {
-  const { ROUTES = '' } = environment;
-  const areRoutesKnown = !ROUTES.startsWith('file:');
-  const unknown = JSON.stringify([{ name: 'unknown', template: 'unknown' }]);
-  const settings = parseEnv(areRoutesKnown ? environment : { ...environment, ROUTES: unknown });
-  return { settings: areRoutesKnown ? settings : { ...settings, routes: [] }, areRoutesKnown };
-}
+/** Stands for routes that are too long for the environment. */
+const ROUTES_UNKNOWN = JSON.stringify([{ name: 'unknown', template: 'unknown' }]);
 
 /** One sentence for an error of the connection. Undefined if the error is of another kind. */
 export function issueOfConnection(error: unknown): string | undefined {

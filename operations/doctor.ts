@@ -195,7 +195,8 @@ async function examineService({ deployment, offered }: Subject): Promise<Outcome
 }
 
 async function examineTemplates({ deployment, offered }: Subject): Promise<Outcome> {
-  if (!deployment.areRoutesKnown) return { notChecked: 'the routes stand in a file beside the code of the function' };
+  if (!deployment.areRoutesKnown)
+    return { notChecked: 'the first tick after the deployment has not told the routes yet' };
   let known: readonly OfferedTemplate[];
   try {
     known = await offered();

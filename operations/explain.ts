@@ -98,8 +98,8 @@ export async function explain(
   }
   if (!areRoutesKnown) {
     throw new RoutesUnknownError(
-      'The routes of this deployment do not fit into its environment, and stand in a file beside its code. ' +
-        'Read them in the configuration that was deployed.',
+      'The routes of this deployment do not fit into its environment. Its first tick keeps them in the ledger, ' +
+        'and there was none since the deployment. Try again in a minute.',
     );
   }
   const subject =

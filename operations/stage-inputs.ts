@@ -25,7 +25,7 @@ const answerSchema = z.object({
 export async function examineStageInputs(deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
   const { settings, isLocal, areRoutesKnown } = deployment;
   if (isLocal) return 'good'; // The S3 of a local run refuses its functions nothing.
-  if (!areRoutesKnown) return { notChecked: 'the routes stand in a file beside the code of the function' };
+  if (!areRoutesKnown) return { notChecked: 'the first tick after the deployment has not told the routes yet' };
   const later = settings.routes.filter(({ after }) => after !== undefined).map(({ name }) => name);
   if (later.length === 0) return 'good';
   const name = creatingFunction(deployment);

@@ -2,6 +2,7 @@ import type { Invocation } from '../base/invocation.ts';
 import type { HoldPorts } from '../holds/permit.ts';
 import { tendHolds } from '../holds/tend-holds.ts';
 import { parseCollectEvent } from '../operator/collect-event.ts';
+import { keepRoutes } from '../operator/kept-routes.ts';
 import {
   type Changed,
   cancelUploads,
@@ -24,7 +25,7 @@ export { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
 
 /**
  * Does what the event asks for: one tick, what an operator wants of single uploads or of the holds, a question to the
- * flow service, or to record a sweep. The first collector tends the holds, and runs the sweeps that were requested. They
+ * flow service, or to record a sweep. The first collector tends the holds, keeps long routes for operators, and runs the sweeps that were requested. They
  * run in parallel with its tick, because a busy tick takes all of the invocation's time.
  * @throws {InvalidCollectEventError}
  */
@@ -60,6 +61,7 @@ export async function collect(
     collectOutputs(collector, ports, invocation),
     isFirst ? continueSweep(ports, invocation) : undefined,
     isFirst ? tendHolds(ports, invocation.closing) : undefined,
+    isFirst ? keepRoutes(ports, invocation.closing) : undefined,
   ]);
   const reasons = [tick, ...others].flatMap((part) => (part.status === 'rejected' ? [part.reason] : []));
   if (reasons.length > 1) throw new AggregateError(reasons, 'Several parts of the tick failed');

@@ -16,6 +16,7 @@ import { decodedId, encodedId, shortSegment } from '../base/key-segment.ts';
  *   state/holds.json                               what is held, what is spent of budgets, and what that follows from
  *   state/costs/<day in UTC>.json                  what the flows of a day cost that has ended
  *   state/sweep.json                               the state of the sweep between its runs
+ *   state/routes.json                              the routes, if the functions' environment does not hold them
  *
  * Times are ISO 8601 in UTC with milliseconds. S3 sorts a listing by bytes, so it is sorted by time.
  */
@@ -92,6 +93,9 @@ export const HOLDS_KEY = `${STATE_PREFIX}holds.json`;
 export const costsKey = (day: string): string => `${COSTS_PREFIX}${day}.json`;
 
 export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
+
+/** The routes of the functions, for operators. It exists only if they are too long for the environment. */
+export const ROUTES_KEY = `${STATE_PREFIX}routes.json`;
 
 export const runningKey = (marker: RunningMarker): string =>
   `${RUNNING_PREFIX}${time(marker.ageFrom)}/${marker.uploadId}/${encodedId(marker.flowId)}`;

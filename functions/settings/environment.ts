@@ -56,6 +56,8 @@ export interface Settings extends PipelineSettings {
   readonly localInbox?: string | undefined;
   readonly eventBus: string;
   readonly routes: readonly Route[];
+  /** True if the routes are in a file beside the bundle, because the environment has no room for them. */
+  readonly areRoutesBeside?: true;
 }
 
 /** Environment variables by name, as `process.env` has them. */
@@ -103,6 +105,7 @@ export function parseEnv(env: Variables): Settings {
     localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
     routes: deepFreeze(routes.data),
+    ...(areRoutesBeside(env.ROUTES) && { areRoutesBeside: true }),
   };
   const overlaps = issuesOfBuckets(settings);
   if (overlaps.length > 0) throw new ConfigurationError(overlaps);
@@ -111,13 +114,16 @@ export function parseEnv(env: Variables): Settings {
 
 const FILE_PREFIX = 'file:';
 
+/** True if the variable names a file with the routes. */
+export const areRoutesBeside = (variable: string | undefined): boolean => variable?.startsWith(FILE_PREFIX) === true;
+
 /**
  * Reads the JSON of the routes from the variable, or from the file beside the bundle, where Lambda unpacked it.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (`LAMBDA_TASK_ROOT`)
  */
 function readRoutes(env: Variables): string | undefined {
   const { ROUTES, LAMBDA_TASK_ROOT } = env;
-  if (!ROUTES?.startsWith(FILE_PREFIX)) return ROUTES;
+  if (ROUTES === undefined || !areRoutesBeside(ROUTES)) return ROUTES;
   return readFileSync(join(LAMBDA_TASK_ROOT ?? '.', basename(ROUTES.slice(FILE_PREFIX.length))), 'utf8');
 }
 

@@ -89,7 +89,7 @@ export class DropZone extends LightElement {
   #whatIsTaken(): string {
     if (this.about === undefined) return '';
     const { routes, areRoutesKnown } = this.about;
-    if (!areRoutesKnown) return 'The routes of this deployment are not known here.';
+    if (!areRoutesKnown) return 'The routes of this deployment are not known here before its first tick.';
     const ofFiles = routes.filter(({ after }) => after === undefined);
     const shown = ofFiles.slice(0, 4).map((each) => `${each.name}${conditionOf(each)}`);
     const more = ofFiles.length - shown.length;

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
@@ -16,6 +17,23 @@ async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): P
   if (entry.state !== 'running') throw new Error(`The upload is ${entry.state}`);
   return entry;
 }
+
+it('keeps long routes in the ledger for operators, once in a process, and short ones not at all', async () => {
+  await start();
+  const puts: string[] = [];
+  world.beforeS3((call, { Key }) => {
+    if (call === 'PutObject' && Key === 'state/routes.json') puts.push(Key);
+  });
+  const tick = () => world.invoke((invocation) => collect({}, world.ports, invocation));
+  await tick();
+  expect(puts).toEqual([]);
+  world.redeploy({ areRoutesBeside: true });
+  await tick();
+  await world.invoke((invocation) => collect({ collector: { index: 1, of: 2 } }, world.ports, invocation));
+  await tick();
+  expect(puts).toHaveLength(1);
+  expect(await world.json(LEDGER, 'state/routes.json')).toEqual({ routes: world.ports.settings.routes });
+});
 
 describe('a flow that ended', () => {
   it('has every output stored unchanged, has a receipt, and has no marker any more', async () => {

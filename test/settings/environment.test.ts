@@ -81,7 +81,8 @@ describe('routes in a file beside the bundle', () => {
   it('are read from the folder where Lambda unpacked the bundle, and from no other', () => {
     writeFileSync(join(directory, 'routes.json'), JSON.stringify([route]));
     const beside = { ROUTES: 'file:routes.json', LAMBDA_TASK_ROOT: directory };
-    expect(parseEnv(env(beside)).routes).toEqual([route]);
+    expect(parseEnv(env(beside))).toMatchObject({ routes: [route], areRoutesBeside: true });
+    expect(parseEnv(env())).not.toHaveProperty('areRoutesBeside');
     expect(parseEnv(env({ ...beside, ROUTES: 'file:../../routes.json' })).routes).toEqual([route]);
   });
 
