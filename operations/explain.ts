@@ -1,4 +1,4 @@
-import { open, stat } from 'node:fs/promises';
+import { open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { JsonObject } from '../functions/base/json.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
@@ -16,7 +16,7 @@ import {
   UploadUnreadableError,
 } from '../functions/uploads/inbox.ts';
 import { deadlineSecondsOf, InvalidJobError, JOB_BYTES_MAX, parseJob, readJob } from '../functions/uploads/job.ts';
-import { inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
+import { comparable, filesFor, folderOf, inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
 import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
@@ -25,7 +25,7 @@ import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload, withPrefix } from './find.ts';
 import { type HoldView, holdOn, holdsOf } from './holds.ts';
-import { jobRulesOf, placeOfJob } from './job-files.ts';
+import { inputThere, jobRulesOf, placeOfJob } from './job-files.ts';
 import { type JobInputView, jobInputs, missingOf } from './jobs.ts';
 
 /** Bytes of the file that an explained request shows. */
@@ -286,14 +286,16 @@ async function jobOf(
   signal: AbortSignal,
 ): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
   const { inbox, settings } = deployment;
-  const { key, bucket } = entry.upload;
+  const { key } = entry.upload;
   const job = await readJob(opened, jobRulesOf(entry, key, settings), signal);
   const names = job.inputs.flatMap((input) => ('name' in input ? [inputKey(key, input.name)] : []));
   const files: readonly PinnedObject[] =
     entry.inputs ??
-    (await Promise.all(names.map((each) => inbox.current(bucket, each, signal)))).filter((file) => file !== undefined);
+    (await Promise.all(names.map((each) => inputThere(each, key, deployment, signal)))).filter(
+      (file) => file !== undefined,
+    );
   const inputs = await jobInputs(job, { key, input: entry.route.input }, settings, async (name) => {
-    return files.find((file) => file.key === inputKey(key, name))?.bytes;
+    return filesFor(inputKey(key, name), names, files)[0]?.bytes;
   });
   const issue = issueOfInputs(inputs, isTerminal(entry) ? 'lacks' : 'waits for');
   const explainedJob = { inputs, deadlineSeconds: deadlineSecondsOf(job) };
@@ -378,7 +380,15 @@ async function fileSubject(path: string, settings: FileSettings, given?: string)
       const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(bytesMax, facts.size)));
       return buffer.subarray(0, bytesRead);
     },
-    beside: (other) => fileSubject(join(dirname(path), other), settings, inputKey(name, other)),
+    async beside(other) {
+      const exact = await fileSubject(join(dirname(path), other), settings, inputKey(name, other));
+      if (exact !== undefined) return exact;
+      const folder = dirname(join(dirname(path), other));
+      const names = await readdir(folder).catch(() => []);
+      const [only, ...others] = names.filter((each) => comparable(each) === comparable(basename(other)));
+      if (only === undefined || others.length > 0) return undefined;
+      return fileSubject(join(folder, only), settings, inputKey(name, folderOf(other) + only));
+    },
   };
 }
 
@@ -415,9 +425,8 @@ async function openedSubject(key: string, deployment: Deployment, signal: AbortS
       }
     },
     async beside(name) {
-      const other = inputKey(key, name);
-      const current = await inbox.current(settings.inboxBucket, other, signal);
-      return current && openedSubject(other, deployment, signal);
+      const current = await inputThere(inputKey(key, name), key, deployment, signal);
+      return current && openedSubject(current.key, deployment, signal);
     },
   };
 }

@@ -1,17 +1,32 @@
 import { readFile, stat } from 'node:fs/promises';
 import { type Entry, isAwaited, isJob } from '../functions/ledger/entry.ts';
-import { isInside, UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../functions/uploads/inbox.ts';
+import {
+  type CurrentUpload,
+  isInside,
+  UploadDeniedError,
+  UploadGoneError,
+  UploadUnreadableError,
+} from '../functions/uploads/inbox.ts';
 import {
   awaitedInputs,
   InvalidJobError,
   JOB_BYTES_MAX,
   type Job,
+  type JobInput,
   linesOfInvalidJob,
   parseJob,
   readJob,
   tooLarge,
 } from '../functions/uploads/job.ts';
-import { folderOf, inputKey, inputName, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
+import {
+  comparable,
+  filesFor,
+  folderOf,
+  inputKey,
+  inputName,
+  isJobFile,
+  JOB_FILE,
+} from '../functions/uploads/job-keys.ts';
 import { jobFilesFor } from '../functions/uploads/job-routes.ts';
 import { type JobsRoute, jobsRouteOf } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
@@ -36,7 +51,8 @@ export type JobSettings = Pick<Deployment['settings'], 'routes' | 'inboxPrefix'>
 
 /** What the planning of jobs needs to know of the inbox. */
 export interface InboxLook {
-  has(key: string): Promise<boolean>;
+  /** Tells whether there is a file for the key of an input of a job. */
+  has(key: string, jobKey: string): Promise<boolean>;
   /** The jobs of the inbox that name this file. */
   jobsNaming(key: string, route: JobsRoute): Promise<readonly NamingJob[]>;
 }
@@ -192,13 +208,13 @@ export async function planJobs<F extends { readonly key: string }>(
       for (const each of there) if (each.waits) begins.add(each.key);
     }
   }
-  const keys = new Set(keyed.map(({ key }) => key));
+  const keys = new Set(keyed.map(({ key }) => comparable(key)));
   const incomplete = [];
   for (const [key, { job, route }] of jobs) {
     const missing: string[] = [];
     for (const input of job.inputs) {
-      if (!('name' in input) || input.isOptional || keys.has(inputKey(key, input.name))) continue;
-      if (!(await inbox.has(inputKey(key, input.name)))) missing.push(input.name);
+      if (!('name' in input) || input.isOptional || keys.has(comparable(inputKey(key, input.name)))) continue;
+      if (!(await inbox.has(inputKey(key, input.name), key))) missing.push(input.name);
     }
     const { deadlineSeconds = route.deadlineSeconds } = job;
     const { deadline } = awaitedInputs({ ...job, deadlineSeconds }, now);
@@ -216,7 +232,9 @@ async function readJobFile(path: string): Promise<Uint8Array> {
 
 const isNamed = (key: string, jobKey: string, job: Job | undefined): boolean => {
   const name = inputName(jobKey, key);
-  return job?.inputs.some((input) => 'name' in input && input.name === name) === true;
+  const isIt = (input: JobInput) =>
+    'name' in input && name !== undefined && comparable(input.name) === comparable(name);
+  return job?.inputs.some(isIt) === true;
 };
 
 /** Reads the job files of a deployment by their keys, each once. Undefined if there is none. */
@@ -233,12 +251,30 @@ export function jobsOf(deployment: Deployment, signal: AbortSignal): (jobKey: st
 export function inboxOf(deployment: Deployment, signal: AbortSignal): InboxLook {
   const jobAt = jobsOf(deployment, signal);
   return {
-    has: async (key) => (await deployment.inbox.current(deployment.settings.inboxBucket, key, signal)) !== undefined,
+    has: async (key, jobKey) => (await inputThere(key, jobKey, deployment, signal)) !== undefined,
     jobsNaming: async (key, route) => {
       const { naming } = await jobsNaming(key, route, jobAt);
       return naming.map(({ key: job, entry }) => ({ key: job, waits: entry === undefined || isAwaited(entry, key) }));
     },
   };
+}
+
+/** The file of the inbox that a job gets for the key of one of its inputs. Undefined if there is none, or no only one. */
+export async function inputThere(
+  key: string,
+  jobKey: string,
+  { inbox, settings: { inboxBucket } }: Pick<Deployment, 'inbox' | 'settings'>,
+  signal: AbortSignal,
+): Promise<CurrentUpload | undefined> {
+  const exact = await inbox.current(inboxBucket, key, signal);
+  if (exact !== undefined) return exact;
+  const beside = await inbox.keysBeside(inboxBucket, jobKey, signal);
+  const [only, ...others] = filesFor(
+    key,
+    [],
+    beside.map((each) => ({ key: each })),
+  );
+  return only === undefined || others.length > 0 ? undefined : inbox.current(inboxBucket, only.key, signal);
 }
 
 /** Why a job file of the inbox does not tell which files it names. */

@@ -57,6 +57,10 @@ export function quoted(value: unknown, charsMax = QUOTE_CHARS_MAX, end = '...'):
   return shorten(json, charsMax, end);
 }
 
+/** The same in ASCII, so that texts that look alike can be told apart. */
+export const quotedInAscii = (value: unknown, charsMax = QUOTE_CHARS_MAX): string =>
+  quoted(value, charsMax).replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
 /** The names of an object, without a list of all of them. */
 function* ownNames(object: object): Generator<string> {
   for (const name in object) if (Object.hasOwn(object, name)) yield name;

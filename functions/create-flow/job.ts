@@ -1,4 +1,5 @@
 import pMap from 'p-map';
+import { quotedInAscii, shorten, toldIssues } from '../base/printable.ts';
 import {
   type ClaimedEntry,
   type Entry,
@@ -12,7 +13,7 @@ import {
 import type { Stored } from '../ledger/store.ts';
 import { type OpenedUpload, UploadUnreadableError } from '../uploads/inbox.ts';
 import { awaitedInputs, type Job } from '../uploads/job.ts';
-import { inputKey } from '../uploads/job-keys.ts';
+import { confusable, filesFor, folderOf, inputKey, JOB_FILE } from '../uploads/job-keys.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { inputFailure } from './admission.ts';
 import { type Claim, failUpload, keepWaiting } from './claim.ts';
@@ -25,6 +26,9 @@ const CONCURRENCY = 8;
 /** How often, and for how long, a file waits in place while its job is looking for its inputs, in milliseconds. */
 const LOOKING_MS = 500;
 const LOOKING_MAX_MS = 3_000;
+
+/** Longest quotation of a name that several files fit, in characters. */
+const NAME_CHARS_MAX = 200;
 
 /**
  * Sends a job whose inputs are there. Otherwise the job waits for them, until its deadline.
@@ -47,6 +51,10 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
       const message = `A newer job file was put at ${object.upload.key} before this job was sent.`;
       return failUpload(delivery, claim, { code: 'superseded', message });
     }
+    if (found.ambiguous.length > 0) {
+      const message = toldIssues(found.ambiguous).join(' ');
+      return failUpload(delivery, claim, { code: 'invalid-job', message });
+    }
     if (found.missing.length > 0) return waitForInputs(delivery, claim, job, found);
     inputs = found.inputs;
     const next = gathered(claim.entry, inputs);
@@ -65,6 +73,10 @@ interface Found {
   readonly inputs: readonly Input[];
   /** Names of the inputs that are not there, and not optional. */
   readonly missing: readonly string[];
+  /** A sentence for each name that several files fit, and none exactly. */
+  readonly ambiguous: readonly string[];
+  /** A sentence for each missing name that is easily taken for that of a file. */
+  readonly hints: readonly string[];
   /** True if a newer job file is at the key. One that was deleted has no successor. */
   readonly isSuperseded: boolean;
 }
@@ -73,15 +85,38 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   const lookedAt = ports.clock.now();
   const current = (at: string) => ports.inbox.current(bucket, at, invocation.work);
   const files = job.inputs.flatMap((input) => ('name' in input ? [input] : []));
-  const [newest, ...uploads] = await pMap([key, ...files.map(({ name }) => inputKey(key, name))], current, {
-    concurrency: CONCURRENCY,
-  });
+  const named = files.map(({ name }) => inputKey(key, name));
+  const [newest, ...exact] = await pMap([key, ...named], current, { concurrency: CONCURRENCY });
+  const isComplete = exact.every((upload) => upload !== undefined);
+  const beside = isComplete ? [] : await ports.inbox.keysBeside(bucket, key, invocation.work);
+  const others = beside.filter((each) => !named.includes(each)).map((each) => ({ key: each }));
+  const nameOf = (file: { readonly key: string }): string => file.key.slice(folderOf(key).length);
+  const ambiguous: string[] = [];
+  const hints: string[] = [];
+  const uploads = await pMap(
+    files,
+    async ({ name }, index) => {
+      if (exact[index] !== undefined) return exact[index];
+      const fitting = filesFor(named[index] as string, named, others);
+      if (fitting.length === 1) return current(fitting[0]?.key as string);
+      if (fitting.length > 1) {
+        const each = fitting.map((file) => quotedInAscii(nameOf(file), NAME_CHARS_MAX)).join(' and ');
+        const input = quotedInAscii(name, NAME_CHARS_MAX);
+        ambiguous.push(`${JOB_FILE} names ${input}, and ${each} fit. Name one of them exactly as it is.`);
+      }
+      const near = others.find((file) => confusable(nameOf(file)) === confusable(name));
+      if (near !== undefined) hints.push(`${shorten(nameOf(near))} is there; the job names ${shorten(name)}.`);
+      return undefined;
+    },
+    { concurrency: CONCURRENCY },
+  );
   return {
     lookedAt,
     inputs: uploads.flatMap((upload) => upload ?? []).map(pinned),
     missing: files
       .filter(({ isOptional }, index) => !isOptional && uploads[index] === undefined)
       .map(({ name }) => name),
+    ...{ ambiguous, hints },
     isSuperseded: newest !== undefined && newest.id !== id,
   };
 }
@@ -95,16 +130,18 @@ const pinned = ({ bucket, key, versionId, etag, bytes, mediaType }: Upload): Inp
   mediaType,
 });
 
-function waitForInputs(delivery: Delivery, claim: Claim, job: Job, { missing, lookedAt }: Found): Promise<Outcome> {
+function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found): Promise<Outcome> {
+  const { missing, hints, lookedAt } = found;
   const { deadline } = claim.entry.job ?? awaitedInputs(job, claim.entry.arrivedAt);
   const names = missing.join(', ');
+  const hinted = (message: string): string => [message, ...toldIssues(hints)].join(' ');
   // A file may have come after the look had begun.
   if (lookedAt >= deadline) {
     const were = missing.length === 1 ? 'input was' : 'inputs were';
     const message = `${missing.length} ${were} not there by ${new Date(deadline).toISOString()}: ${names}.`;
-    return failUpload(delivery, claim, { code: 'inputs-missing', message });
+    return failUpload(delivery, claim, { code: 'inputs-missing', message: hinted(message) });
   }
-  const message = `Missing inputs: ${names}.`;
+  const message = hinted(`Missing inputs: ${names}.`);
   const entry = lacking(claim.entry, { deadline, missing });
   return keepWaiting(delivery, { ...claim, entry }, { reason: 'inputs', message, counted: false, notBefore: deadline });
 }

@@ -3,7 +3,7 @@ import { shortSegment } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { Price } from '../uploads/budget.ts';
-import { inputName } from '../uploads/job-keys.ts';
+import { confusable, inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
 import { ANSWERS_MAX, type entrySchema, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from './entry-schema.ts';
@@ -73,12 +73,14 @@ export function nextStep(entry: Entry, now: number, key?: string): NextStep {
 
 /**
  * Tells whether this is a job that a message with this key makes look for its inputs: one of a file that it waits for,
- * or of a job file in its own place.
+ * or whose name is easily taken for that of such a file, or of a job file in its own place.
  */
 export function isAwaited({ state, job, upload }: Entry, key: string | undefined): boolean {
   if (state !== 'waiting' || job === undefined || key === undefined) return false;
   const name = inputName(upload.key, key);
-  return key === upload.key || (name !== undefined && job.missing.includes(name));
+  return (
+    key === upload.key || (name !== undefined && job.missing.some((each) => confusable(each) === confusable(name)))
+  );
 }
 
 /** Tells whether this is a job that waits for its inputs. It has no flow. */

@@ -8,7 +8,7 @@ import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
 import type { Job } from './job.ts';
-import { inputKey } from './job-keys.ts';
+import { filesFor, folderOf, inputKey } from './job-keys.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 
 /**
@@ -23,6 +23,12 @@ const UNREAD_MAX_MS = 10_000;
  * of a key nowhere.
  */
 const VERSION_PAGES_MAX = 100;
+
+/**
+ * Maximum number of pages of a job's folder that are listed to find a file whose name is written in another form, of
+ * 1,000 versions each.
+ */
+const FOLDER_PAGES_MAX = 10;
 
 /** The object, or that version of it, no longer exists. A newer upload at its key has an event of its own. */
 export class UploadGoneError extends Error {
@@ -203,9 +209,11 @@ export class Inbox {
    * @param files those of the job's inputs that are there.
    */
   openJob(opened: OpenedUpload, { inputs }: Job, files: readonly PinnedObject[]): OpenedUpload {
+    const { key: jobKey } = opened.upload;
+    const named = inputs.flatMap((input) => ('name' in input ? [inputKey(jobKey, input.name)] : []));
     const all = inputs.flatMap((input): OpenedInput | readonly [] => {
       if ('text' in input) return textInput(input.text, input.additional);
-      const file = files.find(({ key }) => key === inputKey(opened.upload.key, input.name));
+      const [file] = filesFor(inputKey(jobKey, input.name), named, files);
       return file === undefined ? [] : this.#pinnedInput(file, input.additional);
     });
     return { ...opened, inputs: all };
@@ -247,6 +255,26 @@ export class Inbox {
       if (listed === 'absent') return undefined;
       return { ...deniedUpload({ bucket, key }, listed, this.#clock.now()), isDenied: true };
     }
+  }
+
+  /**
+   * The keys of the files in the folder of a job and in the folders below it. Those beyond {@link FOLDER_PAGES_MAX} pages
+   * are left out, and all of them if S3 does not allow to list them: files with exactly the right names are found by
+   * themselves.
+   */
+  async keysBeside(bucket: string, jobKey: string, signal: AbortSignal): Promise<readonly string[]> {
+    const keys: string[] = [];
+    let pages = 0;
+    try {
+      for await (const { uploads } of this.pages(bucket, folderOf(jobKey), undefined, signal)) {
+        for (const { key, isCurrent } of uploads) if (isCurrent && key !== jobKey) keys.push(key);
+        pages += 1;
+        if (pages === FOLDER_PAGES_MAX) break;
+      }
+    } catch (error) {
+      if (!isDenied(error)) throw error;
+    }
+    return keys;
   }
 
   /**

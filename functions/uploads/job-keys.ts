@@ -18,3 +18,34 @@ export function inputName(jobKey: string, key: string): string | undefined {
 
 /** The key of an input of a job. */
 export const inputKey = (jobKey: string, name: string): string => folderOf(jobKey) + name;
+
+/**
+ * A text in the one form in which keys are compared. Programs write the same name in different ways: composed or
+ * decomposed (macOS), and with other blanks than the space (U+202F in the names of screenshots).
+ */
+export const comparable = (text: string): string => text.normalize('NFC').replace(/\p{Zs}/gu, ' ');
+
+/** Two names with the same result are easily taken for each other: they differ in case, or in `%20` for a space. */
+export function confusable(name: string): string {
+  let decoded = name;
+  try {
+    decoded = decodeURIComponent(name);
+  } catch {
+    // A percent sign that stands for itself.
+  }
+  return comparable(decoded).toLowerCase();
+}
+
+/**
+ * The files that one name of a job fits: the one with exactly this key, or else all whose keys compare equal.
+ * @param named the keys of all inputs that the job names. A file with one of these keys is that input.
+ */
+export function filesFor<F extends { readonly key: string }>(
+  key: string,
+  named: readonly string[],
+  files: readonly F[],
+): readonly F[] {
+  const exact = files.filter((file) => file.key === key);
+  if (exact.length > 0) return exact;
+  return files.filter((file) => !named.includes(file.key) && comparable(file.key) === comparable(key));
+}

@@ -2,6 +2,7 @@ import * as z from 'zod/mini';
 import { FORM, MEDIA_TYPE, mediaTypeOf, registeredType } from '../base/media-type.ts';
 import { boundedText, matching } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
+import { comparable } from './job-keys.ts';
 
 /**
  * The conditions of a route. A condition is met if one of its values fits. A route matches an upload if all of the
@@ -14,7 +15,10 @@ import { KEY_BYTES_MAX } from '../s3/limits.ts';
  * condition an upload does not meet.
  */
 export interface Conditions {
-  /** The key starts with one of these. The case of letters does not matter, here and in the next two conditions. */
+  /**
+   * The key starts with one of these. The case of letters does not matter, here and in the next two conditions. Nor does
+   * the form in which a letter or a blank is written, here and in the next condition.
+   */
   readonly prefixes?: readonly string[] | undefined;
   /** The key ends with one of these. */
   readonly suffixes?: readonly string[] | undefined;
@@ -113,9 +117,9 @@ function isMet(values: readonly string[] | undefined, fits: (value: string) => b
 }
 
 /**
- * Folds the case of one code point at a time. `toLowerCase` of a whole string looks at neighbours (a final sigma), so
+ * A key without the differences that do not matter. Folds the case of one code point at a time. `toLowerCase` of a whole string looks at neighbours (a final sigma), so
  * that a prefix folded by itself would no longer be a prefix.
  */
 function caseless(text: string): string {
-  return Array.from(text, (point) => point.toLowerCase().toUpperCase()).join('');
+  return Array.from(comparable(text), (point) => point.toLowerCase().toUpperCase()).join('');
 }

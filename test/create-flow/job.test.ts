@@ -455,6 +455,92 @@ describe('a job whose inputs do not come', () => {
   });
 });
 
+describe('a name in a job', () => {
+  /** As macOS writes it, and with the blank in the names of its screenshots. */
+  const DECOMPOSED = 'vorne-u\u0308.png';
+  const COMPOSED = 'vorne-\u00fc.png';
+
+  it.each([
+    ['decomposed, for a composed name', COMPOSED, DECOMPOSED],
+    ['composed, for a decomposed name', DECOMPOSED, COMPOSED],
+    ['with U+202F for a space', 'um 10.15 pm.png', 'um 10.15\u202fpm.png'],
+    ['with a space for U+00A0', 'a\u00a0b.png', 'a b.png'],
+    ['in a folder', `vo\u0308rn/${COMPOSED}`, `v\u00f6rn/${DECOMPOSED}`],
+  ])('fits a file that is written in another form: %s', async (_, name, file) => {
+    await open();
+    await putJob([{ text: 'oak' }, name]);
+    await world.deliverAll();
+    expect(await wait()).toMatchObject({ message: `Missing inputs: ${name}.` });
+    await put(file);
+    await world.deliverAll();
+    expect(sent()).toEqual([[undefined, ...keys(file)]]);
+    await world.settle();
+    expect((await world.receipt(JOB)).inputs).toMatchObject([{ key: `multi/chair/${file}` }]);
+  });
+
+  it('fits such a file that came first, also if the input is optional', async () => {
+    await open();
+    await put(DECOMPOSED);
+    await put('a.png');
+    await putJob(['a.png', { name: COMPOSED, optional: true }]);
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('a.png', DECOMPOSED)]);
+  });
+
+  it('fits the file with exactly this name, if there is one', async () => {
+    await open();
+    for (const name of [COMPOSED, DECOMPOSED]) await put(name);
+    await putJob([DECOMPOSED, COMPOSED]);
+    await world.deliverAll();
+    expect(sent()).toEqual([keys(DECOMPOSED, COMPOSED)]);
+  });
+
+  it('does not fit a file that another name of the job fits exactly', async () => {
+    await open();
+    await put(COMPOSED);
+    await putJob([DECOMPOSED, COMPOSED]);
+    await world.deliverAll();
+    expect(await wait()).toMatchObject({ state: 'waiting', missing: [DECOMPOSED] });
+  });
+
+  it('is a mistake if it fits two files, and neither exactly: both are named', async () => {
+    await open();
+    for (const blank of ['\u00a0', '\u202f']) await put(`a${blank}b.png`);
+    await putJob(['a b.png']);
+    await world.deliverAll();
+    expect(await failure()).toEqual({
+      code: 'invalid-job',
+      message: String.raw`job.json names "a b.png", and "a\u00a0b.png" and "a\u202fb.png" fit. Name one of them exactly as it is.`,
+    });
+    expect(world.service.flows).toEqual([]);
+  });
+
+  it.each([
+    ['vorne.png', 'vorne.PNG'],
+    ['Vorne/a.png', 'vorne/a.png'],
+    ['vorne links.png', 'vorne%20links.png'],
+    ['vorne%20links.png', 'vorne links.png'],
+    ['\u00fc.png', 'U\u0308.PNG'],
+  ])('that differs only in case or in %%20 is said to: %s, %s', async (name, file) => {
+    for (const order of [
+      [name, file],
+      [file, name],
+    ]) {
+      await open();
+      for (const each of order) await (each === name ? putJob([name]) : put(file));
+      await world.deliverAll();
+      const message = `Missing inputs: ${name}. ${file} is there; the job names ${name}.`;
+      expect(await wait()).toMatchObject({ message, missing: [name] });
+    }
+    world.clock.advance(2 * HOUR);
+    await world.settle();
+    expect(await failure()).toMatchObject({
+      code: 'inputs-missing',
+      message: expect.stringContaining(`${file} is there; the job names ${name}.`),
+    });
+  });
+});
+
 describe('a job that cannot be sent', () => {
   it('says all that is wrong with its file at once, with path and value', async () => {
     await open();

@@ -92,6 +92,30 @@ describe('routeFor', () => {
     expect(matches({ mediaTypes: [wanted] }, 'a', mediaType)).toBe(expected);
   });
 
+  it.each([
+    ['M\u00f6bel/', 'Mo\u0308bel/a.png'],
+    ['Mo\u0308bel/', 'M\u00f6bel/a.png'],
+    ['M\u00f6bel/', 'MO\u0308BEL/a.png'],
+    ['Neue M\u00f6bel/', 'Neue\u00a0Mo\u0308bel/a.png'],
+    ['a b/', 'a\u202fb/a.png'],
+    ['a\u00a0b/', 'a b/a.png'],
+  ])('a prefix fits a key that is written in another form: %s', (prefix, key) => {
+    expect(matches({ prefixes: [prefix] }, key)).toBe(true);
+    expect(matches({ jobs: prefix }, key.replace('a.png', 'job.json'))).toBe(true);
+  });
+
+  it.each([
+    ['-r\u00fcck.png', 'a-ru\u0308ck.png'],
+    ['-ru\u0308ck.png', 'a-R\u00dcCK.PNG'],
+    [' pm.png', 'Screenshot 10.15\u202fPM.png'],
+  ])('a suffix fits a key that is written in another form: %s', (suffix, key) => {
+    expect(matches({ suffixes: [suffix] }, key)).toBe(true);
+  });
+
+  it('several blanks are not one', () => {
+    expect(matches({ prefixes: ['a b/'] }, 'a\u00a0 b/c.png')).toBe(false);
+  });
+
   it('a form is taken by the route of the file in it, which refuses it', () => {
     const form = 'multipart/form-data; boundary=x';
     expect(matches({ mediaTypes: ['image/*'] }, 'a.png', form)).toBe(true);
