@@ -21,7 +21,7 @@ import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
 import { outageOf } from './failure-isolation.ts';
-import { type AssetPorts, type EndedFlow, FlowAssets } from './flow-assets.ts';
+import { type AssetPorts, type EndedFlow, FlowAssets, fittingOutputs } from './flow-assets.ts';
 import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
@@ -98,7 +98,8 @@ export class FlowCollector {
     if (outputs.length > 0 || failure !== undefined) {
       this.#tick.confirmations.forget(stored.entry.upload.id);
       const { outputsMax } = this.#ports.settings;
-      return { stored, outputs: outputs.slice(0, outputsMax), outputCount: outputs.length, failure };
+      const fitting = fittingOutputs(outputs, stored.entry.upload.key, outputsMax);
+      return { stored, outputs: fitting, outputCount: outputs.length, failure };
     }
     await this.#endIfConfirmed(stored, { code: 'no-outputs', message: 'The flow completed without any output.' });
     return undefined;

@@ -13,11 +13,13 @@ import {
   type RunningEntry,
   type StoredAsset,
 } from '../ledger/entry.ts';
+import { OUTPUT_MESSAGE_CHARS_MAX } from '../ledger/entry-schema.ts';
 import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { OvertakenError } from '../results/asset-slots.ts';
 import { KeyTakenError, type OpenedAsset, type Results } from '../results/results.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import type { Settings } from '../settings/environment.ts';
 import { outageOf } from './failure-isolation.ts';
 import { isTooOld } from './poll-schedule.ts';
@@ -34,6 +36,41 @@ const COUNTED_GAP_MS = 60_000;
 
 /** Bytes that a template's name may take in an asset's metadata. S3 allows 2 KB in all, and two ids are in it too. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
+
+/**
+ * Maximum size of what an entry says of the outputs of its flow, in bytes of JSON: 10,000 outputs with ids as they are
+ * and keys of the greatest length. Only ids and keys of hundreds of characters that JSON must escape take more. Then
+ * fewer outputs are stored.
+ */
+export const OUTPUTS_BYTES_MAX = 28 * 1024 * 1024;
+
+/**
+ * Greatest size of the other members of a stored asset, in bytes of JSON: the names, a bucket of 63 bytes, a media type
+ * of 255, a hash of 64, an ETag of 40, and a version id of 1,024. (Amazon S3 User Guide, "How S3 Versioning works".)
+ */
+const ASSET_MEMBERS_BYTES_MAX = 1_650;
+
+/** Greatest size of the other members of a failed output: the names, a code, and a message whose characters are escaped. */
+const FAILED_MEMBERS_BYTES_MAX = 100 + 6 * OUTPUT_MESSAGE_CHARS_MAX;
+
+/** Bytes that JSON takes for one byte of a text, at most: `\u0001`. */
+const ESCAPED_BYTES_MAX = 6;
+
+/**
+ * The first outputs, as many as the limits of their number and of {@link OUTPUTS_BYTES_MAX} allow.
+ * @param key of the upload. It is a part of the key of each asset.
+ */
+export function fittingOutputs(outputs: readonly Output[], key: string, countMax: number): readonly Output[] {
+  const isPlain = JSON.stringify(key).length === key.length + 2;
+  const keyBytes = KEY_BYTES_MAX * (isPlain ? 1 : ESCAPED_BYTES_MAX);
+  let bytes = 0;
+  const end = outputs.findIndex(({ assetId }, index) => {
+    const idBytes = Buffer.byteLength(JSON.stringify(assetId));
+    bytes += idBytes + Math.max(ASSET_MEMBERS_BYTES_MAX + keyBytes, FAILED_MEMBERS_BYTES_MAX);
+    return index >= countMax || bytes > OUTPUTS_BYTES_MAX;
+  });
+  return end === -1 ? outputs : outputs.slice(0, end);
+}
 
 /**
  * Why an asset is left for the next run. If a run leaves several, the first of these decides what becomes of the flow.
@@ -58,7 +95,7 @@ export interface AssetPorts {
 /** A flow that ended, and its outputs that are still to be stored. */
 export interface EndedFlow {
   readonly stored: Stored<RunningEntry>;
-  /** At most `settings.outputsMax`. */
+  /** Those that fit: at most `settings.outputsMax`. */
   readonly outputs: readonly Output[];
   /** Number of outputs that the service lists. */
   readonly outputCount: number;
@@ -183,7 +220,7 @@ export class FlowAssets {
 
   /** @param outOfTime why assets fail that were neither stored nor failed. Without it, there are none. */
   #endingOf(flow: EndedFlow, { stored, failed }: Collection, outOfTime = ''): Ending {
-    const { settings, telemetry } = this.#ports;
+    const { telemetry } = this.#ports;
     const assets: StoredAsset[] = [];
     const failedOutputs: FailedOutput[] = [];
     // In the order of the listing, however many runs stored them.
@@ -194,7 +231,7 @@ export class FlowAssets {
     }
     const beyond = flow.outputCount - flow.outputs.length;
     if (beyond > 0) {
-      const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
+      const message = `${beyond} outputs beyond the limit of ${flow.outputs.length} were not stored.`;
       failedOutputs.push(failedOutput('', 'too-many-outputs', message));
     }
     if (failedOutputs.length > 0) telemetry.metrics.add('AssetsFailed', failedOutputs.length);

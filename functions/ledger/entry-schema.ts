@@ -239,7 +239,13 @@ const answer = readonlyObject({
 export const MESSAGE_CHARS_MAX = 8_000;
 
 /** Longest message about one output, in characters. A flow may have 10,000 outputs. */
-export const OUTPUT_MESSAGE_CHARS_MAX = 500;
+export const OUTPUT_MESSAGE_CHARS_MAX = 400;
+
+/**
+ * Maximum size of an entry, in bytes. Most of it are its outputs, see `OUTPUTS_BYTES_MAX`. The inputs of a flow, its
+ * parameters and the messages are the rest.
+ */
+export const ENTRY_BYTES_MAX = 40 * 1024 * 1024;
 
 /** Answers that an entry keeps. */
 export const ANSWERS_MAX = 3;

@@ -412,7 +412,7 @@ export function shared(entry: RunningEntry): RunningEntry {
 }
 
 /** What failed, with a message of at most so many characters. */
-const shortened = <T extends { readonly message: string }>(what: T, charsMax: number): T => ({
+export const shortened = <T extends { readonly message: string }>(what: T, charsMax: number): T => ({
   ...what,
   message: shorten(what.message, charsMax),
 });

@@ -211,7 +211,8 @@ export const OUTPUT_FAILURES = {
       'Ask the operator of the service why. If it is always that slow, lower the setting, and collect the flow again.',
   },
   'too-many-outputs': {
-    meaning: 'The flow has more outputs than `outputsMax`. The `id` is empty.',
+    meaning:
+      'The flow has more outputs than `outputsMax`, or than the 28 MiB that a receipt says of its outputs. The `id` is empty.',
     retry: 'after-change',
     action: 'Raise the setting.',
   },

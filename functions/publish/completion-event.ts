@@ -5,8 +5,9 @@ import type { Receipt } from './report-schemas.ts';
 export const EVENT_SOURCE = 'flowdrop';
 
 /**
- * Maximum size of an event's detail, in bytes. EventBridge limits the detail and the fields around it to 256 KB.
- * (Amazon EventBridge User Guide, "Calculating PutEvents event entry size".)
+ * Maximum size of an event's detail, in bytes. EventBridge takes 1 MB with the fields around it since January 2026.
+ * Before, that was 256 KB, and what a rule sends events to may still take no more. (AWS Compute Blog, "More room to build:
+ * serverless services now support payloads up to 1 MB".)
  */
 export const DETAIL_BYTES_MAX = 240 * 1024;
 

@@ -2,8 +2,8 @@ import type { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import { childrenOf } from '../chains/chain.ts';
-import type { Failure, RunningEntry, TerminalEntry } from '../ledger/entry.ts';
-import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
+import { type Failure, type RunningEntry, shortened, type TerminalEntry } from '../ledger/entry.ts';
+import { assets, failedOutputs, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
 import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
@@ -24,8 +24,11 @@ class ReceiptContendedError extends Error {
 /** Tries of a conditional write of a receipt. After that the receipt is left to the next attempt. */
 const TRIES_MAX = 10;
 
-/** Maximum size of a receipt that is read back, in bytes: 10,000 outputs with the longest keys take about 20 MB. */
-const RECEIPT_BYTES_MAX = 32 * 1024 * 1024;
+/**
+ * Maximum size of a receipt, in bytes. It says what its entry says, in lines with blanks before them, and names the
+ * uploads that begin with its assets.
+ */
+export const RECEIPT_BYTES_MAX = 64 * 1024 * 1024;
 
 /** What a receipt must at least say of a success, also one that an older version wrote. */
 const successSchema = z.object({
@@ -70,7 +73,7 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings): Rece
     ...(entry.flow && entry.route.price && { price: entry.route.price }),
     endedAt: iso(entry.endedAt),
     assets: entry.assets,
-    failedOutputs: entry.failedOutputs,
+    failedOutputs: entry.failedOutputs.map((each) => shortened(each, OUTPUT_MESSAGE_CHARS_MAX)),
     ...('failure' in entry && { failure: advised(entry.failure, entry.upload, settings) }),
   };
 }
@@ -101,7 +104,9 @@ function chainFactsOf(
   };
 }
 
-function advised(failure: Failure, upload: Upload, settings: RetrySettings): AdvisedFailure {
+function advised(told: Failure, upload: Upload, settings: RetrySettings): AdvisedFailure {
+  // An older version did not cut the messages that it stored, and an event with a long one is never sent.
+  const failure = shortened(told, MESSAGE_CHARS_MAX);
   const known = adviceFor(failure.code);
   // Another version of Flowdrop wrote this code.
   if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };
