@@ -1,7 +1,7 @@
 import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
-import { type Chain, madeAnew } from '../functions/chains/chain.ts';
+import { type Chain, madeAnew, withAssetsFor } from '../functions/chains/chain.ts';
 import { isTerminal } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 import { RETRIED_AT_ONCE_MAX } from '../functions/operator/operator.ts';
@@ -12,7 +12,7 @@ import { RoutesUnknownError } from './explain.ts';
 import { type FoundUpload, find } from './find.ts';
 import { endOfHold, type HoldView, holdOn, holdsOf } from './holds.ts';
 import { type ListQuery, list } from './list.ts';
-import { READS_MAX, readEntries } from './listing.ts';
+import { READS_MAX, readEntries, readEntry } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 import { sleepUntilNext } from './wait.ts';
 
@@ -203,7 +203,9 @@ async function stageBy(
   if (chain === undefined) return leaving(key, 'it has no chain: its route had no later stage when it ended');
   const firstRoute = chain.uploads[0]?.route;
   if (from === firstRoute) return { uploads: [], stages: [{ id, key, begins: [{ id, key }] }], left: [] };
-  const anew = madeAnew(chain, from, settings, clock.now());
+  const read = async (upload: string) => (await readEntry(upload, deployment, signal)).entry;
+  const whole = await withAssetsFor(chain, from, settings.routes, read);
+  const anew = madeAnew(whole, from, settings, clock.now());
   if (anew === undefined) {
     const names = settings.routes.map(({ name }) => name);
     const known = settings.routes.filter(

@@ -1,4 +1,5 @@
 import { addressOf, type Chain, type ChainUpload, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
+import { assetCountOf } from '../functions/chains/chain-size.ts';
 import { ChainStore } from '../functions/chains/chain-store.ts';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
@@ -170,7 +171,7 @@ function factsOf(
   { deployment, holds }: { readonly deployment: Deployment; readonly holds: HoldsView | undefined },
 ): Facts {
   const { state, arrivedAt, endedAt = arrivedAt, failure, failedOutputs } = upload;
-  const assets = upload.assets.length;
+  const assets = assetCountOf(upload);
   if (isTerminalState(state)) {
     const lost = failedOutputs === 0 ? undefined : `${failedOutputs} of its outputs failed`;
     const reason = failure === undefined ? lost : `${failure.code}: ${failure.message}`;
@@ -211,8 +212,11 @@ function treeOf(seen: readonly Seen[], chain: Chain): readonly ChainNode[] {
 }
 
 /** What an upload takes that works on all assets of a stage. Undefined for any other. */
-function takenBy(uploadId: string, { gathered, uploads }: Chain): ChainNode['takes'] {
-  const { inputs = [] } = gathered.find(({ upload }) => upload.id === uploadId) ?? {};
+function takenBy(uploadId: string, { gathered, uploads, plan }: Chain): ChainNode['takes'] {
+  const { inputs = [], route } = gathered.find(({ upload }) => upload.id === uploadId) ?? {};
+  if (route === undefined) return undefined;
+  const stage = plan?.find((each) => each.route === route.name);
+  if (stage !== undefined) return { route: stage.after, assets: inputs.length };
   const maker = uploads.find(({ assets }) => assets.some(({ key }) => key === inputs[0]?.key));
   return maker && { route: maker.route, assets: inputs.length };
 }

@@ -1,3 +1,4 @@
+import { assetCountOf } from '../../functions/chains/chain-size.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/act.ts';
 import { soonerBy } from '../../operations/commands.ts';
@@ -32,8 +33,9 @@ const chainLines = ({ chains }: Pick<Followed, 'chains'> = { chains: [] }): read
   chains.map((chain) => `${chain.first.key}  ${chainEnd(chain)}`);
 
 /** How an upload of a later stage ended. */
-export function showLaterEnd({ id, key, route, state, failure, assets }: LaterUpload): string {
-  return `${uploadName({ id, key }, route)}  ${endOf({ state, failure, assets })}`;
+export function showLaterEnd(upload: LaterUpload): string {
+  const { route, state, failure } = upload;
+  return `${uploadName(upload, route)}  ${endOf({ state, failure, assets: { length: assetCountOf(upload) } })}`;
 }
 
 function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isLocal'>): string {
@@ -60,7 +62,7 @@ function resultOf({ result, isAborted, isInDoubt }: Acted): string {
 
 function endOf(
   view:
-    | (Pick<UploadView, 'wait'> & Pick<LaterUpload, 'failure'> & { state: string; assets: readonly unknown[] })
+    | (Pick<UploadView, 'wait'> & Pick<LaterUpload, 'failure'> & { state: string; assets: { readonly length: number } })
     | undefined,
 ): string {
   if (view === undefined) return 'unknown';

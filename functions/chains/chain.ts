@@ -1,3 +1,4 @@
+import pMap from 'p-map';
 import * as z from 'zod/mini';
 import {
   begun,
@@ -36,9 +37,7 @@ import {
 import { snapshot } from '../uploads/route-snapshot.ts';
 import type { Route } from '../uploads/routes.ts';
 import { firstOf, type Stage, stageAddress, stageUpload, type Upload } from '../uploads/upload.ts';
-
-/** Maximum number of uploads of one chain. Its object is read and written whole. */
-export const CHAIN_UPLOADS_MAX = 10_000;
+import { assetCountOf, CHAIN_BYTES_MAX, CHAIN_UPLOADS_MAX, fitted, type Gathering, whyNoRoom } from './chain-size.ts';
 
 const member = readonlyObject({
   id: z.string(),
@@ -55,6 +54,8 @@ const member = readonlyObject({
   flow: z.optional(z.string()),
   endedAt: z.optional(time),
   assets,
+  /** Number of its assets. Present if the chain has become too large to hold them all: its entry has them. */
+  assetCount: z.optional(count),
   failedOutputs: count,
   failure: z.optional(failure),
   /** Names of the routes that came after its route when it succeeded, if an older version began the chain. */
@@ -78,6 +79,8 @@ export const chainSchema = readonlyObject({
   closed: z.readonly(z.array(z.string())),
   /** The uploads that take all assets of a stage, and what they began with. */
   gathered: z.readonly(z.array(readonlyObject({ upload: uploadSchema, route: routeSchema, inputs: z.array(input) }))),
+  /** Names of stages that cannot begin, because the chain is too large to hold the assets that they take together. */
+  overfull: z.optional(z.readonly(z.array(z.string()))),
   /** Stages that did not begin although the one before has ended. */
   withheld: z.readonly(z.array(readonlyObject({ route: z.string(), after: z.string(), why: z.string() }))),
   /** When its last upload ended. Absent while an upload is under way. */
@@ -240,7 +243,18 @@ export interface ChainSettings {
 export function noted(chain: Chain | undefined, entries: readonly Entry[], settings: ChainSettings): Chain | undefined {
   const after = entries.reduce((before, entry) => withEntry(before, entry, settings.routes), chain);
   if (after === undefined || after === chain) return chain;
-  return concluded(settle(after, stagesOf(after, settings.routes), settings));
+  return written(settle(after, stagesOf(after, settings.routes), settings), settings.routes);
+}
+
+/** The chain as it is written: with the time of its end, if it has ended, and in a form that is not too large. */
+function written(chain: Chain, routes: readonly Route[]): Chain {
+  const gatherings = (chain.plan ?? []).flatMap(({ route: name, after, inputs }): readonly Gathering[] => {
+    const route = laterRoute(routes, name);
+    if (inputs !== 'all' || route === undefined || hasUploads(chain, name)) return [];
+    const from = chain.uploads.filter((upload) => upload.route === after && isSuccess(upload.state));
+    return [{ route: name, from, takes: (asset) => matchesAsset(route, chain.first.key, asset) }];
+  });
+  return fitted(concluded(chain), gatherings, INPUTS_MAX);
 }
 
 /** The plan of a chain. Until its first file has succeeded, that is what the present routes would make of it. */
@@ -299,14 +313,16 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   // The note of the first file makes the chain, before anything begins after it.
   if (chain === undefined && upload.stage !== undefined) return undefined;
   const before = chain ?? newChain(upload);
-  const known = before.uploads.find(({ id }) => id === upload.id);
+  const index = before.uploads.findIndex(({ id }) => id === upload.id);
+  const known = before.uploads[index];
   // Its stage was made anew since.
   if (chain !== undefined && known === undefined) return chain;
   const now = isTerminal(entry) ? endOf(entry) : underWay(entry);
   if (known === undefined) return withChildren(withPlan({ ...before, uploads: [now] }, entry, routes), entry, routes);
   if (!isNewer(now, known)) return chain;
   const current = now.generation === known.generation ? before : withoutDescendants(before, upload);
-  const uploads = current.uploads.map((each) => (each.id === upload.id ? now : each));
+  // Only uploads behind it are gone: a parent stands before its children.
+  const uploads = current.uploads.with(upload.stage === undefined ? 0 : index, now);
   // It may rank higher now: the operator may have deleted a newer file of its key.
   const first = upload.stage === undefined ? upload : current.first;
   const changed = withPlan({ ...current, first, uploads }, entry, routes);
@@ -371,16 +387,19 @@ const endOf = (entry: TerminalEntry): ChainUpload => ({
 function withChildren(before: Chain, entry: Entry, routes: readonly Route[]): Chain {
   if (!isTerminal(entry)) return before;
   const chain = withoutRoutes(before, entry);
+  if (entry.next === undefined) return chain;
   const known = new Set(chain.uploads.map(({ id }) => id));
   // A chain does not say which bucket an input is in.
   const children = childrenOf(entry, '').filter(({ upload }) => !known.has(upload.id));
   const next = [...new Set(children.map(({ route }) => route.name))];
-  if (chain.uploads.length + children.length <= CHAIN_UPLOADS_MAX) {
+  const longest = next.toSorted((one, other) => other.length - one.length)[0] ?? '';
+  const why = whyNoRoom(chain, { route: longest, uploads: children.length });
+  if (why === undefined) {
     const uploads = [...chain.uploads, ...children.map(underWay)];
     return next.reduce<Chain>((open, route) => reopened(open, route, routes), { ...chain, uploads });
   }
   const after = stageOf(entry);
-  return next.reduce<Chain>((open, route) => withhold(open, { route, after, why: TOO_MANY_UPLOADS }), chain);
+  return next.reduce<Chain>((open, route) => withhold(open, { route, after, why }), chain);
 }
 
 /** Withholds the planned stages that assets of an upload would have begun, if the configuration had their routes. */
@@ -394,8 +413,6 @@ function withoutRoutes(chain: Chain, entry: TerminalEntry): Chain {
 }
 
 const noRoute = (name: string): string => `The configuration has no later stage ${name} any more.`;
-
-const TOO_MANY_UPLOADS = `A chain has at most ${CHAIN_UPLOADS_MAX} uploads.`;
 
 /** While an upload of a stage is under way again, what begins after that stage and later ones is open again. */
 function reopened(chain: Chain, route: string, routes: readonly Route[]): Chain {
@@ -477,9 +494,9 @@ function gather(
   if (!hasUploads(chain, after)) return chain;
   const withheld = (why: string): Chain => withhold(chain, { route: name, after, why });
   const route = laterRoute(routes, name);
-  const stored = assetsOf(chain, after);
-  if (route === undefined) return stored.length === 0 ? chain : withheld(noRoute(name));
-  const inputs = stored
+  if (route === undefined) return hasAssets(chain, after) ? withheld(noRoute(name)) : chain;
+  if (chain.overfull?.includes(name)) return withheld(OVERFULL);
+  const inputs = assetsOf(chain, after)
     .filter((asset) => matchesAsset(route, first.key, asset))
     .map((asset) => inputOf(asset, resultsBucket));
   if (!isWhole && (route.allow !== 'partial' || inputs.length === 0)) {
@@ -489,18 +506,24 @@ function gather(
   if (inputs.length > INPUTS_MAX) {
     return withheld(`The stage before made ${inputs.length} assets, and one flow takes at most ${INPUTS_MAX}.`);
   }
-  if (chain.uploads.length >= CHAIN_UPLOADS_MAX) return withheld(TOO_MANY_UPLOADS);
   const { id, key } = first;
   const stage: Stage = { first: { id, key }, route: name, parent: { id, key, generation } };
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
   const upload = stageUpload(first, stage, { bytes, mediaType: inputs[0]?.mediaType ?? '' });
   const gathered = { upload, route: snapshot(route), inputs };
+  const whyNot = whyNoRoom(chain, { route: name, uploads: 1, gathered });
+  if (whyNot !== undefined) return withheld(whyNot);
   return {
     ...chain,
     uploads: [...chain.uploads, underWay(gatheredAt(chain, gathered, lastEnd(chain)))],
     gathered: [...chain.gathered, gathered],
   };
 }
+
+const OVERFULL = `The stage before made more assets than one flow takes (${INPUTS_MAX}), or than the object of the chain can hold (${CHAIN_BYTES_MAX / 1024 / 1024} MiB).`;
+
+const hasAssets = ({ uploads }: Chain, route: string): boolean =>
+  uploads.some((upload) => upload.route === route && isSuccess(upload.state) && assetCountOf(upload) > 0);
 
 /** A stage that the operator has made anew, and what that begins. */
 export interface Anew {
@@ -518,12 +541,9 @@ export interface Anew {
  */
 export function madeAnew(chain: Chain, name: string, settings: ChainSettings, now: number): Anew | undefined {
   const { routes, resultsBucket } = settings;
-  const route = laterRoute(routes, name);
-  const before = stagesOf(chain, routes);
-  const isAnew = (each: string): boolean => stagesTo(before, each).includes(name);
-  const beside = before.filter((stage) => !isAnew(stage.route));
-  const after = placeOf(name, chain, { before, beside, route });
-  if (route === undefined || after === undefined) return undefined;
+  const place = placeOf(name, chain, routes);
+  if (place === undefined) return undefined;
+  const { route, after, beside, isAnew } = place;
   const own = { route: name, after, ...(route.inputs === 'all' && { inputs: route.inputs }) };
   const behind = planAfter(routes, name).filter((stage) => !beside.some((each) => each.route === stage.route));
   const plan = [...beside, own, ...behind];
@@ -537,6 +557,7 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
     closed: chain.closed.filter((each) => !isAnew(each) && !(route.inputs === 'all' && each === after)),
     gathered: chain.gathered.filter((each) => !isAnew(each.route.name)),
     withheld: chain.withheld.filter((each) => !isAnew(each.route)),
+    overfull: chain.overfull?.filter((each) => !isAnew(each)),
   };
   const child = { route: snapshot(route), plan: planBehind(plan, name) };
   const children =
@@ -555,36 +576,73 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
   // The stages beside this one keep what they have begun.
   const path = stagesTo(plan, name);
   const concerned = plan.filter((each) => path.includes(each.route) || stagesTo(plan, each.route).includes(name));
-  const uploads = [...kept, ...children.map(underWay)];
-  const next = concluded(settle({ ...reopenedChain, uploads }, concerned, settings));
+  const why = whyNoRoom(reopenedChain, { route: name, uploads: children.length });
+  const begins = why === undefined ? children : [];
+  const open = why === undefined ? reopenedChain : withhold(reopenedChain, { route: name, after, why });
+  const uploads = [...kept, ...begins.map(underWay)];
+  const next = written(settle({ ...open, uploads }, concerned, settings), routes);
   const isNew = (each: string): boolean => stagesTo(plan, each).includes(name);
   const gathered = next.gathered.filter((each) => isNew(each.route.name));
   return {
     chain: next,
-    begins: [...children, ...gathered.map((each) => gatheredAt(next, each, now))],
+    begins: [...begins, ...gathered.map((each) => gatheredAt(next, each, now))],
     dropped: chain.uploads.filter((upload) => isAnew(upload.route)),
   };
 }
 
+/** Where a stage that is made anew stands. */
+interface Place {
+  readonly route: Route;
+  /** The stage after which it comes: as its route says now, or else as it was planned. */
+  readonly after: string;
+  /** The planned stages that stay as they are. */
+  readonly beside: readonly PlannedStage[];
+  /** True for the stage, and those that were planned after it. */
+  readonly isAnew: (name: string) => boolean;
+}
+
+/** Undefined if the configuration has no such stage, or the chain none after which it could come. */
+function placeOf(name: string, chain: Chain, routes: readonly Route[]): Place | undefined {
+  const route = laterRoute(routes, name);
+  const before = stagesOf(chain, routes);
+  const isAnew = (each: string): boolean => stagesTo(before, each).includes(name);
+  const beside = before.filter((stage) => !isAnew(stage.route));
+  const there = [chain.uploads[0]?.route, ...beside.map((stage) => stage.route)];
+  const planned = before.find((stage) => stage.route === name)?.after;
+  const after = [route?.after, planned].find((each) => each !== undefined && there.includes(each));
+  return route && after !== undefined ? { route, after, beside, isAnew } : undefined;
+}
+
+/** Entries that are read side by side. */
+const CONCURRENCY = 16;
+
 /**
- * The stage after which a stage that is made anew comes: as its route says now, or else as it was planned. Undefined if
- * the chain has neither.
+ * The chain with the assets that a stage takes if it is made anew. A large chain does not hold them. They are read from
+ * the entries of their uploads, until there are more than a chain has room for.
  */
-function placeOf(
+export async function withAssetsFor(
+  chain: Chain,
   name: string,
-  { uploads }: Chain,
-  {
-    before,
-    beside,
-    route,
-  }: {
-    readonly before: readonly PlannedStage[];
-    readonly beside: readonly PlannedStage[];
-    readonly route: Route | undefined;
-  },
-): string | undefined {
-  const there = [uploads[0]?.route, ...beside.map((stage) => stage.route)];
-  return [route?.after, before.find((stage) => stage.route === name)?.after].find(
-    (each) => each !== undefined && there.includes(each),
+  routes: readonly Route[],
+  read: (uploadId: string) => Promise<Entry | undefined>,
+): Promise<Chain> {
+  const { route, after } = placeOf(name, chain, routes) ?? {};
+  if (route === undefined) return chain;
+  const cut = chain.uploads.filter((upload) => upload.route === after && upload.assetCount !== undefined);
+  const found = new Map<string, readonly StoredAsset[]>();
+  let left = CHAIN_UPLOADS_MAX;
+  await pMap(
+    cut,
+    async ({ id, generation }) => {
+      if (left < 0) return;
+      const entry = await read(id);
+      if (entry === undefined || !isTerminal(entry) || entry.generation !== generation) return;
+      const taken = entry.assets.filter((asset) => matchesAsset(route, chain.first.key, asset));
+      found.set(id, taken);
+      left -= taken.length;
+    },
+    { concurrency: CONCURRENCY },
   );
+  const uploads = chain.uploads.map((upload) => ({ ...upload, assets: found.get(upload.id) ?? upload.assets }));
+  return found.size === 0 ? chain : { ...chain, uploads };
 }

@@ -1,7 +1,7 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import { HOLDS_KEY } from '../ledger/keys.ts';
-import { demandKnownFormat, LedgerContendedError, NewerFormatError, UnreadableEntryError } from '../ledger/store.ts';
+import { Contention, demandKnownFormat, NewerFormatError, UnreadableEntryError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
 
@@ -10,10 +10,6 @@ export const HOLDS_AGE_MAX_MS = 1_000;
 
 /** How long a change is tried while other processes write in between, in milliseconds. */
 const CHANGE_MAX_MS = 30_000;
-
-/** Shortest and longest pause after such a write, in milliseconds. It doubles each time. */
-const PAUSE_MIN_MS = 10;
-const PAUSE_MAX_MS = 1_000;
 
 interface Known {
   readonly text: string;
@@ -121,8 +117,7 @@ export class HoldStore {
 
   async #write(changes: readonly Change[]): Promise<readonly (() => void)[]> {
     const { signal } = changes[0] as Change;
-    const endsAt = this.#clock.now() + CHANGE_MAX_MS;
-    let pauseMs = PAUSE_MIN_MS;
+    const contention = new Contention(HOLDS_KEY, CHANGE_MAX_MS, { clock: this.#clock, nonce: this.#nonce });
     let known = this.#known ?? (await this.#readNow(signal));
     for (;;) {
       const draft = parsed(known.text);
@@ -142,11 +137,7 @@ export class HoldStore {
       } catch (error) {
         this.#known = undefined;
         if (!isConflict(error) && !isPreconditionFailed(error) && !isAbsent(error)) throw error;
-        if (this.#clock.now() >= endsAt) {
-          throw new LedgerContendedError(`${HOLDS_KEY} was written by others for ${CHANGE_MAX_MS / 1000} seconds`);
-        }
-        await this.#clock.sleep(pauseMs * (0.5 + chanceOf(this.#nonce())), signal);
-        pauseMs = Math.min(PAUSE_MAX_MS, pauseMs * 2);
+        await contention.pause(signal);
         known = await this.#readNow(signal);
       }
     }
@@ -190,9 +181,6 @@ export class HoldStore {
     return this.#known;
   }
 }
-
-/** A number from 0 to 1 of a random hexadecimal text. */
-const chanceOf = (nonce: string): number => Number.parseInt(nonce.slice(0, 4), 16) / 0xffff;
 
 /** @throws {UnreadableEntryError} Nothing may be sent then: it is unknown what is held, and what is spent. */
 function parsed(text: string): Holds {

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
-import { type Chain, gatheredEntry, isInChain, madeAnew } from '../chains/chain.ts';
+import { type Chain, gatheredEntry, isInChain, madeAnew, withAssetsFor } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
@@ -154,11 +154,12 @@ async function makeStageAnew(
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
-  const { chains, settings, clock } = ports;
+  const { chains, ledger, settings, clock } = ports;
   const chain = await chains.read(upload, signal);
   if (chain === undefined) return [{ upload, result: 'without a chain' }];
   const isFirst = from === chain.uploads[0]?.route;
-  const anew = isFirst ? undefined : madeAnew(chain, from, settings, clock.now());
+  const whole = await withAssetsFor(chain, from, settings.routes, async (id) => (await ledger.read(id, signal))?.entry);
+  const anew = isFirst ? undefined : madeAnew(whole, from, settings, clock.now());
   if (!isFirst && anew === undefined) return [{ upload, result: 'not in its chain' }];
   const { begins = [], dropped = chain.uploads } = anew ?? {};
   if (!isFirst && begins.length === 0) return [{ upload, result: 'withheld' }];
@@ -178,7 +179,7 @@ async function makeStageAnew(
   }
   if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true, late });
   // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
-  await ports.ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
+  await ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
   const next = withGenerations(anew.chain, begins, generations);
   const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? next : now), signal);
   // If only the answer to the write was lost, the chain has all of them.

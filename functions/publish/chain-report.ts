@@ -32,7 +32,19 @@ export function chainReport(chain: Chain, resultsPrefix: string): ChainReport {
 
 /** @param key the address of its results. */
 function uploadReport(upload: ChainUpload, key: string, resultsPrefix: string): StageUploadReport {
-  const { id, parent, state, generation, flow, arrivedAt, endedAt = 0, assets, failedOutputs, failure } = upload;
+  const {
+    id,
+    parent,
+    state,
+    generation,
+    flow,
+    arrivedAt,
+    endedAt = 0,
+    assets,
+    assetCount,
+    failedOutputs,
+    failure,
+  } = upload;
   return {
     id,
     receipt: receiptKey(resultsPrefix, key),
@@ -42,7 +54,7 @@ function uploadReport(upload: ChainUpload, key: string, resultsPrefix: string): 
     flow,
     arrivedAt: iso(arrivedAt),
     endedAt: iso(endedAt),
-    assets,
+    ...(assetCount === undefined ? { assets } : { assetCount }),
     failedOutputs,
     failure,
   };

@@ -142,17 +142,19 @@ const stageUpload = readonlyObject({
   status,
   /** 1, plus 1 for each retry of it. */
   generation: count,
-  /** Id of its flow. Absent if it failed without one. */
+  /** Id of its flow. Absent if it failed without one, and in a very large chain. */
   flow: z.optional(z.string()),
   /** When it, or its last retry, came into the chain, ISO 8601, UTC. */
   arrivedAt: time,
   /** When it ended, ISO 8601, UTC. */
   endedAt: time,
-  /** The assets of its flow that were stored. */
-  assets,
+  /** The assets of its flow that were stored. Absent if the chain is too large to name all: its receipt does. */
+  assets: z.optional(assets),
+  /** Number of these assets. Present if `assets` is absent. */
+  assetCount: z.optional(count),
   /** Number of outputs that the service could not make, or that could not be stored. */
   failedOutputs: count,
-  /** Why it failed. Absent if it succeeded. */
+  /** Why it failed. Absent if it succeeded. In a very large chain, its receipt has the message. */
   failure: z.optional(failure),
 });
 

@@ -596,6 +596,28 @@ describe('a stage that is made anew', () => {
     expect(world.service.flows).toHaveLength(5);
   });
 
+  it.each([['each'], ['all'], ['new']])(
+    'takes the assets that a large chain does not hold from the entries: %s',
+    async (from) => {
+      await settled();
+      const key = `chains/${await firstId()}.json`;
+      const chain = await world.json<Chain>(LEDGER, key);
+      const uploads = chain.uploads.map((upload) => ({ ...upload, assets: [], assetCount: upload.assets.length }));
+      await world.put(LEDGER, key, JSON.stringify({ ...chain, uploads, overfull: ['all'] }));
+      world.redeploy({ routes: from === 'new' ? [...ROUTES, { ...ECHO, name: 'new', after: 'each' }] : ROUTES });
+      await world.collect({ retry: [await firstId()], from });
+      await world.settle();
+      const inputs = world.service.flows.map((flow) => flow.inputs.length).slice(5);
+      expect(inputs).toEqual(from === 'each' ? [1, 1, 1, 3] : from === 'all' ? [3] : [1, 1, 1]);
+      const { status, stages } = await report();
+      expect([status, stages[0]?.uploads[0]?.assets, stages[0]?.uploads[0]?.assetCount]).toEqual([
+        'succeeded',
+        undefined,
+        3,
+      ]);
+    },
+  );
+
   it('begins no other stage that was added beside it', async () => {
     await settled();
     world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'beside', after: 'each', inputs: 'all' }] });
