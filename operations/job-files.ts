@@ -1,4 +1,5 @@
 import { readFile, stat } from 'node:fs/promises';
+import { toldIssues } from '../functions/base/printable.ts';
 import { type Entry, isAwaited, isJob } from '../functions/ledger/entry.ts';
 import {
   type CurrentUpload,
@@ -166,7 +167,7 @@ export async function planFiles<F extends { readonly key: string; readonly path:
   const plan = await planJobs(placed(files, settings), settings, { ...terms, read: ({ path }) => readJobFile(path) });
   if (plan.invalid.length === 0) return plan;
   throw new JobFilesError(
-    plan.invalid.flatMap(({ why }) => linesOfInvalidJob(why)).join('\n'),
+    toldIssues(plan.invalid.map(({ why }) => linesOfInvalidJob(why).join('\n'))).join('\n'),
     plan.invalid.map(({ key }) => folderOf(key)),
   );
 }

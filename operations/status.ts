@@ -1,6 +1,7 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
+import { shorten } from '../functions/base/printable.ts';
 import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { NewerFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
@@ -43,6 +44,9 @@ const REASONS_READ_MAX = 200;
 
 /** The same while uploads are held. */
 const HELD_READ_MAX = 1_000;
+
+/** Longest words on why a job failed, in the status of each of its inputs, in characters. */
+const REASON_CHARS_MAX = 200;
 
 /** How a pipeline is doing. Times are in ISO 8601. */
 export interface PipelineStatus {
@@ -168,7 +172,8 @@ async function inputStatus(
 function stateOfJob(entry: Entry | undefined): string {
   if (entry === undefined) return 'has not begun';
   if (isWaitingJob(entry)) return 'waits for its inputs';
-  if (entry.state === 'failed') return `has failed: ${entry.failure.message.replace(/\.$/, '')}`;
+  if (entry.state === 'failed')
+    return `has failed: ${shorten(entry.failure.message, REASON_CHARS_MAX).replace(/\.$/, '')}`;
   return isTerminal(entry) ? `has ${entry.state}: only a new ${JOB_FILE} begins a new flow` : `is ${entry.state}`;
 }
 

@@ -173,6 +173,12 @@ describe('flowdrop put of a folder with a job file', () => {
       /\n {2}\(10\) m9: unknown.*\n {2}and 19,990 more\.\n/,
     ],
     [
+      'ten of very many job files that cannot be used, and how many more there are',
+      Object.fromEntries(Array.from({ length: 25 }, (_, at) => [`bad/${at}/job.json`, '{'])),
+      ['bad/'],
+      /^(multiview\/bad\/\d+\/job\.json is not JSON.*\n){10}and 15 more\.\n/,
+    ],
+    [
       'a route that allows no overrides',
       { 'bad/job.json': jobFile(['a.png']), 'bad/a.png': 'a' },
       ['bad/', '--parameters', '{}'],
@@ -212,6 +218,8 @@ it('the status of a folder is short, although a job file of it has very many mis
     const { output, errors } = await operated.run('status', what);
     expect([errors, output.length < 20_000]).toEqual(['', true]);
   }
+  // Each input says how its job failed.
+  expect((await operated.run('status', 'multiview/many/', '--json')).output.length).toBeLessThan(40_000);
   expect((await operated.run('status', 'multiview/many/job.json')).output).toContain('and 19,990 more');
 });
 
