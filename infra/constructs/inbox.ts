@@ -5,7 +5,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, grantBucket, ofOwner } from './permissions.ts';
+import { allowBucket, allowKey, grantBucket, grantKey, ofOwner } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
 /**
@@ -97,6 +97,8 @@ export class Inbox extends Construct {
         Principal: { AWS: `arn:${partition}:iam::${account}:root` },
         Action: 'events:PutEvents',
         Resource: Stack.of(this).formatArn(bus),
+        // All rules of this account listen to the bus. Nobody else can send events in the name of S3.
+        Condition: { StringEquals: { 'events:source': 'aws.s3' } },
       },
     });
   }
@@ -141,7 +143,7 @@ export class Inbox extends Construct {
   /** Allows the grantee to see and read all uploads, and to see where they are announced. */
   grantView(grantee: IGrantable): void {
     const { bucket } = this;
-    bucket.encryptionKey?.grantDecrypt(grantee);
+    grantKey(this, grantee, bucket.encryptionKey, 'read');
     const objects = bucket.arnForObjects(`${this.#prefix}*`);
     grantBucket(grantee, bucket, { actions: ['s3:GetObject', 's3:GetObjectVersion'], resources: [objects] });
     // Without ListBucket, S3 answers 403 for an absent object instead of 404.
@@ -162,7 +164,7 @@ export class Inbox extends Construct {
 
   /** Allows the grantee to put files, and nothing else: neither to read them nor to list those of others. */
   grantUpload(grantee: IGrantable): Grant {
-    this.bucket.encryptionKey?.grant(grantee, 'kms:Decrypt', 'kms:GenerateDataKey');
+    grantKey(this, grantee, this.bucket.encryptionKey, 'write');
     return Grant.addToPrincipalOrResource({
       grantee,
       actions: ['s3:PutObject', 's3:AbortMultipartUpload', 's3:ListMultipartUploadParts'],

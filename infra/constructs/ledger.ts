@@ -14,7 +14,7 @@ import {
 } from '../../functions/ledger/keys.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, grantBucket } from './permissions.ts';
+import { allowBucket, allowKey, grantBucket, grantKey } from './permissions.ts';
 
 const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
@@ -88,7 +88,7 @@ export class Ledger extends Construct {
   /** Allows the grantee to read entries, chains and states, and to list all keys. */
   grantView(grantee: IGrantable): void {
     const { bucket } = this;
-    bucket.encryptionKey?.grantDecrypt(grantee);
+    grantKey(this, grantee, bucket.encryptionKey, 'read');
     const resources = [UPLOADS_PREFIX, CHAINS_PREFIX, STATE_PREFIX].map((prefix) => bucket.arnForObjects(`${prefix}*`));
     grantBucket(grantee, bucket, { actions: ['s3:GetObject'], resources });
     grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });

@@ -73,13 +73,32 @@ export function allowKey(
   service: 's3' | 'sqs' | 'secretsmanager',
 ): void {
   if (key === undefined) return;
-  const name = `${service}.${Stack.of(role).region}.amazonaws.com`;
-  allow(role, {
-    actions: ['kms:Decrypt', ...(use === 'write' ? ['kms:GenerateDataKey'] : [])],
-    resources: [key.keyArn],
-    // In the regions of China, the names of services may end in `.cn`.
-    conditions: { StringEquals: { 'kms:ViaService': [name, `${name}.cn`] } },
+  allow(role, { actions: keyActions(use), resources: [key.keyArn], conditions: viaService(role, service) });
+}
+
+/**
+ * Allows a grantee the same with a key of S3. Unlike a role of ours, the grantee may belong to another account: then the
+ * key's policy allows it.
+ */
+export function grantKey(scope: IConstruct, grantee: IGrantable, key: IKey | undefined, use: 'read' | 'write'): void {
+  if (key === undefined) return;
+  Grant.addToPrincipalOrResource({
+    grantee,
+    actions: keyActions(use),
+    resourceArns: [key.keyArn],
+    conditions: viaService(scope, 's3'),
+    resource: key,
+    resourceSelfArns: ['*'], // The policy of a key is about this key alone.
   });
+}
+
+const keyActions = (use: 'read' | 'write'): string[] =>
+  use === 'write' ? ['kms:Decrypt', 'kms:GenerateDataKey'] : ['kms:Decrypt'];
+
+function viaService(scope: IConstruct, service: string): Record<string, Record<string, string[]>> {
+  const name = `${service}.${Stack.of(scope).region}.amazonaws.com`;
+  // In the regions of China, the names of services may end in `.cn`.
+  return { StringEquals: { 'kms:ViaService': [name, `${name}.cn`] } };
 }
 
 /** Acknowledges each wildcard of what an imported role was granted in this stack. */

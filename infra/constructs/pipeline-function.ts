@@ -1,4 +1,4 @@
-import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
+import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, StringConcat, Token, Tokenization } from 'aws-cdk-lib';
 import { Grant, type IGrantable, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Architecture, Function as LambdaFunction, Runtime, Tracing } from 'aws-cdk-lib/aws-lambda';
@@ -103,6 +103,12 @@ export class PipelineFunction extends Construct {
     const fits = inline <= ENVIRONMENT_BYTES_MAX;
     const fitted = fits ? environment : { ...environment, ROUTES: ROUTES_BESIDE_BUNDLE };
     const bytes = bytesOf(fitted);
+    if (!fits && Token.isUnresolved(environment.ROUTES)) {
+      throw new Error(
+        `${this.node.path}: the routes hold values that are known only after deployment, so they must fit into the ` +
+          `environment. It would take up to ${inline} bytes, and Lambda allows ${ENVIRONMENT_BYTES_MAX}`,
+      );
+    }
     if (bytes > ENVIRONMENT_BYTES_MAX) {
       throw new Error(
         `${this.node.path}: the environment takes ${bytes} bytes even without routes, and Lambda allows ${ENVIRONMENT_BYTES_MAX}`,
@@ -144,10 +150,22 @@ export class PipelineFunction extends Construct {
   }
 }
 
+/** The variables that hold JSON. In such a text, only some values may be known after deployment. */
+const JSON_NAMES: readonly string[] = ['ROUTES', 'SETTINGS'] satisfies (keyof Env)[];
+
 function bytesOf(environment: Env): number {
   return Object.entries(environment).reduce(
-    (sum, [name, value]) =>
-      sum + name.length + (Token.isUnresolved(value) ? UNKNOWN_VALUE_BYTES : Buffer.byteLength(value)),
+    (sum, [name, value]) => sum + name.length + (JSON_NAMES.includes(name) ? bytesOfJson(value) : bytesOfValue(value)),
     0,
   );
 }
+
+const bytesOfValue = (value: string): number =>
+  Token.isUnresolved(value) ? UNKNOWN_VALUE_BYTES : Buffer.byteLength(value);
+
+const bytesOfJson = (value: string): number =>
+  Buffer.byteLength(
+    Tokenization.reverseString(value)
+      .mapTokens({ mapToken: () => '?'.repeat(UNKNOWN_VALUE_BYTES) })
+      .join(new StringConcat()),
+  );

@@ -5,7 +5,7 @@ import type { CfnBucket, IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { CHAIN_NAME, RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, grantBucket, ofOwner } from './permissions.ts';
+import { allowBucket, allowKey, grantBucket, grantKey, ofOwner } from './permissions.ts';
 
 /** Keys of the objects that tell how an upload or a chain ended. */
 const REPORTS = [RECEIPT_NAME, CHAIN_NAME].map((name) => `*/${name}`);
@@ -95,7 +95,7 @@ export class Results extends Construct {
   /** Allows the grantee to list and read the results, and nothing else. */
   grantRead(grantee: IGrantable): Grant {
     const { bucket } = this;
-    bucket.encryptionKey?.grantDecrypt(grantee);
+    grantKey(this, grantee, bucket.encryptionKey, 'read');
     const belowPrefix = this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } };
     return Grant.addToPrincipalOrResource({
       grantee,
@@ -117,7 +117,7 @@ export class Results extends Construct {
   /** Allows the grantee to list and read the results, and to tell an absent one from a forbidden one. */
   grantView(grantee: IGrantable): void {
     const { bucket } = this;
-    bucket.encryptionKey?.grantDecrypt(grantee);
+    grantKey(this, grantee, bucket.encryptionKey, 'read');
     const objects = bucket.arnForObjects(`${this.#prefix}*`);
     grantBucket(grantee, bucket, { actions: ['s3:GetObject'], resources: [objects] });
     // Without a condition: a request for one object has no prefix, and S3 would answer 403 for an absent one.

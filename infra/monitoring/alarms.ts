@@ -1,10 +1,11 @@
-import { Aspects, Stack } from 'aws-cdk-lib';
+import { Aspects, Stack, Stage, Validations } from 'aws-cdk-lib';
 import { Alarm, ComparisonOperator, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
-import { type CfnTopicPolicy, type ITopic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
+import { CfnTopicPolicy, type ITopic, Topic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
 import { Construct, type IConstruct } from 'constructs';
 import { allowSending } from '../constructs/encryption.ts';
+import { printed } from '../constructs/permissions.ts';
 import { isSameInApp } from '../same-in-app.ts';
 import { type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
 
@@ -62,11 +63,12 @@ export class Alarms extends Construct {
 }
 
 /**
- * Lets the alarms of this account publish to a topic of the app, and use its key.
+ * Lets the alarms of this account publish to a topic, and use its key.
  *
  * A topic without a policy has SNS's default one, which lets the services of its account publish. Any other policy
  * replaces the default. An example is the policy that `enforceSSL` brings. So a policy gets one more statement, but no
- * policy is made.
+ * policy is made. A warning at synth asks for the statement if the policy is not made by a construct of this app: alarms
+ * that a policy refuses reach no one, and no error tells of it.
  * @see https://docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
  */
 function allowAlarms(scope: Construct, topic: ITopic): void {
@@ -77,12 +79,33 @@ function allowAlarms(scope: Construct, topic: ITopic): void {
     resources: [topic.topicArn],
     conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } },
   });
-  // Only at synth is it known which policies the app has. Each is an object of its own, which names its topics.
-  Aspects.of(scope.node.root).add({
-    visit(node: IConstruct) {
-      if (!(node instanceof TopicPolicy)) return;
-      const { topics } = node.node.defaultChild as CfnTopicPolicy;
-      if (topics.some((each) => isSameInApp(each, topic.topicArn))) node.document.addStatements(statement);
+  const warnOfPolicy = (which: string): void =>
+    Validations.of(scope).addWarning(
+      `flowdrop:topic-policy-${topic.node.addr}`,
+      `${which} If it has one that does not let alarms publish, they reach no one. Add this statement to it: ${printed(scope, statement)}`,
+    );
+  const isOfTopic = (policy: CfnTopicPolicy) => policy.topics.some((each) => isSameInApp(each, topic.topicArn));
+  // Only at synth is it known which policies the app has. Each is an object of its own, which names its topics. The
+  // aspects of an app do not enter its stages, which are synthesised by themselves.
+  for (const stage of scope.node.scopes.filter(Stage.isStage)) {
+    Aspects.of(stage).add({
+      visit(node: IConstruct) {
+        if (!(node instanceof TopicPolicy)) return;
+        const policy = node.node.defaultChild as CfnTopicPolicy;
+        if (isOfTopic(policy)) node.document.addStatements(statement);
+      },
+    });
+  }
+  scope.node.addValidation({
+    validate: () => {
+      const all = scope.node.root.node.findAll().filter((each) => each instanceof CfnTopicPolicy && isOfTopic(each));
+      const others = all.filter((each) => !(each.node.scope instanceof TopicPolicy));
+      for (const { node } of others)
+        warnOfPolicy(`This app cannot change the policy ${node.path} of the topic for alarms.`);
+      if (all.length === 0 && !(topic instanceof Topic)) {
+        warnOfPolicy(`The topic ${topic.topicName} is not of this app, which cannot change its policy.`);
+      }
+      return [];
     },
   });
 }

@@ -1,10 +1,18 @@
-import { Aspects, Stack } from 'aws-cdk-lib';
+import { Aspects, CfnParameter, Stack, Stage } from 'aws-cdk-lib';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
-import { Subscription, SubscriptionProtocol, Topic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
+import {
+  CfnTopicPolicy,
+  type ITopic,
+  Subscription,
+  SubscriptionProtocol,
+  Topic,
+  TopicPolicy,
+} from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
-import { expect, it } from 'vitest';
+import type { Construct } from 'constructs';
+import { describe, expect, it } from 'vitest';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 import { PROPS, synthesise, synthesisePipeline } from './synthesis.ts';
@@ -88,6 +96,81 @@ it('lets alarms publish to a topic with a policy, however that is made, and leav
     .node.findChild('Late')
     .node.findChild('Policy') as TopicPolicy;
   expect(allowsAlarms(stack.resolve(document))).toBe(false);
+});
+
+it.each([1, 2])('lets alarms publish to a topic with a policy inside of %d stages too', (depth) => {
+  const { template } = synthesise((app) => {
+    let scope: Construct = app;
+    for (let level = 0; level < depth; level += 1) scope = new Stage(scope, `Stage${level}`);
+    const stack = new Stack(scope, 'test');
+    const alarmTopic = new Topic(stack, 'Topic', { enforceSSL: true });
+    new FlowPipeline(stack, 'Pipeline', { ...PROPS, alarmTopic });
+    return stack;
+  });
+  const [policy] = resources(template, 'AWS::SNS::TopicPolicy');
+  expect(JSON.stringify(policy?.PolicyDocument)).toContain('cloudwatch.amazonaws.com');
+});
+
+describe('a policy of the topic for alarms that this app cannot change', () => {
+  const ARN = 'arn:aws:sns:eu-central-1:123456789012:alarms';
+  const STATEMENT = `"Action":"sns:Publish"`;
+  const warningsOf = (topicOf: (stack: Stack) => ITopic) =>
+    synthesise((app) => {
+      const stack = new Stack(app, 'test');
+      new FlowPipeline(stack, 'Pipeline', { ...PROPS, alarmTopic: topicOf(stack) });
+      return stack;
+    }).messages.filter((message) => message.includes(STATEMENT));
+
+  it.each<[string, (stack: Stack) => ITopic, string | undefined]>([
+    ['of an imported topic', (stack) => Topic.fromTopicArn(stack, 'Topic', ARN), 'The topic alarms is not of this app'],
+    [
+      'that is made without a construct for policies',
+      (stack) => {
+        const topic = new Topic(stack, 'Topic');
+        new CfnTopicPolicy(stack, 'Own', { topics: [topic.topicArn], policyDocument: { Statement: [] } });
+        return topic;
+      },
+      'This app cannot change the policy test/Own',
+    ],
+    ['unless there is none', (stack) => new Topic(stack, 'Topic', { enforceSSL: true }), undefined],
+    [
+      'unless the app makes it',
+      (stack) => {
+        const topic = Topic.fromTopicArn(stack, 'Topic', ARN);
+        new TopicPolicy(stack, 'Policy', { topics: [topic], enforceSSL: true });
+        return topic;
+      },
+      undefined,
+    ],
+  ])('is warned about at synth, %s', (_, topicOf, expected) => {
+    const warnings = warningsOf(topicOf);
+    expect(warnings).toHaveLength(expected === undefined ? 0 : 1);
+    if (expected !== undefined) expect(warnings[0]).toContain(expected);
+  });
+});
+
+describe('the bytes of the environment', () => {
+  const noteOf = (routes: (stack: Stack) => FlowPipelineProps['routes']) =>
+    synthesise((app) => {
+      const stack = new Stack(app, 'test');
+      new FlowPipeline(stack, 'Pipeline', { ...PROPS, routes: routes(stack) });
+      return stack;
+    }).messages.join('\n');
+  const bytesIn = (note: string) => Number(/takes at most (\d+) of 4096 bytes/.exec(note)?.[1]);
+  const many = (count: number, template: string) =>
+    Array.from({ length: count }, (_, at) => ({ name: `route-${at}`, prefixes: [`${at}/`], template }));
+
+  it('count all that is known of routes, and an allowance for each value that is not', () => {
+    const known = bytesIn(noteOf(() => many(2, 'x'.repeat(256))));
+    expect(bytesIn(noteOf((stack) => many(2, new CfnParameter(stack, 'Template').valueAsString)))).toBe(known);
+  });
+
+  it('may not be too many if some are known only after deployment, because those cannot be in a file', () => {
+    expect(noteOf(() => many(100, 'x'))).toContain('so they are in a file beside the bundle');
+    expect(() => noteOf((stack) => many(100, new CfnParameter(stack, 'Template').valueAsString))).toThrow(
+      /the routes hold values that are known only after deployment, so they must fit into the environment/,
+    );
+  });
 });
 
 it('takes a bucket of another stack as its inbox, and acknowledges the wildcard on it', () => {

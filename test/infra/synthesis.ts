@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { App, Stack, Validations } from 'aws-cdk-lib';
+import { App, Stack, Stage, Validations } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { AwsSolutionsChecks } from 'cdk-nag';
@@ -67,7 +67,7 @@ export function synthesise(build: (app: App) => Stack, isValidated = false): Syn
     }
     const findings = findingsOf(outdir);
     if (failure !== undefined && findings.length === 0) throw failure;
-    const template = JSON.parse(readFileSync(join(outdir, stack.templateFile), 'utf8'));
+    const template = JSON.parse(readFileSync(join(Stage.of(stack)?.outdir ?? outdir, stack.templateFile), 'utf8'));
     const messages = [...metadataOf(stack, 'aws:cdk:warning'), ...metadataOf(stack, 'aws:cdk:info')];
     return {
       template: Template.fromJSON(template),
