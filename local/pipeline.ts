@@ -351,7 +351,7 @@ function createFunctions(
     COMMAND: OWN_COMMAND,
     LOCAL_INBOX: options.inboxDir ?? '',
     EVENT_BUS,
-    ROUTES: JSON.stringify(options.routes),
+    ROUTES: JSON.stringify(options.routes.map(({ skippedNames: _, ...route }) => route)),
     SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),
   };
   const create = (name: FunctionName, concurrency: number): LocalFunction =>

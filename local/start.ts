@@ -20,7 +20,7 @@ import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
-import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
+import { jobsRouteOf, type Route, routeFor, skipping } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readTrackedContext } from '../infra/configuration.ts';
 import { readStackContext } from '../infra/deployment.ts';
@@ -88,7 +88,8 @@ async function main(): Promise<number> {
     return 0;
   }
   const signal = interruption();
-  const { routes, settings, warnings } = readContext();
+  const { routes: written, settings, warnings } = readContext();
+  const routes = skipping(written, settings.skippedNames);
   const args = await withJobs(given, { routes, inboxPrefix: settings.inboxPrefix });
   const screen = new Screen(process.stdout);
   if (args.service !== undefined && !args.skipCheck) {

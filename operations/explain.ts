@@ -19,9 +19,10 @@ import { deadlineSecondsOf, InvalidJobError, JOB_BYTES_MAX, parseJob, readJob } 
 import { comparable, filesFor, folderOf, inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
-import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
+import { jobsRouteOf, type Route, routeFor, skippedNameOf } from '../functions/uploads/routes.ts';
+import { skippedWords } from '../functions/uploads/skipped-names.ts';
 import { isStageKey, STAGE_KEY_TAKEN, UPLOAD_ID } from '../functions/uploads/upload.ts';
-import { isFolderMarker } from '../functions/uploads/upload-event.ts';
+import { isFolderMarker, isFolderType } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload, withPrefix } from './find.ts';
 import { type HoldView, holdOn, holdsOf } from './holds.ts';
@@ -144,13 +145,12 @@ async function explained(subject: Subject, settings: FileSettings, signal: Abort
   const route = routeFor(settings.routes, subject);
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
   const facts = { key, bytes, mediaType, isFile, routes } as const;
-  if (isFolderMarker(subject)) return { ...facts, issue: 'It is a folder, and not a file.', request: undefined };
+  if (isFolderMarker(subject) || isFolderType(mediaType))
+    return { ...facts, issue: 'It is a folder, and not a file.', request: undefined };
   if (route === undefined) {
     const issue =
       jobsRouteOf(settings.routes, key) === undefined
-        ? isStageKey(key)
-          ? STAGE_KEY_TAKEN
-          : 'No route wants it, so nothing is sent.'
+        ? (whySkipped(settings.routes, key) ?? 'No route wants it, so nothing is sent.')
         : `It is sent only as an input of a ${JOB_FILE} in its folder, or in a folder above, that names it.`;
     return { ...facts, issue, request: undefined };
   }
@@ -331,6 +331,8 @@ function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { 
   }
   if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
   if (isStageKey(subject.key)) return { takesIt: false, why: 'its key is that of a later stage of a chain' };
+  const skippedName = skippedNameOf([route], subject.key);
+  if (skippedName !== undefined) return { takesIt: false, why: `skips it, because its name fits "${skippedName}"` };
   const unmet = unmetConditions(route, subject);
   if (unmet.length > 0) return { takesIt: false, why: unmet.join(', and ') };
   if (taken === undefined) return { takesIt: false, why: 'the prefix belongs to a route for jobs' };
@@ -348,9 +350,17 @@ function unmetConditions({ prefixes, suffixes, mediaTypes }: Route, { key, media
   ];
 }
 
+/** Why no route may take a file, whatever it says. Undefined if one may. */
+export function whySkipped(routes: readonly Route[], key: string): string | undefined {
+  if (isStageKey(key)) return STAGE_KEY_TAKEN;
+  const name = skippedNameOf(routes, key);
+  return name && skippedWords(name);
+}
+
 /** Says of an upload that no route takes which route comes nearest, and what is missing, or that none can take it. */
 export function nearestRoute(routes: readonly Route[], facts: UploadFacts): string {
-  if (isStageKey(facts.key)) return STAGE_KEY_TAKEN;
+  const skipped = whySkipped(routes, facts.key);
+  if (skipped !== undefined) return skipped;
   const [nearest] = routes
     .filter(({ after, jobs }) => after === undefined && jobs === undefined)
     .map((route) => ({ name: route.name, unmet: unmetConditions(route, facts) }))

@@ -9,10 +9,11 @@ import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
-import { firstOf, isStageKey, STAGE_KEY_TAKEN } from '../functions/uploads/upload.ts';
+import { firstOf } from '../functions/uploads/upload.ts';
 import { type ChainView, chainOf } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
+import { whySkipped } from './explain.ts';
 import { type FoundUpload, find } from './find.ts';
 import {
   type HeldCount,
@@ -208,8 +209,9 @@ export function statusOf(upload: FoundUpload, deployment: Deployment, holds?: Ho
 /** Why an upload has no entry. */
 function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, clock, command }: Deployment): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
-  if (isStageKey(key)) return STAGE_KEY_TAKEN;
   const { routes } = settings;
+  const skipped = whySkipped(routes, key);
+  if (skipped !== undefined) return skipped;
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
   if (areRoutesKnown && !isWanted) return `No route wants it. To see why: ${command} explain`;

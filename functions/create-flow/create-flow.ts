@@ -29,9 +29,10 @@ import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/jo
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
-import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
+import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor, skippedNameOf } from '../uploads/routes.ts';
+import { skippedWords } from '../uploads/skipped-names.ts';
 import { isStageKey, STAGE_KEY_TAKEN, secondDigits, type Upload, uploadId } from '../uploads/upload.ts';
-import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
+import { isFolderMarker, isFolderType, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
@@ -46,6 +47,9 @@ const OLDER_JOBS_MAX = 10;
 /** How far before its event the entry of a gone upload is looked for, in milliseconds, and in how many pages each time. */
 const GONE_REACHES_MS = [60_000, SWEEP_REACH_MS];
 const GONE_PAGES_MAX = 10;
+
+/** How long an empty file may stay until its content comes, in milliseconds. */
+const EMPTY_SETTLE_MS = 5_000;
 
 /** Times that an entry may change hands during one delivery. After that the delivery gives way. */
 const CHANGES_MAX = 5;
@@ -103,6 +107,10 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
     return unrouted(delivery, `An object of another bucket than the inbox: ${event.bucket}`);
   }
   if (isStageKey(event.key)) return leave(delivery, 'skipped', 'UploadsSkipped', STAGE_KEY_TAKEN);
+  const skippedName = skippedNameOf(settings.routes, event.key);
+  if (skippedName !== undefined && isInside(settings, event)) {
+    return leave(delivery, 'skipped', 'UploadsSkipped', skippedWords(skippedName));
+  }
   if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return unrouted(delivery);
 
   return openAndBegin(delivery, event);
@@ -184,10 +192,19 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
   const { upload } = object;
   const { settings } = delivery.ports;
   delivery.identify({ uploadId: upload.id });
+  if (isFolderType(upload.mediaType)) return leave(delivery, 'skipped', 'UploadsSkipped', 'A folder, not a file');
   const chosen = await routed(settings, object, delivery.invocation.work);
   if (chosen === undefined) return unrouted(delivery);
 
   const { route, failure, job } = chosen;
+  if (upload.bytes === 0 && (await isReplacedSoon(delivery, upload))) {
+    return leave(
+      delivery,
+      'gone',
+      'UploadsReplaced',
+      'An empty file that was replaced at once, as a mounted bucket does',
+    );
+  }
   const terms = delivery.claimTerms();
   const claim = firstClaim(upload, route, terms, job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt));
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
@@ -197,6 +214,15 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
   if (terminal !== undefined) return publishFailure(delivery, terminal);
   const own = { stored: written.stored, entry: claim };
   return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
+}
+
+/**
+ * True if an empty file is not at its key any more after a few seconds. A mounted bucket puts a file first without its
+ * content.
+ */
+async function isReplacedSoon({ ports, invocation }: Delivery, { id, bucket, key }: Upload): Promise<boolean> {
+  await ports.clock.sleep(EMPTY_SETTLE_MS, invocation.work);
+  return (await ports.inbox.current(bucket, key, invocation.work))?.id !== id;
 }
 
 /**

@@ -187,8 +187,12 @@ export class ForbiddenAddressError extends FlowServiceError {
   readonly code = 'forbidden-address';
 }
 
-/** A text input is not UTF-8. The file is at fault, not the service: nothing was sent. */
+/** A text input is not UTF-8, or blank. The file is at fault, not the service: nothing was sent. */
 export class InvalidTextError extends Error {
   override readonly name = 'InvalidTextError';
-  readonly code = 'invalid-text';
+  readonly code: 'invalid-text' | 'input-blank';
+  constructor(message: string, options: ErrorOptions & { code?: 'invalid-text' | 'input-blank' } = {}) {
+    super(message, options);
+    this.code = options.code ?? 'invalid-text';
+  }
 }

@@ -28,7 +28,7 @@ type Part = Uint8Array | { readonly as: 'file' | 'text'; readonly source: InputS
  * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read
  * first, because its length as a JSON string is known only then. A long one is read again while it is sent. Inputs are
  * read one after the other.
- * @throws {InvalidTextError} a text is not UTF-8, or has a NUL character.
+ * @throws {InvalidTextError} a text is not UTF-8, is blank, or has a NUL character.
  * @throws {UnavailableError} a source is not as long as it says. Thrown here for a text, in `chunks` for a file.
  * @throws any error of a source, likewise.
  */
@@ -88,6 +88,7 @@ async function* inBlocks(parts: readonly Part[], signal: AbortSignal): AsyncGene
 async function* escaped(source: InputSource, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   // The decoder drops a byte order mark, which would become part of the prompt.
   const decoder = new TextDecoder('utf-8', { fatal: true });
+  let isBlank = true;
   const decode = (chunk?: Uint8Array): Uint8Array => {
     let text: string;
     try {
@@ -95,11 +96,13 @@ async function* escaped(source: InputSource, signal: AbortSignal): AsyncGenerato
     } catch (cause) {
       throw new InvalidTextError('The text is not valid UTF-8', { cause });
     }
+    isBlank &&= text.trim() === '';
     if (text.includes('\0')) throw new InvalidTextError('The text has a NUL: it is UTF-16, or no text at all');
     return Buffer.from(JSON.stringify(text).slice(1, -1));
   };
   for await (const chunk of exactly(source.bytes, await source.open(signal))) yield decode(chunk);
   yield decode();
+  if (isBlank) throw new InvalidTextError('The text is blank', { code: 'input-blank' });
 }
 
 /** Passes the chunks on. Throws unless they add up to exactly `bytes`. */

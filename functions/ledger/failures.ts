@@ -70,6 +70,11 @@ export const FAILURES = {
     action:
       "Check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. Let the function create-flow read the file. Then retry. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
   },
+  'input-blank': {
+    meaning: 'The route sends text, and the text has only blanks.',
+    retry: 'cannot-help',
+    action: 'Put the file into the inbox again, with its text.',
+  },
   'invalid-text': {
     meaning: 'The route sends text, and the file is not UTF-8. It may be UTF-16, or no text at all.',
     retry: 'cannot-help',

@@ -4,7 +4,7 @@ import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { quoted } from '../base/printable.ts';
 import { ConfigurationError, check, text } from '../base/validation.ts';
-import { type Route, routesSchema } from '../uploads/routes.ts';
+import { type Route, routesSchema, skipping } from '../uploads/routes.ts';
 import { issuesOfBuckets } from './buckets.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, pipelineNameSchema, settingsSchema } from './settings.ts';
@@ -104,7 +104,7 @@ export function parseEnv(env: Variables): Settings {
     command: variables.data.COMMAND,
     localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
-    routes: deepFreeze(routes.data),
+    routes: deepFreeze(skipping(routes.data, chosen.data.skippedNames)),
     ...(areRoutesBeside(env.ROUTES) && { areRoutesBeside: true }),
   };
   const overlaps = issuesOfBuckets(settings);

@@ -3,6 +3,7 @@ import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { type Budget, budgetSchema } from '../uploads/budget.ts';
 import { GONE, templateSchema } from '../uploads/routes.ts';
+import { SKIPPED_NAMES } from '../uploads/skipped-names.ts';
 import { issueOfResultsKey, RESULTS_KEY_END } from './results-key-pattern.ts';
 
 /** One setting of the table {@link SETTINGS}. */
@@ -37,6 +38,12 @@ const ASSET_BYTES_MAX = Math.floor((PARTS_MAX * PART_BYTES_MIN) / GIB) * GIB;
 
 /** Half of a key, so that prefix and pattern leave room for the names that fill the pattern. */
 const KEY_PART_LENGTH_MAX = KEY_BYTES_MAX / 2;
+
+/** A star at one end at most, or a slash at the end. */
+const SKIPPED_NAME = /^(\*[^*/]{1,200}|[^*/]{1,200}[*/]?)$/;
+
+/** Names that are skipped. */
+const SKIPPED_NAMES_MAX = 100;
 
 /** As many templates as there can be routes. */
 const TEMPLATES_MAX = 200;
@@ -133,6 +140,15 @@ export const SETTINGS = {
    * it is not stored: it is a login or the error of a proxy.
    */
   htmlTemplates: listOf(templateSchema, TEMPLATES_MAX),
+  /**
+   * Names of files that no person meant, which are skipped. `*` at the beginning or the end stands for any characters, and
+   * a slash at the end for a folder. The case of letters does not matter. A route whose own `suffixes` name such a file
+   * takes it. This list replaces the default.
+   */
+  skippedNames: {
+    ...listOf(matching('a name such as "*.tmp", "._*", "Thumbs.db" or "__MACOSX/"', SKIPPED_NAME), SKIPPED_NAMES_MAX),
+    default: SKIPPED_NAMES,
+  },
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
   inboxPrefix: textSetting(prefixSchema(), ''),
   /** Prefix of all keys in the results bucket, receipts included, with a slash at its end. */

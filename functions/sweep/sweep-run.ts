@@ -12,10 +12,11 @@ import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside, type ListedUpload } from '../uploads/inbox.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
-import { isWantedByKey, jobsRouteOf, mayMatch, routeFor } from '../uploads/routes.ts';
+import { isWantedByKey, jobsRouteOf, mayMatch, routeFor, skippedNameOf } from '../uploads/routes.ts';
+import { skippedWords } from '../uploads/skipped-names.ts';
 import { isStageKey, STAGE_KEY_TAKEN, secondDigits } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
-import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
+import { isFolderMarker, isFolderType, messageFor } from '../uploads/upload-event.ts';
 import {
   NOTHING_DONE,
   type SweepCounts,
@@ -195,9 +196,12 @@ export class SweepRun {
   #countSkipped(uploads: readonly ListedUpload[]): void {
     const { settings, telemetry } = this.#ports;
     for (const { id, key } of uploads) {
-      if (!isStageKey(key) || jobsRouteOf(settings.routes, key) !== undefined) continue;
+      const isStage = isStageKey(key) && jobsRouteOf(settings.routes, key) === undefined;
+      const name = skippedNameOf(settings.routes, key);
+      const why = isStage ? STAGE_KEY_TAKEN : name && skippedWords(name);
+      if (why === undefined) continue;
       this.#counts.skipped = (this.#counts.skipped ?? 0) + 1;
-      telemetry.log.info(STAGE_KEY_TAKEN, { uploadId: id, key });
+      telemetry.log.info(why, { uploadId: id, key });
     }
   }
 
@@ -229,14 +233,15 @@ export class SweepRun {
   async #routed(uploads: readonly ListedUpload[]): Promise<readonly ListedUpload[]> {
     const { inbox, settings } = this.#ports;
     const wanted = new Set<string>();
-    await this.#each(uploads, async ({ id, bucket, key }) => {
-      if (isWantedByKey(settings.routes, key)) {
+    await this.#each(uploads, async ({ id, bucket, key, bytes }) => {
+      // An empty object may be a folder, which its media type tells.
+      if (bytes > 0 && isWantedByKey(settings.routes, key)) {
         wanted.add(id);
         return;
       }
       this.#asked += 1;
       const current = await inbox.current(bucket, key, this.#invocation.closing);
-      if (current?.id !== id) return;
+      if (current?.id !== id || isFolderType(current.mediaType)) return;
       // Of an upload that S3 refuses to show, the media type is unknown. A route may want it.
       if (current.isDenied || routeFor(settings.routes, current) !== undefined) wanted.add(id);
     });

@@ -120,6 +120,7 @@ function isMet(values: readonly string[] | undefined, fits: (value: string) => b
  * A key without the differences that do not matter. Folds the case of one code point at a time. `toLowerCase` of a whole
  * string looks at neighbours (a final sigma), so that a prefix folded by itself would no longer be a prefix. Folding may
  * decompose a letter.
+ * @internal
  */
-const caseless = (text: string): string =>
+export const caseless = (text: string): string =>
   comparable(Array.from(comparable(text), (point) => point.toLowerCase().toUpperCase()).join(''));

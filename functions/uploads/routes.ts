@@ -16,6 +16,7 @@ import {
   matchesObject,
   type UploadFacts,
 } from './route-conditions.ts';
+import { fittingName, SKIPPED_NAMES } from './skipped-names.ts';
 import { isStageKey } from './upload.ts';
 
 /** A route: uploads that meet its conditions become flows of its template. */
@@ -55,6 +56,11 @@ export interface Route extends Conditions {
   readonly price?: Price | undefined;
   /** Cap on the flows of the route. What it has no room for waits. */
   readonly budget?: Budget | undefined;
+  /**
+   * The setting `skippedNames`, which a configuration does not write into its routes. Default: {@link SKIPPED_NAMES}.
+   * @internal
+   */
+  readonly skippedNames?: readonly string[] | undefined;
   /** Its share of the turns while uploads of several routes wait in the line. Default 1. */
   readonly weight?: number | undefined;
 }
@@ -204,10 +210,34 @@ export type JobsRoute = Route & { readonly jobs: string };
 /** The routes that may take an upload of the inbox with this key, in their order. */
 function routesForKey(routes: readonly Route[], key: string): readonly Route[] {
   if (isStageKey(key)) return [];
+  return keyMatchesOf(routes, key).filter((route) => skippedBy(route, key) === undefined);
+}
+
+/** The same, whether or not the name of the file is to be skipped. */
+function keyMatchesOf(routes: readonly Route[], key: string): readonly Route[] {
   const owner = jobsRouteOf(routes, key);
   if (owner !== undefined) return isJobFile(key) ? [owner] : [];
   return routes.filter((route) => route.after === undefined && route.jobs === undefined && matchesKey(route, key));
 }
+
+/** The name by which a route skips a file. A route that names such a file by a suffix of its own takes it. */
+function skippedBy({ skippedNames = SKIPPED_NAMES, suffixes = [] }: Route, key: string): string | undefined {
+  const names = skippedNames.filter((name) =>
+    suffixes.every((suffix) => !matchesKey({ suffixes: [suffix] }, key) || fittingName([name], suffix) === undefined),
+  );
+  return fittingName(names, key);
+}
+
+/** The name by which every route skips a file that it would take otherwise. Undefined if none would, or one takes it. */
+export function skippedNameOf(routes: readonly Route[], key: string): string | undefined {
+  if (isStageKey(key) || mayMatch(routes, key)) return undefined;
+  const [first] = keyMatchesOf(routes, key);
+  return first && skippedBy(first, key);
+}
+
+/** The routes with the names of the files that they skip. */
+export const skipping = (routes: readonly Route[], skippedNames: readonly string[]): readonly Route[] =>
+  String(skippedNames) === String(SKIPPED_NAMES) ? routes : routes.map((route) => ({ ...route, skippedNames }));
 
 /** The first route, in their order, that may match an upload with this key. */
 export function routeByKey(routes: readonly Route[], key: string): Route | undefined {

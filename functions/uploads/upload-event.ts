@@ -1,3 +1,4 @@
+import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
 import { decodedKey } from '../s3/encoded-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
@@ -47,6 +48,9 @@ const SEQUENCER = new RegExp(`^[0-9A-Fa-f]{1,${SEQUENCER_DIGITS_MAX}}$`);
 export function isFolderMarker(upload: Pick<UploadEvent, 'key' | 'bytes'>): boolean {
   return upload.key.endsWith('/') && (upload.bytes ?? 0) === 0;
 }
+
+/** The media type of a folder, as tools that mount a bucket put it. */
+export const isFolderType = (mediaType: string): boolean => essenceOf(mediaType) === 'application/x-directory';
 
 /**
  * Returns the uploads in a message. The message is an S3 notification (`Records`; its keys are URL-encoded, with `+`

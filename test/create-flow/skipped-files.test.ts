@@ -1,0 +1,116 @@
+import { describe, expect, it } from 'vitest';
+import type { Route } from '../../functions/uploads/routes.ts';
+import { skippedNameOf, skipping } from '../../functions/uploads/routes.ts';
+import { SKIPPED_NAMES } from '../../functions/uploads/skipped-names.ts';
+import { ECHO, MINUTE, start, world } from '../support/world.ts';
+
+const UNMEANT = [
+  ...[
+    '._photo.png',
+    'a/__MACOSX/photo.png',
+    '__MACOSX/._photo.png',
+    '.DS_Store',
+    'a/b/.ds_store',
+    'Thumbs.db',
+    'x/desktop.ini',
+  ],
+  ...['big.filepart', 'big.png.PART', 'a.crdownload', 'a.tmp', 'upload.info', 'photos_$folder$'],
+];
+const MEANT = [
+  'photo.png',
+  'a._b.png',
+  'part',
+  'part.png',
+  'my.DS_Store.png',
+  'thumbs.db.png',
+  '__MACOSX',
+  'tmp/a',
+  'info',
+];
+
+describe('a file that no person meant', () => {
+  it('is skipped by a route that would take it by its key, counted, and has neither entry nor flow', async () => {
+    await start();
+    for (const key of UNMEANT) await world.upload(key, 'x');
+    await world.deliverAll();
+    expect(await world.entries()).toEqual([]);
+    expect(world.count('UploadsSkipped')).toBe(UNMEANT.length);
+  });
+
+  it('is known by its name, and no other file is', () => {
+    expect(UNMEANT.filter((key) => skippedNameOf([ECHO], key) === undefined)).toEqual([]);
+    expect(MEANT.filter((key) => skippedNameOf([ECHO], key) !== undefined)).toEqual([]);
+  });
+
+  it('is taken by a route whose own suffix names it, and skipped by the others', async () => {
+    const info: Route = { ...ECHO, name: 'info', suffixes: ['.info'] };
+    await start({ routes: [ECHO, info] });
+    for (const key of ['a.info', 'a.tmp', '__MACOSX/a.info']) await world.upload(key, 'x');
+    await world.deliverAll();
+    expect((await world.entries()).map(({ upload, route }) => [upload.key, route.name])).toEqual([['a.info', 'info']]);
+  });
+
+  it('is another one if the setting says so', () => {
+    const routes = skipping([ECHO], ['*.bak', 'old/']);
+    expect(['a.bak', 'x/OLD/y.png'].map((key) => skippedNameOf(routes, key))).toEqual(['*.bak', 'old/']);
+    expect(UNMEANT.filter((key) => skippedNameOf(routes, key) !== undefined)).toEqual([]);
+    expect(skippedNameOf(skipping([ECHO], []), '.DS_Store')).toBeUndefined();
+  });
+
+  it('is no file of a route that does not want it anyway', () => {
+    expect(skippedNameOf([{ ...ECHO, suffixes: ['.png'] }], 'a.tmp')).toBeUndefined();
+    expect(SKIPPED_NAMES).toContain('._*');
+  });
+
+  it('is counted by the sweep, and not submitted', async () => {
+    await start();
+    await world.upload('a.tmp', 'x');
+    await world.upload('b.png', 'x');
+    world.takeMessages();
+    world.clock.advance(60 * MINUTE);
+    expect(await world.sweep({ since: '2026-01-01' })).toMatchObject({ missed: 1, skipped: 1 });
+  });
+});
+
+it.each([0, 3])('an object of the type of a folder is skipped, with %i bytes', async (bytes) => {
+  await start();
+  await world.upload('folder', 'x'.repeat(bytes), { ContentType: 'application/x-directory; charset=UTF-8' });
+  await world.deliverAll();
+  expect(await world.entries()).toEqual([]);
+  expect(world.count('UploadsSkipped')).toBe(1);
+});
+
+describe('an empty file', () => {
+  it.each([undefined, 'Enabled'] as const)(
+    'that gets its content within seconds is one upload: versioning %s',
+    async (versioning) => {
+      await start({ versioning });
+      await world.upload('photo.png', '');
+      const { sleep } = world.clock;
+      world.clock.sleep = async (ms, signal) => {
+        if (ms === 5_000) await world.upload('photo.png', 'content');
+        return sleep.call(world.clock, ms, signal);
+      };
+      await world.deliver();
+      world.clock.sleep = sleep;
+      await world.settle();
+      expect((await world.entries()).map(({ state, upload }) => [state, upload.bytes])).toEqual([['succeeded', 7]]);
+    },
+  );
+
+  it('that stays empty fails, with its receipt', async () => {
+    await start();
+    await world.send('photo.png', '');
+    expect(await world.receipt('photo.png')).toMatchObject({ status: 'failed', failure: { code: 'input-empty' } });
+  });
+});
+
+it.each([' ', '\n\t \r\n', '\uFEFF', '\u00a0\u2003'])(
+  'a blank text fails with its receipt, and nothing is sent: %j',
+  async (text) => {
+    await start({ routes: [{ ...ECHO, input: 'text' }] });
+    await world.send('prompt.txt', text);
+    expect(await world.receipt('prompt.txt')).toMatchObject({ status: 'failed', failure: { code: 'input-blank' } });
+    expect(world.service.counts.createFlow).toBe(0);
+  },
+);
