@@ -60,7 +60,7 @@ const failureSchema = z.object({
   message: z.string(),
 });
 
-/** Ends alike, one after the other, without a success in between. */
+/** Ends alike, without a success in between. */
 const alikeSchema = z.extend(failureSchema, {
   /** The same words without ids and numbers. They are the same for all. */
   gist: z.string(),
@@ -109,7 +109,8 @@ const EARLIER_MAX = 2;
 const routeSchema = z.object({
   ...scope,
   // These two have no format of their own. If an older function drops them, the ends are counted anew.
-  alike: z.optional(alikeSchema),
+  /** The kinds of ends, the latest first, {@link KINDS_MAX} at most. */
+  alike: z.optional(z.array(alikeSchema)),
   failing: z.optional(failingSchema),
   /** What the route sent at its last success, and the time of the first success with it. */
   succeeded: z.optional(z.object({ at: z.number(), request: requestSchema })),
@@ -380,6 +381,9 @@ const ALIKE_COUNT = 20;
 /** Different files that these ends must be about. */
 const FILES_MIN = 10;
 
+/** Kinds of ends that are counted side by side: customers may send files that are bad in different ways. */
+const KINDS_MAX = 3;
+
 /** Customers that are named. */
 const CUSTOMERS_MAX = 5;
 
@@ -411,10 +415,11 @@ export function failed(
   if (route.failing !== undefined) return false;
   const gist = gistOf(message);
   const first = { code, message: shorten(message, MESSAGE_LENGTH_MAX), gist, ends: [] };
-  const before = route.alike?.code === code && route.alike.gist === gist ? route.alike : first;
+  const kinds = route.alike ?? [];
+  const before = kinds.find((each) => each.code === code && each.gist === gist) ?? first;
   if (before.ends.some(({ outcome }) => outcome === end.outcome)) return false;
   const ends = [...before.ends, end].slice(-ALIKE_COUNT);
-  route.alike = { ...before, ends };
+  route.alike = [{ ...before, ends }, ...kinds.filter((each) => each !== before)].slice(0, KINDS_MAX);
   if (ends.length < ALIKE_COUNT || new Set(ends.map(({ file }) => file)).size < FILES_MIN) return false;
   const customers = [...new Set(ends.map(({ customer }) => customer))];
   route.failing = {
@@ -441,9 +446,11 @@ export interface Success {
 /** Notes a success. Unless the flows of the route fail, it is enough that the service took the request. */
 export function succeeded(draft: Holds, routeName: string, { what, request }: Success, now: number): void {
   const route = ofRoute(draft, routeName);
-  const isOver = (verdict: Verdict | undefined): boolean => what === 'succeeded' || verdict?.code === 'rejected';
-  if (isOver(route.alike)) delete route.alike;
-  if (isOver(route.failing)) delete route.failing;
+  const isOver = ({ code }: Verdict): boolean => what === 'succeeded' || code === 'rejected';
+  const kinds = route.alike?.filter((each) => !isOver(each)) ?? [];
+  if (kinds.length > 0) route.alike = kinds;
+  else delete route.alike;
+  if (route.failing !== undefined && isOver(route.failing)) delete route.failing;
   if (route.succeeded === undefined || !isSameRequest(route.succeeded.request, request))
     route.succeeded = { at: now, request };
 }

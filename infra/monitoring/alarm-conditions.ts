@@ -254,7 +254,7 @@ function holdConditions(metrics: PipelineMetrics): readonly Condition[] {
     {
       id: 'failures-alike',
       severity: 'page',
-      meaning: 'The last twenty files of a route failed alike. New files are still sent.',
+      meaning: 'Twenty files of a route failed alike, without a success in between. New files are still sent.',
       action: 'See flowdrop doctor. Correct the route, tell the customers, or pause the route.',
       ...whileMeasured(metrics.maximum('RoutesFailing', FIVE_MINUTES)),
       threshold: 1,

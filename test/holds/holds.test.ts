@@ -344,7 +344,7 @@ describe('failures alike', () => {
     expect(await count('failed')).toBe(85);
   });
 
-  it('are twenty in a row, and begin anew after a success or another failure', async () => {
+  it('are twenty, whatever fails otherwise in between, and begin anew after a success', async () => {
     await start({ settings: ONE_BY_ONE });
     rejectAll();
     await sendAll(19, 'a');
@@ -353,12 +353,11 @@ describe('failures alike', () => {
     rejectAll();
     await sendAll(19, 'b');
     world.fault('createFlow', answer({ detail: 'Another reason altogether' }, 422));
-    await sendAll(1, 'c');
-    rejectAll();
-    await sendAll(19, 'd');
+    await sendAll(19, 'c');
     expect(await failing()).toBeUndefined();
-    await sendAll(1, 'e');
-    expect(await failing()).toMatchObject({ code: 'rejected' });
+    rejectAll();
+    await sendAll(1, 'd');
+    expect(await failing()).toMatchObject({ message: 'create: 422: The input is no image' });
   });
 
   it('have the same words apart from ids, numbers and names', async () => {
@@ -378,7 +377,7 @@ describe('failures alike', () => {
     rejectAll();
     await sendAll(9);
     for (let n = 0; n < 3; n += 1) await retryAll();
-    expect((await holds()).routes.echo?.alike?.ends).toHaveLength(20);
+    expect((await holds()).routes.echo?.alike?.map(({ ends }) => ends.length)).toEqual([20]);
     expect(await failing()).toBeUndefined();
     await sendAll(9);
     expect(await failing()).toBeUndefined();

@@ -25,7 +25,7 @@ const MIDNIGHTS = [
 ] as const;
 
 /** Number of files of a customer whose files are bad. After twenty of them their route is failing. */
-const BAD_COUNT = 28;
+const BAD_COUNT = 40;
 
 /** The folder of this customer. */
 const BAD_FOLDER = 'bad-customer';
@@ -52,15 +52,16 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
   const { focus } = storm.faultPlan;
   const isNeeded = focus !== undefined && NEEDS[focus.call]?.areHeld === true;
   if (storm.steps.length > STEPS_MAX || (!random.chance(SHARE) && !isNeeded)) return storm;
-  const chaosMs = storm.chaosMs + 4 * MINUTE;
+  // Twenty files of this customer must have failed, and come again, while the service still rejects them.
+  const isBad = random.chance(0.4);
+  const chaosMs = storm.chaosMs + (isBad ? 12 : 4) * MINUTE;
   const [timezone, midnight] = random.pick(MIDNIGHTS);
   const startsAt = midnight - beforeMs - random.int(MINUTE, chaosMs - MINUTE);
   const names = ['echo', 'two', ...(storm.routes.some(({ name }) => name === 'jobs') ? ['jobs'] : [])];
-  const from = random.pick([0.1, 0.3, 0.5]) * chaosMs;
-  const bad = { from, to: from + random.int(3, 6) * MINUTE, route: random.pick(['echo', 'two']) };
-  const badCustomer = random.chance(0.4) ? bad : undefined;
+  const bad = { from: 0.1 * chaosMs, to: random.pick([0.7, 0.9]) * chaosMs, route: random.pick(['echo', 'two']) };
+  const badCustomer = isBad ? bad : undefined;
   // A file that waits for its budget is not rejected.
-  const isSpare = badCustomer !== undefined && random.chance(0.8);
+  const isSpare = isBad && random.chance(0.9);
   // Without a budget, nothing is written before a request.
   const isCapped = !isSpare && random.chance(0.65);
   const [first, ...later] = [0, ...random.some([0.3, 0.5, 0.7], 0.5)].map((share) =>
@@ -69,7 +70,7 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
   const holds: StormHolds = {
     ...{ timezone, startsAt },
     caps: [first as Caps, ...later],
-    pauses: random.some([0.1, 0.4, 0.6], 0.4).map((share) => ({
+    pauses: random.some([0.1, 0.4, 0.6], isBad ? 0.1 : 0.4).map((share) => ({
       at: share * chaosMs,
       until: (share + random.pick([0.05, 0.2, 0.5])) * chaosMs,
       route: random.pick([undefined, ...names]),
