@@ -326,8 +326,8 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   // It may rank higher now: the operator may have deleted a newer file of its key.
   const first = upload.stage === undefined ? upload : current.first;
   const changed = withPlan({ ...current, first, uploads }, entry, routes);
-  // A failure that is collected again may succeed without a retry.
-  const mayGoOn = now.state === 'under way' || (isSuccess(now.state) && !isSuccess(known.state));
+  // An upload that is collected again may have more assets than before, without a retry.
+  const mayGoOn = now.state === 'under way' || isSuccess(now.state);
   return withChildren(mayGoOn ? reopened(changed, now.route, routes) : changed, entry, routes);
 }
 

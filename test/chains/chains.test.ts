@@ -712,6 +712,64 @@ describe('an upload that is collected again', () => {
     expect(chainEvents()).toEqual(['Chain Failed', 'Chain Succeeded']);
   });
 
+  it.each([
+    ['takes all assets', { inputs: 'all' } as const, [3]],
+    ['takes single assets', {}, [1, 1, 1]],
+  ])(
+    'lets the next stage begin with an asset that could not be stored before: one that %s',
+    async (_, more, inputs) => {
+      world.redeploy({
+        routes: [
+          { ...ECHO, parameters: copies(3) },
+          { ...ECHO, name: 'next', after: 'echo', ...more },
+          { ...ECHO, name: 'last', after: 'next', inputs: 'all' },
+        ],
+      });
+      let bad: string | undefined;
+      world.service.intercept = ({ url }, { operation }) => {
+        if (operation !== 'getAsset') return undefined;
+        bad ??= url;
+        return url === bad ? { status: 404 } : undefined;
+      };
+      await settled();
+      expect((await report()).status).toBe('failed');
+      world.service.intercept = undefined;
+      await world.collect({ collect: [await firstId()] });
+      await world.settle();
+      const { status, stages } = await report();
+      expect([status, stages.map((stage) => `${stage.route} ${stage.status}`)]).toEqual([
+        'succeeded',
+        ['echo succeeded', 'next succeeded', 'last succeeded'],
+      ]);
+      const begun = await entriesOf('next');
+      expect(begun.map((entry) => entry.inputs?.length)).toEqual(inputs);
+      // Nothing is paid for twice.
+      expect(world.service.flows).toHaveLength(1 + inputs.length + 1);
+    },
+  );
+
+  it('begins no stage again that has begun with what there was', async () => {
+    world.redeploy({
+      routes: [
+        { ...ECHO, parameters: copies(2) },
+        { ...ECHO, name: 'all', after: 'echo', inputs: 'all', allow: 'partial' },
+      ],
+    });
+    let bad: string | undefined;
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation !== 'getAsset') return undefined;
+      bad ??= url;
+      return url === bad ? { status: 404 } : undefined;
+    };
+    await settled();
+    world.service.intercept = undefined;
+    await world.collect({ collect: [await firstId()] });
+    await world.settle();
+    expect((await entriesOf('all')).map((entry) => entry.inputs?.length)).toEqual([1]);
+    expect(world.service.flows).toHaveLength(2);
+    expect((await report()).status).toBe('succeeded');
+  });
+
   it('begins no stage that takes all assets and was added since', async () => {
     world.redeploy({ routes: [ECHO] });
     await settled();
