@@ -98,10 +98,19 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'alarms that are on': ofAlarms(examineRaised),
 };
 
-/** A check of the alarms. A local run has none, because its user is watching. */
+/** A check of the alarms. */
 function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outcome | Promise<Outcome>): Check<Subject> {
-  return async (subject) => (subject.deployment.isLocal ? 'good' : examine(await subject.alarms(), subject));
+  return async (subject) => examine(await subject.alarms(), subject);
 }
+
+/**
+ * The checks of what only a deployment has. The user of a local run is watching, reads its log, and puts its files; and
+ * its S3 refuses its functions nothing.
+ */
+const ONLY_DEPLOYED: readonly string[] = [
+  ...['runs of create-flow', 'inputs of later stages', 'errors of the functions', 'hourly canary', 'alarms'],
+  'alarms that are on',
+];
 
 /** Name of the first check. It is good once there is a connection. */
 const CONNECTION_CHECK = 'credentials and connection';
@@ -119,7 +128,7 @@ export async function doctor(deployment: Deployment, signal: AbortSignal, canary
   };
   const checks: readonly NamedCheck<Subject>[] = [
     [CONNECTION_CHECK, () => 'good'],
-    ...Object.entries(CHECKS),
+    ...Object.entries(CHECKS).filter(([name]) => !(deployment.isLocal && ONLY_DEPLOYED.includes(name))),
     ...(canary === undefined ? [] : [['canary', () => examineCanary(canary, deployment, signal)] as const]),
   ];
   return { deployment: deployment.name, checks: await runChecks(checks, subject) };
@@ -189,7 +198,7 @@ async function examineService({ deployment, offered }: Subject): Promise<Outcome
     if (isUnlisted) {
       return { notChecked: `the service at ${deployment.settings.baseUrl} lists no templates (${answer})` };
     }
-    const what = `The service at ${deployment.settings.baseUrl} does not answer as it should: ${code}: ${answer}`;
+    const what = `The service at ${deployment.settings.baseUrl} does not answer as it should: ${answer}`;
     return { severity, what, todo: SERVICE_TODO[code] ?? 'Check that the address is that of the flow service.' };
   }
 }
@@ -312,8 +321,12 @@ function findingOfTicks({ index, state, writtenAt }: KnownCollector, now: number
   return { severity: 'warning', what: `Ticks${who} are cut short: a round over the running flows began ${age} ago.` };
 }
 
-const minutes = (ms: number): string =>
-  ms < 2 * HOUR_MS ? `${Math.floor(ms / MINUTE_MS)} minutes` : `${Math.floor(ms / HOUR_MS)} hours`;
+/** An age in whole hours or minutes. */
+function minutes(ms: number): string {
+  const isShort = ms < 2 * HOUR_MS;
+  const count = Math.floor(ms / (isShort ? MINUTE_MS : HOUR_MS));
+  return `${count} ${isShort ? 'minute' : 'hour'}${count === 1 ? '' : 's'}`;
+}
 
 async function examinePace({ status }: Subject): Promise<Outcome> {
   const paces = (await status()).collectors.flatMap(({ requestsPerSecond }) => requestsPerSecond ?? []);

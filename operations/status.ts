@@ -49,6 +49,9 @@ const HELD_READ_MAX = 1_000;
 /** Longest words on why a job failed, in the status of each of its inputs, in characters. */
 const REASON_CHARS_MAX = 200;
 
+/** Markers whose entries are read, to find so many uploads that wait. */
+const MARKERS_READ_MAX = 2_000;
+
 /** How a pipeline is doing. Times are in ISO 8601. */
 export interface PipelineStatus {
   readonly kind: 'pipeline';
@@ -253,37 +256,42 @@ async function lookAtWaiting(
   signal: AbortSignal,
   { readMax, holds }: { readonly readMax: number; readonly holds: HoldsView },
 ): Promise<Pick<PipelineStatus, 'waiting' | 'newerFormat'>> {
-  const ids = new Set<string>();
-  const toRead: string[] = [];
-  let throttled = 0;
+  /** The uploads with a marker: whether they wait in the line. A resubmitted upload may have two for a moment. */
+  const marked = new Map<string, boolean>();
   for await (const { uploadId, turn, formerSince } of waitingMarkers(deployment, signal)) {
-    // A resubmitted upload may have two markers for a moment.
-    if (ids.has(uploadId)) continue;
-    ids.add(uploadId);
-    if (turn !== undefined || formerSince !== undefined) throttled += 1;
-    if (toRead.length < readMax) toRead.push(uploadId);
+    if (!marked.has(uploadId)) marked.set(uploadId, turn !== undefined || formerSince !== undefined);
   }
+  const unread = [...marked.keys()];
   const reasons: Record<string, number> = {};
   let oldest: number | undefined;
-  let ended = 0;
-  const read = await readEntries(toRead, deployment, signal);
-  for (const { entry, issue } of read) {
-    const reason = reasonOf(entry, holds) ?? (issue?.kind === 'unreadable' ? 'unreadable' : undefined);
-    // Its marker is about to be removed.
-    if (reason === undefined) ended += 1;
-    else reasons[reason] = (reasons[reason] ?? 0) + 1;
-    if (entry !== undefined && reason !== undefined) oldest = Math.min(oldest ?? entry.arrivedAt, entry.arrivedAt);
+  let waitingRead = 0;
+  const read: ReadEntry[] = [];
+  // A marker of what has ended stays until it is due. So after a batch, there may be many of them.
+  while (unread.length > 0 && waitingRead < readMax && read.length < MARKERS_READ_MAX) {
+    const some = unread.splice(0, readMax - waitingRead);
+    const entries = await readEntries(some, deployment, signal);
+    read.push(...entries);
+    for (const [index, { entry, issue }] of entries.entries()) {
+      const reason = reasonOf(entry, holds) ?? (issue?.kind === 'unreadable' ? 'unreadable' : undefined);
+      if (reason === undefined) {
+        marked.delete(some[index] as string);
+        continue;
+      }
+      waitingRead += 1;
+      reasons[reason] = (reasons[reason] ?? 0) + 1;
+      if (entry !== undefined) oldest = Math.min(oldest ?? entry.arrivedAt, entry.arrivedAt);
+    }
   }
   const waiting = {
-    count: ids.size - ended,
-    throttled,
+    count: marked.size,
+    throttled: [...marked.values()].filter((isInLine) => isInLine).length,
     reasons,
     held: heldCounts(
       read.flatMap(({ entry }) => entry ?? []),
       holds,
     ),
-    isSample: ids.size > toRead.length,
-    read: toRead.length,
+    isSample: unread.length > 0,
+    read: waitingRead,
     oldestArrivedAt: isoOf(oldest),
   };
   return { waiting, newerFormat: newerFormatIn(read) };

@@ -66,6 +66,12 @@ export class Console {
     this.#streams.errors.write(`${this.#erasure()}${printable(text)}\n`);
   }
 
+  /** Columns of the terminal that shows the answer. Undefined if it goes into a file or to a program. */
+  get columns(): number | undefined {
+    const { isTTY, columns } = this.#streams.output;
+    return isTTY === true ? columns || COLUMNS_DEFAULT : undefined;
+  }
+
   /** True if a person is there to answer a question. */
   get canAsk(): boolean {
     return this.#streams.input.isTTY === true;
@@ -153,5 +159,33 @@ export function table(rows: readonly (readonly string[])[]): readonly string[] {
       })
       .join('  ')
       .trimEnd(),
+  );
+}
+
+/** Fewest columns of the first and of the last cell of a row, and most of a cell between them. */
+const FIRST_COLUMNS_MIN = 12;
+const LAST_COLUMNS_MIN = 24;
+const MIDDLE_COLUMNS_MAX = 24;
+
+/**
+ * Cuts the cells of a table so that its lines fit: the last cell first, which holds words, then the first one.
+ * @param columns undefined: nothing is cut.
+ */
+export function fitted(
+  rows: readonly (readonly string[])[],
+  columns: number | undefined,
+): readonly (readonly string[])[] {
+  if (columns === undefined) return rows;
+  const last = (rows[0]?.length ?? 1) - 1;
+  const shown = rows.map((row) =>
+    row.map((cell, at) => (at === 0 || at === last ? printable(cell) : cut(printable(cell), MIDDLE_COLUMNS_MAX))),
+  );
+  const width = (at: number): number => Math.max(0, ...shown.map((row) => stringWidth(row[at] ?? '')));
+  const between = Array.from({ length: Math.max(0, last - 1) }, (_, at) => width(at + 1) + 2);
+  const room = columns - 2 - between.reduce((sum, each) => sum + each, 0);
+  const lastMax = Math.max(LAST_COLUMNS_MIN, room - width(0));
+  const firstMax = Math.max(FIRST_COLUMNS_MIN, room - Math.min(lastMax, width(last)));
+  return shown.map((row) =>
+    row.map((cell, at) => (at === 0 ? cut(cell, firstMax) : at === last ? cut(cell, lastMax) : cell)),
   );
 }

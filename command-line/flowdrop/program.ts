@@ -126,7 +126,7 @@ function addStatus(add: Add): void {
         () => status(what, deployment, signal),
       );
       if (watch === true) console.clear();
-      console.answer(state, () => showStatus(state, deployment));
+      console.answer(state, () => showStatus(state, deployment, console.columns));
       if (watch !== true) return isBad(state) ? EXIT_FAILED : EXIT_OK;
       await sleep(WATCH_MS, undefined, { signal });
     }
@@ -135,12 +135,12 @@ function addStatus(add: Add): void {
 
 type Status = PipelineStatus | PrefixStatus | UploadStatus;
 
-function showStatus(state: Status, deployment: Deployment): readonly string[] {
+function showStatus(state: Status, deployment: Deployment, columns: number | undefined): readonly string[] {
   switch (state.kind) {
     case 'pipeline':
       return showPipeline(state, deployment);
     case 'prefix':
-      return showPrefix(state, deployment);
+      return showPrefix(state, deployment, columns);
     case 'upload':
       return showUpload(state, deployment);
   }
@@ -178,7 +178,7 @@ function addList(add: Add): void {
       () => 'Reading the ledger',
       () => list(query, deployment, signal),
     );
-    console.answer(listed, () => showList(listed, query, deployment));
+    console.answer(listed, () => showList(listed, query, deployment, console.columns));
     return EXIT_OK;
   });
 }

@@ -1,6 +1,7 @@
 import { isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
+import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import type { CostRow, CostsView } from '../../operations/costs.ts';
@@ -13,16 +14,13 @@ import type { FileLogLine, FileLogs } from '../../operations/logs.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
 import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
-import { cut, localTime, size } from '../texts.ts';
-import { table } from './console.ts';
+import { localTime, size } from '../texts.ts';
+import { fitted, table } from './console.ts';
 import { showChain } from './show-chain.ts';
 import { counted, relative } from './words.ts';
 
 /** Uploads of a prefix that are shown one by one. The counts are of all. */
 const PREFIX_SHOWN_MAX = 20;
-
-/** Columns of the reason in a table. `flowdrop status` shows all of it. */
-const REASON_COLUMNS = 80;
 
 /** What the commands of a hint need. */
 type Named = Pick<Deployment, 'command' | 'isLocal'>;
@@ -139,7 +137,12 @@ function hintsOf({ failed, waiting, holds }: PipelineStatus, deployment: Named):
 
 const nameOfHold = ({ route }: HoldView): string => (route === undefined ? 'Pipeline' : `Route ${route}`);
 
-export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, deployment: Named): readonly string[] {
+/** @param columns of the terminal, if there is one. */
+export function showPrefix(
+  { prefix, counts, uploads, isCut }: PrefixStatus,
+  deployment: Named,
+  columns?: number,
+): readonly string[] {
   const total = uploads.length;
   if (total === 0) {
     const isKey = prefix !== '' && !prefix.endsWith('/') && isPrintable(prefix);
@@ -160,7 +163,7 @@ export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus, dep
   const shown = uploads.slice(0, PREFIX_SHOWN_MAX);
   return [
     `${all.join(', ')} below "${prefix}"${more}${states.length === 0 ? '' : `: ${states.join(', ')}`}`,
-    ...indented(table(shown.map(rowBelow))),
+    ...indented(table(fitted(shown.map(rowBelow), columns && columns - INDENT))),
     ...(total > shown.length ? [`  and ${total - shown.length} more`] : []),
   ];
 }
@@ -188,7 +191,7 @@ export function showUpload(
     ...(view.endedAt ? [[when(view.endedAt), endOf(view)] as [string, string]] : []),
   ];
   return [
-    `${key}: ${state}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
+    `${uploadName(view, view.route)}: ${state}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment, hold)),
     ...(view.claimedUntil
@@ -276,12 +279,12 @@ const endOf = ({ failure, assets }: UploadView): string =>
 
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
   if (wait !== undefined) {
-    if (wait.ending === 'hold') return cut(`held: ${wait.message}`, REASON_COLUMNS);
+    if (wait.ending === 'hold') return `held: ${wait.message}`;
     const word = wait.ending === 'inputs' ? 'fails' : 'next try';
     const next = wait.until === undefined ? 'tried every few seconds' : `${word} ${localTime(wait.until)}`;
-    return cut(`${next}: ${wait.message}`, REASON_COLUMNS);
+    return `${next}: ${wait.message}`;
   }
-  if (failure !== undefined) return cut(`${failure.code}: ${failure.message}`, REASON_COLUMNS);
+  if (failure !== undefined) return `${failure.code}: ${failure.message}`;
   if (isSuccess(state)) return counted(assets.length, 'result');
   return flow === undefined ? '' : `flow ${flow.id}`;
 };
@@ -295,17 +298,19 @@ const NONE: Readonly<Record<ListQuery['state'], string>> = {
   running: 'No flow is running.',
 };
 
+/** @param columns of the terminal. Undefined: there is none, and nothing is cut. */
 export function showList(
   { uploads, isCut, unreadable, replaced }: Listed,
   { state, limit }: ListQuery,
   deployment: Named,
+  columns?: number,
 ): readonly string[] {
   const titles = { failed: 'FAILED', running: 'BEGAN', waiting: 'CAME', undecided: 'CAME', any: 'WHEN' };
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);
     return [
-      view.key,
+      uploadName(view, view.route),
       state === 'any' ? view.state : view.route,
       localTime(at),
       `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`,
@@ -315,7 +320,7 @@ export function showList(
   return [
     ...(uploads.length === 0
       ? [NONE[state]]
-      : table([['KEY', state === 'any' ? 'STATE' : 'ROUTE', titles[state], 'WHY'], ...rows])),
+      : table(fitted([['KEY', state === 'any' ? 'STATE' : 'ROUTE', titles[state], 'WHY'], ...rows], columns))),
     ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
     ...(first === undefined ? [] : ['', `See why, and what to do: ${uploadCommand('status', first, deployment)}`]),
     ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),
@@ -354,7 +359,10 @@ function lineOfInput({ key, text = '', bytes, isOptional }: JobInputView): strin
   return `input ${key}: ${bytes === undefined ? 'not there' : size(bytes)}${optional}`;
 }
 
-const indented = (lines: readonly string[]): readonly string[] => lines.map((line) => `  ${line}`);
+/** Columns before an indented line. */
+const INDENT = 2;
+
+const indented = (lines: readonly string[]): readonly string[] => lines.map((line) => `${' '.repeat(INDENT)}${line}`);
 
 export function showLogs({ key, uploads, issue, since, lines, cut: cutLogs }: FileLogs): readonly string[] {
   const routes = new Map(uploads.map(({ id, route = '' }) => [id, route]));

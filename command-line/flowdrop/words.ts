@@ -28,7 +28,7 @@ export const relative = (iso: string, now = Date.now()): string => {
 
 /** A duration in its largest unit, or two of them: `45 s`, `12 min`, `3 h 20 min`, `5 d 2 h`. */
 export function duration(ms: number): string {
-  const seconds = Math.round(ms / 1000);
+  const seconds = Math.floor(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
   if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)} min`;
   if (ms < DAY_MS) return pair(ms, [HOUR_MS, 'h'], [MINUTE_MS, 'min']);

@@ -2,10 +2,13 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { showPipeline } from '../../command-line/flowdrop/show.ts';
+import { showList, showPipeline } from '../../command-line/flowdrop/show.ts';
+import { duration } from '../../command-line/flowdrop/words.ts';
+import { waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain } from '../../operations/explain.ts';
 import { holdsOf } from '../../operations/holds.ts';
+import { list } from '../../operations/list.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
@@ -49,6 +52,26 @@ describe('status', () => {
     expect(showPipeline(state, operated.deployment).join('\n')).toMatch(
       /waiting +1\n +the reasons are of 0 of them\. All: npm run -s flowdrop -- list --waiting/,
     );
+  });
+
+  it('counts no markers of what has ended as waiting, however many there are', async () => {
+    const { id: ended } = await operated.becomes('good/robot.png', 'succeeded');
+    const { id: waits } = await operated.becomes('slow/later.png', 'waiting');
+    const notBefore = Date.now() + 7_200_000;
+    const ids = [ended, ...Array.from({ length: 300 }, (_, at) => at.toString(16).padStart(40, '0'))];
+    const markers = ids.map((uploadId) => waitingKey({ uploadId, notBefore }));
+    for (const Key of markers) {
+      await operated.pipeline.s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key, Body: '' }));
+    }
+    try {
+      const { waiting } = await pipelineStatus(operated.deployment, signal);
+      expect(waiting).toMatchObject({ count: 1, read: 1, isSample: false, reasons: { unauthorised: 1 } });
+      expect(await operated.becomes('slow/later.png', 'waiting')).toMatchObject({ id: waits });
+    } finally {
+      for (const Key of markers) {
+        await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key }));
+      }
+    }
   });
 
   it('tells the life of a file that succeeded', async () => {
@@ -116,7 +139,47 @@ describe('status', () => {
   });
 });
 
+it.each([
+  [400, '0 s'],
+  [59_999, '59 s'],
+  [60_000, '1 min'],
+  [3_599_999, '59 min'],
+  [3_600_000, '1 h'],
+  [86_400_000, '1 d'],
+])('an age of %d ms is %s, and never 0 of a larger unit', (ms, words) => {
+  expect(duration(ms)).toBe(words);
+});
+
 describe('list', () => {
+  it('names an upload of a later stage as everything else does', async () => {
+    const { uploads } = await list({ state: 'failed' }, operated.deployment, signal);
+    const stages = uploads.map((view) => ({ ...view, key: `robot.png/chain/${view.route}/${view.id}` }));
+    const listed = { uploads: stages, isCut: false, unreadable: [], replaced: [] };
+    const [, line] = showList(listed, { state: 'failed' }, operated.deployment);
+    expect(line).toMatch(/^robot\.png › pictures {2}/);
+  });
+
+  it('fits the terminal, and a program gets all of each reason', async () => {
+    const { uploads } = await list({ state: 'failed' }, operated.deployment, signal);
+    const [view] = uploads;
+    if (view?.failure === undefined) throw new Error('Nothing failed');
+    const message = `The service says ${'a long story '.repeat(20)}to its end`;
+    const told = { ...view, key: 'a-folder/with-a-long-name/'.repeat(3), failure: { ...view.failure, message } };
+    const listed = { uploads: [told, view], isCut: false, unreadable: [], replaced: [] };
+    const linesIn = (columns?: number) =>
+      showList(listed, { state: 'failed' }, operated.deployment, columns).slice(0, 3);
+    expect(linesIn().join('\n')).toContain(`${told.key}  `);
+    expect(linesIn().join('\n')).toContain(message);
+    for (const columns of [72, 100, 140]) {
+      const lines = linesIn(columns);
+      expect(
+        lines.map((line) => line.length <= columns),
+        lines.join('\n'),
+      ).toEqual([true, true, true]);
+      expect(lines[1]).toMatch(/^a-folder\/.*…? {2}pictures {2}.* {2}rejected: .*…$/);
+    }
+  });
+
   it('shows the failures newest first, with the reason', async () => {
     const { code, output } = await operated.run('list', '--failed');
     expect(code).toBe(0);
