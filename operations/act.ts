@@ -1,10 +1,12 @@
 import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
+import { type ExpectedCosts, sumOfCosts } from '../functions/base/money.ts';
 import { type Chain, madeAnew, withAssetsFor } from '../functions/chains/chain.ts';
 import { isTerminal } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 import { RETRIED_AT_ONCE_MAX } from '../functions/operator/operator.ts';
+import { expectedCosts } from '../functions/uploads/chain-routes.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import { chainBegunBy, readChain, viewsOf } from './chains.ts';
 import type { Deployment } from './deployment.ts';
@@ -325,6 +327,22 @@ export interface HeldFlows {
   readonly count: number;
   /** What ends the hold, in a sentence with the command. */
   readonly ending: string;
+}
+
+/** The flows that a retry would begin, with those of the stages that come after them, and what they cost. */
+export function costsOf(
+  { action, uploads, stages = [], from }: Pick<Plan, 'action' | 'uploads' | 'stages' | 'from'>,
+  deployment: Deployment,
+): ExpectedCosts {
+  if (action !== 'retry') return sumOfCosts([]);
+  const { routes } = deployment.settings;
+  return expectedCosts(routes, [
+    ...uploads.map((view) => {
+      const { id, key } = view.stage?.first ?? view;
+      return { route: routeOfRetry(view, deployment), firstKey: key, chain: id };
+    }),
+    ...stages.flatMap(({ id, key, begins }) => begins.map(() => ({ route: from, firstKey: key, chain: id }))),
+  ]);
 }
 
 /** What holds the flows that a retry would make. */

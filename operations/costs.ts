@@ -1,11 +1,14 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import { amountOf } from '../functions/base/money.ts';
 import { costKeyOf, type DayCosts, dayCostsSchema, dayOf } from '../functions/holds/costs.ts';
 import { HoldStore } from '../functions/holds/hold-store.ts';
 import { COSTS_PREFIX, costsKey } from '../functions/ledger/keys.ts';
-import { amountOf } from '../functions/uploads/budget.ts';
 import type { Deployment } from './deployment.ts';
 import { objects, READS_MAX } from './listing.ts';
+
+export { type ExpectedCosts, sumOfCosts } from '../functions/base/money.ts';
+export { expectedCosts } from '../functions/uploads/chain-routes.ts';
 
 /** How far back costs are told by default, in milliseconds: 30 days. */
 const SINCE_MS = 30 * 24 * 60 * 60_000;

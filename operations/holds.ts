@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { amountOf, microsOf } from '../functions/base/money.ts';
 import { shellWord } from '../functions/base/printable.ts';
 import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
@@ -10,15 +11,7 @@ import { type Entry, isHold, isWaitingInPlace, type WaitReason } from '../functi
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { SWEEP_REACH_MS } from '../functions/ledger/waits.ts';
 import type { HoldAnswer } from '../functions/operator/operator.ts';
-import {
-  amountOf,
-  type Budget,
-  microsOf,
-  type Price,
-  periodEnd,
-  roomIn,
-  type Spent,
-} from '../functions/uploads/budget.ts';
+import { type Budget, type Price, periodEnd, roomIn, type Spent } from '../functions/uploads/budget.ts';
 import type { Deployment } from './deployment.ts';
 import { LedgerWindow } from './ledger-window.ts';
 import { readEntries } from './listing.ts';

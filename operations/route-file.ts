@@ -1,8 +1,10 @@
 import { mediaTypeOf } from '../functions/base/media-type.ts';
+import type { ExpectedCosts } from '../functions/base/money.ts';
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import { KEY_BYTES_MAX } from '../functions/s3/limits.ts';
+import { expectedCosts } from '../functions/uploads/chain-routes.ts';
 import type { UploadFacts } from '../functions/uploads/route-conditions.ts';
-import { type Route, routeFor } from '../functions/uploads/routes.ts';
+import { jobsRouteOf, type Route, routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { nearestRoute } from './explain.ts';
 import { withPrefix } from './find.ts';
@@ -25,6 +27,16 @@ function uploadFacts({ key: given, mediaType }: NamedFacts, deployment: Deployme
 /** The route that would take a file. Undefined if none would. */
 export const routeOfFile = (file: NamedFacts, deployment: Deployment): Route | undefined =>
   routeFor(deployment.settings.routes, uploadFacts(file, deployment));
+
+/** The flows that files begin, with those of later stages, and what they cost. A job file stands for its job. */
+export function costsOfFiles(keys: readonly string[], deployment: Deployment): ExpectedCosts {
+  const { routes } = deployment.settings;
+  const starts = keys.map((given) => {
+    const key = withPrefix(given, deployment);
+    return { route: (jobsRouteOf(routes, key) ?? routeOfFile({ key }, deployment))?.name, firstKey: key };
+  });
+  return expectedCosts(routes, starts);
+}
 
 /** Says of a file that no route takes which one comes nearest. */
 export const nearestRouteOfFile = (file: NamedFacts, deployment: Deployment): string =>

@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from '../functions/base/json.ts';
 import { registeredType } from '../functions/base/media-type.ts';
-import { microsOf, type Price } from '../functions/uploads/budget.ts';
+import { amountText, microsOf } from '../functions/base/money.ts';
+import type { Price } from '../functions/uploads/budget.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { combined, type Finding, type Outcome } from './checks.ts';
 import type { OfferedTemplate } from './templates.ts';
@@ -83,7 +84,7 @@ function findingsOfPrices(
 const isSamePrice = (one: Price, other: Price): boolean =>
   one.currency === other.currency && microsOf(one.amount) === microsOf(other.amount);
 
-const textOf = ({ amount, currency }: Price): string => `${amount} ${currency}`;
+const textOf = ({ amount, currency }: Price): string => amountText(amount, currency);
 
 const objectOf = (value: Json | undefined): JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};

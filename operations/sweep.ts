@@ -1,5 +1,7 @@
 import * as z from 'zod/mini';
+import type { ExpectedCosts } from '../functions/base/money.ts';
 import { keptFrom } from '../functions/sweep/sweep-run.ts';
+import { expectedCosts } from '../functions/uploads/chain-routes.ts';
 import type { Deployment } from './deployment.ts';
 import { sleepUntilNext } from './wait.ts';
 
@@ -9,6 +11,7 @@ const passSchema: z.ZodMiniType<SweepPass> = z.object({
   endedAt: z.optional(z.string()),
   compared: z.number(),
   missed: z.number(),
+  missedByRoute: z.optional(z.record(z.string(), z.number())),
   repaired: z.number(),
   unnamed: z.optional(z.number()),
   skipped: z.optional(z.number()),
@@ -30,6 +33,8 @@ export interface SweepPass {
   readonly compared: number;
   /** Uploads that no notification told of. */
   readonly missed: number;
+  /** Only of a dry run: how many of them each route would take, by its name. Undefined if there are none. */
+  readonly missedByRoute?: Readonly<Record<string, number>> | undefined;
   /** Entries whose markers or receipts were put right. */
   readonly repaired: number;
   /** Files below the prefix of a jobs route that no job has taken. Undefined if there are none. */
@@ -55,6 +60,13 @@ export interface SweepRequest {
 export function expiredBefore({ since }: SweepRequest, { settings, clock }: Deployment): number | undefined {
   const kept = keptFrom(settings, clock.now());
   return since !== undefined && since < kept ? kept : undefined;
+}
+
+/** The flows that the missed uploads of a pass begin, with those of later stages, and what they cost. */
+export function costsOfSweep({ missed, missedByRoute = {} }: SweepPass, { settings }: Deployment): ExpectedCosts {
+  const starts = Object.entries(missedByRoute).map(([route, count]) => ({ route, count }));
+  const unknown = missed - starts.reduce((sum, { count }) => sum + count, 0);
+  return expectedCosts(settings.routes, unknown > 0 ? [...starts, { route: undefined, count: unknown }] : starts);
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Json } from '../functions/base/json.ts';
+import type { ExpectedCosts } from '../functions/base/money.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { Action, HeldFlows } from '../operations/act.ts';
@@ -106,6 +107,8 @@ export interface AboutRoute {
   readonly input: 'file' | 'text';
   readonly template: string;
   readonly parameters?: Json | undefined;
+  /** What one flow of it costs, and those that come after it. */
+  readonly costs: ExpectedCosts;
   /** True if a file may replace template and parameters. */
   readonly isOverridable: boolean;
   /** The prefix below which each `job.json` is a job. */
@@ -189,6 +192,8 @@ export interface UploadDetail {
   };
   /** The actions that the state of the upload allows. `again`: with other parameters, by `POST /api/again`. */
   readonly actions: readonly (Action | 'again')[];
+  /** What `again` pays for. Absent if it is not among the actions. */
+  readonly againCosts?: ExpectedCosts | undefined;
 }
 
 /** `GET /api/uploads/:id/chain`: the chain that an upload belongs to. */
@@ -265,6 +270,8 @@ export interface RoutedFile {
   /** Absent if no route takes the file, or the routes are not known. */
   readonly route?: string | undefined;
   readonly template?: string | undefined;
+  /** What will be paid for if the file is sent. Absent from an input, unless a job of the inbox begins with it. */
+  readonly costs?: ExpectedCosts | undefined;
   /** Why the file would not become a flow. Absent if all is well. */
   readonly reason?: string | undefined;
 }
@@ -300,13 +307,11 @@ export interface PlanQuery {
 }
 
 export interface PlannedAction {
-  /** True if later stages follow the flows, with more flows. */
-  readonly isFollowed: boolean;
   /** For `POST /api/act`. Used once, and for ten minutes. */
   readonly plan: string;
   /** Flows that will be paid for. */
-  readonly flows: number;
-  /** Of these, flows of uploads that may have one already, and may be paid for twice. */
+  readonly costs: ExpectedCosts;
+  /** Uploads that may have a flow already, and may be paid for twice. */
   readonly inDoubt: number;
   /** Uploads that will be changed. */
   readonly uploads: number;
@@ -330,8 +335,8 @@ export interface ActAnswer {
 }
 
 /**
- * `POST /api/again`: puts the same content again, with other parameters or another template. One flow is paid for. The
- * answer is a {@link PutFile}.
+ * `POST /api/again`: puts the same content again, with other parameters or another template. See `againCosts` of an
+ * {@link UploadDetail} for what is paid for. The answer is a {@link PutFile}.
  */
 export interface AgainRequest {
   readonly id: string;

@@ -129,7 +129,7 @@ describe('page/', () => {
     expect(outside).toEqual([]);
   });
 
-  it('has an app that loads nothing else into the browser but how texts, states and ends of uploads are shown, and what is a job file', () => {
+  it('has an app that loads nothing else into the browser but how texts, amounts, states and ends of uploads are shown, and what is a job file', () => {
     const app = join(page, 'app');
     const imports = importsIn(
       app,
@@ -137,8 +137,8 @@ describe('page/', () => {
     );
     expect(imports.length).toBeGreaterThan(20);
     const shared = [
-      ...['../../functions/base/printable.ts', '../../functions/ledger/terminal-states.ts'],
-      ...['../../functions/uploads/job-keys.ts', '../row-state.ts'],
+      ...['../../functions/base/money.ts', '../../functions/base/printable.ts'],
+      ...['../../functions/ledger/terminal-states.ts', '../../functions/uploads/job-keys.ts', '../row-state.ts'],
     ];
     expect(imports.filter(({ isType, to }) => !isType && !to.startsWith('./') && !shared.includes(to))).toEqual([]);
     // The shared files load nothing themselves.

@@ -1,11 +1,13 @@
 import { Command, InvalidArgumentError } from 'commander';
 import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
+import { costsSentence } from '../../functions/base/money.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { jsonSchema } from '../../functions/uploads/routes.ts';
 import {
   type Asked,
   act,
+  costsOf,
   heldFlows,
   isHopeless,
   type Plan,
@@ -22,8 +24,8 @@ import { type Fetched, get } from '../../operations/get.ts';
 import { endOfHold, holdsOf } from '../../operations/holds.ts';
 import { inboxOf, JobFilesError, type JobsPlan, planFiles } from '../../operations/job-files.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
-import { nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
-import { expiredBefore, type SweepPass, type SweepRequest, sweep } from '../../operations/sweep.ts';
+import { costsOfFiles, nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
+import { costsOfSweep, expiredBefore, type SweepPass, type SweepRequest, sweep } from '../../operations/sweep.ts';
 import { namedFiles, type Refused } from '../named-files.ts';
 import { UsageError } from '../options.ts';
 import { ResultsFolder } from '../results-folder.ts';
@@ -108,27 +110,26 @@ function addRetry(add: Add): void {
     const doubts = chosen.uploads.filter(({ isInDoubt }) => isInDoubt).length;
     const twice = doubts === 0 ? '' : ` A flow may exist of ${doubts} of them, which may be paid for twice.`;
     const changed = parameters === undefined ? '' : ', with other parameters';
+    const paid = `and may be paid for: ${costsSentence(costsOf(chosen, run.deployment))}`;
     const question =
       chosen.stages === undefined
-        ? `${sentAgain(chosen)}${changed}. Each may be paid for.${twice} Go on?`
-        : `${madeAnew(chosen.stages, from ?? '')} Go on?`;
+        ? `${sentAgain(chosen)}${changed}, ${paid}${twice} Go on?`
+        : `${madeAnew(chosen.stages, from ?? '')}, ${paid} Go on?`;
     return actOn(run, chosen, { ...options, question });
   });
 }
 
-/** How many files a retry sends again. In chains, it is the number of flows that counts. */
+/** What a retry sends again. */
 function sentAgain({ uploads }: Plan): string {
   const later = uploads.filter(({ stage }) => stage !== undefined).length;
   if (later === 0) return `${counted(uploads.length, 'file')} would be sent again`;
   const whole = later === uploads.length ? '' : `${counted(uploads.length - later, 'file')} and `;
-  const flows = `${counted(uploads.length, 'flow')}, and the stages after them`;
-  return `${whole}${counted(later, 'upload')} of later stages would be sent again: ${flows}`;
+  return `${whole}${counted(later, 'upload')} of later stages would be sent again`;
 }
 
 function madeAnew(stages: readonly PlannedStage[], from: string): string {
-  const flows = stages.reduce((sum, { begins }) => sum + begins.length, 0);
   const where = stages.length === 1 ? `of ${stages[0]?.key}` : `of ${counted(stages.length, 'file')}`;
-  return `The stage ${from} ${where} would be made anew: ${counted(flows, 'flow')}, and the stages after it. Each flow may be paid for.`;
+  return `The stage ${from} ${where} would be made anew`;
 }
 
 function addCollect(add: Add): void {
@@ -284,8 +285,10 @@ function addPut(add: Add): void {
     for (const { key, missing, deadline } of incomplete) {
       console.note(`${key}: the job waits for ${missing.join(', ')} until ${localTime(deadline)}, and fails then`);
     }
-    const flows = wanted.filter(({ inputOf }) => inputOf === undefined).length + begins.length;
-    if (!(await isAllowed(run, `${wouldBeUploaded(wanted.length, flows)}. Go on?`, options))) return EXIT_FAILED;
+    // A job is one flow, however many files it has.
+    const starts = [...wanted.filter(({ inputOf }) => inputOf === undefined).map(({ key }) => key), ...begins];
+    const question = `${counted(wanted.length, 'file')} would be uploaded, and paid for: ${costsSentence(costsOfFiles(starts, deployment))} Go on?`;
+    if (!(await isAllowed(run, question, options))) return EXIT_FAILED;
     let shown = '';
     const done: PutFile[] = [];
     await console.during(
@@ -321,12 +324,6 @@ async function jobsAmong(files: readonly FileToPut[], { deployment, signal }: Ru
     if (!(error instanceof JobFilesError)) throw error;
     throw new UsageError(error.message, { cause: error });
   }
-}
-
-/** A job is one flow, however many files it has. */
-function wouldBeUploaded(files: number, flows: number): string {
-  if (files === flows) return `${counted(files, 'file')} would be uploaded, and paid for`;
-  return `${counted(files, 'file')} would be uploaded, and ${counted(flows, 'flow')} paid for`;
 }
 
 /** Why a file is not uploaded. Undefined if it is. @throws {UsageError} its route allows no overrides. */
@@ -514,13 +511,14 @@ function addSweep(add: Add): void {
     }
     const counting = await swept(run, { since, force, dryRun: true });
     if (dryRun === true || counting.missed + counting.repaired === 0) {
-      run.console.answer(counting, (pass) => showSweep(pass, true));
+      run.console.answer(counting, (pass) => showSweep(pass, costsOfSweep(pass, run.deployment)));
       return EXIT_OK;
     }
-    const question = `${counted(counting.missed, 'file')} would be submitted, and paid for. Go on?`;
+    const costs = costsSentence(costsOfSweep(counting, run.deployment));
+    const question = `${counted(counting.missed, 'file')} would be submitted, and paid for: ${costs} Go on?`;
     // To complete records costs nothing.
     if (counting.missed > 0 && !(await isAllowed(run, question, options))) return EXIT_FAILED;
-    run.console.answer(await swept(run, { since, force }), (pass) => showSweep(pass, false));
+    run.console.answer(await swept(run, { since, force }), (pass) => showSweep(pass));
     return EXIT_OK;
   });
 }

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs';
 import { Command } from 'commander';
+import { costsSentence } from '../../functions/base/money.ts';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { AwsRequestError } from '../../operations/aws-requests.ts';
 import { doctorBeforeDeployment } from '../../operations/before-deployment.ts';
@@ -10,6 +11,7 @@ import { doctor, unreachable } from '../../operations/doctor.ts';
 import { type Explanation, explain } from '../../operations/explain.ts';
 import { diagnosisOfJob } from '../../operations/jobs.ts';
 import { NoLocalRunError, UntrustedRunError } from '../../operations/local-run.ts';
+import { costsOfFiles } from '../../operations/route-file.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
@@ -55,7 +57,8 @@ export function addDoctor(add: Add): void {
         return showJob(console, await explain({ path: run.path(options.job), key: options.job }, deployment, signal));
       }
       const canary = options.canary === undefined ? undefined : canaryAt(run.path(options.canary), run);
-      const question = `${canary?.key} would be uploaded, and paid for. Go on?`;
+      const costs = costsSentence(costsOfFiles(canary === undefined ? [] : [canary.key], deployment));
+      const question = `${canary?.key} would be uploaded, and paid for: ${costs} Go on?`;
       if (canary !== undefined && !(await isAllowed(run, question, options))) return EXIT_FAILED;
       const diagnosis = await console.during(
         () => (canary === undefined ? 'Checking' : 'Checking, and following the canary'),

@@ -1,4 +1,6 @@
 import { Command } from 'commander';
+import { costsSentence } from '../../functions/base/money.ts';
+import { expectedCosts } from '../../functions/uploads/chain-routes.ts';
 import { changeHold, countOf, endOfHold, type HoldChange, type HoldView, holdsOf } from '../../operations/holds.ts';
 import { waitingStatus } from '../../operations/status.ts';
 import { type Add, example } from './add.ts';
@@ -82,8 +84,12 @@ async function costs(route: string | undefined, { deployment, signal }: Run): Pr
   const { held, isSample } = await waitingStatus(deployment, signal, { readMax: COUNTED_MAX, holds });
   const count = ended.reduce((sum, hold) => sum + countOf(hold, held), 0);
   if (count === 0) return undefined;
+  const goOn = held.filter((each) =>
+    ended.some((hold) => hold.reason === each.reason && (hold.route === undefined || hold.route === each.route)),
+  );
   const why = ended.some(({ reason }) => reason === 'failing') ? '' : ' for the end of a pause';
-  return `${counted(count, 'file')}${isSample ? ' or more' : ''} wait${why}. Each may be paid for. Resume?`;
+  const files = `${counted(count, 'file')}${isSample ? ' or more' : ''} ${count === 1 ? 'waits' : 'wait'}${why}`;
+  return `${files}, and may be paid for: ${costsSentence(expectedCosts(deployment.settings.routes, goOn))} Resume?`;
 }
 
 /** What still holds the pipeline or the route. Without a route: also what holds a route. */

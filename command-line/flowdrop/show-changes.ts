@@ -1,3 +1,4 @@
+import { costsSentence, type ExpectedCosts } from '../../functions/base/money.ts';
 import { assetCountOf } from '../../functions/chains/chain-size.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/act.ts';
@@ -103,15 +104,16 @@ export function showFetched({ receipts, files, issues }: Fetched): readonly stri
   ];
 }
 
+/** @param costs of a dry run: what a run would cost. */
 export const showSweep = (
   { compared, missed, repaired, unnamed = 0, skipped = 0 }: SweepPass,
-  isDryRun: boolean,
+  costs?: ExpectedCosts,
 ): readonly string[] => [
   `${counted(compared, 'file')} compared with the ledger.`,
-  isDryRun
-    ? `${counted(missed, 'file')} would be submitted, and each would be paid for.`
+  costs !== undefined
+    ? `${counted(missed, 'file')} would be submitted, and paid for: ${costsSentence(costs)}`
     : `${counted(missed, 'file')} submitted.`,
-  `${counted(repaired, 'record')} ${isDryRun ? 'would be' : repaired === 1 ? 'was' : 'were'} completed.`,
+  `${counted(repaired, 'record')} ${costs !== undefined ? 'would be' : repaired === 1 ? 'was' : 'were'} completed.`,
   ...(unnamed === 0
     ? []
     : [`${counted(unnamed, 'file')} below a prefix for jobs: no job has taken them, so nothing is sent of them.`]),

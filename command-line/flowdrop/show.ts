@@ -1,3 +1,4 @@
+import { amountText, digitsText, sumText } from '../../functions/base/money.ts';
 import { isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
@@ -81,9 +82,7 @@ export function showCosts({ by, since, until, rows, total, isCounted }: CostsVie
   const cells = ({ name, flows, mayBeSecond, amounts }: CostRow): string[] => [
     name === '' ? '(in no folder)' : name,
     String(flows),
-    Object.entries(amounts)
-      .map(([currency, amount]) => `${amount.toLocaleString('en', { maximumFractionDigits: 6 })} ${currency}`)
-      .join(' + ') || 'no price',
+    sumText(amounts) || 'no price',
     ...(mayBeSecond === 0 ? [] : [`${mayBeSecond} of them may have been paid twice`]),
   ];
   return [
@@ -109,11 +108,13 @@ const budgetName = ({ route }: BudgetView): string => (route === undefined ? 'bu
 /** What is spent of a budget: `2 of 5 flows (1 reserved), 3 left, 40% in 2026-11-24 (UTC), which ends …`. */
 function showBudget({ flows, amount, percent, period, timezone, endsAt }: BudgetView): string {
   const shares = [
-    ...(flows === undefined ? [] : [{ ...flows, unit: 'flows' }]),
-    ...(amount === undefined ? [] : [{ ...amount, unit: amount.currency }]),
-  ].map(({ spent, max, reserved, left, unit }) => {
-    const open = reserved === 0 ? '' : ` (${reserved} reserved)`;
-    return `${spent} of ${max} ${unit} spent${open}, ${left} left`;
+    ...(flows === undefined ? [] : [{ ...flows, unit: 'flows', words: String }]),
+    ...(amount === undefined
+      ? []
+      : [{ ...amount, unit: amount.currency, words: (each: number) => digitsText(each, amount.currency) }]),
+  ].map(({ spent, max, reserved, left, unit, words }) => {
+    const open = reserved === 0 ? '' : ` (${words(reserved)} reserved)`;
+    return `${words(spent)} of ${words(max)} ${unit} spent${open}, ${words(left)} left`;
   });
   return `${shares.join('; ')}: ${percent}% in ${period} (${timezone}), which ends ${relative(endsAt)}`;
 }
@@ -334,7 +335,7 @@ export function showTemplates(templates: readonly OfferedTemplate[]): readonly s
     ...(description === undefined ? [] : [`  ${description}`]),
     `  takes ${inputTypes === undefined ? 'what it does not say' : inputTypes.join(', ') || 'any type'}`,
     `  parameters ${parameters === undefined ? 'are not listed' : JSON.stringify(parameters)}`,
-    ...(price === undefined ? [] : [`  costs ${price.amount} ${price.currency}`]),
+    ...(price === undefined ? [] : [`  costs ${amountText(price.amount, price.currency)}`]),
   ]);
 }
 

@@ -1,5 +1,6 @@
+import { amountOf } from '../base/money.ts';
 import type { CompletionEvent } from '../publish/completion-event.ts';
-import { amountOf, type Budget, type Spent } from '../uploads/budget.ts';
+import type { Budget, Spent } from '../uploads/budget.ts';
 import type { Failing } from './holds.ts';
 
 /** A budget of which a share is spent. */

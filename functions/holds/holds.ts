@@ -1,18 +1,10 @@
 import * as z from 'zod/mini';
 import type { Json } from '../base/json.ts';
+import { amountOf, amountText, digitsText, microsOf } from '../base/money.ts';
 import { shorten } from '../base/printable.ts';
 import { byName } from '../base/validation.ts';
 import type { TurnClass } from '../ledger/keys.ts';
-import {
-  amountOf,
-  type Budget,
-  microsOf,
-  type Price,
-  periodEnd,
-  roomIn,
-  type Spent,
-  spentNow,
-} from '../uploads/budget.ts';
+import { type Budget, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
 import { addCosts, costsSchema } from './costs.ts';
 import type { HoldReason } from './hold-request.ts';
@@ -323,7 +315,9 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
   const { amount, currency } = budget;
   const spent = [
     ...(budget.flows === undefined ? [] : [`${flows} of ${budget.flows} flows`]),
-    ...(amount === undefined ? [] : [`${amountOf(micros)} of ${amount} ${currency}`]),
+    ...(amount === undefined || currency === undefined
+      ? []
+      : [`${digitsText(amountOf(micros), currency)} of ${amountText(amount, currency)}`]),
   ].join(', ');
   const end = new Date(periodEnd(budget, now)).toISOString().replace('.000Z', 'Z');
   return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). The ${budget.per} ends at ${end}.`;

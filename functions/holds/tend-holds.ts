@@ -1,11 +1,12 @@
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { microsOf } from '../base/money.ts';
 import { type Entry, isTerminal } from '../ledger/entry.ts';
 import { costsKey } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { EventBus } from '../publish/publish.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
-import { type Budget, microsOf, periodEnd, type Spent } from '../uploads/budget.ts';
+import { type Budget, periodEnd, type Spent } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
 import { dayOf } from './costs.ts';
 import { alikeEvent, budgetEvent } from './hold-events.ts';

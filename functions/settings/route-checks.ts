@@ -1,7 +1,8 @@
 import { didYouMean } from '../base/did-you-mean.ts';
 import { extensionOf, FORM, registeredType, typeByExtension, typeOfName } from '../base/media-type.ts';
+import { amountOf, amountText, microsOf } from '../base/money.ts';
 import { quoted, shorten } from '../base/printable.ts';
-import { amountOf, type Budget, microsOf } from '../uploads/budget.ts';
+import type { Budget } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
 import type { Route } from '../uploads/routes.ts';
@@ -241,16 +242,16 @@ export function idleBudgets(routes: readonly Route[], pipeline: Budget | 'unlimi
 /** @param routes those that the budget applies to. */
 function idleCaps({ flows, amount, currency }: Budget, routes: readonly Route[], whose: string): string[] {
   const prices = routes.map(({ price }) => (price === undefined ? 0 : microsOf(price.amount)));
-  if (amount === undefined || prices.length === 0) return [];
+  if (amount === undefined || currency === undefined || prices.length === 0) return [];
   const [least, most] = [Math.min(...prices), Math.max(...prices)];
   if (most === 0 && amount > 0) return [`${whose}: amount can never matter, because all prices are 0.`];
   if (flows === undefined) return [];
   if (flows * most <= microsOf(amount)) {
-    const sum = `${flows} flows cost ${amountOf(flows * most)} ${currency} at most`;
+    const sum = `${flows} flows cost ${amountText(amountOf(flows * most), currency)} at most`;
     return [`${whose}: amount can never matter, because ${sum}.`];
   }
   if (least > 0 && Math.floor(microsOf(amount) / least) <= flows) {
-    const enough = `${amount} ${currency} pay for ${Math.floor(microsOf(amount) / least)} flows at most`;
+    const enough = `${amountText(amount, currency)} pay for ${Math.floor(microsOf(amount) / least)} flows at most`;
     return [`${whose}: flows can never matter, because ${enough}.`];
   }
   return [];
@@ -266,6 +267,8 @@ function idleBesides(own: Budget, all: Budget, whose: string): string[] {
     `${whose}: ${member} can never matter, because the pipeline may spend ${cap} each ${all.per}.`;
   return [
     ...(isIdle(own.flows, all.flows) ? [said('flows', `${all.flows} flows`)] : []),
-    ...(isIdle(own.amount, all.amount) ? [said('amount', `${all.amount} ${all.currency}`)] : []),
+    ...(all.amount !== undefined && all.currency !== undefined && isIdle(own.amount, all.amount)
+      ? [said('amount', amountText(all.amount, all.currency))]
+      : []),
   ];
 }

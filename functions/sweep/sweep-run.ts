@@ -2,6 +2,7 @@ import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
+import { mediaTypeOf } from '../base/media-type.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { type Entry, failedMarkerOf, isTerminal, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
@@ -107,7 +108,7 @@ export class SweepRun {
   readonly #watermark: number;
   readonly #ports: SweepPorts;
   readonly #invocation: Invocation;
-  readonly #counts: { -readonly [name in keyof SweepCounts]: number };
+  readonly #counts: { -readonly [name in keyof SweepCounts]: SweepCounts[name] };
   /** By upload id. The failure of one upload does not stop the pass. */
   readonly #failures = new Map<string, unknown>();
   /** Uploads whose media type S3 was asked for. */
@@ -133,7 +134,8 @@ export class SweepRun {
     const complete = (await this.#throughInbox()) && (await this.#throughLedger()) && (await this.#throughWaiting());
     if (complete) await this.#end();
     else await this.#change((state, pass) => ({ ...state, [this.#kind]: { ...pass, heldUntil: 0 } }));
-    const summary = { kind: this.#kind, complete, ...this.#counts };
+    const { missedByRoute: _, ...counts } = this.#counts;
+    const summary = { kind: this.#kind, complete, ...counts };
     const event = complete ? 'Sweep ended' : 'Sweep was cut off. The next ticks continue it.';
     this.#ports.telemetry.log.info(event, { ...summary, asked: this.#asked });
     if (this.#failures.size > 0) {
@@ -284,13 +286,23 @@ export class SweepRun {
     return this.#pass.startedAt - CLOCK_SKEW_MAX_MS;
   }
 
+  #countRoute({ key }: ListedUpload): void {
+    const { name } = routeFor(this.#ports.settings.routes, { key, mediaType: mediaTypeOf(undefined, key) }) ?? {};
+    if (name === undefined) return;
+    const { missedByRoute = {} } = this.#counts;
+    this.#counts.missedByRoute = { ...missedByRoute, [name]: (missedByRoute[name] ?? 0) + 1 };
+  }
+
   /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
   async #submit(upload: ListedUpload): Promise<boolean> {
     const { queue, clock, telemetry } = this.#ports;
     const isBackfill = this.#kind === 'backfill';
     if (isBackfill && !(await this.#hasShortQueue())) return false;
     this.#counts.missed += 1;
-    if (this.#isDryRun) return true;
+    if (this.#isDryRun) {
+      this.#countRoute(upload);
+      return true;
+    }
     telemetry.log.info('The sweep submits an upload that has no entry', {
       uploadId: upload.id,
       key: upload.key,

@@ -43,6 +43,11 @@ const counts = z.object({
   /** Uploads that a route wants and that have no entry. */
   missed: count,
   /**
+   * Only of a dry run: how many of the missed uploads each route would take, by its name. A listing tells no media
+   * type, so the key stands for it.
+   */
+  missedByRoute: z.optional(z.record(z.string(), count)),
+  /**
    * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of
    * every upload that is under way is put again.
    */

@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
+import { MICROS, microsOf } from '../base/money.ts';
 import { compareMembers, matching, strictObject } from '../base/validation.ts';
 
 /** What one flow costs. */
@@ -26,9 +27,6 @@ export interface Budget {
 
 /** Highest number of flows, and highest amount, that a budget can name. */
 const CAP_MAX = 1_000_000_000;
-
-/** Amounts are added as whole millionths, because sums of decimal fractions are not exact. */
-const MICROS = 1_000_000;
 
 const amountSchema = (what: string, min: number) => {
   const error = `expected ${what} from ${min} to ${CAP_MAX}, with at most six decimals`;
@@ -129,12 +127,6 @@ export function periodEnd(budget: Pick<Budget, 'per' | 'timezone'>, at: number):
   }
   return outside;
 }
-
-/** An amount in whole millionths. */
-export const microsOf = (amount: number): number => Math.round(amount * MICROS);
-
-/** The amount of so many millionths. */
-export const amountOf = (micros: number): number => micros / MICROS;
 
 /** What is spent in one period: flows, and the sum of their prices in millionths. */
 export interface Spent {

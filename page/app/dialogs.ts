@@ -1,5 +1,6 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import type { Json } from '../../functions/base/json.ts';
+import { costsText, type ExpectedCosts, laterText, sumOfCosts } from '../../functions/base/money.ts';
 import { printable } from '../../functions/base/printable.ts';
 import type { ActAnswer, DoctorAnswer, PlannedAction, PlanRequest, UploadDetail } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
@@ -109,24 +110,19 @@ export class ActionDialog extends Dialog {
     `;
   }
 
-  #confirmation({ uploads, flows }: PlannedAction): string {
+  #confirmation({ uploads, costs }: PlannedAction): string {
     const { action = 'retry', from } = this.request ?? {};
     const verb = from === undefined ? VERBS[action].heading : 'Make anew';
-    return flows > 0 ? `${verb}: pay for ${plural(flows, 'flow')}` : `${verb}: ${plural(uploads, 'upload')}`;
+    return costs.flows > 0 ? `${verb}: pay for ${costsText(costs)}` : `${verb}: ${plural(uploads, 'upload')}`;
   }
 
-  #plan({ uploads, flows, inDoubt, skipped, held, isFollowed }: PlannedAction): TemplateResult {
+  #plan({ uploads, costs, inDoubt, skipped, held }: PlannedAction): TemplateResult {
     const { action = 'retry', from } = this.request ?? {};
     const will = from === undefined ? VERBS[action].will : 'will be made anew';
     return html`
       <p class="plan">
         <strong>${plural(uploads, 'upload')} ${will}.</strong>
-        ${
-          flows > 0
-            ? html`The service makes <strong>${plural(flows, 'flow')}</strong>, ${flows === 1 ? 'which' : 'and each'} is paid for.`
-            : 'No flow is paid for.'
-        }
-        ${flows > 0 && isFollowed ? 'Stages that come after it follow, with flows that are paid for too.' : nothing}
+        ${costs.flows === 0 ? 'No flow is paid for.' : paidFor(costs)}
         ${
           inDoubt === 0
             ? nothing
@@ -192,6 +188,10 @@ export class ActionDialog extends Dialog {
   }
 }
 
+/** What is paid for, and what that leaves open. */
+const paidFor = (costs: ExpectedCosts): TemplateResult =>
+  html`<strong>${costsText(costs)}</strong> ${costs.flows === 1 ? 'is' : 'are'} paid for. ${laterText(costs) ?? nothing}`;
+
 function listed(lines: readonly { readonly key: string; readonly text: string }[]): TemplateResult | typeof nothing {
   if (lines.length === 0) return nothing;
   return html`<ul class="listed">
@@ -237,7 +237,7 @@ export class AgainDialog extends Dialog {
       ${problem === undefined ? nothing : html`<p class="note problem" role="alert">${problem}</p>`}
       <p>
         Puts <bdi class="name">${printable(detail?.upload.key ?? '')}</bdi> into the inbox again. The template is
-        <code>${detail?.upload.template}</code>. <strong>One flow is paid for.</strong>
+        <code>${detail?.upload.template}</code>. ${detail?.againCosts === undefined ? nothing : paidFor(detail.againCosts)}
       </p>
       ${
         fields === undefined
@@ -253,7 +253,7 @@ export class AgainDialog extends Dialog {
       <footer class="buttons">
         <button type="button" class="quiet" @click=${() => this.close()}>${isBusy ? 'Close' : 'Do nothing'}</button>
         <button type="submit" class="primary" ?disabled=${isBusy || fields === undefined}>
-          ${isBusy ? 'Working…' : 'Send again: pay for 1 flow'}
+          ${isBusy ? 'Working…' : `Send again: pay for ${costsText(detail?.againCosts ?? sumOfCosts([]))}`}
         </button>
       </footer>
     </form>`;

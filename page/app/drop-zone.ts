@@ -1,4 +1,5 @@
 import { html, nothing, type TemplateResult } from 'lit';
+import { costsText, laterText, sumOfCosts } from '../../functions/base/money.ts';
 import type { About, AboutRoute, RoutedFile } from '../api.ts';
 import { type Choice, chosenFiles, droppedFiles } from './chosen-files.ts';
 import { ICONS } from './icons.ts';
@@ -99,6 +100,7 @@ export class DropZone extends LightElement {
   #tray(items: readonly OutboxItem[]): TemplateResult {
     const of = (...phases: readonly Phase[]) => items.filter(({ phase }) => phases.includes(phase));
     const ready = of('ready');
+    const costs = sumOfCosts(ready.flatMap(({ routed }) => routed?.costs ?? []));
     const underWay = of('sending', 'queued');
     const jobs = new Set(items.flatMap(({ routed }) => (routed !== undefined && isJob(routed) ? [routed.key] : [])));
     // A job is one row. An input has a row of its own if it needs the user.
@@ -122,7 +124,7 @@ export class DropZone extends LightElement {
             ${
               ready.length > 0
                 ? html`<button type="button" class="primary" id="send" @click=${this.#send}>
-                    Send ${plural(ready.length, 'file')}
+                    Send ${plural(ready.length, 'file')}${costs.flows === 0 ? nothing : `: pay for ${costsText(costs)}`}
                   </button>`
                 : nothing
             }
@@ -130,6 +132,7 @@ export class DropZone extends LightElement {
         </header>
         ${underWay.length > 0 ? this.#total(of('sending', 'queued', 'sent')) : nothing}
         ${this.note === '' ? nothing : html`<p class="note">${this.note}</p>`}
+        ${costs.later === 0 ? nothing : html`<p class="muted">${laterText(costs)}</p>`}
         ${
           sorted.length === 0
             ? nothing

@@ -1,4 +1,5 @@
 import { html, nothing, type TemplateResult } from 'lit';
+import { costsText, type ExpectedCosts, laterText, sumOfCosts, timesCosts } from '../../functions/base/money.ts';
 import type { About, HoldRequest, Status } from '../api.ts';
 import { Dialog } from './dialogs.ts';
 import { changeHold, getStatus, messageOf } from './server.ts';
@@ -89,10 +90,11 @@ export class HoldDialog extends Dialog {
     const { action, route, about } = this;
     if (action === 'resume') {
       const count = countHeld(status, route);
+      const costs = this.#costs(status);
       if (count === 0) return html`<p class="plan">No file waits. New files become flows again.</p>`;
       return html`<p class="plan">
         <strong>${plural(count, 'file goes on', 'files go on')}.</strong>
-        ${count === 1 ? 'It may become a flow, which is paid for.' : 'Each may become a flow, which is paid for.'}
+        Up to ${costsText(costs)} may be paid for. ${laterText(costs) ?? nothing}
       </p>`;
     }
     const { running } = status;
@@ -126,7 +128,17 @@ export class HoldDialog extends Dialog {
     const { action, route } = this;
     if (action === 'pause') return 'Pause';
     const count = countHeld(status, route);
-    return count === 0 ? 'Resume' : `Resume: pay for up to ${plural(count, 'flow')}`;
+    return count === 0 ? 'Resume' : `Resume: pay for up to ${costsText(this.#costs(status))}`;
+  }
+
+  /** What the files that wait may cost. */
+  #costs(status: Status): ExpectedCosts {
+    const { routes = [] } = this.about ?? {};
+    const all = heldBy(status, this.route).map(({ route, count }) => {
+      const one = routes.find(({ name }) => name === route)?.costs ?? { flows: 1, later: 0, unpriced: 1, amounts: {} };
+      return timesCosts(one, count);
+    });
+    return sumOfCosts(all);
   }
 
   #field(name: string): string | undefined {
@@ -173,11 +185,12 @@ const sentWords = (count: number): string =>
   `${plural(count, 'file is', 'files are')} being sent, and may still become ${count === 1 ? 'a flow' : 'flows'}`;
 
 /** The number of files that a resume of the pipeline or of a route lets go on. */
-export const countHeld = ({ waiting }: Status, route: string | undefined): number =>
-  waiting.held
-    .filter((each) =>
-      route === undefined ? each.reason === 'paused' : each.reason !== 'budget' && each.route === route,
-    )
-    .reduce((sum, { count }) => sum + count, 0);
+export const countHeld = (status: Status, route: string | undefined): number =>
+  heldBy(status, route).reduce((sum, { count }) => sum + count, 0);
+
+const heldBy = ({ waiting }: Status, route: string | undefined): Status['waiting']['held'] =>
+  waiting.held.filter((each) =>
+    route === undefined ? each.reason === 'paused' : each.reason !== 'budget' && each.route === route,
+  );
 
 customElements.define('hold-dialog', HoldDialog);

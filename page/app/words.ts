@@ -1,10 +1,9 @@
+import { sumText } from '../../functions/base/money.ts';
 import { printable } from '../../functions/base/printable.ts';
 import { TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { CostRow, RowState, UploadRow } from '../api.ts';
 
 const numbers = new Intl.NumberFormat('en');
-/** An amount of money has six decimals at most. */
-const prices = new Intl.NumberFormat('en', { maximumFractionDigits: 6 });
 const ago = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 const clock = new Intl.DateTimeFormat('en', {
   hour: '2-digit',
@@ -27,11 +26,9 @@ export const count = (value: number): string => numbers.format(value);
 export const plural = (value: number, one: string, many = `${one}s`): string =>
   `${count(value)} ${value === 1 ? one : many}`;
 
-/** `1.2 EUR + 1 USD`; `3 flows` if none of them has a price. */
-export function money({ amounts, flows }: Pick<CostRow, 'amounts' | 'flows'>): string {
-  const sums = Object.entries(amounts).map(([currency, amount]) => `${prices.format(amount)} ${currency}`);
-  return sums.length === 0 ? plural(flows, 'flow') : sums.join(' + ');
-}
+/** `1.20 EUR + 1.00 USD`; `3 flows` if none of them has a price. */
+export const money = ({ amounts, flows }: Pick<CostRow, 'amounts' | 'flows'>): string =>
+  sumText(amounts) || plural(flows, 'flow');
 
 /** `1 flow may have been paid twice`. Undefined if none may. */
 export const paidTwice = ({ mayBeSecond }: Pick<CostRow, 'mayBeSecond'>): string | undefined =>

@@ -1,6 +1,7 @@
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
+import { expectedCosts } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
@@ -41,7 +42,8 @@ export async function detailOf(
     ...{ url: access.proven(path), isShown: isShown(facts.mediaType) },
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
-  const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;
+  const route = settings.routes.find(({ name }) => name === view.route);
+  const isAgain = isEnded && isCurrent && route?.overrides === true;
   const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
     ...{ row, upload: view, isCurrent, receipt },
@@ -53,7 +55,8 @@ export async function detailOf(
     })),
     timeline: timelineOf(view, receipt !== undefined),
     command: { get: command('get'), status: command('status') },
-    actions: [...actionsFor(view), ...(isEnded && isCurrent && canOverride ? (['again'] as const) : [])],
+    actions: [...actionsFor(view), ...(isAgain ? (['again'] as const) : [])],
+    ...(isAgain && { againCosts: expectedCosts(settings.routes, [{ route: route.name, firstKey: key }]) }),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod/mini';
+import { type ExpectedCosts, expectedCosts, sumOfCosts } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { withPrefix } from '../../operations/find.ts';
 import { inboxOf, JobFilesError, placed, planJobs, tooLarge } from '../../operations/job-files.ts';
@@ -47,16 +48,17 @@ export async function routeFiles({ request, signal }: Call, deployment: Deployme
   return files.map((file) => {
     const wrong = issueOfKey(file.key);
     if (wrong !== undefined) return { key: file.key, reason: wrong };
-    return jobs.get(file.key) ?? answerOf(routeFile(file, deployment));
+    return jobs.get(file.key) ?? answerOf(routeFile(file, deployment), deployment);
   });
 }
 
-const answerOf = ({ key, route, issue }: RoutedFile): RoutedAnswer => ({
-  key,
-  route: route?.name,
-  template: route?.template,
-  reason: issue,
+const answerOf = ({ key, route, issue }: RoutedFile, deployment: Deployment): RoutedAnswer => ({
+  ...{ key, route: route?.name, template: route?.template, reason: issue },
+  costs: issue === undefined ? costsOf(route?.name, key, deployment) : undefined,
 });
+
+const costsOf = (route: string | undefined, key: string, { settings }: Deployment): ExpectedCosts =>
+  expectedCosts(settings.routes, [{ route, firstKey: key }]);
 
 type AskedFile = z.infer<typeof routeSchema>['files'][number];
 
@@ -91,15 +93,21 @@ async function jobAnswers(
     },
   });
   for (const { given, key, why } of plan.left) answers.set(given, { key, reason: `It is not sent: ${why}.` });
+  // A job of the inbox begins with the first of these files that it names.
+  const begins = new Set(plan.begins);
   for (const { given, inputOf, jobsRoute: route, ...file } of plan.files) {
     if (route === undefined) continue;
     const key = withPrefix(file.key, deployment);
-    if (inputOf !== undefined) answers.set(given, { key, inputOf, reason: issueOfBytes(file.bytes, route, settings) });
-    else {
+    if (inputOf !== undefined) {
+      const begun = inputOf.filter((job) => begins.delete(job)).map((job) => costsOf(route.name, job, deployment));
+      const costs = begun.length === 0 ? undefined : sumOfCosts(begun);
+      answers.set(given, { key, inputOf, costs, reason: issueOfBytes(file.bytes, route, settings) });
+    } else {
       const invalid = plan.invalid.find((each) => each.key === key)?.why;
       const missing = plan.incomplete.find((each) => each.key === key)?.missing ?? [];
       const { name, template } = route;
-      answers.set(given, { key, route: name, template, missing, reason: invalid });
+      const costs = invalid === undefined ? costsOf(name, key, deployment) : undefined;
+      answers.set(given, { key, route: name, template, missing, costs, reason: invalid });
     }
   }
   return answers;

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { chainTree } from '../../operations/chain-tree.ts';
 import { chainOf } from '../../operations/chains.ts';
 import { FunctionFailedError } from '../../operations/collecting-function.ts';
-import { recentCosts } from '../../operations/costs.ts';
+import { expectedCosts, recentCosts } from '../../operations/costs.ts';
 import { type Deployment, issueOfConnection } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';
 import { pipelineStatus } from '../../operations/status.ts';
@@ -184,6 +184,10 @@ function aboutOf({ name, isLocal, settings, areRoutesKnown }: Deployment, access
     inbox: { bucket: inboxBucket, prefix: inboxPrefix },
     eventsUrl: access.proven('/api/events'),
     canOverride: routes.some(({ overrides }) => overrides === true),
-    routes: routes.map(({ overrides, additional: _, ...route }) => ({ ...route, isOverridable: overrides === true })),
+    routes: routes.map(({ overrides, additional: _, ...route }) => ({
+      ...route,
+      costs: expectedCosts(routes, [{ route: route.name }]),
+      isOverridable: overrides === true,
+    })),
   };
 }

@@ -1,6 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { type Action, act, heldFlows, listedFor, type PlannedStage, plan, viewOrReason } from '../../operations/act.ts';
+import {
+  type Action,
+  act,
+  costsOf,
+  heldFlows,
+  listedFor,
+  type PlannedStage,
+  plan,
+  viewOrReason,
+} from '../../operations/act.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
@@ -94,8 +103,7 @@ export class Plans {
     if (!isUploadId(first)) throw notFound('There is no such upload.');
     const { uploads, stages, left } = await plan(asked, { words: [first] }, this.#deployment, signal);
     const skipped = left.map(({ key, why }) => ({ key, reason: why }));
-    const planned = await this.#planned({ ...asked, uploads, stages }, skipped, signal);
-    return { ...planned, isFollowed: asked.action === 'retry' };
+    return this.#planned({ ...asked, uploads, stages }, skipped, signal);
   }
 
   async #planned(
@@ -105,10 +113,10 @@ export class Plans {
   ): Promise<PlannedAction> {
     const { action, uploads, stages = [] } = what;
     const changed = uploads.length + stages.reduce((sum, { begins }) => sum + begins.length, 0);
-    const flows = action === 'retry' ? changed : 0;
     const inDoubt = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
+    const costs = costsOf(what, this.#deployment);
     const held = await heldFlows(what, this.#deployment, signal);
-    return { plan: this.#keep(what), flows, inDoubt, uploads: changed, skipped, held, isFollowed: false };
+    return { plan: this.#keep(what), costs, inDoubt, uploads: changed, skipped, held };
   }
 
   #keep(what: Omit<Kept, 'endsAt'>): string {

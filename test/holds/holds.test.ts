@@ -224,7 +224,7 @@ describe('a budget', () => {
     await sendAll(3);
     expect(flows()).toBe(2);
     const held = (await world.entries()).find((entry) => entry.state === 'waiting');
-    expect(Object(held).message).toContain('0.8 of 1 EUR in 2026-01 (UTC)');
+    expect(Object(held).message).toContain('0.80 of 1.00 EUR in 2026-01 (UTC)');
   });
 
   it('does not count what the service refused or rejected', async () => {

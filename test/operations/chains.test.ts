@@ -243,7 +243,7 @@ describe('retry', () => {
     const unasked = await operated.run('retry', 'again.png');
     expect(unasked).toMatchObject({
       code: 2,
-      errors: expect.stringContaining('1 upload of later stages would be sent again: 1 flow,'),
+      errors: expect.stringContaining('1 upload of later stages would be sent again, and may be paid for: 2 flows.'),
     });
     expect(flows()).toBe(paid);
 
@@ -278,7 +278,9 @@ describe('retry', () => {
     const unasked = await operated.run('retry', 'anew.png', '--from', 'checked');
     expect(unasked).toMatchObject({
       code: 2,
-      errors: expect.stringContaining('The stage checked of anew.png would be made anew: 2 flows,'),
+      errors: expect.stringContaining(
+        'The stage checked of anew.png would be made anew, and may be paid for: 3 flows. ',
+      ),
     });
     expect(flows()).toBe(paid);
 

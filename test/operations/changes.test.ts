@@ -52,7 +52,7 @@ describe('retry', () => {
     const unasked = await operated.run(...words);
     expect(unasked).toMatchObject({
       code: 2,
-      errors: expect.stringContaining('2 files would be sent again. Each may be paid for.'),
+      errors: expect.stringContaining('2 files would be sent again, and may be paid for: 2 flows.'),
     });
     expect((await operated.runAnswering('n', ...words)).errors).toContain('Nothing was done.');
     expect(flows()).toBe(paid);
@@ -104,7 +104,7 @@ describe('retry', () => {
     const words = ['retry', 'bad.txt', 'bad.png', '--parameters', '{"copies":2}'];
     const unasked = await operated.run(...words);
     expect(unasked.errors).toContain('bad.png: nothing is done: its route does not allow other parameters\n');
-    expect(unasked.errors).toContain('1 file would be sent again, with other parameters. Each may be paid for.');
+    expect(unasked.errors).toContain('1 file would be sent again, with other parameters, and may be paid for: 1 flow.');
     expect(await operated.run(...words, '--yes', '--wait')).toMatchObject({
       code: 1,
       output: 'bad.txt  succeeded, with 2 results\n',
@@ -150,7 +150,7 @@ it.each([
   ['put none.png', /^There is no file .*none\.png/],
   ['put a.txt --parameters {', /Expected JSON/],
   ['put a.png --parameters {} --yes', /does not allow/],
-  ['put a.png', /1 file would be uploaded, and paid for\./],
+  ['put a.png', /1 file would be uploaded, and paid for: 1 flow\. Go on\?/],
 ])('flowdrop %s asks for what it needs, and does nothing', async (words, why) => {
   await put('a.png', 'a picture');
   await put('a.txt', 'a text');

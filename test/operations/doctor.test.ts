@@ -175,8 +175,8 @@ describe('the check of the templates', () => {
   const EUROS = { amount: 0.4, currency: 'EUR' };
   it.each([
     ['note', EUROS, undefined, 'route pictures names no price'],
-    ['warning', EUROS, { amount: 0.3, currency: 'EUR' }, 'route pictures says 0.3 EUR'],
-    ['warning', EUROS, { amount: 0.4, currency: 'USD' }, 'route pictures says 0.4 USD'],
+    ['warning', EUROS, { amount: 0.3, currency: 'EUR' }, 'route pictures says 0.30 EUR'],
+    ['warning', EUROS, { amount: 0.4, currency: 'USD' }, 'route pictures says 0.40 USD'],
     ['good', EUROS, EUROS, undefined],
     ['good', undefined, EUROS, undefined],
     // These do not say what is meant.
@@ -190,7 +190,7 @@ describe('the check of the templates', () => {
       const found = await resultOf('templates of the routes', withRoute({ price }));
       expect(found?.result).toBe(result);
       if (says === undefined) return;
-      expect(found?.what).toBe(`A flow of bytes_echo costs 0.4 EUR, as the service lists it, and ${says}.`);
+      expect(found?.what).toBe(`A flow of bytes_echo costs 0.40 EUR, as the service lists it, and ${says}.`);
       expect(found?.todo).toBe('Give the route "price": {"amount":0.4,"currency":"EUR"}, and deploy.');
     },
   );

@@ -64,7 +64,7 @@ describe('a paused pipeline', () => {
 
     expect(await operated.run('resume')).toMatchObject({
       code: 2,
-      errors: expect.stringMatching(/^3 files wait for the end of a pause\. Each may be paid for\. Resume\?/),
+      errors: expect.stringMatching(/^3 files wait for the end of a pause, and may be paid for: 3 flows\. Resume\?/),
     });
     expect(standIn.flows).toHaveLength(1);
     expect((await operated.run('resume', '--yes')).output).toBe('The pipeline goes on within a minute.\n');
@@ -198,7 +198,7 @@ describe('a budget', () => {
       return ran.output;
     }, PATIENCE);
     expect(output).toMatch(
-      / budget +2 of 2 flows spent, 0 left; 0\.8 of 5 EUR spent, 4\.2 left: 100% in \S+ \(UTC\), which ends in \d+/,
+      / budget +2 of 2 flows spent, 0 left; 0\.80 of 5\.00 EUR spent, 4\.20 left: 100% in \S+ \(UTC\), which ends in \d+/,
     );
     const ending = /It goes on at \S+T00:00:00Z, or after a start with a higher budget\.\n/;
     expect(output).toMatch(ending);
@@ -206,7 +206,7 @@ describe('a budget', () => {
     expect(await checkOf('budgets', operated.deployment)).toMatchObject({
       result: 'warning',
       what: expect.stringMatching(
-        /^100% of the budget of the pipeline is spent in .*\nthe budget of the pipeline: amount can never matter, because 2 flows cost 0\.8 EUR at most\.$/,
+        /^100% of the budget of the pipeline is spent in .*\nthe budget of the pipeline: amount can never matter, because 2 flows cost 0\.80 EUR at most\.$/,
       ),
     });
   });
@@ -242,7 +242,9 @@ describe('a route whose files fail alike', () => {
     const { deployment } = operated;
     const unasked = await operated.run('retry', '--failed');
     expect(unasked.errors).toContain(what);
-    expect(unasked.errors).toContain(` 21 flows wait until that ends. ${todo}\n21 files would be sent again.`);
+    expect(unasked.errors).toContain(
+      ` 21 flows wait until that ends. ${todo}\n21 files would be sent again, and may be paid for: 21 flows.`,
+    );
     // Few files are no bulk.
     const few = JSON.parse((await operated.run('retry', 'anna/0.png', '--yes', '--json')).output);
     expect(few).not.toHaveProperty('held');
@@ -282,7 +284,7 @@ describe('a route whose files fail alike', () => {
       output: expect.stringMatching(/^The pipeline is not paused\.\nThe last files of the route pictures failed alike/),
     });
     expect(await operated.run('resume', '--route', 'pictures')).toMatchObject({
-      errors: expect.stringContaining('21 files wait. Each may be paid for. Resume?'),
+      errors: expect.stringContaining('21 files wait, and may be paid for: 21 flows. Resume?'),
     });
     expect(await operated.run('resume', '--route', 'pictures', '--yes')).toMatchObject({
       code: 0,

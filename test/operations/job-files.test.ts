@@ -69,7 +69,7 @@ describe('flowdrop put of a folder with a job file', () => {
     );
     expect({ code, errors }).toMatchObject({
       code: 2,
-      errors: expect.stringContaining('4 files would be uploaded, and 2 flows paid for. Go on?'),
+      errors: expect.stringContaining('4 files would be uploaded, and paid for: 2 flows. Go on?'),
     });
     expect(await inbox('multiview/both/')).toEqual([]);
   });
@@ -135,7 +135,7 @@ describe('flowdrop put of a folder with a job file', () => {
     const before = flows();
     const late = { 'multiview/sofa/back.png': 'b', 'multiview/sofa/other.png': 'o' };
     const asked = await runWith(late, 'put', 'multiview/');
-    expect(asked.errors).toContain('1 file would be uploaded, and paid for. Go on?');
+    expect(asked.errors).toContain('1 file would be uploaded, and paid for: 1 flow. Go on?');
     const { output } = await runWith(late, 'put', 'multiview/', '--yes');
     expect(output).toBe('multiview/sofa/back.png  uploaded for multiview/sofa/job.json, 1 B\n');
     await operated.becomes('multiview/sofa/job.json', 'succeeded');

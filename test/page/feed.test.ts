@@ -180,7 +180,7 @@ describe('a plan', () => {
     const late = await world.put(delayed('late.png', 'unavailable'));
     const { visitor } = await open();
     const { json } = await visitor.post('/api/plan', { action: 'retry', uploads: [held, late] });
-    expect(json).toMatchObject({ flows: 2, inDoubt: 1, uploads: 2 });
+    expect(json).toMatchObject({ costs: { flows: 2 }, inDoubt: 1, uploads: 2 });
   });
 
   it('cancels no undecided upload with all that wait: it may have a flow, which is paid for', async () => {

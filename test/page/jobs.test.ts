@@ -24,6 +24,9 @@ const jobFile = (key: string, inputs: readonly unknown[]) => {
   return { key, bytes: job.length, job };
 };
 
+/** What is paid for if the job begins. */
+const ONE_FLOW = { flows: 1, later: 0, unpriced: 1, amounts: {} };
+
 it('the folder of a job goes below the prefix of its route, and its files are inputs, not uploads', async () => {
   const files = [
     { key: 'chair/front.png', bytes: 5 },
@@ -40,8 +43,8 @@ it('the folder of a job goes below the prefix of its route, and its files are in
       key: 'multiview/chair/notes.txt',
       reason: 'It is not sent: no job.json names it, and below multiview/ only jobs are sent.',
     },
-    { key: 'multiview/chair/job.json', route: 'views', template: 'bytes_echo', missing: ['back.png'] },
-    { key: 'robot.png', route: 'pictures', template: 'bytes_echo' },
+    { key: 'multiview/chair/job.json', route: 'views', template: 'bytes_echo', missing: ['back.png'], costs: ONE_FLOW },
+    { key: 'robot.png', route: 'pictures', template: 'bytes_echo', costs: ONE_FLOW },
   ]);
 });
 
@@ -89,7 +92,7 @@ it('an input of a job of the inbox is taken, and its row says what the job waits
   expect(
     await routed({ key: 'multiview/sofa/back.png', bytes: 4 }, { key: 'multiview/sofa/top.png', bytes: 3 }),
   ).toEqual([
-    { key: 'multiview/sofa/back.png', inputOf: ['multiview/sofa/job.json'] },
+    { key: 'multiview/sofa/back.png', inputOf: ['multiview/sofa/job.json'], costs: ONE_FLOW },
     { key: 'multiview/sofa/top.png', reason: expect.stringContaining('no job.json names it') },
   ]);
   await visitor.put('multiview/sofa/back.png', 'back');

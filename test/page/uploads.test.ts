@@ -98,13 +98,14 @@ describe('a file', () => {
       { key: 'unnamed', bytes: 5, mediaType: 'image/png' },
     ];
     const { json } = await visitor.post('/api/route', { files });
+    const costs = { flows: 1, later: 0, unpriced: 1, amounts: {} };
     expect(json).toEqual([
-      { key: 'robot.png', route: 'pictures', template: 'bytes_echo' },
+      { key: 'robot.png', route: 'pictures', template: 'bytes_echo', costs },
       { key: 'song.mp3', reason: expect.stringMatching(/^No route takes this file, .* comes nearest: /) },
       { key: 'empty.png', route: 'pictures', template: 'bytes_echo', reason: 'The file is empty.' },
       { key: 'long.txt', route: 'texts', template: 'text', reason: expect.stringContaining('bytes') },
       { key: 'a/../b.png', reason: 'No part of a name may be "." or "..".' },
-      { key: 'unnamed', route: 'pictures', template: 'bytes_echo' },
+      { key: 'unnamed', route: 'pictures', template: 'bytes_echo', costs },
     ]);
     const wrong = await visitor.post('/api/route', { files: [{ key: 5 }] });
     expect([wrong.status, messageOf(wrong)]).toEqual([400, expect.stringContaining('files.0.key')]);
@@ -348,7 +349,8 @@ describe('an action', () => {
     const before = flows();
 
     const planned = await visitor.post('/api/plan', { action: 'retry', query: { ...query, code: 'rejected' } });
-    const counts = { flows: 2, inDoubt: 0, uploads: 2, skipped: [], held: [], isFollowed: false };
+    const costs = { flows: 2, later: 0, unpriced: 2, amounts: {} };
+    const counts = { costs, inDoubt: 0, uploads: 2, skipped: [], held: [] };
     expect(planned.json).toEqual({ plan: expect.any(String), ...counts });
     expect(flows()).toBe(before);
     const { plan } = planned.json;
@@ -368,7 +370,7 @@ describe('an action', () => {
     const { id } = await becomes('good.png', 'succeeded');
     const uploads = [id, id, 'f'.repeat(40), '../x', 'good.png'];
     const retry = await visitor.post('/api/plan', { action: 'retry', uploads });
-    expect(retry.json).toMatchObject({ flows: 0, uploads: 0 });
+    expect(retry.json).toMatchObject({ costs: { flows: 0 }, uploads: 0 });
     expect(retry.json.skipped).toEqual([
       { key: '../x', reason: 'there is no such upload' },
       { key: 'good.png', reason: 'there is no such upload' },
@@ -376,7 +378,7 @@ describe('an action', () => {
       { key: 'f'.repeat(40), reason: expect.stringContaining('no entry') },
     ]);
     const collect = await visitor.post('/api/plan', { action: 'collect', uploads: [id] });
-    expect(collect.json).toMatchObject({ flows: 0, uploads: 1, skipped: [] });
+    expect(collect.json).toMatchObject({ costs: { flows: 0 }, uploads: 1, skipped: [] });
     const { results } = (await visitor.post('/api/act', { plan: collect.json.plan })).json;
     expect(results).toEqual([{ id, key: 'good.png', isDone: true }]);
     await operated.put('empty.png', 'failed', '');

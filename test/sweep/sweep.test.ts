@@ -507,6 +507,15 @@ describe('a requested pass', () => {
     expect(world.count('UploadsMissed')).toBe(0);
   });
 
+  it('that only counts also counts by route, so that the question can say what the flows cost', async () => {
+    await start();
+    await aged(3);
+    await world.requestSweep({ since: ago(2 * HOUR), dryRun: true });
+    await world.collect();
+    const { ended } = await world.requestSweep({ status: true });
+    expect(ended.dryRun).toMatchObject({ missed: 3, missedByRoute: { echo: 3 } });
+  });
+
   it('sends a hundred messages at most while the queue is not emptied, and goes on in the next tick', async () => {
     await start();
     await aged(130);

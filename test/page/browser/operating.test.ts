@@ -32,7 +32,7 @@ describeInBrowser('operating', (shown) => {
       const chooser = await chosen;
       await chooser.setFiles({ name: 'note.md', mimeType: 'text/markdown', buffer: Buffer.from('A note') });
       // The button that sends has the focus by itself.
-      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('Send 1 file');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('Send 1 file: pay for 1 flow');
       await page.keyboard.press('Enter');
       await visit.shows('note.md', 'Failed');
       shown.operated.refuse(undefined);
@@ -84,7 +84,7 @@ describeInBrowser('operating', (shown) => {
       const before = created();
       await page.getByRole('button', { name: 'Retry…', exact: true }).click();
       const dialog = page.getByRole('dialog', { name: 'Retry' });
-      await dialog.getByText('The service makes 1 flow, which is paid for.').waitFor();
+      await dialog.getByText('1 flow is paid for.').waitFor();
       await dialog.getByRole('button', { name: 'Do nothing' }).click();
       expect(created()).toBe(before);
 
@@ -121,7 +121,7 @@ describeInBrowser('operating', (shown) => {
       await page.locator('.words').getByText('The flow was asked to fail.').waitFor();
       await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
       const dialog = page.getByRole('dialog', { name: 'Retry with other parameters' });
-      await dialog.getByText('One flow is paid for.').waitFor();
+      await dialog.getByText('2 flows are paid for.').waitFor();
       expect(await dialog.locator('[name=fail]').inputValue()).toBe('true');
       await dialog.locator('[name=fail]').selectOption('false');
       await dialog.locator('[name=copies]').fill('2');
@@ -222,7 +222,7 @@ describeInBrowser('operating', (shown) => {
       await tabTo(page, 'Retry what failed in the chain…');
       await page.keyboard.press('Enter');
       const dialog = page.getByRole('dialog', { name: 'Retry in the chain' });
-      await dialog.getByText('1 upload will be retried. The service makes 1 flow, which is paid for.').waitFor();
+      await dialog.getByText('1 upload will be retried. 1 flow is paid for.').waitFor();
       await dialog.getByText('Stages that come after it follow').waitFor();
       await page.keyboard.press('Enter');
       await page.locator('.chain-state').getByText('Succeeded').waitFor();
@@ -302,7 +302,7 @@ describeInBrowser('operating', (shown) => {
 
     await page.getByRole('button', { name: 'Resume: pay for up to 2 uploads…' }).click();
     const resume = page.getByRole('dialog', { name: 'Resume' });
-    await resume.getByText('Each may become a flow, which is paid for.').waitFor();
+    await resume.getByText('may be paid for.').waitFor();
     await resume.getByRole('button', { name: 'Resume: pay for up to 2 flows' }).click();
     for (const name of ['paused-1.bin', 'paused-2.bin']) await visit.shows(name, 'Succeeded');
     await note.waitFor({ state: 'detached' });
@@ -343,17 +343,17 @@ describeInBrowser('operating', (shown) => {
     await spend(3, { [pictures]: { flows: 90, micros: 36_000_000, again: 2 }, [views]: { flows: 1, micros: 5_000 } });
     await using visit = await shown.open({ viewport: { width: 380, height: 800 } });
     const { page } = visit;
-    const today = page.getByRole('button', { name: 'Spent today: 1.2 EUR. Show it by route' });
+    const today = page.getByRole('button', { name: 'Spent today: 1.20 EUR. Show it by route' });
     await today.waitFor();
     const lately = page.locator('.figure').filter({ hasText: 'Spent in 30 days' });
     expect(await lately.textContent()).toContain('37.205 EUR');
     expect(await lately.getAttribute('title')).toBe(
-      'pictures: 37.2 EUR, 2 flows may have been paid twice\nviews: 0.005 EUR',
+      'pictures: 37.20 EUR, 2 flows may have been paid twice\nviews: 0.005 EUR',
     );
     expect(await visit.overflow()).toBe(0);
     expect(await violations(page, 'page-header')).toEqual([]);
 
-    await tabTo(page, '1.2 EUR');
+    await tabTo(page, '1.20 EUR');
     await page.keyboard.press('Enter');
     const dialog = page.getByRole('dialog', { name: 'What it cost' });
     const cells = (name: string) =>
@@ -363,19 +363,19 @@ describeInBrowser('operating', (shown) => {
         .evaluateAll((all) => all.map((each) => (each as HTMLElement).innerText));
     await dialog.getByRole('row', { name: 'Total' }).waitFor();
     expect(await cells('pictures')).toEqual([
-      '1.2 EUR\n3 flows',
-      expect.stringMatching(/^37\.2 EUR\n93 flows\n2 flows may/),
+      '1.20 EUR\n3 flows',
+      expect.stringMatching(/^37\.20 EUR\n93 flows\n2 flows may/),
     ]);
     expect(await cells('views')).toEqual(['–', '0.005 EUR\n1 flow']);
     expect(await visit.overflow()).toBe(0);
     expect(await violations(page, 'costs-dialog')).toEqual([]);
     await page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'hidden' });
-    expect(await focused(page)).toBe('1.2 EUR');
+    expect(await focused(page)).toBe('1.20 EUR');
 
     await spend(0, { [pictures]: { flows: 4, micros: 1_600_000 } });
     await page.clock.setFixedTime(Date.now() + 61_000);
-    await page.getByRole('button', { name: 'Spent today: 1.6 EUR' }).waitFor();
+    await page.getByRole('button', { name: 'Spent today: 1.60 EUR' }).waitFor();
   });
 
   describe('the connection', () => {

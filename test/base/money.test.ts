@@ -1,0 +1,52 @@
+import { expect, it } from 'vitest';
+import { amountText, costsSentence, costsText, sumOfCosts, sumText, timesCosts } from '../../functions/base/money.ts';
+
+it.each([
+  [0.5, 'EUR', '0.50 EUR'],
+  [0, 'EUR', '0.00 EUR'],
+  [1234.5, 'USD', '1,234.50 USD'],
+  [100, 'JPY', '100 JPY'],
+  [1, 'BHD', '1.000 BHD'],
+  [0.0125, 'BHD', '0.0125 BHD'],
+  // A price may be below the smallest coin.
+  [0.0004, 'EUR', '0.0004 EUR'],
+  [0.4, 'JPY', '0.4 JPY'],
+  [0.000001, 'EUR', '0.000001 EUR'],
+  // No currency of today.
+  [2, 'QQQ', '2.00 QQQ'],
+])('shows %f %s with the digits of the currency', (amount, currency, text) => {
+  expect(amountText(amount, currency)).toBe(text);
+});
+
+it('shows sums of several currencies', () => {
+  expect(sumText({ EUR: 1.2, JPY: 40 })).toBe('1.20 EUR + 40 JPY');
+  expect(sumText({})).toBe('');
+});
+
+const flow = (amounts: Record<string, number> = {}, later = 0) => ({
+  ...{ flows: 1, later, amounts },
+  unpriced: Object.keys(amounts).length === 0 ? 1 : 0,
+});
+
+it('says how many flows, and their sum where prices are set', () => {
+  expect(costsText(flow())).toBe('1 flow');
+  expect(costsText(timesCosts(flow(), 1_200))).toBe('1,200 flows');
+  expect(costsText(timesCosts(flow({ EUR: 0.25 }), 2))).toBe('2 flows, 0.50 EUR');
+  expect(costsText(sumOfCosts([flow({ EUR: 0.25 }), flow({ USD: 1 })]))).toBe('2 flows, 0.25 EUR + 1.00 USD');
+  const mixed = sumOfCosts([flow({ EUR: 0.25 }), flow(), flow({ EUR: 0.25 })]);
+  expect(costsText(mixed)).toBe('3 flows, 0.50 EUR and 1 flow without a price');
+  expect(costsText(sumOfCosts([flow({ EUR: 0 })]))).toBe('1 flow, 0.00 EUR');
+});
+
+it('adds as exact decimals', () => {
+  const tenth = flow({ EUR: 0.1 });
+  expect(sumOfCosts([tenth, tenth, tenth]).amounts).toEqual({ EUR: 0.3 });
+  expect(timesCosts(flow({ EUR: 0.07 }), 3).amounts).toEqual({ EUR: 0.21 });
+});
+
+it('says that later stages may make more flows', () => {
+  expect(costsSentence(flow())).toBe('1 flow.');
+  expect(costsSentence(sumOfCosts([flow(), flow({}, 1)]))).toMatch(
+    /^2 flows\. Each later stage is counted with one flow\./,
+  );
+});
