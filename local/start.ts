@@ -17,7 +17,7 @@ import { ownEnvironment } from '../command-line/own-environment.ts';
 import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../command-line/private-folder.ts';
 import { shownPath, size } from '../command-line/texts.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
-import { printable } from '../functions/base/printable.ts';
+import { counted, printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
 import { jobsRouteOf, type Route, routeFor, skipping } from '../functions/uploads/routes.ts';
@@ -332,7 +332,7 @@ async function processFiles(
   if (succeeded === undefined) {
     if (session.unfinished > 0 && service !== undefined) {
       screen.line(
-        `Flows of ${session.unfinished} files may still run at ${service.url}. The same command pays for new ones.`,
+        `Flows of ${counted(session.unfinished, 'file')} may still run at ${service.url}. The same command pays for new ones.`,
       );
     }
     return interrupted();

@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import { systemClock } from '../functions/base/clock.ts';
+import { counted } from '../functions/base/printable.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
 import type { FlowService } from '../functions/flow-service/types.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
@@ -66,7 +67,7 @@ export function outcomeOfListing(declared: PipelineSettings['flowListing'], answ
   ];
   if (missing.length > 0) {
     if (isNone) return 'good';
-    const what = `The first ${flows} flows of the listing do not show ${missing.join(', nor ')}.`;
+    const what = `The first ${counted(flows, 'flow')} of the listing ${flows === 1 ? 'does' : 'do'} not show ${missing.join(', nor ')}.`;
     return { severity: 'note', what, todo: `If the service never shows it: ${fits('none')}` };
   }
   if (declared === 'newest-first' && !isNewestFirst) {

@@ -1,3 +1,4 @@
+import { counted } from '../functions/base/printable.ts';
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import { type Job, linesOfInvalidJob } from '../functions/uploads/job.ts';
@@ -78,7 +79,7 @@ export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagno
           : {
               ...({ check: 'inputs', result: 'warning' } as const),
               what: `Not there: ${missing.map(({ key }) => key).join(', ')}.`,
-              todo: `The job waits for them for ${job.deadlineSeconds} seconds, and then fails.`,
+              todo: `The job waits for them for ${counted(job.deadlineSeconds, 'second')}, and then fails.`,
             },
       job === undefined
         ? { check: 'sizes', ...notRead }

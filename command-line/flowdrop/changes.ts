@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
 import { costsSentence } from '../../functions/base/money.ts';
+import { counted } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { jsonSchema } from '../../functions/uploads/routes.ts';
 import {
@@ -34,7 +35,7 @@ import { type Add, example } from './add.ts';
 import { table } from './console.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
 import { type PutFile, showActed, showFetched, showLaterEnd, showPut, showSweep } from './show-changes.ts';
-import { counted, sinceOf } from './words.ts';
+import { sinceOf } from './words.ts';
 
 /** The commands that change something, or copy files. Those that cost money or delete say so, and ask. */
 export function addChanges(add: Add): void {

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { Command } from 'commander';
 import { costsSentence } from '../../functions/base/money.ts';
+import { counted } from '../../functions/base/printable.ts';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { AwsRequestError } from '../../operations/aws-requests.ts';
 import { doctorBeforeDeployment } from '../../operations/before-deployment.ts';
@@ -18,7 +19,6 @@ import { type AskedOptions, isAllowed, YES } from './changes.ts';
 import type { Console } from './console.ts';
 import { explainOffline, readPlan } from './plan.ts';
 import { EXIT_FAILED, EXIT_OK, type Offline, type Run, sentenceOf } from './run.ts';
-import { counted } from './words.ts';
 
 interface DoctorOptions extends AskedOptions {
   readonly canary?: string;

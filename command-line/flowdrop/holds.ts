@@ -1,12 +1,12 @@
 import { Command } from 'commander';
 import { costsSentence } from '../../functions/base/money.ts';
+import { counted } from '../../functions/base/printable.ts';
 import { expectedCosts } from '../../functions/uploads/chain-routes.ts';
 import { changeHold, countOf, endOfHold, type HoldChange, type HoldView, holdsOf } from '../../operations/holds.ts';
 import { waitingStatus } from '../../operations/status.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
 import { EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
-import { counted } from './words.ts';
 
 /** Waiting uploads that are looked at before a resume. */
 const COUNTED_MAX = 1_000;

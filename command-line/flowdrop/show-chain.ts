@@ -1,8 +1,8 @@
+import { counted } from '../../functions/base/printable.ts';
 import { type Branch, chainTree } from '../../operations/chain-tree.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { cut, localTime } from '../texts.ts';
 import { table } from './console.ts';
-import { counted } from './words.ts';
 
 /** Columns of a reason. `flowdrop status` of the upload, by its id, shows all of it. */
 const REASON_COLUMNS = 80;

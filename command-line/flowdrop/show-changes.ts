@@ -1,4 +1,5 @@
 import { costsSentence, type ExpectedCosts } from '../../functions/base/money.ts';
+import { counted } from '../../functions/base/printable.ts';
 import { assetCountOf } from '../../functions/chains/chain-size.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/act.ts';
@@ -11,7 +12,6 @@ import type { SweepPass } from '../../operations/sweep.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { chainEnd, localTime, size } from '../texts.ts';
 import { table } from './console.ts';
-import { counted } from './words.ts';
 
 /** @param ends if they were waited for. @param now what came of the first retries. */
 export const showActed = (

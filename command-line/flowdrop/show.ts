@@ -1,5 +1,5 @@
 import { amountText, digitsText, sumText } from '../../functions/base/money.ts';
-import { isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
+import { counted, isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
@@ -18,7 +18,7 @@ import type { UploadView } from '../../operations/upload-view.ts';
 import { localTime, size } from '../texts.ts';
 import { fitted, table } from './console.ts';
 import { showChain } from './show-chain.ts';
-import { counted, relative } from './words.ts';
+import { relative } from './words.ts';
 
 /** Uploads of a prefix that are shown one by one. The counts are of all. */
 const PREFIX_SHOWN_MAX = 20;

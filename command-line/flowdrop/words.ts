@@ -39,7 +39,3 @@ function pair(ms: number, [large, largeName]: [number, string], [small, smallNam
   const rest = Math.floor((ms % large) / small);
   return `${Math.floor(ms / large)} ${largeName}${rest === 0 ? '' : ` ${rest} ${smallName}`}`;
 }
-
-/** `1 upload`, `2 uploads`. */
-export const counted = (count: number, noun: string): string =>
-  `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;

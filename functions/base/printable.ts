@@ -111,3 +111,7 @@ export function shellWord(text: string): string {
   if (!isPrintable(text)) throw new Error(`No word of a shell can be made of ${JSON.stringify(text)}`);
   return /^(?!=)[\w./@%+=:,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
+
+/** `1 upload`, `2 uploads`, `1,200 uploads`. */
+export const counted = (count: number, noun: string): string =>
+  `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;

@@ -1,7 +1,7 @@
 import { didYouMean } from '../base/did-you-mean.ts';
 import { extensionOf, FORM, registeredType, typeByExtension, typeOfName } from '../base/media-type.ts';
 import { amountOf, amountText, microsOf } from '../base/money.ts';
-import { quoted, shorten } from '../base/printable.ts';
+import { counted, quoted, shorten } from '../base/printable.ts';
 import type { Budget } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
@@ -247,11 +247,11 @@ function idleCaps({ flows, amount, currency }: Budget, routes: readonly Route[],
   if (most === 0 && amount > 0) return [`${whose}: amount can never matter, because all prices are 0.`];
   if (flows === undefined) return [];
   if (flows * most <= microsOf(amount)) {
-    const sum = `${flows} flows cost ${amountText(amountOf(flows * most), currency)} at most`;
+    const sum = `${counted(flows, 'flow')} ${flows === 1 ? 'costs' : 'cost'} ${amountText(amountOf(flows * most), currency)} at most`;
     return [`${whose}: amount can never matter, because ${sum}.`];
   }
   if (least > 0 && Math.floor(microsOf(amount) / least) <= flows) {
-    const enough = `${amountText(amount, currency)} pay for ${Math.floor(microsOf(amount) / least)} flows at most`;
+    const enough = `${amountText(amount, currency)} pay for ${counted(Math.floor(microsOf(amount) / least), 'flow')} at most`;
     return [`${whose}: flows can never matter, because ${enough}.`];
   }
   return [];
@@ -266,7 +266,7 @@ function idleBesides(own: Budget, all: Budget, whose: string): string[] {
   const said = (member: string, cap: string) =>
     `${whose}: ${member} can never matter, because the pipeline may spend ${cap} each ${all.per}.`;
   return [
-    ...(isIdle(own.flows, all.flows) ? [said('flows', `${all.flows} flows`)] : []),
+    ...(isIdle(own.flows, all.flows) ? [said('flows', counted(all.flows ?? 0, 'flow'))] : []),
     ...(all.amount !== undefined && all.currency !== undefined && isIdle(own.amount, all.amount)
       ? [said('amount', amountText(all.amount, all.currency))]
       : []),
