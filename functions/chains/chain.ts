@@ -83,6 +83,11 @@ export const chainSchema = readonlyObject({
   overfull: z.optional(z.readonly(z.array(z.string()))),
   /** Stages that did not begin although the one before has ended. */
   withheld: z.readonly(z.array(readonlyObject({ route: z.string(), after: z.string(), why: z.string() }))),
+  /**
+   * Stages that are being made anew. A tick that finishes one goes on behind the first `seen` of its uploads. Absent once
+   * all of them have begun.
+   */
+  anew: z.optional(z.readonly(z.array(readonlyObject({ route: z.string(), seen: count })))),
   /** When its last upload ended. Absent while an upload is under way. */
   endedAt: z.optional(time),
   /** When it had ended before that. */
@@ -558,6 +563,7 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
     gathered: chain.gathered.filter((each) => !isAnew(each.route.name)),
     withheld: chain.withheld.filter((each) => !isAnew(each.route)),
     overfull: chain.overfull?.filter((each) => !isAnew(each)),
+    anew: [...(chain.anew ?? []).filter((each) => !isAnew(each.route)), { route: name, seen: 0 }],
   };
   const child = { route: snapshot(route), plan: planBehind(plan, name) };
   const children =
@@ -588,6 +594,74 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
     begins: [...begins, ...gathered.map((each) => gatheredAt(next, each, now))],
     dropped: chain.uploads.filter((upload) => isAnew(upload.route)),
   };
+}
+
+/**
+ * Uploads of a stage that is being made anew, which may not have begun: `max` at most. Undefined if there is no such stage.
+ * A chain that an older version wrote does not say which it is, so all of its stages are looked at.
+ */
+export function unfinishedAnew(
+  { anew, plan, uploads }: Chain,
+  max: number,
+): { readonly route: string; readonly seen: number; readonly uploads: readonly ChainUpload[] } | undefined {
+  const former = plan === undefined ? uploads.slice(1).find(({ state }) => state === 'under way') : undefined;
+  const { route, seen } = anew?.[0] ?? { route: former?.route, seen: 0 };
+  if (route === undefined) return undefined;
+  const next = uploads.filter((upload) => upload.route === route).slice(seen, seen + max);
+  return { route, seen: seen + next.length, uploads: next };
+}
+
+/** The chain after all uploads of a stage that is made anew have begun. */
+export function begunWhole(chain: Chain, name: string): Chain {
+  const left = (chain.anew ?? []).filter(({ route }) => route !== name);
+  return { ...chain, anew: left.length === 0 ? undefined : left };
+}
+
+/**
+ * The chain after the first `seen` uploads of a stage that is made anew have begun.
+ * @param lost those that can never begin, because the configuration does not have their route any more.
+ */
+export function seenAnew(
+  chain: Chain,
+  { route: name, seen, lost }: { readonly route: string; readonly seen: number; readonly lost: readonly ChainUpload[] },
+  settings: ChainSettings,
+): Chain {
+  const ids = new Set(lost.map(({ id }) => id));
+  const uploads = chain.uploads.filter(({ id }) => !ids.has(id));
+  const { anew = [], ...rest } = begunWhole(chain, name);
+  const seenNow = seen - lost.length;
+  const isWhole = uploads.filter(({ route }) => route === name).length <= seenNow;
+  const next = isWhole ? begunWhole(chain, name) : { ...rest, anew: [...anew, { route: name, seen: seenNow }] };
+  const seenChain = { ...next, schema: 4 as const, uploads };
+  if (lost.length === 0) return seenChain;
+  const plan = stagesOf(chain, settings.routes);
+  const after = plan.find(({ route }) => route === name)?.after ?? '';
+  const withheld = withhold(seenChain, { route: name, after, why: noRoute(name) });
+  return written(settle(withheld, plan, settings), settings.routes);
+}
+
+/**
+ * The first entry of an upload of a stage that is made anew.
+ * @param made assets of its parent. @returns undefined if it is not known how it begins.
+ */
+export function begunAnew(
+  chain: Chain,
+  upload: ChainUpload,
+  made: readonly StoredAsset[],
+  { routes, resultsBucket }: ChainSettings,
+): WaitingEntry | undefined {
+  const gathered = gatheredEntry(chain, upload.id);
+  const route = laterRoute(routes, upload.route);
+  const parent = chain.uploads.find(({ id }) => id === upload.parent);
+  if (gathered !== undefined || route === undefined || parent === undefined) return gathered;
+  const { id, generation } = parent;
+  const from = { first: chain.first, parent: { id, generation, key: addressOf(chain, parent) }, resultsBucket };
+  const child = { route: snapshot(route), plan: chain.plan && planBehind(chain.plan, upload.route) };
+  for (const asset of made) {
+    const entry = childOf({ ...from, asset }, child, upload.arrivedAt);
+    if (entry.upload.id === upload.id) return entry;
+  }
+  return undefined;
 }
 
 /** Where a stage that is made anew stands. */

@@ -2,7 +2,18 @@ import { isDeepStrictEqual } from 'node:util';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
-import { type Chain, gatheredEntry, isInChain, madeAnew, withAssetsFor } from '../chains/chain.ts';
+import {
+  begunAnew,
+  begunWhole,
+  type Chain,
+  type ChainUpload,
+  gatheredEntry,
+  isInChain,
+  madeAnew,
+  seenAnew,
+  unfinishedAnew,
+  withAssetsFor,
+} from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample } from '../flow-service/types.ts';
@@ -28,6 +39,7 @@ import {
 } from '../ledger/entry.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
+import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -72,6 +84,10 @@ const CONCURRENCY = 16;
  * and a minute.
  */
 const SETTLED_MS = 16 * 60_000;
+
+/** Uploads of a stage made anew that a tick looks at, and the time until the next tick goes on, in milliseconds. */
+const ANEW_STEP_MAX = 100;
+const NEXT_STEP_MS = 30_000;
 
 /** What became of one upload that an operator named. */
 export interface Changed {
@@ -175,7 +191,7 @@ async function makeStageAnew(
     const left = unfinished.flatMap(
       ({ id }) => gatheredEntry(chain, id) ?? begins.find((each) => each.upload.id === id) ?? [],
     );
-    return beginStages(left, late, ports, signal);
+    return beginWhole({ firstId: upload, from, begins: left, late }, ports, signal);
   }
   if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true, late });
   // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
@@ -186,31 +202,85 @@ async function makeStageAnew(
   const isUnderWay = (id: string) =>
     written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');
   if (!begins.every((begin) => isUnderWay(begin.upload.id))) return [{ upload, result: 'under way' }];
-  return beginStages(begins, late, ports, signal);
+  return beginWhole({ firstId: upload, from, begins, late }, ports, signal);
+}
+
+interface Beginning {
+  readonly firstId: string;
+  readonly from: string;
+  readonly begins: readonly WaitingEntry[];
+  readonly late: true | undefined;
+}
+
+/** Begins all uploads of a stage. After that, its chain does not lead a tick to them any more. */
+async function beginWhole(
+  { firstId, from, begins, late }: Beginning,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Changed[]> {
+  const results = await beginStages(begins, late, ports, signal);
+  if (results.every(({ result }) => result === 'resubmitted')) {
+    const isAnew = (chain: Chain): boolean => chain.anew?.some(({ route }) => route === from) === true;
+    await ports.chains.update(firstId, (now) => (now && isAnew(now) ? begunWhole(now, from) : now), signal);
+  }
+  return results;
 }
 
 /**
- * Begins what a request to make a stage anew has left, because it was cut off after it had changed the chain.
- * @returns true if something cannot begin yet.
+ * Begins what a request to make a stage anew has left, because it was cut off after it had changed the chain. It looks at
+ * {@link ANEW_STEP_MAX} uploads at most, so that a tick does not stand still: the next tick goes on.
+ * @returns after how many milliseconds it has to go on. Undefined if nothing is left.
  */
-export async function finishAnew(firstId: string, ports: OperatorPorts, signal: AbortSignal): Promise<boolean> {
+export async function finishAnew(
+  firstId: string,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const { chains, chainNotes, ledger, telemetry } = ports;
   let chain: Chain | undefined;
   try {
-    chain = await ports.chains.read(firstId, signal);
+    chain = await chains.read(firstId, signal);
   } catch (error) {
     if (!(error instanceof UnreadableEntryError)) throw error;
-    ports.telemetry.log.error('This chain cannot be read', { uploadId: firstId, error });
-    ports.telemetry.metrics.add('EntriesUnreadable');
-    return true;
+    telemetry.log.error('This chain cannot be read', { uploadId: firstId, error });
+    telemetry.metrics.add('EntriesUnreadable');
+    return DUE_AGAIN_MS;
   }
-  for (const { id, state, generation, route } of chain?.uploads ?? []) {
-    if (state !== 'under way' || id === firstId) continue;
-    const entry = (await ports.ledger.read(id, signal))?.entry;
-    if (entry !== undefined && (!isTerminal(entry) || entry.generation >= generation)) continue;
-    const results = await makeStageAnew(firstId, { from: route }, ports, signal);
-    return results.some(({ result }) => result === 'under way');
-  }
-  return false;
+  const step = chain && unfinishedAnew(chain, ANEW_STEP_MAX);
+  if (chain === undefined || step === undefined) return undefined;
+  const { route, seen, uploads } = step;
+  const now = chain;
+  const begun = await pMap(uploads, (upload) => beginLeft(now, upload, ports, signal), { concurrency: CONCURRENCY });
+  if (begun.includes('under way')) return DUE_AGAIN_MS;
+  const lost = uploads.filter((_, index) => begun[index] === 'lost');
+  const written = await chains.update(
+    firstId,
+    (current) =>
+      current?.generation === now.generation ? seenAnew(current, { route, seen, lost }, ports.settings) : current,
+    signal,
+  );
+  const first = lost.length === 0 ? undefined : await ledger.read(firstId, signal);
+  // The chain may have ended with that.
+  if (first !== undefined) await chainNotes.note(first.entry, signal);
+  return written.chain?.anew === undefined ? undefined : NEXT_STEP_MS;
+}
+
+/** Begins an upload of a stage that is made anew, if it has not begun. `lost` if its route is gone. */
+async function beginLeft(
+  chain: Chain,
+  upload: ChainUpload,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<'begun' | 'under way' | 'lost'> {
+  const { ledger, settings } = ports;
+  if (upload.state !== 'under way') return 'begun';
+  const entry = (await ledger.read(upload.id, signal))?.entry;
+  if (entry !== undefined && (!isTerminal(entry) || entry.generation >= upload.generation)) return 'begun';
+  const parent = upload.parent === undefined ? undefined : (await ledger.read(upload.parent, signal))?.entry;
+  const made = parent !== undefined && 'assets' in parent ? (parent.assets ?? []) : [];
+  const fresh = begunAnew(chain, upload, made, settings);
+  if (fresh === undefined) return 'lost';
+  return (await beginStage(fresh, ports, signal)) ? 'begun' : 'under way';
 }
 
 /** The generations of uploads that have an entry, by id. Undefined if one of them has not ended. */

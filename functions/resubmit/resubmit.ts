@@ -36,10 +36,10 @@ export interface ResubmitPorts {
   readonly telemetry: Telemetry;
   readonly settings: Pick<Settings, 'inboxPrefix'>;
   /**
-   * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns true if
-   * something cannot begin yet.
+   * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns after
+   * how many milliseconds it has to go on. Undefined if nothing is left.
    */
-  readonly finishAnew?: (firstId: string, signal: AbortSignal) => Promise<boolean>;
+  readonly finishAnew?: (firstId: string, signal: AbortSignal) => Promise<number | undefined>;
 }
 
 /**
@@ -76,9 +76,8 @@ export async function resubmit(
   // A request to make a stage anew puts a marker of the first file, whose chain has begun.
   const entry = stored?.entry;
   const mayBeMadeAnew = entry?.state === 'succeeded' && entry.next !== undefined && entry.upload.stage === undefined;
-  if (mayBeMadeAnew && (await ports.finishAnew?.(marker.uploadId, signal)) === true) {
-    next = { uploadId: marker.uploadId, notBefore: now + DUE_AGAIN_MS };
-  }
+  const goOnMs = mayBeMadeAnew ? await ports.finishAnew?.(marker.uploadId, signal) : undefined;
+  if (goOnMs !== undefined) next = { uploadId: marker.uploadId, notBefore: clock.now() + goOnMs };
   if (next !== undefined) {
     if (waitingKey(next) === waitingKey(marker)) return sent; // It was due by another clock, and is not by ours. The marker stays.
     await ledger.putWaitingMarker(next, signal);

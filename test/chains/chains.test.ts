@@ -2,6 +2,7 @@ import { CreateBucketCommand, DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { addressOf, type Chain } from '../../functions/chains/chain.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
+import { finishAnew } from '../../functions/operator/operator.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';
@@ -617,6 +618,68 @@ describe('a stage that is made anew', () => {
       ]);
     },
   );
+
+  describe('with many uploads', () => {
+    const MANY = 250;
+    const FAN: readonly Route[] = [
+      { ...ECHO, parameters: copies(MANY) },
+      { ...ECHO, name: 'each', after: 'echo' },
+    ];
+
+    /** Makes `each` anew. With `at`, the request dies at that change of an entry. */
+    async function madeAnew(at?: number): Promise<void> {
+      await start({ routes: FAN, settings: { uploadConcurrency: 16 } });
+      await settled();
+      const revive = at === undefined ? () => {} : dyingAt(world.ports.ledger, 'replace', at);
+      await world.collect({ retry: [await firstId()], from: 'each' }).catch(() => {});
+      revive();
+      // Nothing else sends them.
+      while (world.takeMessages().length > 0);
+    }
+    const generations = async () => (await entriesOf('each')).map(({ generation }) => generation);
+
+    it('is finished in steps over several ticks if its request died', async () => {
+      await madeAnew(1);
+      await world.collect({ hold: { action: 'pause', route: 'each' } });
+      world.clock.advance(17 * 60_000);
+      await world.tick();
+      expect((await generations()).filter((generation) => generation === 2)).toHaveLength(100);
+      for (let ticks = 0; ticks < 3; ticks += 1) await world.tickAfter(60_000);
+      expect(await generations()).toEqual(Array.from({ length: MANY }, () => 2));
+      await world.collect({ hold: { action: 'resume', route: 'each' } });
+      await world.settle();
+      expect((await report()).status).toBe('succeeded');
+      expect(world.service.flows).toHaveLength(1 + 2 * MANY);
+    });
+
+    it('costs a tick no look at its uploads if its request did not die', async () => {
+      await madeAnew();
+      const chain = await world.json<Chain>(LEDGER, `chains/${await firstId()}.json`);
+      expect(chain.anew).toBeUndefined();
+      const keys: string[] = [];
+      const id = await firstId();
+      world.beforeS3((_, { Key }) => void keys.push(String(Key)));
+      expect(await finishAnew(id, world.ports, new AbortController().signal)).toBeUndefined();
+      expect(keys).toEqual([`chains/${id}.json`]);
+    });
+  });
+
+  it('tells of a stage that it could not begin, because its route was removed after the request had died', async () => {
+    await settled();
+    const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', 2);
+    await expect(world.collect({ retry: [await firstId()], from: 'each' })).rejects.toThrow();
+    revive();
+    world.redeploy({ routes: [ECHO] });
+    await world.tickAfter(17 * 60_000);
+    await world.settle();
+    const { status, stages } = await report();
+    expect([status, ...stages.map((stage) => `${stage.route} ${stage.status}`)]).toEqual([
+      'failed',
+      'echo succeeded',
+      'each withheld',
+      'all withheld',
+    ]);
+  });
 
   it('begins no other stage that was added beside it', async () => {
     await settled();
