@@ -154,12 +154,15 @@ export class FlowdropPage extends LightElement {
   protected override updated(changed: PropertyValues): void {
     if (!changed.has('selected')) return;
     const before = changed.get('selected') as string | undefined;
-    if (this.selected !== undefined) {
+    const { selected } = this;
+    if (selected !== undefined) {
       const detail = this.querySelector<UploadDetailView>('upload-detail');
       void detail?.updateComplete.then(() => {
         detail.focusTitle();
-        // On a narrow window the detail takes the place of the list.
-        if (detail.getBoundingClientRect().top < 0) detail.scrollIntoView({ block: 'start' });
+        // On a narrow window the detail takes the place of the list, below a high header.
+        const { top } = detail.getBoundingClientRect();
+        if (top < 0 || top > window.innerHeight / 4) detail.scrollIntoView({ block: 'start' });
+        this.querySelector<UploadList>('upload-list')?.showUpload(selected);
       });
     } else if (before !== undefined) {
       this.querySelector<UploadList>('upload-list')?.focusUpload(before);

@@ -52,7 +52,7 @@ export class PageHeader extends LightElement {
           <p class="muted">${about?.deployment ?? nothing}</p>
         </div>
       </div>
-      <dl class="figures">${status === undefined ? nothing : this.#figures(status)}</dl>
+      <div class="figures">${status === undefined ? nothing : this.#figures(status)}</div>
       <div class="header-actions">
         <span class="connection" data-connection=${connection}>
           <span class="dot" aria-hidden="true"></span>${CONNECTION_WORDS[connection]}
@@ -125,7 +125,8 @@ export class PageHeader extends LightElement {
     return html`<time datetime=${iso} title=${fullTime(iso)}>${clockTime(iso, this.now)}</time>`;
   }
 
-  #figures(status: Status): readonly TemplateResult[] {
+  /** A few numbers, which are always there. The others are behind a button, so that none wraps or moves another one. */
+  #figures(status: Status): TemplateResult {
     const { holds, queue, waiting, running, failed, collectors } = status;
     const pace = Math.min(...collectors.map(({ requestsPerSecond }) => requestsPerSecond ?? Number.POSITIVE_INFINITY));
     const lastTick = collectors
@@ -133,13 +134,12 @@ export class PageHeader extends LightElement {
       .toSorted()
       .at(-1);
     const isLate = lastTick !== undefined && this.now - Date.parse(lastTick) > TICK_LATE_MS;
-    return [
-      ...(queue.visible > 0 ? [figure('In the queue', count(queue.visible), { title: QUEUE_TITLE })] : []),
-      figure('Waiting', count(waiting.count)),
-      figure('Running', count(running.count)),
+    const [today, ...lately] = this.#costFigures();
+    const isSpent = holds.budgets.some(({ percent }) => percent >= 100);
+    const others = [
+      figure('In the queue', count(queue.visible), { title: QUEUE_TITLE }),
       ...holds.budgets.map((budget) => budgetFigure(budget)),
-      ...this.#costFigures(),
-      figure('Failed in 24 h', count(failed.count), { isBad: failed.count > 0 }),
+      ...lately,
       figure('Pace', Number.isFinite(pace) ? `${pace < 10 ? pace.toFixed(1) : Math.round(pace)}/s` : 'No limit', {
         title: Number.isFinite(pace) ? 'Requests a second that the service allows' : 'No limit is known',
       }),
@@ -148,6 +148,16 @@ export class PageHeader extends LightElement {
         ...(lastTick !== undefined && { title: fullTime(lastTick) }),
       }),
     ];
+    return html`
+      <dl class="figures-few">
+        ${figure('Waiting', count(waiting.count))} ${figure('Running', count(running.count))}
+        ${figure('Failed in 24 h', count(failed.count), { isBad: failed.count > 0 })} ${today ?? nothing}
+      </dl>
+      <details class=${isLate || isSpent ? 'figures-more bad' : 'figures-more'}>
+        <summary>More numbers</summary>
+        <dl>${others}</dl>
+      </details>
+    `;
   }
 
   /** What was spent, with a button that shows more. Without a price, the number of flows. */

@@ -227,7 +227,7 @@ export class UploadDetailView extends LightElement {
       <ol class="timeline" role="list">
         ${steps.map(
           ({ kind, at, text, until, isNow }) => html`<li data-kind=${kind} aria-current=${isNow ? 'step' : nothing}>
-            <span class="mark">${shapeOf(kind)}</span>
+            <span class="mark">${isNow ? shapeOf(kind) : shapeOfEnded(kind)}</span>
             <div>
               <p class="step-title">
                 <strong>${STEP_WORDS[kind]}</strong>
@@ -323,5 +323,8 @@ function shapeOf(kind: StepKind): TemplateResult {
       return STATE_ICONS[kind];
   }
 }
+
+/** What was under way and is over does not turn any more. */
+const shapeOfEnded = (kind: StepKind): TemplateResult => (UNDER_WAY.includes(kind) ? ICONS.dot : shapeOf(kind));
 
 customElements.define('upload-detail', UploadDetailView);

@@ -103,6 +103,12 @@ export class UploadList extends LightElement {
     if (index >= 0) this.#focusRow(index);
   }
 
+  /** Scrolls the row of an upload into the window, if the list is there. */
+  showUpload(id: string): void {
+    const index = this.#shown.findIndex((row) => row.id === id);
+    if (index >= 0 && this.checkVisibility()) this.#scrollTo(index);
+  }
+
   protected override willUpdate(changed: PropertyValues): void {
     if (!changed.has('rows') && !changed.has('filter') && !changed.has('found')) return;
     const before = this.#shown;
@@ -332,17 +338,23 @@ export class UploadList extends LightElement {
   };
 
   #focusRow(index: number): void {
+    if (!this.#scrollTo(index)) return;
+    this.#toFocus = index;
+    this.requestUpdate();
+  }
+
+  /** Returns false if there is no list. */
+  #scrollTo(index: number): boolean {
     const top = this.#top();
-    if (top === undefined) return;
+    if (top === undefined) return false;
     const height = this.#rowHeight();
     const covered = this.querySelector('.filters')?.getBoundingClientRect().height ?? 0;
     const above = top + index * height - covered;
     const below = top + (index + 1) * height - window.innerHeight;
     if (above < 0) window.scrollBy({ top: above, behavior: 'instant' });
     else if (below > 0) window.scrollBy({ top: below, behavior: 'instant' });
-    this.#toFocus = index;
     this.#measure();
-    this.requestUpdate();
+    return true;
   }
 
   #remember = (event: FocusEvent): void => {

@@ -121,7 +121,7 @@ describeInBrowser('operating', (shown) => {
       await page.locator('.words').getByText('The flow was asked to fail.').waitFor();
       await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
       const dialog = page.getByRole('dialog', { name: 'Retry with other parameters' });
-      await dialog.getByText('2 flows are paid for.').waitFor();
+      await dialog.getByText('1 flow is paid for.').waitFor();
       expect(await dialog.locator('[name=fail]').inputValue()).toBe('true');
       await dialog.locator('[name=fail]').selectOption('false');
       await dialog.locator('[name=copies]').fill('2');
@@ -222,8 +222,8 @@ describeInBrowser('operating', (shown) => {
       await tabTo(page, 'Retry what failed in the chain…');
       await page.keyboard.press('Enter');
       const dialog = page.getByRole('dialog', { name: 'Retry in the chain' });
-      await dialog.getByText('1 upload will be retried. 1 flow is paid for.').waitFor();
-      await dialog.getByText('Stages that come after it follow').waitFor();
+      await dialog.getByText('1 upload will be retried. 2 flows are paid for.').waitFor();
+      await dialog.getByText('Each later stage is counted with one flow.').waitFor();
       await page.keyboard.press('Enter');
       await page.locator('.chain-state').getByText('Succeeded').waitFor();
       // The upload that had failed, and the one that takes the assets of all.
@@ -248,7 +248,7 @@ describeInBrowser('operating', (shown) => {
       await anew.getByRole('button', { name: 'checked…' }).click();
       const remake = page.getByRole('dialog', { name: 'Make checked anew' });
       await remake.getByText('2 uploads will be made anew.').waitFor();
-      await remake.getByRole('button', { name: 'Make anew: pay for 2 flows' }).click();
+      await remake.getByRole('button', { name: 'Make anew: pay for 3 flows' }).click();
       await page.getByText('Stages were made anew 1 time.').waitFor();
       const waiting = ['doubled Succeeded 2 results', 'checked Waiting', 'checked Waiting'];
       await expect.poll(async () => words(await linesOf(page)), { timeout: PATIENCE_MS }).toEqual(waiting);
@@ -508,6 +508,59 @@ describeInBrowser('operating', (shown) => {
     await shown.operated.upload('echo/told.bin', 'told');
     const told = visit.page.locator('[role=status]').filter({ hasText: /told\.bin succeeded|uploads succeeded/ });
     await told.waitFor({ state: 'attached' });
+  });
+
+  it.each([
+    ['a telephone', 390, 780],
+    // A window of 1280 pixels at 200 %.
+    ['a window at 200 %', 640, 400],
+  ])('shows the list first on %s, and a file that is opened in view', async (_, width, height) => {
+    for (let n = 0; n < 12; n += 1) await shown.operated.put(`echo/first-${width}/${n}.bin`, 'succeeded');
+    await using visit = await shown.open({ viewport: { width, height } });
+    const { page } = visit;
+    await page.getByRole('searchbox').fill(`first-${width}`);
+    await visit.row('0.bin').waitFor();
+    const top = async (selector: string) => (await page.locator(selector).first().boundingBox())?.y ?? Number.NaN;
+    expect(await top('.rows')).toBeLessThan(await top('drop-zone'));
+    // What sends files is in the window all the time.
+    expect(await top('drop-zone')).toBeLessThan(height);
+    await visit.openDetail('0.bin');
+    await expect.poll(() => top('.detail-title'), { timeout: PATIENCE_MS }).toBeLessThan(height / 2);
+    expect(await visit.overflow()).toBe(0);
+  });
+
+  it('keeps the numbers of the header in one line, and the others behind a button', async () => {
+    await using visit = await shown.open({ viewport: { width: 1280, height: 800 } });
+    const { page } = visit;
+    const tops = await page
+      .locator('.figures-few .figure')
+      .evaluateAll((figures) => figures.map((each) => each.getBoundingClientRect().top));
+    expect(tops.length).toBeGreaterThan(2);
+    expect(new Set(tops).size).toBe(1);
+    const tick = page.locator('.figure').filter({ hasText: 'Last tick' });
+    expect(await tick.isVisible()).toBe(false);
+    await page.getByText('More numbers').click();
+    await tick.waitFor();
+  });
+
+  it('shows a text of one line as one line, ended steps without a turning shape, and the row that is open', async () => {
+    await shown.operated.upload('echo/line.txt', 'one line');
+    for (let n = 0; n < 12; n += 1) await shown.operated.put(`echo/later/${n}.bin`, 'succeeded');
+    await using visit = await shown.open({ viewport: { width: 1280, height: 500 } });
+    const { page } = visit;
+    await visit.shows('line.txt', 'Succeeded');
+    // Not by a click, which would scroll to it.
+    const address = await visit.row('line.txt').getAttribute('href');
+    await page.evaluate((hash) => {
+      window.location.hash = hash;
+    }, String(address));
+    await page.locator('.stage pre.text').first().waitFor();
+    const heightOf = async (selector: string) => (await page.locator(selector).first().boundingBox())?.height;
+    expect(await heightOf('.stage:has(pre.text)')).toBeLessThan(120);
+    expect(await page.locator('.timeline .turning').count()).toBe(0);
+    const selected = await page.locator('.row a[aria-current]').boundingBox();
+    expect(selected?.y).toBeGreaterThanOrEqual(0);
+    expect((selected?.y ?? 0) + (selected?.height ?? 0)).toBeLessThanOrEqual(501);
   });
 
   it('has no horizontal scroll bar, from a telephone to a large screen', async () => {
