@@ -31,6 +31,15 @@ describe('parseContext', () => {
     ]);
   });
 
+  it('says what took the place of a member that is gone, in a route and in the settings', () => {
+    const former = { routes: [{ ...route, circuit: false }], settings: { circuit: { after: 5 } } };
+    const gone = 'is gone, because one uploader could stop a route for all others. After twenty failures alike, ';
+    expect(messagesOf(() => parseContext({ baseUrl: 'https://flows.example.com', ...former }))).toEqual([
+      expect.stringContaining(`flowdrop.routes[0].circuit: ${gone}`),
+      expect.stringContaining(`flowdrop.settings.circuit: ${gone}`),
+    ]);
+  });
+
   it('names issues between members at once with all others, as far as the members have none themselves', () => {
     const broken = {
       baseUrl: 'ftp://flows.example.com',
