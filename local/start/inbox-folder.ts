@@ -17,7 +17,7 @@ const SETTLE_MAX_MS = 30_000;
 
 /**
  * The same for a file that was already taken, in milliseconds. A later change is a correction, which the user waits
- * for.
+ * for. If it grows again soon after that, a writer makes long pauses, and the longest rest is the limit again.
  */
 const TAKEN_PAUSE_MAX_MS = 3_000;
 
@@ -33,6 +33,8 @@ interface Seen {
   /** True if an earlier version of it was seen. */
   readonly hasChanged: boolean;
   readonly taken: boolean;
+  /** True if it grew soon after it had been taken. */
+  readonly hasRegrown: boolean;
 }
 
 /**
@@ -161,13 +163,16 @@ const isGone = (error: unknown): boolean => ['ENOENT', 'ENOTDIR', 'ELOOP'].inclu
 
 /** What is known of a file that was seen now. */
 function nextSeen(before: Seen | undefined, file: InboxFile, now: number): Seen {
-  if (before === undefined) return { file, since: now, longestPauseMs: 0, hasChanged: false, taken: false };
+  if (before === undefined)
+    return { file, since: now, longestPauseMs: 0, hasChanged: false, taken: false, hasRegrown: false };
   if (isSameVersion(before.file, file)) return before;
   const pauseMs = now - before.since;
-  const pauseMaxMs = before.taken ? TAKEN_PAUSE_MAX_MS : SETTLE_MAX_MS;
-  const isGrowing = file.bytes > before.file.bytes && pauseMs <= pauseMaxMs;
+  const pauseMaxMs = before.taken && !before.hasRegrown ? TAKEN_PAUSE_MAX_MS : SETTLE_MAX_MS;
+  const isLarger = file.bytes > before.file.bytes;
+  const isGrowing = isLarger && pauseMs <= pauseMaxMs;
+  const hasRegrown = isLarger && pauseMs <= SETTLE_MAX_MS && (before.taken || before.hasRegrown);
   const longestPauseMs = isGrowing ? Math.max(before.longestPauseMs, pauseMs) : 0;
-  return { file, since: now, longestPauseMs, hasChanged: true, taken: false };
+  return { file, since: now, longestPauseMs, hasChanged: true, taken: false, hasRegrown };
 }
 
 const restMs = ({ longestPauseMs }: Seen): number =>

@@ -87,6 +87,22 @@ describe('the inbox folder', () => {
     expect(await settled()).toEqual([['picture.png', 9]]);
   });
 
+  it('returns a file that is written with pauses of seven seconds three times, and not at each pause', async () => {
+    const path = join(dir, 'recording.bin');
+    const returned: unknown[] = [];
+    for (let n = 0; n < 8; n += 1) {
+      await appendFile(path, 'x');
+      for (let rest = 0; rest < 7_000; rest += 500) returned.push(...(await pollAfter(500)));
+    }
+    for (let rest = 0; rest < 30_000; rest += 500) returned.push(...(await pollAfter(500)));
+    // The second time it may be a correction. From then on it must rest for three times its longest pause.
+    expect(returned).toEqual([
+      ['recording.bin', 1],
+      ['recording.bin', 2],
+      ['recording.bin', 8],
+    ]);
+  });
+
   it.each([
     ['in place', (path: string) => writeFile(path, 'v2')],
     [
