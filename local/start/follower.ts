@@ -28,6 +28,8 @@ export type Progress = ProgressOfUpload &
         readonly wait: Wait;
       }
     | Ended
+    /** It has ended, and the disk has no space for its results. */
+    | { readonly kind: 'full-disk' }
     | { readonly kind: 'chain'; readonly report: ChainReport; readonly path: string }
   );
 
@@ -207,6 +209,7 @@ export class Follower {
       this.#report({ kind: 'ended', receipt, receiptPath, assets });
     } catch (error) {
       this.#undelivered.add(endOf(receipt));
+      if (isFullDisk(error)) this.#onProgress({ kind: 'full-disk', ...versionOf(receipt) });
       throw error;
     }
     await this.#delivered.add(key, ETag);
@@ -216,9 +219,7 @@ export class Follower {
     const end = endOf(ended.receipt);
     if (this.#ended.has(end)) return;
     this.#ended.add(end);
-    const { upload, route, parent } = ended.receipt;
-    const versionId = parent === undefined ? upload.versionId : upload.id;
-    this.#onProgress({ key: uploadName(upload, route), versionId, ...ended });
+    this.#onProgress({ ...versionOf(ended.receipt), ...ended });
   }
 
   async #copyChain(key: string): Promise<void> {
@@ -256,6 +257,15 @@ export class Follower {
     return this.#s3.send(new GetObjectCommand({ Bucket: bucket, Key: key }));
   }
 }
+
+const versionOf = ({ upload, route, parent }: Receipt): { key: string; versionId: string | undefined } => ({
+  key: uploadName(upload, route),
+  versionId: parent === undefined ? upload.versionId : upload.id,
+});
+
+/** True if the disk has no space, or the user may use no more of it. */
+export const isFullDisk = (error: unknown): boolean =>
+  ['ENOSPC', 'EDQUOT'].includes(String((error as NodeJS.ErrnoException).code));
 
 const endOf = ({ upload, generation }: Receipt): string => `${upload.id} ${generation}`;
 

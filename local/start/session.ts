@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { ResultsFolder } from '../../command-line/results-folder.ts';
-import { size } from '../../command-line/texts.ts';
+import { shownPath, size } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
 import { mediaTypeOf } from '../../functions/base/media-type.ts';
 import { isWaitingJob } from '../../functions/ledger/entry.ts';
@@ -28,7 +28,7 @@ import {
   startPipeline,
 } from '../pipeline.ts';
 import { chainLine, endLines, Waits } from './file-lines.ts';
-import { DeliveredReceipts, Follower, type Progress } from './follower.ts';
+import { DeliveredReceipts, Follower, isFullDisk, type Progress } from './follower.ts';
 import {
   abortUnfinishedUploads,
   type Content,
@@ -86,6 +86,9 @@ const newlyTracked = (key: string, since = Date.now()): Tracked => ({
 /** Longest time from the end of a stage until the next one begins or the chain ends, in milliseconds. */
 const BETWEEN_STAGES_MAX_MS = 30_000;
 
+/** Time until results are copied again for which the disk had no space, in milliseconds. */
+const COPY_AGAIN_MS = 5_000;
+
 /** Number of files that a line names. */
 const NAMED_MAX = 3;
 
@@ -135,6 +138,8 @@ export class Session {
   readonly #failedChains = new Set<string>();
   /** The files of the inbox that are not complete yet. */
   #changing: readonly InboxFile[] = [];
+  /** True until a copy succeeds. */
+  #isFullDiskTold = false;
   readonly #waits = new Waits();
   /** By their message: how many files have failed since the last success. */
   readonly #failuresTold = new Map<string, number>();
@@ -375,11 +380,33 @@ export class Session {
   }
 
   #follow(record: S3EventRecord): void {
-    const followed = this.#follower
-      .follow(record)
+    const followed = this.#followToEnd(record)
       .catch((error) => this.#warn(`${record.s3.object.key}: ${messageOf(error)}`))
       .finally(() => this.#following.delete(followed));
     this.#following.add(followed);
+  }
+
+  /** Copies results again while the disk is full. The next run copies what this one could not. */
+  async #followToEnd(record: S3EventRecord): Promise<void> {
+    for (;;) {
+      try {
+        await this.#follower.follow(record);
+        this.#isFullDiskTold = false;
+        return;
+      } catch (error) {
+        if (!isFullDisk(error) || this.#isClosing) throw error;
+        if (!this.#isFullDiskTold) this.#warn(`${this.#fullDisk()} Free some space.`);
+        this.#isFullDiskTold = true;
+      }
+      for (let waited = 0; waited < COPY_AGAIN_MS && !this.#isClosing; waited += CHECK_MS) {
+        await systemClock.sleep(CHECK_MS);
+      }
+    }
+  }
+
+  #fullDisk(): string {
+    const { resultsDir, cwd } = this.#options;
+    return `The disk has no space for results in ${shownPath(resultsDir, cwd)}. The copy is tried again every ${COPY_AGAIN_MS / 1_000} seconds.`;
   }
 
   #keyOf(file: InboxFile): string {
@@ -412,7 +439,7 @@ export class Session {
   async #onProgress(progress: Progress): Promise<void> {
     if (this.#find(progress) === undefined) await this.#answers.get(progress.key);
     // The page, a command or an S3 client may have put it.
-    const hasEnded = progress.kind === 'ended' || progress.kind === 'chain';
+    const hasEnded = progress.kind === 'ended' || progress.kind === 'chain' || progress.kind === 'full-disk';
     this.#show(progress, hasEnded ? this.#find(progress) : this.#track(progress, Date.now()));
   }
 
@@ -421,6 +448,9 @@ export class Session {
       case 'running':
         this.#waits.forget(progress.key);
         if (tracked) Object.assign(tracked, { state: `flow ${progress.flowId} runs`, waits: false });
+        break;
+      case 'full-disk':
+        if (tracked) Object.assign(tracked, { state: `has ended. ${this.#fullDisk()}`, waits: true });
         break;
       case 'chain':
         this.#openChains.delete(progress.key);

@@ -131,6 +131,35 @@ describe('a session', () => {
     expect(shown()).not.toMatch(/a\.txt +uploading \d/);
   });
 
+  it('copies results again for which the disk had no space, and says what to do', async () => {
+    let isFull = true;
+    const write = ResultsFolder.prototype.write;
+    const spy = vi.spyOn(ResultsFolder.prototype, 'write').mockImplementation(async function (
+      this: ResultsFolder,
+      ...args
+    ) {
+      if (isFull) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+      return write.apply(this, args);
+    });
+    onTestFinished(() => spy.mockRestore());
+    const { session, shown, watch } = await start({ isTTY: true });
+    watch();
+    await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
+    await writeFile(join(home, 'inbox', 'b.txt'), 'v1');
+    const told = 'The disk has no space for results in ./results. The copy is tried again every 5 seconds.';
+    await vi.waitFor(() => expect(shown()).toContain(`! ${told} Free some space.`), PATIENCE);
+    await vi.waitFor(() => expect(shown()).toMatch(/a\.txt +has ended\. The disk/), PATIENCE);
+    expect(shown()).not.toContain('a.txt  done');
+    isFull = false;
+    for (const name of ['a.txt', 'b.txt']) {
+      await vi.waitFor(() => expect(shown()).toContain(`${name}  done`), PATIENCE);
+    }
+    // Once, and not for each file.
+    expect(shown().split(`! ${told}`)).toHaveLength(2);
+    expect(await readdir(join(home, 'results'))).toEqual(expect.arrayContaining(['a.txt', 'b.txt']));
+    await session.close();
+  });
+
   it('tells a result that is being copied while it closes, and nothing after that', async () => {
     const written = Promise.withResolvers<void>();
     const held = Promise.withResolvers<void>();
