@@ -2,9 +2,11 @@ import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { shorten } from '../functions/base/printable.ts';
+import { copiedEntry, copyWords } from '../functions/ledger/copies.ts';
 import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { NewerFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
+import { Receipts } from '../functions/publish/receipts.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { JOB_FILE } from '../functions/uploads/job-keys.ts';
@@ -181,9 +183,25 @@ function stateOfJob(entry: Entry | undefined): string {
   return isTerminal(entry) ? `has ${entry.state}: only a new ${JOB_FILE} begins a new flow` : `is ${entry.state}`;
 }
 
+/** The status of an upload without an entry. If it is a copy of the one before it at its key, nothing comes of it. */
+async function withCopy(one: UploadStatus, deployment: Deployment, signal: AbortSignal): Promise<UploadStatus> {
+  const { inbox, ledger, s3, settings, areRoutesKnown } = deployment;
+  if (!one.isCurrent || !areRoutesKnown || !mayMatch(settings.routes, one.key)) return one;
+  try {
+    const current = await inbox.current(settings.inboxBucket, one.key, signal);
+    if (current?.id !== one.id) return one;
+    const ports = { inbox, ledger, settings, receipts: new Receipts(s3, settings) };
+    const before = await copiedEntry(current, ports, signal);
+    return before === undefined ? one : { ...one, issue: copyWords(before) };
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    return one;
+  }
+}
+
 /** The status of one upload with its chain. An upload of a later stage is current as long as its first file is. */
 async function withChain(one: UploadStatus, deployment: Deployment, signal: AbortSignal): Promise<UploadStatus> {
-  if (one.upload === undefined) return one;
+  if (one.upload === undefined) return one.state === 'unknown' ? withCopy(one, deployment, signal) : one;
   const first = firstOf(one.upload);
   const { inbox, settings } = deployment;
   const current = one.isCurrent ? undefined : await inbox.current(settings.inboxBucket, first.key, signal);

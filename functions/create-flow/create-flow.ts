@@ -1,5 +1,6 @@
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import type { MetricName } from '../base/telemetry.ts';
+import { copiedEntry, copyWords, entryOfGone } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
   claimAgain,
@@ -31,7 +32,7 @@ import { jobFilesFor } from '../uploads/job-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor, skippedNameOf } from '../uploads/routes.ts';
 import { skippedWords } from '../uploads/skipped-names.ts';
-import { isStageKey, STAGE_KEY_TAKEN, secondDigits, type Upload, uploadId } from '../uploads/upload.ts';
+import { isStageKey, STAGE_KEY_TAKEN, type Upload } from '../uploads/upload.ts';
 import { isFolderMarker, isFolderType, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
@@ -43,10 +44,6 @@ import { handleFailure, send } from './send.ts';
 
 /** Older job files of a key that are looked at when a newer one comes. */
 const OLDER_JOBS_MAX = 10;
-
-/** How far before its event the entry of a gone upload is looked for, in milliseconds, and in how many pages each time. */
-const GONE_REACHES_MS = [60_000, SWEEP_REACH_MS];
-const GONE_PAGES_MAX = 10;
 
 /** How long an empty file may stay until its content comes, in milliseconds. */
 const EMPTY_SETTLE_MS = 5_000;
@@ -151,44 +148,27 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
   } catch (error) {
     if (error instanceof UploadDeniedError) return beginDenied(delivery, error);
     if (!(error instanceof UploadGoneError)) throw error;
-    const known = await entryOfGone(delivery, event);
+    // An invocation may have sent it and died. This message leads to its entry sooner than the sweep.
+    const { currentAt, versionId, etag } = event;
+    const isNamed = currentAt !== undefined && (versionId ?? etag) !== undefined;
+    const { ledger } = delivery.ports;
+    const known = isNamed ? await entryOfGone(event, currentAt, ledger, delivery.invocation.work) : undefined;
     if (known !== undefined) return resume(delivery, known);
     return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    return await begin(delivery, object);
+    // Of what the sweep has found without an entry, nobody knows whether it is a copy.
+    return await begin(delivery, object, event.isCopy ?? event.uploadId !== undefined);
   } finally {
     object.discard();
   }
 }
 
 /**
- * The entry of an upload whose object is gone. An invocation may have sent it and died, and this message leads to it
- * sooner than the sweep. Its id begins with the time of LastModified, which nobody tells any more: a second before the
- * event as a rule, hours before it for a multipart upload. The rest of the id follows from the event.
+ * Claims an upload that may have no entry yet.
+ * @param mayBeCopy true if its content may be that of the upload before it at this key.
  */
-async function entryOfGone({ ports, invocation }: Delivery, event: UploadEvent): Promise<Stored | undefined> {
-  const { bucket, key, versionId, etag, currentAt } = event;
-  if (currentAt === undefined || (versionId === undefined && etag === undefined)) return undefined;
-  const idAt = (lastModified: number) => uploadId({ bucket, key, versionId, etag: etag ?? '', lastModified });
-  const end = secondDigits(currentAt);
-  const hash = idAt(currentAt).slice(end.length);
-  for (const reachMs of GONE_REACHES_MS) {
-    let pages = 0;
-    for await (const { entries } of ports.ledger.entryPages(secondDigits(currentAt - reachMs), invocation.work)) {
-      const found = entries.find(({ id }) => id.endsWith(hash));
-      if (found !== undefined) return ports.ledger.read(found.id, invocation.work);
-      const last = entries.at(-1)?.id ?? '';
-      if (last.slice(0, end.length) > end) break;
-      pages += 1;
-      if (pages >= GONE_PAGES_MAX) break;
-    }
-  }
-  return undefined;
-}
-
-/** Claims an upload that may have no entry yet. */
-async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome> {
+async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false): Promise<Outcome> {
   const { upload } = object;
   const { settings } = delivery.ports;
   delivery.identify({ uploadId: upload.id });
@@ -204,6 +184,10 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
       'UploadsReplaced',
       'An empty file that was replaced at once, as a mounted bucket does',
     );
+  }
+  if (mayBeCopy && (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined) {
+    const before = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
+    if (before !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', copyWords(before));
   }
   const terms = delivery.claimTerms();
   const claim = firstClaim(upload, route, terms, job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt));

@@ -9,6 +9,7 @@ import type { HoldStore } from '../holds/hold-store.ts';
 import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { PublishPorts } from '../publish/publish.ts';
+import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Inbox } from '../uploads/inbox.ts';
 import type { UploadEvent } from '../uploads/upload-event.ts';
@@ -52,6 +53,7 @@ export interface Batch {
 }
 
 export interface CreatePorts extends PublishPorts {
+  readonly receipts: Pick<Receipts, 'put' | 'uploadAt'>;
   readonly holds: HoldStore;
   /** Returns a different string each time. */
   readonly nonce: () => string;

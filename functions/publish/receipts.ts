@@ -172,6 +172,11 @@ export class Receipts {
     throw new ReceiptContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
   }
 
+  /** The id of the upload whose receipt is at the address of a key. Undefined if there is no receipt. */
+  async uploadAt(key: string, signal: AbortSignal): Promise<string | undefined> {
+    return (await this.#stored(this.#keyOf({ upload: { key } }), signal))?.uploadId;
+  }
+
   /** True if the receipt of an end was put already. Also false if another upload's receipt is there. */
   async isPublished(end: End, signal: AbortSignal): Promise<boolean> {
     const there = await this.#stored(this.#keyOf(end), signal);

@@ -1,5 +1,6 @@
 import {
   HeadObjectCommand,
+  type HeadObjectCommandInput,
   type HeadObjectCommandOutput,
   ListObjectVersionsCommand,
   type S3Client,
@@ -10,7 +11,7 @@ import { isAbsent } from './errors.ts';
 /** The description of an object. Undefined if there is none at the key. */
 export async function headObject(
   s3: S3Client,
-  where: { readonly Bucket: string; readonly Key: string },
+  where: HeadObjectCommandInput & { readonly Bucket: string; readonly Key: string },
   abortSignal: AbortSignal,
 ): Promise<HeadObjectCommandOutput | undefined> {
   try {

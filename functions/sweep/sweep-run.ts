@@ -15,7 +15,7 @@ import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { isWantedByKey, jobsRouteOf, mayMatch, routeFor, skippedNameOf } from '../uploads/routes.ts';
 import { skippedWords } from '../uploads/skipped-names.ts';
-import { isStageKey, STAGE_KEY_TAKEN, secondDigits } from '../uploads/upload.ts';
+import { isStageKey, SECOND_DIGITS, STAGE_KEY_TAKEN, secondDigits } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
 import { isFolderMarker, isFolderType, messageFor } from '../uploads/upload-event.ts';
 import {
@@ -293,6 +293,21 @@ export class SweepRun {
     this.#counts.missedByRoute = { ...missedByRoute, [name]: (missedByRoute[name] ?? 0) + 1 };
   }
 
+  /** True if the object may be a copy of the one before it at its key. */
+  async #mayBeCopy({ id, bucket, key, bytes, versionId }: ListedUpload): Promise<boolean> {
+    const { inbox, receipts } = this.#ports;
+    const { closing } = this.#invocation;
+    if (versionId === undefined) {
+      const told = await receipts.uploadAt(key, closing);
+      return told !== undefined && told !== id && told.slice(SECOND_DIGITS) === id.slice(SECOND_DIGITS);
+    }
+    for await (const { uploads } of inbox.pages(bucket, key, undefined, closing)) {
+      const before = uploads.filter((each) => each.key === key)[1];
+      return before?.bytes === bytes;
+    }
+    return false;
+  }
+
   /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
   async #submit(upload: ListedUpload): Promise<boolean> {
     const { queue, clock, telemetry } = this.#ports;
@@ -307,8 +322,11 @@ export class SweepRun {
       uploadId: upload.id,
       key: upload.key,
     });
-    // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none.
-    telemetry.metrics.add(this.#kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
+    // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none. create-flow looks
+    // whether an upload is a copy, which has no entry either.
+    if (!(await this.#mayBeCopy(upload))) {
+      telemetry.metrics.add(this.#kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
+    }
     const message = messageFor({ ...upload, currentAt: this.#currentAt }, isBackfill || undefined);
     await queue.send(message, this.#invocation.closing);
     try {

@@ -1,6 +1,12 @@
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import {
+  GetObjectCommand,
+  HeadObjectCommand,
+  type HeadObjectCommandOutput,
+  PutObjectCommand,
+  type S3Client,
+} from '@aws-sdk/client-s3';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { JsonObject } from '../base/json.ts';
 import { codingOf, mediaTypeOf } from '../base/media-type.ts';
@@ -130,6 +136,15 @@ export interface UploadPage {
   readonly uploads: readonly ListedUpload[];
   /** Where the next page begins. Undefined on the last page. */
   readonly last: VersionMarker | undefined;
+}
+
+interface ContentFacts {
+  /** The user metadata that replaces parts of a route. */
+  readonly own: Readonly<Record<string, string>>;
+  /** The same as a text, to be compared. */
+  readonly metadata: string;
+  /** Undefined if S3 keeps none. */
+  readonly checksum: string | undefined;
 }
 
 /** The place of the inbox in the current configuration. */
@@ -275,6 +290,29 @@ export class Inbox {
       if (!isDenied(error)) throw error;
     }
     return keys;
+  }
+
+  /**
+   * What tells the contents of two objects apart, and what Flowdrop reads of their metadata. Undefined if the object is
+   * gone, or may not be looked at.
+   */
+  async facts(object: UploadReference, signal: AbortSignal): Promise<ContentFacts | undefined> {
+    const VersionId = pinnedVersion(object.versionId);
+    const where = { Bucket: object.bucket, Key: object.key, ...(VersionId && { VersionId }) };
+    for (const mode of [{ ChecksumMode: 'ENABLED' }, {}] as const) {
+      try {
+        const head = await headObject(this.#s3, { ...where, ...mode }, signal);
+        if (head === undefined) return undefined;
+        const all = Object.entries(head.Metadata ?? {}).filter(([name]) => name.startsWith('flow-'));
+        const own = Object.fromEntries(all.toSorted(([one], [other]) => (one < other ? -1 : 1)));
+        return { own, metadata: JSON.stringify(own), checksum: checksumOf(head) };
+      } catch (error) {
+        signal.throwIfAborted();
+        // To show a checksum, S3 must be allowed to decrypt. The ETag may do.
+        if (!isDenied(error)) throw error;
+      }
+    }
+    return undefined;
   }
 
   /**
@@ -457,6 +495,13 @@ function deniedUpload(reference: UploadReference, { isCurrent: _, ...facts }: Li
   const lastModified = Math.floor(facts.lastModified / 1000) * 1000;
   const mediaType = mediaTypeOf(undefined, facts.key);
   return { ...facts, lastModified, mediaType, ...rankOf(reference, lastModified, now) };
+}
+
+/** The checksum that S3 keeps of an object, with its kind. */
+function checksumOf(head: HeadObjectCommandOutput): string | undefined {
+  const { ChecksumType, ChecksumSHA256, ChecksumSHA1, ChecksumCRC64NVME, ChecksumCRC32C, ChecksumCRC32 } = head;
+  const sums = [ChecksumSHA256, ChecksumSHA1, ChecksumCRC64NVME, ChecksumCRC32C, ChecksumCRC32];
+  return sums.every((sum) => sum === undefined) ? undefined : JSON.stringify([ChecksumType, ...sums]);
 }
 
 interface ObjectFacts {

@@ -18,6 +18,8 @@ export interface UploadEvent {
   readonly sequencer?: string | undefined;
   /** When its message came into the queue, in milliseconds since the epoch. Undefined without a queue. */
   readonly arrivedAt?: number | undefined;
+  /** True if S3 has copied the object: its content may be that of the upload before it at this key. */
+  readonly isCopy?: true | undefined;
   /** Only in messages of our own, for an upload that the ledger knows already. */
   readonly uploadId?: string | undefined;
   /** Only in messages of our own. True if live files go first. */
@@ -143,6 +145,7 @@ function fromNotification(record: unknown): readonly UploadEvent[] {
       // The id becomes part of a ledger key, and any principal that may send to the queue could have written it.
       uploadId: known !== undefined && UPLOAD_ID.test(known) ? known : undefined,
       late: ours.late === true ? true : undefined,
+      isCopy: record.eventName.endsWith(':Copy') ? true : undefined,
     },
   ];
 }
@@ -164,6 +167,7 @@ function fromEventBridge(event: Record<string, unknown>): readonly UploadEvent[]
       bytes: size(object.size),
       currentAt: instant(event.time),
       sequencer: sequencerOf(object.sequencer),
+      isCopy: detail.reason === 'CopyObject' ? true : undefined,
     },
   ];
 }

@@ -50,7 +50,7 @@ export interface Stage {
 }
 
 /** Digits of the second at the start of an upload id: 32 bits, which last until the year 2106. */
-const SECOND_DIGITS = 8;
+export const SECOND_DIGITS = 8;
 
 /** Digits of the hash that follows the second: 128 bits of SHA-256. */
 const HASH_DIGITS = 32;

@@ -1,0 +1,142 @@
+import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
+import { isCanary } from '../uploads/inbox.ts';
+import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
+import { type Route, routeFor } from '../uploads/routes.ts';
+import { secondDigits, type Upload, uploadId } from '../uploads/upload.ts';
+import type { Entry } from './entry.ts';
+import type { Ledger, Stored } from './store.ts';
+import { SWEEP_REACH_MS } from './waits.ts';
+
+/*
+ * S3 announces a change of metadata, storage class or encryption as a copy of the object onto itself. The content stays,
+ * so such a copy is no new upload.
+ */
+
+/** Older versions of a key that are looked at. */
+const VERSIONS_MAX = 20;
+
+/** How far before its end the entry of an upload is looked for, in milliseconds, and in how many pages each time. */
+const REACHES_MS = [60_000, SWEEP_REACH_MS];
+const PAGES_MAX = 10;
+
+export interface CopyPorts {
+  readonly inbox: Pick<Inbox, 'pages' | 'facts'>;
+  readonly ledger: Pick<Ledger, 'read' | 'entryPages'>;
+  readonly receipts: { uploadAt(key: string, signal: AbortSignal): Promise<string | undefined> };
+  readonly settings: { readonly inboxBucket: string; readonly canaryKey: string; readonly routes: readonly Route[] };
+}
+
+/**
+ * The entry of the upload of this key that had the same content before: the same size, and the same ETag or checksum. It
+ * is under way or has succeeded, and the metadata that Flowdrop reads are the same. Undefined if there is none: then the
+ * upload is meant. So is the hourly canary.
+ * @throws any error of S3.
+ */
+export async function copiedEntry(
+  upload: Upload | (ListedUpload & Pick<Upload, 'mediaType'>),
+  ports: CopyPorts,
+  signal: AbortSignal,
+): Promise<Entry | undefined> {
+  if (upload.stage !== undefined || isCanary(upload, ports.settings)) return undefined;
+  const before =
+    upload.versionId === undefined
+      ? await unversionedBefore(upload, ports, signal)
+      : await versionBefore(upload, ports, signal);
+  return before?.state === 'failed' ? undefined : before;
+}
+
+async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {
+  const own = await inbox.facts(upload, signal);
+  let left = VERSIONS_MAX;
+  let isOlder = false;
+  for await (const { uploads } of inbox.pages(upload.bucket, upload.key, undefined, signal)) {
+    for (const each of uploads) {
+      if (each.key !== upload.key || left === 0) return undefined;
+      left -= 1;
+      if (!isOlder) {
+        isOlder = each.versionId === upload.versionId;
+        continue;
+      }
+      if (each.bytes !== upload.bytes) return undefined;
+      const facts = await inbox.facts(each, signal);
+      if (own === undefined || facts === undefined || own.metadata !== facts.metadata) return undefined;
+      const isSame = each.etag === upload.etag || (own.checksum !== undefined && own.checksum === facts.checksum);
+      if (!isSame) return undefined;
+      const stored = await ledger.read(each.id, signal);
+      // Without an entry, it may be a copy itself, of the one before it.
+      if (stored !== undefined) return stored.entry;
+    }
+  }
+  return undefined;
+}
+
+/** Without versions, the object before is gone. Its ETag is part of its upload id, and its entry has what was sent. */
+async function unversionedBefore(upload: Upload, ports: CopyPorts, signal: AbortSignal): Promise<Entry | undefined> {
+  const { inbox, ledger, receipts, settings } = ports;
+  const isSame = (id: string) => id !== upload.id && hashIn(id) === hashIn(upload.id);
+  const told = await receipts.uploadAt(upload.key, signal);
+  const stored =
+    told !== undefined && isSame(told)
+      ? await ledger.read(told, signal)
+      : await findEntry(ledger, upload.lastModified, isSame, signal);
+  if (stored?.entry.upload.bytes !== upload.bytes) return undefined;
+  const route = routeFor(settings.routes, upload);
+  // Only a route with overrides reads the metadata.
+  if (route?.overrides !== true) return stored.entry;
+  const facts = await inbox.facts(upload, signal);
+  return facts !== undefined && sends(route, facts.own, stored.entry.route) ? stored.entry : undefined;
+}
+
+function sends(route: Route, metadata: Readonly<Record<string, string>>, before: RouteSnapshot): boolean {
+  const facts = ({ template, parameters, additional }: RouteSnapshot) =>
+    JSON.stringify([template, parameters, additional]);
+  try {
+    return facts(snapshot(route, metadata)) === facts(before);
+  } catch (error) {
+    if (error instanceof InvalidOverrideError) return false;
+    throw error;
+  }
+}
+
+const hashIn = (id: string): string => id.slice(secondDigits(0).length);
+
+/**
+ * The entry of an upload whose object is gone, by what its message says. Its id begins with the time of LastModified,
+ * which nobody tells any more: a second before the message as a rule, hours before it for a multipart upload. The rest of
+ * the id follows from the message.
+ */
+export function entryOfGone(
+  { bucket, key, versionId, etag = '' }: Pick<Upload, 'bucket' | 'key'> & Partial<Pick<Upload, 'versionId' | 'etag'>>,
+  announcedAt: number,
+  ledger: CopyPorts['ledger'],
+  signal: AbortSignal,
+): Promise<Stored | undefined> {
+  const hash = hashIn(uploadId({ bucket, key, versionId, etag, lastModified: announcedAt }));
+  return findEntry(ledger, announcedAt, (id) => hashIn(id) === hash, signal);
+}
+
+/** The first entry of an upload from before that time whose id is sought. */
+async function findEntry(
+  ledger: CopyPorts['ledger'],
+  until: number,
+  isSought: (id: string) => boolean,
+  signal: AbortSignal,
+): Promise<Stored | undefined> {
+  const end = secondDigits(until);
+  for (const reachMs of REACHES_MS) {
+    let pages = 0;
+    for await (const { entries } of ledger.entryPages(secondDigits(until - reachMs), signal)) {
+      const found = entries.find(({ id }) => isSought(id));
+      if (found !== undefined) return ledger.read(found.id, signal);
+      pages += 1;
+      if (pages >= PAGES_MAX || (entries.at(-1)?.id ?? '').slice(0, end.length) > end) break;
+    }
+  }
+  return undefined;
+}
+
+/** Says of a copy why nothing is sent of it. */
+export const copyWords = ({ upload, state }: Entry): string =>
+  `A copy with the same content and the same metadata for Flowdrop as upload ${upload.id}, which ${
+    state === 'succeeded' ? 'succeeded' : 'is under way'
+  }: nothing is sent of it. To have it sent, put the file again, or retry that upload.`;

@@ -1,0 +1,129 @@
+import { describe, expect, it } from 'vitest';
+import { answer, ECHO, HOUR, start, world } from '../support/world.ts';
+
+// S3 announces a change of metadata, storage class or encryption as a copy. Its content is no new upload.
+
+/** Puts an object, and announces it as a copy, in the form of S3 or of EventBridge. */
+async function copy(form: 's3' | 'bridge', ...upload: Parameters<typeof world.upload>): Promise<void> {
+  world.takeMessages();
+  await world.upload(...upload);
+  for (const message of world.takeMessages()) {
+    const [record] = JSON.parse(message).Records;
+    const { bucket, object } = record.s3;
+    const detail = {
+      bucket: { name: bucket.name },
+      object: {
+        ...{ key: decodeURIComponent(object.key), size: object.size, etag: object.eTag, sequencer: object.sequencer },
+        'version-id': object.versionId,
+      },
+      reason: 'CopyObject',
+    };
+    const event = { source: 'aws.s3', 'detail-type': 'Object Created', time: record.eventTime, detail };
+    const announced = form === 's3' ? { Records: [{ ...record, eventName: 'ObjectCreated:Copy' }] } : event;
+    await world.ports.queue.send(JSON.stringify(announced), new AbortController().signal);
+  }
+}
+
+const laterBy = (ms: number) => world.clock.advance(ms);
+
+describe.each([
+  ['Enabled', 's3'],
+  ['Enabled', 'bridge'],
+  [undefined, 's3'],
+  [undefined, 'bridge'],
+] as const)('a copy onto itself, with versioning %s, announced by %s', (versioning, form) => {
+  it('is skipped and counted after a success, and so is a copy of the copy', async () => {
+    await start({ versioning });
+    await world.send('a', 'x');
+    await world.settle();
+    for (const type of ['text/plain', 'text/html']) {
+      laterBy(HOUR);
+      await copy(form, 'a', 'x', { ContentType: type });
+      await world.settle();
+    }
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.count('UploadsSkipped')).toBe(2);
+    expect(await world.entries()).toHaveLength(1);
+  });
+
+  it('is skipped while the upload is under way, or waits', async () => {
+    await start({ versioning });
+    await world.collect({ hold: { action: 'pause' } });
+    await world.send('a', 'x');
+    laterBy(1_000);
+    await copy(form, 'a', 'x');
+    await world.deliverAll();
+    expect(await world.entries()).toHaveLength(1);
+    expect(world.count('UploadsSkipped')).toBe(1);
+  });
+
+  it('is sent after a failure', async () => {
+    await start({ versioning });
+    world.fault('createFlow', answer({ detail: 'No' }, 422), 1);
+    await world.send('a', 'x');
+    laterBy(HOUR);
+    await copy(form, 'a', 'x');
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('is sent with other metadata of a flow, and skipped with others', async () => {
+    await start({ versioning, routes: [{ ...ECHO, overrides: true }] });
+    await world.upload('a', 'x', { Metadata: { 'flow-parameters': '{"copies":1}' } });
+    await world.settle();
+    laterBy(HOUR);
+    await copy(form, 'a', 'x', { Metadata: { 'flow-parameters': '{"copies":1}', owner: 'me' } });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    laterBy(HOUR);
+    await copy(form, 'a', 'x', { Metadata: { 'flow-parameters': '{"copies":2}' } });
+    await world.settle();
+    expect(world.service.flows.map(({ parameters }) => parameters)).toEqual([{ copies: 1 }, { copies: 2 }]);
+  });
+
+  it('is sent with another content, and where nothing was before', async () => {
+    await start({ versioning });
+    await copy(form, 'a', 'x');
+    await world.settle();
+    laterBy(HOUR);
+    await copy(form, 'a', 'y');
+    await world.settle();
+    expect(world.service.flows).toHaveLength(2);
+  });
+});
+
+it('the same content that is put, and not copied, is meant', async () => {
+  await start();
+  await world.send('a', 'x');
+  await world.settle();
+  await world.send('a', 'x');
+  await world.settle();
+  expect(world.service.flows).toHaveLength(2);
+});
+
+it.each(['Enabled', undefined] as const)(
+  'the sweep sends no copy, and does not count it as missed: versioning %s',
+  async (versioning) => {
+    await start({ versioning });
+    await world.send('a', 'x');
+    await world.settle();
+    laterBy(HOUR);
+    await world.upload('a', 'x');
+    world.takeMessages();
+    laterBy(HOUR);
+    await world.sweep({ since: '2026-01-01' });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect([world.count('UploadsMissed'), world.count('UploadsBackfilled')]).toEqual([0, 0]);
+  },
+);
+
+it('the canary is meant, although its content never changes', async () => {
+  await start({ settings: { canaryKey: 'canary.txt' } });
+  await world.send('canary.txt', 'x');
+  await world.settle();
+  laterBy(HOUR);
+  await copy('s3', 'canary.txt', 'x');
+  await world.settle();
+  expect(world.service.flows).toHaveLength(2);
+});
