@@ -138,7 +138,11 @@ class HttpFlowService implements FlowService {
       isAsked: request.isAsked,
       onWaiting: request.onWaiting,
       beforeSending: request.beforeSending,
-      body: () => flowBody(request, signal),
+      body: async () => {
+        const body = await flowBody(request, signal);
+        if (body.unfit !== undefined) throw body.unfit;
+        return body;
+      },
     };
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#creationError(answer, signal);

@@ -17,6 +17,8 @@ const KEPT_TEXT_BYTES_MAX = 1024 * 1024;
 /** The body of `POST /flows` for one request, which may be sent more than once. */
 export interface FlowBody {
   readonly bytes: number;
+  /** Present if a text can be sent, but should not be. No text has a NUL: UTF-16 without a mark has many. */
+  readonly unfit?: InvalidTextError | undefined;
   /** Opens the input anew and streams the body. Each chunk stays untouched until the next but one is asked for. */
   chunks(signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
@@ -28,7 +30,7 @@ type Part = Uint8Array | { readonly as: 'file' | 'text'; readonly source: InputS
  * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read
  * first, because its length as a JSON string is known only then. A long one is read again while it is sent. Inputs are
  * read one after the other.
- * @throws {InvalidTextError} a text is not UTF-8, is blank, or has a NUL character.
+ * @throws {InvalidTextError} a text is not UTF-8.
  * @throws {UnavailableError} a source is not as long as it says. Thrown here for a text, in `chunks` for a file.
  * @throws any error of a source, likewise.
  */
@@ -39,6 +41,7 @@ export async function flowBody(request: CreateRequest, signal: AbortSignal): Pro
   const parts: Part[] = [Buffer.from(`${json.slice(0, -1)},"inputs":[`)];
   let bytes = (parts[0] as Uint8Array).byteLength;
   let keptMax = KEPT_TEXT_BYTES_MAX;
+  let unfit: InvalidTextError | undefined;
   const add = (part: Part, length: number): void => {
     parts.push(part);
     bytes += length;
@@ -57,17 +60,25 @@ export async function flowBody(request: CreateRequest, signal: AbortSignal): Pro
       const kept: Uint8Array[] = [];
       const isKept = source.bytes <= keptMax;
       let length = 0;
-      for await (const part of escaped(source, signal)) {
+      let isBlank = true;
+      let hasNul = false;
+      const onText = (text: string): void => {
+        isBlank &&= text.trim() === '';
+        hasNul ||= text.includes('\0');
+      };
+      for await (const part of escaped(source, signal, onText)) {
         length += part.byteLength;
         if (isKept) kept.push(part);
       }
+      if (hasNul) unfit ??= new InvalidTextError('The text has a NUL: it is UTF-16, or no text at all');
+      else if (isBlank) unfit ??= new InvalidTextError('The text is blank', { code: 'input-blank' });
       if (isKept) keptMax -= source.bytes;
       add(isKept ? Buffer.concat(kept) : { as, source }, length);
     }
     addText('"}');
   }
   addText(']}');
-  return { bytes, chunks: (signal) => inBlocks(parts, signal) };
+  return { bytes, unfit, chunks: (signal) => inBlocks(parts, signal) };
 }
 
 /** Yields the parts in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the socket has one, the other is filled. */
@@ -82,13 +93,16 @@ async function* inBlocks(parts: readonly Part[], signal: AbortSignal): AsyncGene
 }
 
 /**
- * The text as the inside of a JSON string, in UTF-8. No text has a NUL character. UTF-16 without a byte order mark has
- * many, and is valid UTF-8.
+ * The text as the inside of a JSON string, in UTF-8.
+ * @param onText gets each piece of the text.
  */
-async function* escaped(source: InputSource, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+async function* escaped(
+  source: InputSource,
+  signal: AbortSignal,
+  onText = (_: string) => {},
+): AsyncGenerator<Uint8Array> {
   // The decoder drops a byte order mark, which would become part of the prompt.
   const decoder = new TextDecoder('utf-8', { fatal: true });
-  let isBlank = true;
   const decode = (chunk?: Uint8Array): Uint8Array => {
     let text: string;
     try {
@@ -96,13 +110,11 @@ async function* escaped(source: InputSource, signal: AbortSignal): AsyncGenerato
     } catch (cause) {
       throw new InvalidTextError('The text is not valid UTF-8', { cause });
     }
-    isBlank &&= text.trim() === '';
-    if (text.includes('\0')) throw new InvalidTextError('The text has a NUL: it is UTF-16, or no text at all');
+    onText(text);
     return Buffer.from(JSON.stringify(text).slice(1, -1));
   };
   for await (const chunk of exactly(source.bytes, await source.open(signal))) yield decode(chunk);
   yield decode();
-  if (isBlank) throw new InvalidTextError('The text is blank', { code: 'input-blank' });
 }
 
 /** Passes the chunks on. Throws unless they add up to exactly `bytes`. */

@@ -42,6 +42,8 @@ const KEY_PART_LENGTH_MAX = KEY_BYTES_MAX / 2;
 /** A star at one end at most, or a slash at the end. */
 const SKIPPED_NAME = /^(\*[^*/]{1,200}|[^*/]{1,200}[*/]?)$/;
 
+const SKIPPED_NAME_EXPECTED = 'a name such as "*.tmp", "._*", "Thumbs.db" or "__MACOSX/"';
+
 /** Names that are skipped. */
 const SKIPPED_NAMES_MAX = 100;
 
@@ -145,10 +147,7 @@ export const SETTINGS = {
    * a slash at the end for a folder. The case of letters does not matter. A route whose own `suffixes` name such a file
    * takes it. This list replaces the default.
    */
-  skippedNames: {
-    ...listOf(matching('a name such as "*.tmp", "._*", "Thumbs.db" or "__MACOSX/"', SKIPPED_NAME), SKIPPED_NAMES_MAX),
-    default: SKIPPED_NAMES,
-  },
+  skippedNames: listOf(matching(SKIPPED_NAME_EXPECTED, SKIPPED_NAME), SKIPPED_NAMES_MAX, SKIPPED_NAMES),
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
   inboxPrefix: textSetting(prefixSchema(), ''),
   /** Prefix of all keys in the results bucket, receipts included, with a slash at its end. */
@@ -243,9 +242,9 @@ function budgetSetting(): Setting<Budget | 'unlimited'> {
   };
 }
 
-function listOf<T>(each: z.ZodMiniType<T>, max: number): Setting<readonly T[]> {
+function listOf<T>(each: z.ZodMiniType<T>, max: number, byDefault: readonly T[] = []): Setting<readonly T[]> {
   const error = `expected a list of at most ${max}`;
-  return { default: [], schema: z.array(each, { error }).check(z.maxLength(max, { error })) };
+  return { default: byDefault, schema: z.array(each, { error }).check(z.maxLength(max, { error })) };
 }
 
 function resultsKeySchema(): z.ZodMiniType<string> {

@@ -5,6 +5,7 @@ import { createFlowService } from '../../functions/flow-service/client.ts';
 import { Pacer } from '../../functions/flow-service/pacer.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
+import { ChainNotes } from '../../functions/publish/chain-notes.ts';
 import { callAws } from './aws-calls.ts';
 import { Lambda } from './lambda.ts';
 import { isOfChain, isOfHold } from './observations.ts';
@@ -69,11 +70,11 @@ export class Processes {
     const skewMs = isSkewExtreme ? randoms.main.pick([-skewMsMax, skewMsMax]) : randoms.main.int(-skewMsMax, skewMsMax);
     const lambda = new Lambda(which, this.#lambdas.length + 1, timeline, skewMs);
     this.#lambdas.push(lambda);
-    return { lambda, ports: portsFor(this.#world, lambda), deployment: this.#deployment };
+    return { lambda, ports: portsFor(this.#world, lambda, which), deployment: this.#deployment };
   }
 }
 
-function portsFor(world: World, lambda: Lambda): Ports {
+function portsFor(world: World, lambda: Lambda, which: 'create' | 'collect'): Ports {
   const { observed, settings, timeline, orderChecker, notifications, randoms } = world;
   const secrets = {
     send: (_: unknown, options?: { abortSignal?: AbortSignal }) =>
@@ -85,7 +86,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
   } as unknown as SecretsManagerClient;
   const token = new SecretToken(secrets, 'token', lambda.clock);
   const pacer = new Pacer(lambda.clock, settings.requestsPerSecond);
-  return collectOutputsPorts({
+  const ports = collectOutputsPorts({
     settings,
     s3: s3ClientOf(world, lambda),
     flows: createFlowService({
@@ -122,6 +123,8 @@ function portsFor(world: World, lambda: Lambda): Ports {
       metrics: { add: (metric, value = 1) => observed.noteMetric(metric, value) },
     },
   });
+  // create-flow may not send to the queue. What it begins is sent by the next tick.
+  return which === 'create' ? { ...ports, chainNotes: new ChainNotes({ ...ports, queue: undefined }) } : ports;
 }
 
 /** A log whose lines the world keeps, and that tells the order checker of messages that a claim turned away. */

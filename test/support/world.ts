@@ -26,6 +26,7 @@ import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { parseWaitingKey } from '../../functions/ledger/keys.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
+import { ChainNotes } from '../../functions/publish/chain-notes.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { s3Client } from '../../functions/s3/client.ts';
@@ -391,7 +392,9 @@ export class World {
     const messages = this.queue.receive({ max: 10 });
     if (messages.length === 0) return undefined;
     const event = { Records: messages.map(({ messageId, body }) => ({ messageId, body, eventSource: 'aws:sqs' })) };
-    const response = await this.invoke((invocation) => createFlows(event, this.ports, invocation));
+    // create-flow may not send to the queue. What it begins is sent by the next tick.
+    const ports = { ...this.ports, chainNotes: new ChainNotes({ ...this.ports, queue: undefined }) };
+    const response = await this.invoke((invocation) => createFlows(event, ports, invocation));
     const failed = new Set(response.batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
     for (const { messageId, receiptHandle } of messages) if (!failed.has(messageId)) this.queue.delete(receiptHandle);
     return response;

@@ -353,7 +353,8 @@ describe('a session', () => {
 
   it('gives up when all files wait, with one line for each and each trouble told once before', async () => {
     const headers = { 'content-type': 'application/json' };
-    service.intercept = () => ({ status: 403, headers, body: '{"detail":"Your plan has no flows"}' });
+    service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? { status: 403, headers, body: '{"detail":"Your plan has no flows"}' } : undefined;
     const { session, shown } = await start();
     const names = ['a.txt', 'b.txt', 'c.txt', 'd.txt', 'e.txt', 'f.txt'];
     for (const name of names) await writeFile(join(home, name), 'a fox');

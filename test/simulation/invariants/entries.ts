@@ -48,7 +48,8 @@ function checkUploadOf(world: World, entry: Entry): void {
   const { scenario } = world;
   const put = putOf(world, entry);
   demand(put !== undefined && isRouted(put), 'an entry is of no upload', entry);
-  const isHeld = scenario.settings.inDoubt === 'hold' && entry.state === 'waiting' && entry.reason === 'held';
+  const isForOperator = scenario.settings.inDoubt === 'hold' || entry.doubt?.isAccepted === true;
+  const isHeld = isForOperator && entry.state === 'waiting' && entry.reason === 'held';
   demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
 }
 
