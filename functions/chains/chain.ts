@@ -49,6 +49,11 @@ const member = readonlyObject({
   generation: count,
   /** `under way` until it has ended. */
   state: z.enum(['under way', ...TERMINAL_STATE_NAMES]),
+  /**
+   * True if the chain has no room for the uploads that its assets would begin. It has ended, and is `under way` here until
+   * its receipt is put, which does not name them.
+   */
+  isRefused: z.optional(z.literal(true)),
   /** When it, or its last retry, came into the chain. */
   arrivedAt: time,
   flow: z.optional(z.string()),
@@ -323,7 +328,8 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   // Its stage was made anew since.
   if (chain !== undefined && known === undefined) return chain;
   const now = isTerminal(entry) ? endOf(entry) : underWay(entry);
-  if (known === undefined) return withChildren(withPlan({ ...before, uploads: [now] }, entry, routes), entry, routes);
+  if (known === undefined)
+    return withChildren(withPlan({ ...before, uploads: [now] }, entry, routes), entry, { routes });
   if (!isNewer(now, known)) return chain;
   const current = now.generation === known.generation ? before : withoutDescendants(before, upload);
   // Only uploads behind it are gone: a parent stands before its children.
@@ -333,7 +339,8 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   const changed = withPlan({ ...current, first, uploads }, entry, routes);
   // An upload that is collected again may have more assets than before, without a retry.
   const mayGoOn = now.state === 'under way' || isSuccess(now.state);
-  return withChildren(mayGoOn ? reopened(changed, now.route, routes) : changed, entry, routes);
+  const isRefused = known.isRefused === true && known.generation === now.generation;
+  return withChildren(mayGoOn ? reopened(changed, now.route, routes) : changed, entry, { routes, isRefused });
 }
 
 const newChain = (first: Upload): Chain => ({
@@ -389,7 +396,11 @@ const endOf = (entry: TerminalEntry): ChainUpload => ({
 });
 
 /** Adds the uploads that begin with single assets of an upload, and withholds the planned stages that have no route. */
-function withChildren(before: Chain, entry: Entry, routes: readonly Route[]): Chain {
+function withChildren(
+  before: Chain,
+  entry: Entry,
+  { routes, isRefused = false }: { readonly routes: readonly Route[]; readonly isRefused?: boolean },
+): Chain {
   if (!isTerminal(entry)) return before;
   const chain = withoutRoutes(before, entry);
   if (entry.next === undefined) return chain;
@@ -404,7 +415,12 @@ function withChildren(before: Chain, entry: Entry, routes: readonly Route[]): Ch
     return next.reduce<Chain>((open, route) => reopened(open, route, routes), { ...chain, uploads });
   }
   const after = stageOf(entry);
-  return next.reduce<Chain>((open, route) => withhold(open, { route, after, why }), chain);
+  const refused = next.reduce<Chain>((open, route) => withhold(open, { route, after, why }), chain);
+  if (isRefused) return refused;
+  const uploads = refused.uploads.map((each) =>
+    each.id === entry.upload.id ? { ...underWay(entry), isRefused: true as const } : each,
+  );
+  return { ...refused, uploads };
 }
 
 /** Withholds the planned stages that assets of an upload would have begun, if the configuration had their routes. */

@@ -2,7 +2,7 @@ import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
 import { type Chain, childrenOf, gatheredEntry, noted } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
-import { type Entry, isTerminal, type WaitingEntry } from '../ledger/entry.ts';
+import { type Entry, isTerminal, type TerminalEntry, type WaitingEntry } from '../ledger/entry.ts';
 import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -58,8 +58,29 @@ export class ChainNotes {
     this.#ports = ports;
   }
 
+  /**
+   * The ids of the uploads that begin with single assets of an upload that has ended. A chain that is full takes none of
+   * them. They are written into the chain here, and begin with the note, so that a receipt can be put in between.
+   */
+  async childrenOf(entry: TerminalEntry, signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const children = childrenOf(entry, this.#ports.settings.resultsBucket).map(({ upload }) => upload.id);
+    if (children.length === 0) return new Set();
+    const chain = await this.#noted(entry, signal);
+    const known = new Set(chain?.uploads.map(({ id }) => id));
+    // If the chain has forgotten the upload, its stage was made anew, and its receipt is put already.
+    const isMember = known.has(entry.upload.id);
+    return new Set(isMember ? children.filter((id) => known.has(id)) : children);
+  }
+
   /** Notes an upload that has ended, or that is under way again. Resolves when all that follows has begun. */
   async note(entry: Entry, signal: AbortSignal): Promise<void> {
+    const chain = await this.#noted(entry, signal);
+    if (chain === undefined || !isTerminal(entry)) return;
+    await this.#beginAll(childrenOf(entry, this.#ports.settings.resultsBucket), chain, signal);
+  }
+
+  /** Writes how an upload stands into its chain, together with other uploads. */
+  async #noted(entry: Entry, signal: AbortSignal): Promise<Chain | undefined> {
     const { id } = firstOf(entry.upload);
     let notes = this.#waiting.get(id);
     if (notes === undefined) {
@@ -68,9 +89,7 @@ export class ChainNotes {
       this.#waiting.set(id, notes);
     }
     notes.entries.push(entry);
-    const chain = await notes.written;
-    if (chain === undefined || !isTerminal(entry)) return;
-    await this.#beginAll(childrenOf(entry, this.#ports.settings.resultsBucket), chain, signal);
+    return notes.written;
   }
 
   /** Waits for further notes, and for the write before this one. */

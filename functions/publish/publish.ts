@@ -25,13 +25,13 @@ export interface PublishPorts {
   readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker' | 'putFailedMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
-  readonly chainNotes: Pick<ChainNotes, 'note'>;
+  readonly chainNotes: Pick<ChainNotes, 'note' | 'childrenOf'>;
   readonly settings: Pick<Settings, 'pipeline' | 'routes' | 'inboxBucket' | 'canaryKey'> & ReceiptSettings;
   readonly telemetry: Telemetry;
 }
 
 /**
- * Publishes how an upload ended: puts the receipt, sends the event, begins the later stages of its chain, puts the
+ * Publishes how an upload ended: notes in its chain which uploads begin with its assets, puts the receipt, sends the event, begins the later stages of its chain, puts the
  * marker of a failure, and at last deletes the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
@@ -40,11 +40,12 @@ export interface PublishPorts {
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { pipeline, resultsBucket, routes } = ports.settings;
-  const receipt = receiptOf(entry, ports.settings);
+  const hasChain = isInChain(entry, routes);
+  const children = hasChain ? await ports.chainNotes.childrenOf(entry, signal) : undefined;
+  const receipt = receiptOf(entry, ports.settings, children);
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
   // When a chain tells of its end, the receipts of all its uploads can be read.
-  const hasChain = isInChain(entry, routes);
   if (hasChain) await ports.chainNotes.note(entry, signal);
   if (isUntold(entry)) {
     await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);

@@ -59,7 +59,8 @@ const SEQUENCER = 'flowdrop-sequencer';
 
 export type ReceiptSettings = RetrySettings & Pick<Settings, 'resultsBucket' | 'resultsPrefix'>;
 
-export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings): Receipt {
+/** @param begin the ids of the uploads that begin with its assets. Default: all that its entry names. */
+export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings, begin?: ReadonlySet<string>): Receipt {
   const { bytes, mediaType } = entry.upload;
   return {
     receipt: 1,
@@ -68,7 +69,7 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings): Rece
     route: entry.route.name,
     template: entry.route.template,
     generation: entry.generation,
-    ...chainFactsOf(entry, settings),
+    ...chainFactsOf(entry, settings, begin),
     flow: entry.flow && { id: entry.flow.id, createdAt: iso(entry.flow.createdAt) },
     ...(entry.flow && entry.route.price && { price: entry.route.price }),
     endedAt: iso(entry.endedAt),
@@ -82,9 +83,11 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings): Rece
 function chainFactsOf(
   entry: TerminalEntry,
   { resultsBucket, resultsPrefix }: ReceiptSettings,
+  begin?: ReadonlySet<string>,
 ): Pick<Receipt, 'parent' | 'inputs' | 'children'> {
   const { parent } = entry.upload.stage ?? {};
-  const children = childrenOf(entry, resultsBucket).map(({ upload }) => ({
+  const begun = childrenOf(entry, resultsBucket).filter(({ upload }) => begin?.has(upload.id) ?? true);
+  const children = begun.map(({ upload }) => ({
     upload: upload.id,
     route: upload.stage?.route ?? '',
     asset: upload.stage?.parent.asset ?? '',

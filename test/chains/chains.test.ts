@@ -1,6 +1,7 @@
 import { CreateBucketCommand, DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { addressOf, type Chain } from '../../functions/chains/chain.ts';
+import { addressOf, type Chain, type ChainUpload } from '../../functions/chains/chain.ts';
+import { CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { finishAnew } from '../../functions/operator/operator.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
@@ -714,6 +715,60 @@ describe('a stage that is made anew', () => {
       ['echo', 1],
       ['each', 3],
       ['all', 1],
+    ]);
+  });
+});
+
+describe('a chain that is full', () => {
+  it('names no upload in a receipt that never begins, and each route once', async () => {
+    await start({
+      routes: [
+        { ...ECHO, parameters: copies(2) },
+        { ...ECHO, name: 'each', after: 'echo', parameters: copies(2) },
+      ],
+    });
+    await settled();
+    const id = await firstId();
+    const key = `chains/${id}.json`;
+    const chain = await world.json<Chain>(LEDGER, key);
+    const member = chain.uploads[1] as ChainUpload;
+    // As if other uploads had filled it, but for two.
+    const fill = Array.from({ length: CHAIN_UPLOADS_MAX - chain.uploads.length - 2 }, (_, n) => ({
+      ...member,
+      id: n.toString(16).padStart(40, '0'),
+      assets: [],
+    }));
+    const routes = [...world.ports.settings.routes, { ...ECHO, name: 'more', after: 'each' }];
+    const [one, other] = await entriesOf('each');
+    await world.put(
+      LEDGER,
+      key,
+      JSON.stringify({
+        ...chain,
+        endedAt: undefined,
+        plan: [...(chain.plan ?? []), { route: 'more', after: 'each' }],
+        uploads: [...chain.uploads, ...fill],
+      }),
+    );
+    for (const entry of [one, other]) {
+      if (entry === undefined) continue;
+      const plan = [{ route: 'more', after: 'each' }];
+      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify({ ...entry, schema: 4, plan }));
+    }
+    world.redeploy({ routes });
+    await world.collect({ collect: [one?.upload.id as string, other?.upload.id as string] });
+    await world.settle();
+    const begun = await entriesOf('more');
+    expect(begun).toHaveLength(2);
+    const receipts = await Promise.all([one, other].map((entry) => world.receipt(entry?.upload.key as string)));
+    const named = receipts.flatMap(({ children = [] }) => children.map(({ upload }) => upload));
+    expect(named.toSorted()).toEqual(begun.map(({ upload }) => upload.id).toSorted());
+    const { status, stages } = await report();
+    expect([status, ...stages.map(({ route, why }) => [route, why])]).toEqual([
+      'failed',
+      ['echo', undefined],
+      ['each', undefined],
+      ['more', 'A chain has at most 10000 uploads.'],
     ]);
   });
 });

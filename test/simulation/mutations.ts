@@ -337,11 +337,9 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('a later stage begun before its chain is written', 100, {
     file: CHAIN_NOTES,
-    in: 'ChainNotes.note',
-    replace: 'const chain = await notes.written;',
-    with: `if (isTerminal(entry)) {
-            for (const child of childrenOf(entry, this.#ports.settings.resultsBucket)) await this.#begin(child, signal);
-          }
+    in: 'ChainNotes.childrenOf',
+    replace: 'const chain = await this.#noted(entry, signal);',
+    with: `for (const child of childrenOf(entry, this.#ports.settings.resultsBucket)) await this.#begin(child, signal);
           $&`,
   }),
   mistake('a stage begun with all assets before its last upload has ended', 300, {
