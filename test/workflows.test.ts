@@ -39,3 +39,9 @@ it('the nightly run takes seeds that no run took before, and prints them', () =>
   expect(nightly).toMatch(/from=\$\(\(\d+ \+ GITHUB_RUN_NUMBER \* 10000\)\)/);
   expect(nightly.match(/npm run test:faults -- --seeds 10000 --from \\?"?\$from/g)).toHaveLength(2);
 });
+
+it('the nightly run has the tests once with a coarse clock, and once on one processor', () => {
+  const nightly = read(`${OWN}nightly.yml`);
+  expect(nightly).toContain('run: NODE_OPTIONS="--require $PWD/test/support/coarse-time.cjs" npm test');
+  expect(nightly).toContain('run: taskset -c 0 npm test');
+});
