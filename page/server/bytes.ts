@@ -3,14 +3,22 @@ import type { ByteRange, StoredBytes } from '../../operations/stored-bytes.ts';
 import { begin, INERT_POLICY, notFound, PageError } from './answers.ts';
 import type { Call } from './router.ts';
 
-/** Media types that a browser may show in place: it runs nothing in them. SVG is a picture that runs scripts. */
+/**
+ * Media types that a browser may show in place: it runs nothing in them. SVG runs scripts if it is opened, so it is
+ * served in a sandbox without scripts. The page shows it as a picture, which runs nothing and loads nothing.
+ */
 const SHOWN: readonly RegExp[] = [
-  /^image\/(?:png|jpeg|gif|webp|avif|bmp)$/,
+  /^image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml)$/,
   /^(?:audio|video)\/(?:mpeg|mp4|ogg|webm|wav|x-wav|flac|aac|quicktime)$/,
   /^model\/gltf-binary$/,
   /^text\/plain$/,
   /^application\/json$/,
 ];
+
+const SVG = 'image/svg+xml';
+
+/** A drawing has styles and pictures of its own. */
+const SVG_POLICY = `${INERT_POLICY}; style-src 'unsafe-inline'; img-src data:`;
 
 /** True if the bytes may be served with their media type. All others are only downloaded. */
 export const isShown = (mediaType: string): boolean => SHOWN.some((pattern) => pattern.test(mediaType));
@@ -38,7 +46,7 @@ export async function sendBytes({ request, response, query, signal }: Call, want
     'content-length': bytes,
     'content-range': contentRange,
     'content-disposition': isSaved ? `attachment; filename*=UTF-8''${encodedName(key)}` : undefined,
-    'content-security-policy': INERT_POLICY,
+    'content-security-policy': mediaType === SVG ? SVG_POLICY : INERT_POLICY,
     'accept-ranges': 'bytes',
   });
   if (request.method === 'HEAD') {

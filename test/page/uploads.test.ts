@@ -256,7 +256,6 @@ describe('the bytes of a result', () => {
   it('are only saved if a browser could run or misread their type', async () => {
     const types = [
       'text/html',
-      'image/svg+xml',
       'application/xhtml+xml',
       'text/javascript',
       'application/pdf',
@@ -283,6 +282,7 @@ describe('the bytes of a result', () => {
   it('are shown in place if their type is harmless', async () => {
     const shown = {
       'image/png': 'image/png',
+      'image/svg+xml': 'image/svg+xml',
       'model/gltf-binary': 'model/gltf-binary',
       'application/json': 'application/json; charset=utf-8',
       'text/plain': 'text/plain; charset=utf-8',

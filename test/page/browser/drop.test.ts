@@ -124,20 +124,38 @@ describeInBrowser('dropping files on the page', (shown) => {
     await using visit = await shown.open();
     const { page } = visit;
     await shown.operated.upload('echo/data.json', '{"a":[1]}', { ContentType: 'application/json' });
-    await shown.operated.upload('echo/drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>', {
-      ContentType: 'image/svg+xml',
-    });
+    await shown.operated.upload('echo/page.pdf', '%PDF-1.7', { ContentType: 'application/pdf' });
     await visit.shows('data.json', 'Succeeded');
-    await visit.shows('drawing.svg', 'Succeeded');
+    await visit.shows('page.pdf', 'Succeeded');
     await visit.openDetail('data.json');
     await page.locator('pre').filter({ hasText: '"a": [' }).first().waitFor();
-    await visit.openDetail('drawing.svg');
+    await visit.openDetail('page.pdf');
     await page.getByText('It cannot be shown here.').first().waitFor();
     expect(await page.locator('.stage img').count()).toBe(0);
     const [download] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('link', { name: 'Download' }).first().click(),
     ]);
-    expect(download.suggestedFilename()).toBe('drawing.svg');
+    expect(download.suggestedFilename()).toBe('page.pdf');
+  });
+
+  it('shows a drawing as a picture, and runs no script of it, also if its address is opened', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    const script = '<script>fetch("/ran"); document.documentElement.setAttribute("data-ran", "")</script>';
+    const drawing = `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30">${script}<rect width="40" height="30"/></svg>`;
+    await shown.operated.upload('echo/drawing.svg', drawing, { ContentType: 'image/svg+xml' });
+    await visit.shows('drawing.svg', 'Succeeded');
+    await visit.openDetail('drawing.svg');
+    const picture = page.locator('.stage img').first();
+    await picture.waitFor();
+    const width = () => picture.evaluate((img) => (img as HTMLImageElement).naturalWidth);
+    await expect.poll(width, { timeout: PATIENCE_MS }).toBe(40);
+    const requests: string[] = [];
+    page.on('request', (request) => requests.push(new URL(request.url()).pathname));
+    await page.goto(new URL((await picture.getAttribute('src')) ?? '', page.url()).href);
+    expect(await page.locator('svg').getAttribute('data-ran')).toBeNull();
+    expect(requests).not.toContain('/ran');
+    visit.forgive(/sandboxed|script|favicon/i);
   });
 });
