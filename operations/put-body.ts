@@ -6,6 +6,9 @@ import { PARAMETERS_METADATA, TEMPLATE_METADATA } from '../functions/uploads/rou
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
 
+/** @internal */
+export { jsonSchema } from '../functions/uploads/routes.ts';
+
 /** What replaces parts of the route for one file, where the route allows it. */
 export interface Overrides {
   readonly template?: string | undefined;

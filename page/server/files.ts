@@ -1,11 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod/mini';
-import { jsonSchema } from '../../functions/uploads/routes.ts';
 import { type ExpectedCosts, expectedCosts, sumOfCosts } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { withPrefix } from '../../operations/find.ts';
 import { inboxOf, JobFilesError, placed, planJobs, tooLarge } from '../../operations/job-files.ts';
-import { putBody } from '../../operations/put-body.ts';
+import { jsonSchema, putBody } from '../../operations/put-body.ts';
 import { issueOfBytes, issueOfKey, type RoutedFile, routeFile } from '../../operations/route-file.ts';
 import { entryOf, openInput } from '../../operations/stored-bytes.ts';
 import { viewOf } from '../../operations/upload-view.ts';

@@ -38,7 +38,7 @@ it('the costs are told by route, by folder and by day, with those of days that h
   ]);
   const { output } = await operated.run('costs', '--by', 'day', '--since', '60d');
   expect(output).toContain(`${before}  1000`);
-  expect(output).toContain('401.2 EUR + 1 USD  2 of them may have been paid twice');
+  expect(output).toContain('401.20 EUR + 1.00 USD  2 of them may have been paid twice');
   const json = JSON.parse((await operated.run('costs', '--json')).output);
   expect(issuesOf('costs', json)).toBe('');
   expect(json.total).toEqual({ name: 'total', flows: 4, mayBeSecond: 0, amounts: { EUR: 1.2, USD: 1 } });
