@@ -308,6 +308,9 @@ describe('retry', () => {
     quickFlows = 1;
     await operated.upload('busy.png', 'busy');
     const busy = await chainBecomes('busy.png', 'under way');
+    const stage = busy.root.uploads[0]?.key ?? '';
+    // The chain names an upload before it begins.
+    await vi.waitFor(async () => expect((await operated.run('status', stage)).code).toBe(0), PATIENCE);
     for (const [key, from, why] of [
       ['held.png', 'packed', 'the stage packed would be withheld. An upload or an output of the stages before failed.'],
       ['held.png', 'chequed', 'there is no stage chequed. Its stages: copied, checked, packed'],
@@ -315,7 +318,7 @@ describe('retry', () => {
       ['lonely.bin', 'checked', 'it has no chain: its route had no later stage when it ended'],
       ['busy.png', 'checked', 'an upload of the stage checked, or of a stage after it, is under way'],
       ['busy.png', 'packed', 'the stage before packed has not ended'],
-      [busy.root.uploads[0]?.key ?? '', 'checked', 'it belongs to the chain of busy.png: name that file'],
+      [stage, 'checked', 'it belongs to the chain of busy.png: name that file'],
     ] as const) {
       expect(await operated.run('retry', key, '--from', from, '--yes')).toMatchObject({
         code: 1,
