@@ -75,10 +75,13 @@ async function unversionedBefore(upload: Upload, ports: CopyPorts, signal: Abort
   const { inbox, ledger, receipts, settings } = ports;
   const isSame = (id: string) => id !== upload.id && hashIn(id) === hashIn(upload.id);
   const told = await receipts.uploadAt(upload.key, signal);
+  // One that is under way has no receipt yet. But it must be newer than the one that has it: that may have had another
+  // content.
+  const isNewer = (id: string) => told === undefined || isSame(told) || secondOf(id) > secondOf(told);
   const stored =
     told !== undefined && isSame(told)
       ? await ledger.read(told, signal)
-      : await findEntry(ledger, upload.lastModified, isSame, signal);
+      : await findEntry(ledger, upload.lastModified, (id) => isSame(id) && isNewer(id), signal);
   if (stored?.entry.upload.bytes !== upload.bytes) return undefined;
   const route = routeFor(settings.routes, upload);
   // Only a route with overrides reads the metadata.
@@ -97,6 +100,8 @@ function sends(route: Route, metadata: Readonly<Record<string, string>>, before:
     throw error;
   }
 }
+
+const secondOf = (id: string): string => id.slice(0, secondDigits(0).length);
 
 const hashIn = (id: string): string => id.slice(secondDigits(0).length);
 

@@ -127,3 +127,18 @@ it('the canary is meant, although its content never changes', async () => {
   await world.settle();
   expect(world.service.flows).toHaveLength(2);
 });
+
+it.each(['Enabled', undefined] as const)(
+  'a copy over another content is sent, also of what was there before that: versioning %s',
+  async (versioning) => {
+    await start({ versioning });
+    for (const content of ['x', 'y']) {
+      await world.upload('a', content);
+      await world.settle();
+      laterBy(HOUR);
+    }
+    await copy('s3', 'a', 'x');
+    await world.settle();
+    expect(world.service.flows).toHaveLength(3);
+  },
+);

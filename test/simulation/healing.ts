@@ -44,18 +44,21 @@ export async function settle(world: World): Promise<void> {
 async function isQuiet(world: World): Promise<boolean> {
   const { queue, notifications, invocations, inspector } = world;
   const { visible, inFlight, delayed } = queue.counts();
-  if (visible + inFlight + delayed + notifications.underwayCount + invocations.runningCount > 0) return false;
+  if (notifications.underwayCount + invocations.runningCount > 0) return false;
   const running = await inspector.list(LEDGER, 'running/');
   if (running.some(({ key }) => !world.isDamaged(key))) return false;
   const waiting = await inspector.list(LEDGER, 'waiting/');
+  let held = 0;
   for (const { key } of waiting.filter(({ key }) => !world.isStuck(key))) {
     const opened = await inspector.open(LEDGER, `uploads/${key.split('/').at(-1)}.json`);
     // A marker may stand without an entry until a tick takes it up: the sweep writes it first.
     if (opened === undefined) return false;
     const entry = JSON.parse(opened.body.toString()) as Entry;
     if (entry.state !== 'waiting' || entry.reason !== 'held') return false;
+    held += 1;
   }
-  return true;
+  // Each held upload is searched for once an hour. If there are many, one of them is always on its way.
+  return visible + inFlight + delayed <= held;
 }
 
 /** Delivers everything once more that ever came through the queue. Dead letters did not come through. */

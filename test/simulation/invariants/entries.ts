@@ -42,9 +42,15 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   const isBeforeFirstDay = scenario.isLossy && put.lastModified < Math.min(put.at - MULTIPART_MIN_MS, firstDayLostAt);
   // Nobody knows of an object without a notification whether it was put or copied. If its content is that of the one
   // before it at its key, nothing is sent of it.
-  const before = observed.puts.slice(0, observed.puts.indexOf(put)).findLast((each) => each.key === put.key);
-  const mayBeCopy = !put.isNotified && before?.etag === put.etag;
-  const mustHave = (isCurrent || isPinned) && !isExpired && !isBeforeFirstDay && !mayBeCopy;
+  const ofKey = observed.puts.filter(({ bucket, key }) => bucket === put.bucket && key === put.key);
+  const before = ofKey.slice(0, ofKey.indexOf(put));
+  // Without versions, the one before it may have been replaced before it was read.
+  const mayRepeat = put.versionId === undefined ? before : before.slice(-1);
+  const mayBeCopy = !put.isNotified && mayRepeat.some(({ etag }) => etag === put.etag);
+  // An empty file that is replaced within seconds is no upload.
+  const isReplacedEmpty = put.content.byteLength === 0 && ofKey.at(-1) !== put;
+  const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty;
+  const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
 }
 
