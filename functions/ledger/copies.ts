@@ -1,8 +1,7 @@
-import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
-import { isCanary } from '../uploads/inbox.ts';
+import { type Inbox, isCanary } from '../uploads/inbox.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
 import { type Route, routeFor } from '../uploads/routes.ts';
-import { secondDigits, type Upload, uploadId } from '../uploads/upload.ts';
+import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
 import type { Ledger, Stored } from './store.ts';
 import { SWEEP_REACH_MS } from './waits.ts';
@@ -32,11 +31,7 @@ export interface CopyPorts {
  * upload is meant. So is the hourly canary.
  * @throws any error of S3.
  */
-export async function copiedEntry(
-  upload: Upload | (ListedUpload & Pick<Upload, 'mediaType'>),
-  ports: CopyPorts,
-  signal: AbortSignal,
-): Promise<Entry | undefined> {
+export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: AbortSignal): Promise<Entry | undefined> {
   if (upload.stage !== undefined || isCanary(upload, ports.settings)) return undefined;
   const before =
     upload.versionId === undefined
@@ -46,7 +41,7 @@ export async function copiedEntry(
 }
 
 async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {
-  const own = await inbox.facts(upload, signal);
+  let own: Awaited<ReturnType<Inbox['facts']>>;
   let left = VERSIONS_MAX;
   let isOlder = false;
   for await (const { uploads } of inbox.pages(upload.bucket, upload.key, undefined, signal)) {
@@ -58,6 +53,8 @@ async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signa
         continue;
       }
       if (each.bytes !== upload.bytes) return undefined;
+      // Most uploads have no version before them with as many bytes, and cost no request more.
+      own ??= await inbox.facts(upload, signal);
       const facts = await inbox.facts(each, signal);
       if (own === undefined || facts === undefined || own.metadata !== facts.metadata) return undefined;
       const isSame = each.etag === upload.etag || (own.checksum !== undefined && own.checksum === facts.checksum);
@@ -77,7 +74,7 @@ async function unversionedBefore(upload: Upload, ports: CopyPorts, signal: Abort
   const told = await receipts.uploadAt(upload.key, signal);
   // One that is under way has no receipt yet. But it must be newer than the one that has it: that may have had another
   // content.
-  const isNewer = (id: string) => told === undefined || isSame(told) || secondOf(id) > secondOf(told);
+  const isNewer = (id: string) => told === undefined || secondsIn(id) > secondsIn(told);
   const stored =
     told !== undefined && isSame(told)
       ? await ledger.read(told, signal)
@@ -100,10 +97,6 @@ function sends(route: Route, metadata: Readonly<Record<string, string>>, before:
     throw error;
   }
 }
-
-const secondOf = (id: string): string => id.slice(0, secondDigits(0).length);
-
-const hashIn = (id: string): string => id.slice(secondDigits(0).length);
 
 /**
  * The entry of an upload whose object is gone, by what its message says. Its id begins with the time of LastModified,
@@ -134,7 +127,7 @@ async function findEntry(
       const found = entries.find(({ id }) => isSought(id));
       if (found !== undefined) return ledger.read(found.id, signal);
       pages += 1;
-      if (pages >= PAGES_MAX || (entries.at(-1)?.id ?? '').slice(0, end.length) > end) break;
+      if (pages >= PAGES_MAX || secondsIn(entries.at(-1)?.id ?? '') > end) break;
     }
   }
   return undefined;

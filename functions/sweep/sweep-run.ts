@@ -15,7 +15,7 @@ import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { isWantedByKey, jobsRouteOf, mayMatch, routeFor, skippedNameOf } from '../uploads/routes.ts';
 import { skippedWords } from '../uploads/skipped-names.ts';
-import { isStageKey, SECOND_DIGITS, STAGE_KEY_TAKEN, secondDigits } from '../uploads/upload.ts';
+import { hashIn, isStageKey, STAGE_KEY_TAKEN, secondDigits } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
 import { isFolderMarker, isFolderType, messageFor } from '../uploads/upload-event.ts';
 import {
@@ -299,7 +299,7 @@ export class SweepRun {
     const { closing } = this.#invocation;
     if (versionId === undefined) {
       const told = await receipts.uploadAt(key, closing);
-      return told !== undefined && told !== id && told.slice(SECOND_DIGITS) === id.slice(SECOND_DIGITS);
+      return told !== undefined && told !== id && hashIn(told) === hashIn(id);
     }
     for await (const { uploads } of inbox.pages(bucket, key, undefined, closing)) {
       const before = uploads.filter((each) => each.key === key)[1];

@@ -50,13 +50,19 @@ export interface Stage {
 }
 
 /** Digits of the second at the start of an upload id: 32 bits, which last until the year 2106. */
-export const SECOND_DIGITS = 8;
+const SECOND_DIGITS = 8;
 
 /** Digits of the hash that follows the second: 128 bits of SHA-256. */
 const HASH_DIGITS = 32;
 
 /** Maximum length of a sequencer. S3 documents none. Its sequencers have 16 to 18 digits. */
 export const SEQUENCER_DIGITS_MAX = 64;
+
+/** The digits of LastModified in an upload id. */
+export const secondsIn = (id: string): string => id.slice(0, SECOND_DIGITS);
+
+/** The rest of an upload id. Without versions, two uploads of a key have the same one if they have the same ETag. */
+export const hashIn = (id: string): string => id.slice(SECOND_DIGITS);
 
 const ID_PATTERN = `[0-9a-f]{${SECOND_DIGITS + HASH_DIGITS}}`;
 
