@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { amountOf, microsOf } from '../functions/base/money.ts';
+import { amountOf, microsOf, type Share } from '../functions/base/money.ts';
 import { shellWord } from '../functions/base/printable.ts';
 import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
@@ -58,14 +58,6 @@ export interface BudgetView {
   readonly percent: number;
   readonly flows?: Share | undefined;
   readonly amount?: (Share & { readonly currency: string }) | undefined;
-}
-
-interface Share {
-  readonly max: number;
-  readonly spent: number;
-  /** The part of it that is reserved: for flows that are being sent, or may exist. */
-  readonly reserved: number;
-  readonly left: number;
 }
 
 /** What is held, and what is spent. */

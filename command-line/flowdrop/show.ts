@@ -1,4 +1,4 @@
-import { amountText, digitsText, sumText } from '../../functions/base/money.ts';
+import { amountText, sharesText, sumText } from '../../functions/base/money.ts';
 import { counted, isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
@@ -105,19 +105,9 @@ function linesOfHolds({ holds, issue }: HoldsView, { held, isSample }: PipelineS
 
 const budgetName = ({ route }: BudgetView): string => (route === undefined ? 'budget' : `budget of ${route}`);
 
-/** What is spent of a budget: `2 of 5 flows (1 reserved), 3 left, 40% in 2026-11-24 (UTC), which ends …`. */
-function showBudget({ flows, amount, percent, period, timezone, endsAt }: BudgetView): string {
-  const shares = [
-    ...(flows === undefined ? [] : [{ ...flows, unit: 'flows', words: String }]),
-    ...(amount === undefined
-      ? []
-      : [{ ...amount, unit: amount.currency, words: (each: number) => digitsText(each, amount.currency) }]),
-  ].map(({ spent, max, reserved, left, unit, words }) => {
-    const open = reserved === 0 ? '' : ` (${words(reserved)} reserved)`;
-    return `${words(spent)} of ${words(max)} ${unit} spent${open}, ${words(left)} left`;
-  });
-  return `${shares.join('; ')}: ${percent}% in ${period} (${timezone}), which ends ${relative(endsAt)}`;
-}
+/** `2 of 5 flows spent (1 reserved), 3 left: 40% in 2026-11-24 (UTC), which ends …`. */
+const showBudget = (budget: BudgetView): string =>
+  `${sharesText(budget)}: ${budget.percent}% in ${budget.period} (${budget.timezone}), which ends ${relative(budget.endsAt)}`;
 
 /** The next command for what needs the operator. */
 function hintsOf({ failed, waiting, holds }: PipelineStatus, deployment: Named): readonly string[] {

@@ -32,6 +32,33 @@ export const sumText = (amounts: Readonly<Record<string, number>>): string =>
     .map(([currency, amount]) => amountText(amount, currency))
     .join(' + ');
 
+/** How far a limit is used up. */
+export interface Share {
+  readonly max: number;
+  readonly spent: number;
+  /** The part of it that is reserved: for flows that are being sent, or may exist. */
+  readonly reserved: number;
+  readonly left: number;
+}
+
+/** What is used up of a budget: `2 of 5 flows spent (1 reserved), 3 left; 0.50 of 1.25 EUR spent, 0.75 left`. */
+export function sharesText({
+  flows,
+  amount,
+}: {
+  readonly flows?: Share | undefined;
+  readonly amount?: (Share & { readonly currency: string }) | undefined;
+}): string {
+  const words = ({ spent, max, reserved, left }: Share, unit: string, digits: (each: number) => string): string => {
+    const open = reserved === 0 ? '' : ` (${digits(reserved)} reserved)`;
+    return `${digits(spent)} of ${digits(max)} ${unit} spent${open}, ${digits(left)} left`;
+  };
+  return [
+    ...(flows === undefined ? [] : [words(flows, 'flows', (each) => each.toLocaleString('en'))]),
+    ...(amount === undefined ? [] : [words(amount, amount.currency, (each) => digitsText(each, amount.currency))]),
+  ].join('; ');
+}
+
 /** Flows that something would begin, and what they cost. */
 export interface ExpectedCosts {
   /** Number of flows, with one for each later stage of their chains. */

@@ -1,5 +1,5 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import { digitsText } from '../../functions/base/money.ts';
+import { sharesText } from '../../functions/base/money.ts';
 import { printable } from '../../functions/base/printable.ts';
 import type { About, BudgetView, CostRow, Costs, HoldRequest, HoldView, Status } from '../api.ts';
 import type { Connection } from './feed.ts';
@@ -188,17 +188,9 @@ export class PageHeader extends LightElement {
 
 const told = (words: string, row: CostRow): string => [words, paidTwice(row) ?? []].flat().join(', ');
 
-function budgetFigure({ route, percent, flows, amount, period, timezone, endsAt }: BudgetView): TemplateResult {
-  const shares = [
-    ...(flows === undefined ? [] : [{ ...flows, unit: 'flows', words: (each: number) => count(each) }]),
-    ...(amount === undefined
-      ? []
-      : [{ ...amount, unit: amount.currency, words: (each: number) => digitsText(each, amount.currency) }]),
-  ].map(({ spent, max, reserved, left, unit, words }) => {
-    const open = reserved === 0 ? '' : ` (${words(reserved)} reserved)`;
-    return `${words(spent)} of ${words(max)} ${unit} spent${open}, ${words(left)} left`;
-  });
-  const title = `${shares.join('; ')} in ${period} (${timezone}), which ends ${fullTime(endsAt)}`;
+function budgetFigure(budget: BudgetView): TemplateResult {
+  const { route, percent, period, timezone, endsAt } = budget;
+  const title = `${sharesText(budget)} in ${period} (${timezone}), which ends ${fullTime(endsAt)}`;
   return figure(route === undefined ? 'Budget' : `Budget of ${route}`, `${percent}%`, { isBad: percent >= 100, title });
 }
 

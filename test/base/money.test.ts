@@ -1,5 +1,13 @@
 import { expect, it } from 'vitest';
-import { amountText, costsSentence, costsText, sumOfCosts, sumText, timesCosts } from '../../functions/base/money.ts';
+import {
+  amountText,
+  costsSentence,
+  costsText,
+  sharesText,
+  sumOfCosts,
+  sumText,
+  timesCosts,
+} from '../../functions/base/money.ts';
 
 it.each([
   [0.5, 'EUR', '0.50 EUR'],
@@ -49,4 +57,12 @@ it('says that later stages may make more flows', () => {
   expect(costsSentence(sumOfCosts([flow(), flow({}, 1)]))).toMatch(
     /^2 flows\. Each later stage is counted with one flow\./,
   );
+});
+
+it('says what is used up of a budget, the same for flows and amounts', () => {
+  const flows = { max: 1_200, spent: 2, reserved: 1, left: 1_197 };
+  const amount = { max: 5, spent: 1.2, reserved: 0, left: 3.8, currency: 'EUR' };
+  expect(sharesText({ flows })).toBe('2 of 1,200 flows spent (1 reserved), 1,197 left');
+  expect(sharesText({ amount })).toBe('1.20 of 5.00 EUR spent, 3.80 left');
+  expect(sharesText({ flows, amount })).toBe(`${sharesText({ flows })}; ${sharesText({ amount })}`);
 });
