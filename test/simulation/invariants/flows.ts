@@ -136,10 +136,14 @@ function isAnyTagListed({ service }: World, at: number): boolean {
   );
 }
 
-/** True if the listing had more pages at that time than one search reads. */
+/**
+ * True if the listing had more pages at that time than one search reads. If they have numbers, the search asks for the
+ * first one twice: without a number, and with 1. And if a flow came meanwhile, only an empty page shows the end.
+ */
 function isListingLong({ scenario, service }: World, at: number): boolean {
-  const { pageSize = DEFAULT_VARIATION.pageSize } = scenario.variation;
-  return service.flows.filter(({ createdAt }) => createdAt <= at).length > FIND_PAGES_MAX * pageSize;
+  const { pageSize = DEFAULT_VARIATION.pageSize, paging = DEFAULT_VARIATION.paging } = scenario.variation;
+  const pages = paging === 'page' ? FIND_PAGES_MAX - 2 : FIND_PAGES_MAX;
+  return service.flows.filter(({ createdAt }) => createdAt <= at).length > pages * pageSize;
 }
 
 /**
