@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { globSync, readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 
 const ROOT = new URL('../', import.meta.url);
@@ -40,8 +40,13 @@ it('the nightly run takes seeds that no run took before, and prints them', () =>
   expect(nightly.match(/npm run test:faults -- --seeds 10000 --from \\?"?\$from/g)).toHaveLength(2);
 });
 
-it('the nightly run has the tests once with a coarse clock, and once on one processor', () => {
+it('the nightly run has the tests once with a coarse clock, and once on one processor, and those of memory with a share of it', () => {
   const nightly = read(`${OWN}nightly.yml`);
   expect(nightly).toContain('run: NODE_OPTIONS="--require $PWD/test/support/coarse-time.cjs" npm test');
   expect(nightly).toContain('run: taskset -c 0 npm test');
+  const measured = globSync('test/**/*.test.ts', { cwd: ROOT }).filter((name) =>
+    /= functionProcess\(/.test(read(name)),
+  );
+  expect(measured.length).toBeGreaterThan(1);
+  for (const name of measured) expect(nightly).toMatch(new RegExp(`taskset -c 0 npx vitest run .*${name}`));
 });

@@ -72,18 +72,21 @@ export class AnswerReader {
       }
       return false;
     };
-    if (await gather(ALONE_BYTES_MAX)) return use(textOf(body.bytes));
+    if (await gather(ALONE_BYTES_MAX)) return use(textOf(body));
     return this.#large.through(async () => {
       await gather(Number.POSITIVE_INFINITY);
-      return use(textOf(body.bytes));
+      return use(textOf(body));
     });
   }
 }
 
-/** Bytes in one growing buffer. A list of chunks would take a hundred bytes for each chunk, however small it is. */
+/**
+ * Bytes in one growing buffer. A list of chunks would take a hundred bytes for each chunk, however small it is. Memory
+ * that is no longer needed is free at once: a slow processor makes garbage faster than it collects it.
+ */
 export class GatheredBytes {
   readonly #bytesMax: number;
-  #buffer = Buffer.alloc(0);
+  #buffer = new ArrayBuffer();
   #length = 0;
 
   constructor(bytesMax: number) {
@@ -96,7 +99,7 @@ export class GatheredBytes {
 
   /** The bytes so far, valid until the next are added. */
   get bytes(): Buffer {
-    return this.#buffer.subarray(0, this.#length);
+    return Buffer.from(this.#buffer, 0, this.#length);
   }
 
   /** Adds a chunk. Adds nothing and returns false if there would be more than `bytesMax` bytes. */
@@ -104,23 +107,28 @@ export class GatheredBytes {
     const length = this.#length + chunk.byteLength;
     if (length > this.#bytesMax) return false;
     if (length > this.#buffer.byteLength) {
-      const grown = Buffer.allocUnsafeSlow(Math.min(this.#bytesMax, Math.max(length, 2 * this.#length)));
-      this.bytes.copy(grown);
-      this.#buffer = grown;
+      this.#buffer = this.#buffer.transfer(Math.min(this.#bytesMax, Math.max(length, 2 * this.#length)));
     }
-    this.#buffer.set(chunk, this.#length);
+    new Uint8Array(this.#buffer).set(chunk, this.#length);
     this.#length = length;
     return true;
+  }
+
+  /** Frees the bytes. */
+  clear(): void {
+    this.#buffer = this.#buffer.transfer(0);
+    this.#length = 0;
   }
 }
 
 const tooLong = (bytes: number, bytesMax: number): UnintelligibleAnswerError =>
   new UnintelligibleAnswerError(`The answer has ${bytes} bytes or more, and at most ${bytesMax} are read`);
 
-/** @throws {UnintelligibleAnswerError} */
-function textOf(bytes: Buffer): string {
-  if (!isUtf8(bytes)) throw new UnintelligibleAnswerError('The answer is not UTF-8');
-  const text = bytes.toString('utf8');
+/** Reads bytes as text, and frees them. @throws {UnintelligibleAnswerError} */
+function textOf(body: GatheredBytes): string {
+  if (!isUtf8(body.bytes)) throw new UnintelligibleAnswerError('The answer is not UTF-8');
+  const text = body.bytes.toString('utf8');
+  body.clear();
   return text.startsWith('\uFEFF') ? text.slice(1) : text;
 }
 

@@ -1,5 +1,6 @@
 import { ChainStore } from '../../functions/chains/chain-store.ts';
 import { s3Client } from '../../functions/s3/client.ts';
+import { peakKib } from '../support/function-process.ts';
 
 /* A process with the memory of a function, which changes chains side by side. */
 process.on('message', async ({ endpoint, ids }: { readonly endpoint: string; readonly ids: readonly string[] }) => {
@@ -11,6 +12,5 @@ process.on('message', async ({ endpoint, ids }: { readonly endpoint: string; rea
     ids.map((id) => store.update(id, (chain) => chain && { ...chain, generation: 2 }, never)),
   );
   const changed = results.filter(({ isChanged }) => isChanged).length;
-  process.send?.({ changed, mib: Math.round(process.resourceUsage().maxRSS / 1024) });
-  process.exit(0);
+  process.send?.({ changed, mib: Math.round(peakKib() / 1024) });
 });

@@ -1,12 +1,11 @@
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { Chain } from '../../functions/chains/chain.ts';
 import { CHAIN_BYTES_MAX, CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import { ChainStore } from '../../functions/chains/chain-store.ts';
 import { LedgerContendedError, UnreadableEntryError } from '../../functions/ledger/store.ts';
 import { MEMORY_MIB } from '../../infra/function-limits.ts';
+import { answerOf, functionProcess } from '../support/function-process.ts';
 import { LEDGER, openWorld, start, world } from '../support/world.ts';
 
 const never = new AbortController().signal;
@@ -104,21 +103,14 @@ describe('the largest chains', () => {
       await own.put(LEDGER, `chains/${id}.json`, JSON.stringify({ ...chain, closed: [filler] }));
     }
     const { port } = (await own.s3.config.endpoint?.()) ?? {};
-    const child = fork(fileURLToPath(new URL('chain-memory-process.ts', import.meta.url)), {
-      execArgv: [
-        `--max-semi-space-size=${Math.floor(MEMORY_MIB * 0.05)}`,
-        `--max-old-space-size=${Math.floor(MEMORY_MIB * 0.9)}`,
-      ],
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    });
-    let told: { readonly changed: number; readonly mib: number } | undefined;
-    child.on('message', (message: typeof told) => {
-      told = message;
-    });
-    child.send({ endpoint: `http://127.0.0.1:${port}`, ids });
-    await once(child, 'exit');
-    expect(told?.changed).toBe(CHAINS);
-    expect(told?.mib).toBeLessThan(MEMORY_MIB);
+    const child = functionProcess(fileURLToPath(new URL('chain-memory-process.ts', import.meta.url)));
+    onTestFinished(() => void child.kill());
+    const told = (await answerOf(child, { endpoint: `http://127.0.0.1:${port}`, ids })) as {
+      readonly changed: number;
+      readonly mib: number;
+    };
+    expect(told.changed).toBe(CHAINS);
+    expect(told.mib).toBeLessThan(MEMORY_MIB);
   });
 
   it('of an older version, which had no limit, is not read if it could fill the memory', async () => {

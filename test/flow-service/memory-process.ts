@@ -1,9 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../../functions/base/clock.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { powertools } from '../../functions/lambda/powertools.ts';
+import { peakKib } from '../support/function-process.ts';
 
 /** What a process of the memory test has to do. It does one after another. */
 export interface MemoryTask {
@@ -98,13 +98,6 @@ async function perform({ url, operation, sideBySide, heldBytes }: MemoryTask): P
   );
   if (kept.length + held.length === 0) throw new Error('Nothing is kept');
   return { peakBytes: peakKib() * 1024, outcomes, message };
-}
-
-/** The largest resident set so far, in KiB. On Linux, `maxRSS` may be that of the process that this one was forked from. */
-function peakKib(): number {
-  const status = '/proc/self/status';
-  if (!existsSync(status)) return process.resourceUsage().maxRSS;
-  return Number(/VmHWM:\s*(\d+)/.exec(readFileSync(status, 'utf8'))?.[1]);
 }
 
 // The process ends when its parent disconnects.

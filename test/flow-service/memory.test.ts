@@ -1,10 +1,10 @@
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
+import type { ChildProcess } from 'node:child_process';
 import type { ServerResponse } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { MEMORY_MIB } from '../../infra/function-limits.ts';
+import { answerOf, functionProcess } from '../support/function-process.ts';
 import { web } from '../support/servers.ts';
 import type { MemoryOperation, MemoryOutcome, MemoryTask } from './memory-process.ts';
 
@@ -27,13 +27,6 @@ const SIDE_BY_SIDE: Readonly<Record<MemoryOperation, number>> = {
   asset: 32,
 };
 
-/** Lambda's own bootstrap starts Node with these flags. */
-const NODE_FLAGS = [
-  '--expose-gc',
-  `--max-semi-space-size=${Math.floor(MEMORY_MIB * 0.05)}`,
-  `--max-old-space-size=${Math.floor(MEMORY_MIB * 0.9)}`,
-];
-
 type Answer = (response: ServerResponse) => void;
 
 async function served(answer: Answer): Promise<string> {
@@ -44,15 +37,6 @@ async function served(answer: Answer): Promise<string> {
   return origin;
 }
 
-/** A process with the memory and the flags of a function. */
-function forked(): ChildProcess {
-  return fork(fileURLToPath(new URL('memory-process.ts', import.meta.url)), {
-    execArgv: NODE_FLAGS,
-    env: { PATH: process.env.PATH, AWS_REGION: 'eu-west-1', POWERTOOLS_DEV: 'false' },
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-  });
-}
-
 /** Runs an operation in a process. */
 async function ran(
   child: ChildProcess,
@@ -60,15 +44,8 @@ async function ran(
   answer: Answer,
   sideBySide = SIDE_BY_SIDE[operation],
 ): Promise<MemoryOutcome> {
-  const url = await served(answer);
-  child.send({ url, operation, sideBySide, heldBytes: ASSETS_BYTES } satisfies MemoryTask);
-  const [outcome] = await Promise.race([
-    once(child, 'message'),
-    once(child, 'exit').then(([code, killer]) => {
-      throw new Error(`The process ended with ${code ?? killer}, before it had an outcome`);
-    }),
-  ]);
-  return outcome as MemoryOutcome;
+  const task: MemoryTask = { url: await served(answer), operation, sideBySide, heldBytes: ASSETS_BYTES };
+  return (await answerOf(child, { ...task })) as MemoryOutcome;
 }
 
 const saying =
@@ -142,7 +119,7 @@ function byByte(response: ServerResponse): void {
 describe('the memory of a function holds', () => {
   let child: ChildProcess;
   beforeAll(() => {
-    child = forked();
+    child = functionProcess(fileURLToPath(new URL('memory-process.ts', import.meta.url)));
   });
   afterAll(() => void child.kill());
 
