@@ -1,6 +1,6 @@
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import type { MetricName } from '../base/telemetry.ts';
-import { copiedEntry, copyWords, entryOfGone } from '../ledger/copies.ts';
+import { copiedEntry, copyWords, currentUploadId, entryOfGone } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
   claimAgain,
@@ -354,7 +354,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   if (object !== undefined) return sendIfFit(delivery, claim, object);
   let opened: OpenedUpload;
   try {
-    opened = await inbox.open(upload, delivery.invocation.work);
+    opened = await openAgain(delivery, upload);
   } catch (error) {
     return handleFailure(delivery, claim, error);
   }
@@ -365,11 +365,26 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   }
 }
 
+/**
+ * Opens an upload that has an entry. Without versions, a copy of it has taken its place under another id, and its content
+ * is still there.
+ */
+async function openAgain({ ports, invocation }: Delivery, upload: Upload): Promise<OpenedUpload> {
+  const { work } = invocation;
+  try {
+    return await ports.inbox.open(upload, work);
+  } catch (error) {
+    if (!(error instanceof UploadGoneError) || upload.versionId !== undefined) throw error;
+    if ((await currentUploadId(upload, ports, work)) !== upload.id) throw error;
+    return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
+  }
+}
+
 /** True if a newer file is at the key of the chain's first file. A file that was deleted has no successor. */
 async function isSuperseded({ ports, invocation }: Delivery, { bucket, stage }: Upload): Promise<boolean> {
   if (stage === undefined) return false;
-  const current = await ports.inbox.current(bucket, stage.first.key, invocation.work);
-  return current !== undefined && current.id !== stage.first.id;
+  const current = await currentUploadId({ bucket, ...stage.first }, ports, invocation.work);
+  return current !== undefined && current !== stage.first.id;
 }
 
 /**

@@ -1,5 +1,6 @@
 import pMap from 'p-map';
 import { quotedInAscii, shorten, toldIssues } from '../base/printable.ts';
+import { copiedEntry, currentUploadId } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
   type Entry,
@@ -86,7 +87,8 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   const current = (at: string) => ports.inbox.current(bucket, at, invocation.work);
   const files = job.inputs.flatMap((input) => ('name' in input ? [input] : []));
   const named = files.map(({ name }) => inputKey(key, name));
-  const [newest, ...exact] = await pMap([key, ...named], current, { concurrency: CONCURRENCY });
+  const newest = await currentUploadId({ id, bucket, key }, ports, invocation.work);
+  const exact = await pMap(named, current, { concurrency: CONCURRENCY });
   const isComplete = exact.every((upload) => upload !== undefined);
   const beside = isComplete ? [] : await ports.inbox.keysBeside(bucket, key, invocation.work);
   const others = beside.filter((each) => !named.includes(each)).map((each) => ({ key: each }));
@@ -117,7 +119,7 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
       .filter(({ isOptional }, index) => !isOptional && uploads[index] === undefined)
       .map(({ name }) => name),
     ...{ ambiguous, hints },
-    isSuperseded: newest !== undefined && newest.id !== id,
+    isSuperseded: newest !== undefined && newest !== id,
   };
 }
 
@@ -157,14 +159,18 @@ export async function jobFor(
 ): Promise<Stored | undefined> {
   const { ports, invocation } = delivery;
   const { inbox, ledger, clock } = ports;
-  const job = await inbox.current(bucket, jobKey, invocation.work);
-  delivery.identify({ uploadId: job?.id });
-  // A job without an entry looks for its inputs when its own message comes.
-  let stored = job && (await ledger.read(job.id, invocation.work));
+  const current = await inbox.current(bucket, jobKey, invocation.work);
+  delivery.identify({ uploadId: current?.id });
+  let stored = current && (await ledger.read(current.id, invocation.work));
+  // A job without an entry looks for its inputs when its own message comes, unless it is a copy.
+  const copied = current && stored === undefined ? await copiedEntry(current, ports, invocation.work) : undefined;
+  const job = copied?.upload.id ?? current?.id;
+  delivery.identify({ uploadId: job });
+  if (copied !== undefined) stored = await ledger.read(copied.upload.id, invocation.work);
   for (let waited = 0; job !== undefined && isLooking(stored, clock.now()); waited += LOOKING_MS) {
     if (waited >= LOOKING_MAX_MS) throw new ClaimHeldError(`The job ${jobKey} is looking for its inputs`);
     await clock.sleep(LOOKING_MS, invocation.work);
-    stored = await ledger.read(job.id, invocation.work);
+    stored = await ledger.read(job, invocation.work);
   }
   return stored !== undefined && isConcerned(stored.entry, key) ? stored : undefined;
 }

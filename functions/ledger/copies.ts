@@ -40,6 +40,23 @@ export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: Abor
   return before?.state === 'failed' ? undefined : before;
 }
 
+/**
+ * The id of the upload that is current at a key. A copy that is no upload of its own leaves the one before it current.
+ * Undefined if nothing is at the key.
+ * @param known the upload that is most probably current.
+ * @throws any error of S3.
+ */
+export async function currentUploadId(
+  { bucket, key, id: known }: Pick<Upload, 'bucket' | 'key' | 'id'>,
+  ports: CopyPorts & { readonly inbox: Pick<Inbox, 'current'> },
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const current = await ports.inbox.current(bucket, key, signal);
+  if (current === undefined || current.id === known) return current?.id;
+  if ((await ports.ledger.read(current.id, signal)) !== undefined) return current.id;
+  return (await copiedEntry(current, ports, signal))?.upload.id ?? current.id;
+}
+
 async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {
   let own: Awaited<ReturnType<Inbox['facts']>>;
   let left = VERSIONS_MAX;

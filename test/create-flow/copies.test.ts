@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { answer, ECHO, HOUR, start, world } from '../support/world.ts';
+import { answer, ECHO, HOUR, MINUTE, start, world } from '../support/world.ts';
 
 // S3 announces a change of metadata, storage class or encryption as a copy. Its content is no new upload.
 
@@ -55,6 +55,45 @@ describe.each([
     await world.deliverAll();
     expect(await world.entries()).toHaveLength(1);
     expect(world.count('UploadsSkipped')).toBe(1);
+  });
+
+  it('does not replace an upload that waits', async () => {
+    await start({ versioning });
+    await world.collect({ hold: { action: 'pause' } });
+    await world.send('a', 'x');
+    for (let times = 0; times < 2; times += 1) {
+      laterBy(MINUTE);
+      await copy(form, 'a', 'x');
+      await world.deliverAll();
+    }
+    await world.collect({ hold: { action: 'resume' } });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded']);
+  });
+
+  it('does not replace the first file of a chain', async () => {
+    await start({ versioning, routes: [ECHO, { ...ECHO, name: 'then', after: 'echo' }] });
+    await world.send('a', 'x');
+    await world.tickAfter(10 * MINUTE);
+    laterBy(MINUTE);
+    await copy(form, 'a', 'x');
+    await world.settle();
+    expect(world.service.flows).toHaveLength(2);
+    expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded', 'succeeded']);
+  });
+
+  it('does not replace a job that waits for its inputs', async () => {
+    await start({ versioning, routes: [{ ...ECHO, jobs: 'jobs/' }] });
+    const job = JSON.stringify({ inputs: ['front.png'] });
+    await world.send('jobs/job.json', job);
+    laterBy(MINUTE);
+    await copy(form, 'jobs/job.json', job);
+    await world.deliverAll();
+    await world.send('jobs/front.png', 'front');
+    expect(world.service.flows).toHaveLength(1);
+    await world.settle();
+    expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded']);
   });
 
   it('is sent after a failure', async () => {
