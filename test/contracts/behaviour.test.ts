@@ -1,4 +1,9 @@
-import { AbortMultipartUploadCommand, GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import {
+  AbortMultipartUploadCommand,
+  CopyObjectCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+} from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
 import { complete, head, list, put, read, refusal, refused, remove, uploadParts } from '../support/s3-calls.ts';
@@ -394,6 +399,17 @@ describe('events', () => {
     const { eventTime } = await eventOf(given, () => complete(given, uploaded));
     const initiated = (await head(given)).LastModified?.getTime() ?? 0;
     expect(Date.parse(eventTime)).toBeGreaterThanOrEqual(initiated + 2000);
+  });
+
+  eventBehaviour('a copy is announced as a copy, even onto itself', 'Enabled', async (given) => {
+    const { Bucket, Key } = given;
+    await put(given, 'hello');
+    const CopySource = `${Bucket}/${encodeURIComponent(Key)}`;
+    const copying = new CopyObjectCommand({ Bucket, Key, CopySource, MetadataDirective: 'REPLACE' });
+    const event = await eventOf(given, () => given.client.send(copying));
+    expect(event.eventName).toBe('ObjectCreated:Copy');
+    expect(event.s3.object).toMatchObject({ size: 5, eTag: '5d41402abc4b2a76b9719d911017c592' });
+    expect(eventBridgeEvent(event)?.detail.reason).toBe('CopyObject');
   });
 
   eventBehaviour('the first message to a queue is a test event without records', 'unversioned', async ({ Bucket }) => {

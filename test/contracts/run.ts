@@ -19,8 +19,8 @@ const HELP = `Checks that a bucket behaves as the ledger relies on (see docs/s3-
 Credentials, region and endpoint are the SDK's usual ones: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3, ...
 All keys begin with a unique prefix and are deleted at the end, with all their versions.
 The credentials need s3:GetObject, s3:GetObjectVersion, s3:PutObject, s3:DeleteObject, s3:DeleteObjectVersion,
-s3:AbortMultipartUpload, s3:ListBucket, s3:ListBucketVersions, s3:ListBucketMultipartUploads and
-s3:GetBucketVersioning. Tests that the bucket's versioning, or a bucket alone, does not allow are skipped, with the
+s3:AbortMultipartUpload, s3:ListBucket, s3:ListBucketVersions, s3:ListBucketMultipartUploads, s3:GetBucketVersioning,
+and s3:GetObjectTagging, s3:PutObjectTagging, s3:DeleteObjectTagging, also of versions. Tests that the bucket's versioning, or a bucket alone, does not allow are skipped, with the
 reason.
 `;
 

@@ -1,3 +1,4 @@
+import { GetBucketVersioningCommand } from '@aws-sdk/client-s3';
 import { expect } from 'vitest';
 import { complete, head, put, read, refusal, remove, uploadParts } from '../support/s3-calls.ts';
 import { behaviour } from './support.ts';
@@ -37,3 +38,13 @@ behaviour('a DELETE or a completion with If-Match changes only the object of tha
   await remove(given, { IfMatch: ETag });
   expect(await refusal(remove(given, { IfMatch: ETag }))).toMatch(/^404 /);
 });
+
+for (const [kind, status] of [
+  ['unversioned', undefined],
+  ['Enabled', 'Enabled'],
+  ['Suspended', 'Suspended'],
+] as const) {
+  behaviour(`a bucket says that its versioning is ${status ?? 'off'}`, kind, async ({ client, Bucket }) => {
+    expect((await client.send(new GetBucketVersioningCommand({ Bucket }))).Status).toBe(status);
+  });
+}

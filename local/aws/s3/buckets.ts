@@ -54,6 +54,12 @@ export function getBucketLocation(service: Service, call: Call): S3Response {
   return xmlResponse(['LocationConstraint', '']);
 }
 
+export function getBucketVersioning(service: Service, call: Call): S3Response {
+  demand(service, call, 's3:GetBucketVersioning');
+  const { versioning } = service.catalog.bucket(call.bucket);
+  return xmlResponse(['VersioningConfiguration', [versioning && ['Status', versioning]]]);
+}
+
 export async function putBucketVersioning(service: Service, call: Call): Promise<S3Response> {
   demand(service, call, 's3:PutBucketVersioning');
   service.catalog.bucket(call.bucket);

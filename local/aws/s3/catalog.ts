@@ -14,12 +14,16 @@ export interface Bucket {
   readonly createdMs: number;
 }
 
-/** The headers that an upload gives to its object. Every read returns them. */
+/** What an upload says about its object in headers. */
 export interface ObjectHeaders {
   readonly system: Readonly<Record<string, string>>;
   /** User metadata: names without `x-amz-meta-`, values as sent. */
   readonly user: Readonly<Record<string, string>>;
+  /** Objects of earlier versions of this catalog have none. */
+  readonly tags?: readonly Tag[];
 }
+
+export type Tag = readonly [key: string, value: string];
 
 /** The part of a version that listings show. */
 export interface ListedVersion<Key = Buffer> {
@@ -197,10 +201,10 @@ export class Catalog {
     return { added: { ...version, sequence, versionId, latest: true }, replaced };
   }
 
-  /** Gives a version another body of the same content. */
-  setSegments({ bucket, key, sequence }: Version, segments: readonly Segment[]): void {
-    const sql = 'UPDATE versions SET segments = ? WHERE bucket = ? AND key = ? AND sequence = ?';
-    this.#run(sql, JSON.stringify(segments), bucket, Buffer.from(key), sequence);
+  /** Keeps the headers of a changed version, and its segments: another body of the same content. */
+  updateVersion({ bucket, key, sequence, headers, segments }: Version): void {
+    const sql = 'UPDATE versions SET headers = ?, segments = ? WHERE bucket = ? AND key = ? AND sequence = ?';
+    this.#run(sql, JSON.stringify(headers), JSON.stringify(segments), bucket, Buffer.from(key), sequence);
   }
 
   /** Removes a version permanently. The version before it becomes the latest. Call in a transaction. */

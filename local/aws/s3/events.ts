@@ -5,6 +5,7 @@ const ACCOUNT = '000000000000';
 
 export type S3EventName =
   | 'ObjectCreated:Put'
+  | 'ObjectCreated:Copy'
   | 'ObjectCreated:CompleteMultipartUpload'
   | 'ObjectRemoved:Delete'
   | 'ObjectRemoved:DeleteMarkerCreated';
@@ -111,6 +112,7 @@ const EMPTY_ETAG = 'd41d8cd98f00b204e9800998ecf8427e';
 
 const REASONS = {
   'ObjectCreated:Put': 'PutObject',
+  'ObjectCreated:Copy': 'CopyObject',
   'ObjectCreated:CompleteMultipartUpload': 'CompleteMultipartUpload',
 } as const;
 

@@ -15,7 +15,16 @@ import { CHECKSUM_ALGORITHMS, type Checksum, type ChecksumAlgorithm, createHashe
 import { S3Error } from './errors.ts';
 import { receive, receiveXml } from './incoming.ts';
 import { encoder } from './listing.ts';
-import { checkWrite, commit, conditionOf, keeping, objectHeaders, unquoted, versionHeader } from './objects.ts';
+import {
+  type Content,
+  checkWrite,
+  commit,
+  conditionOf,
+  keeping,
+  objectHeaders,
+  unquoted,
+  versionHeader,
+} from './objects.ts';
 import { childText, type XmlElement, type XmlNode } from './xml.ts';
 
 const PART_NUMBER_MAX = 10_000;
@@ -45,7 +54,7 @@ export function createMultipartUpload(service: Service, call: Call): S3Response 
 }
 
 /** CRC64NVME is for whole objects only, SHA is composite only. CRC32 is composite by default. */
-function requestedChecksum({ headers }: Call): Upload['checksum'] {
+export function requestedChecksum({ headers }: Call): Upload['checksum'] {
   const name = headers['x-amz-checksum-algorithm']?.toLowerCase();
   if (name === undefined) return undefined;
   const algorithm = CHECKSUM_ALGORITHMS.find((known) => known === name);
@@ -61,25 +70,33 @@ function requestedChecksum({ headers }: Call): Upload['checksum'] {
 }
 
 export async function uploadPart(service: Service, call: Call): Promise<S3Response> {
-  const { catalog, bodies } = service;
-  checkWrite(service, call);
-  uploadOf(service, call);
-  const number = integer(call, 'partNumber', 0, Number.MAX_SAFE_INTEGER);
-  if (number < 1 || number > PART_NUMBER_MAX) {
-    throw invalid('partNumber', `Part number must be an integer between 1 and ${PART_NUMBER_MAX}, inclusive`);
-  }
+  const { number } = partOf(service, call);
   const { chunks, received } = receive(call);
-  const segment = await bodies.write(chunks);
+  const segment = await service.bodies.write(chunks);
   const { md5, checksum } = received();
-  const etag = md5.toString('hex');
-  keeping(service, segment, () => {
-    // The upload may have been completed or aborted while the part arrived.
-    const part = { number, etag, modifiedMs: service.now(), checksum, segment };
-    const replaced = catalog.transaction(() => catalog.putPart(uploadOf(service, call).id, part));
-    if (replaced !== undefined) bodies.remove([replaced.segment]);
-  });
+  const { etag } = keepPart(service, call, number, { segment, etag: md5.toString('hex'), checksum });
   const sum = checksum && { [`x-amz-checksum-${checksum.algorithm}`]: checksum.value };
   return { status: 200, headers: { etag: `"${etag}"`, ...sum }, body: EMPTY };
+}
+
+/** Checks the write of a part before its bytes are read. Throws NoSuchUpload, InvalidArgument. */
+export function partOf(service: Service, call: Call): { readonly number: number; readonly upload: Upload } {
+  checkWrite(service, call);
+  const upload = uploadOf(service, call);
+  const number = integer(call, 'partNumber', 0, Number.MAX_SAFE_INTEGER);
+  if (number >= 1 && number <= PART_NUMBER_MAX) return { number, upload };
+  throw invalid('partNumber', `Part number must be an integer between 1 and ${PART_NUMBER_MAX}, inclusive`);
+}
+
+/** Adds a stored body to an upload. It may have been completed or aborted meanwhile. Throws NoSuchUpload. */
+export function keepPart(service: Service, call: Call, number: number, content: Content): Part {
+  const { catalog, bodies } = service;
+  const part = { number, modifiedMs: service.now(), ...content };
+  const replaced = keeping(service, content.segment, () =>
+    catalog.transaction(() => catalog.putPart(uploadOf(service, call).id, part)),
+  );
+  if (replaced !== undefined) bodies.remove([replaced.segment]);
+  return part;
 }
 
 /** Throws NoSuchUpload. */
@@ -109,7 +126,7 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
     ['Key', key],
     ['ETag', `"${etag}"`],
   ];
-  if (checksum) children.push([elementName(checksum.algorithm), checksum.value], ['ChecksumType', checksum.type]);
+  if (checksum) children.push(checksumElement(checksum), ['ChecksumType', checksum.type]);
   return xmlResponse(['CompleteMultipartUploadResult', children], versionHeader(service, version));
 }
 
@@ -217,6 +234,11 @@ async function wholeChecksum(
   if (sent !== undefined && sent.split('-')[0] !== digest) throw new S3Error('BadDigest');
   return { algorithm, type, value: type === 'COMPOSITE' ? `${digest}-${parts.length}` : digest };
 }
+
+export const checksumElement = ({ algorithm, value }: Pick<Checksum, 'algorithm' | 'value'>): XmlElement => [
+  elementName(algorithm),
+  value,
+];
 
 function elementName(algorithm: ChecksumAlgorithm): string {
   return `Checksum${algorithm.toUpperCase()}`;

@@ -9,10 +9,11 @@ import {
   type S3Response,
   type Service,
 } from './call.ts';
-import type { NewVersion, ObjectHeaders, Version } from './catalog.ts';
+import type { NewVersion, ObjectHeaders, Part, Version } from './catalog.ts';
 import type { Checksum } from './checksums.ts';
 import { S3Error } from './errors.ts';
 import { receive } from './incoming.ts';
+import { tagsInHeader } from './tags.ts';
 
 const KEY_BYTES_MAX = 1024;
 
@@ -26,34 +27,43 @@ export function checkWrite(service: Service, call: Call): void {
   }
   demand(service, call, 's3:PutObject');
   if (headers['if-match'] !== undefined) demand(service, call, 's3:GetObject');
+  if (headers['x-amz-tagging'] !== undefined) demand(service, call, 's3:PutObjectTagging');
 }
 
 export async function putObject(service: Service, call: Call): Promise<S3Response> {
-  const { bucket, key, headers } = call;
   checkWrite(service, call);
-  const condition = conditionOf(headers);
-  const kept = objectHeaders(headers);
+  const condition = conditionOf(call.headers);
+  const headers = objectHeaders(call.headers);
   const { chunks, received } = receive(call);
   const segment = await service.bodies.write(chunks);
-  const { md5, checksum: sent } = received();
-  const checksum = sent && ({ ...sent, type: 'FULL_OBJECT' } as const);
-  const etag = md5.toString('hex');
-  const version = keeping(service, segment, () =>
+  const { md5, checksum } = received();
+  const version = keepObject(service, call, condition, { segment, etag: md5.toString('hex'), checksum, headers });
+  await service.publish('ObjectCreated:Put', version, call);
+  const answer = {
+    etag: `"${version.etag}"`,
+    ...versionHeader(service, version),
+    ...checksumHeaders(version.checksum),
+  };
+  return { status: 200, headers: answer, body: EMPTY };
+}
+
+/** A stored body, with what is known of it. */
+export interface Content extends Pick<Part, 'etag' | 'checksum' | 'segment'> {}
+
+/** Makes a stored body the current object of a key. Throws PreconditionFailed, ConditionalRequestConflict, NoSuchKey. */
+export function keepObject(
+  service: Service,
+  { bucket, key }: Call,
+  condition: Condition | undefined,
+  { segment, etag, checksum, headers }: Content & Pick<Version, 'headers'>,
+): Version {
+  return keeping(service, segment, () =>
     commit(service, condition, {
-      bucket,
-      key,
-      deleteMarker: false,
-      bytes: segment.bytes,
-      etag,
-      modifiedMs: service.now(),
-      headers: kept,
-      checksum,
+      ...{ bucket, key, deleteMarker: false, bytes: segment.bytes, etag, modifiedMs: service.now(), headers },
+      checksum: checksum && { ...checksum, type: 'FULL_OBJECT' },
       segments: [segment],
     }),
   );
-  await service.publish('ObjectCreated:Put', version, call);
-  const answer = { etag: `"${etag}"`, ...versionHeader(service, version), ...checksumHeaders(checksum) };
-  return { status: 200, headers: answer, body: EMPTY };
 }
 
 /**
@@ -100,7 +110,7 @@ export function conditionOf(headers: Headers): Condition | undefined {
 }
 
 /** Throws PreconditionFailed, ConditionalRequestConflict; or NoSuchKey if an ETag is asked for and there is no object. */
-function check({ conflict }: Service, condition: Condition | undefined, current: Version | undefined): void {
+export function check({ conflict }: Service, condition: Condition | undefined, current: Version | undefined): void {
   if (condition === undefined) return;
   if (conflict()) throw new S3Error('ConditionalRequestConflict');
   const object = current?.deleteMarker ? undefined : current;
@@ -124,10 +134,10 @@ export function versionHeader({ catalog }: Service, { bucket, versionId }: Versi
 
 /** HeadObject and GetObject. They differ in the body only. */
 export function readObject(service: Service, call: Call): S3Response {
-  const { method, query, headers } = call;
+  const { method, headers } = call;
   const other = ['if-none-match', 'if-modified-since', 'if-unmodified-since'].find((name) => name in headers);
   if (other !== undefined) throw notImplemented(`${other} of a read`);
-  demand(service, call, query.has('versionId') ? 's3:GetObjectVersion' : 's3:GetObject');
+  demandRead(service, call);
   const version = findObject(service, call);
   const ifMatch = headers['if-match'];
   if (ifMatch !== undefined && unquoted(ifMatch) !== version.etag) {
@@ -138,6 +148,7 @@ export function readObject(service: Service, call: Call): S3Response {
   const isChecked = !range.partial && headers['x-amz-checksum-mode']?.toUpperCase() === 'ENABLED';
   const answer = {
     ...answerHeaders(version.headers),
+    ...taggingCount(service, call, version),
     etag: `"${version.etag}"`,
     ...modified(version),
     ...versionHeader(service, version),
@@ -150,8 +161,13 @@ export function readObject(service: Service, call: Call): S3Response {
   return { status: range.partial ? 206 : 200, headers: answer, body };
 }
 
+/** Throws AccessDenied. */
+export function demandRead(service: Service, call: Call): void {
+  demand(service, call, call.query.has('versionId') ? 's3:GetObjectVersion' : 's3:GetObject');
+}
+
 /** Finds the version to read. Throws NoSuchKey, NoSuchVersion, MethodNotAllowed. */
-function findObject(service: Service, call: Call): Version {
+export function findObject(service: Service, call: Call): Version {
   const { catalog } = service;
   const { bucket, key, query } = call;
   catalog.bucket(bucket);
@@ -173,11 +189,17 @@ function findObject(service: Service, call: Call): Version {
 }
 
 /** Throws InvalidArgument if S3 cannot have issued the id. */
-function findVersion({ catalog }: Service, { bucket, key }: Call, versionId: string): Version | undefined {
+export function findVersion({ catalog }: Service, { bucket, key }: Call, versionId: string): Version | undefined {
   if (versionId !== 'null' && !/^[\w.]{32}$/.test(versionId)) {
     throw invalid('versionId', 'Invalid version id specified');
   }
   return catalog.version(bucket, key, versionId);
+}
+
+/** S3 tells the number of tags to callers that may read them. */
+function taggingCount(service: Service, call: Call, { headers: { tags = [] } }: Version): Record<string, string> {
+  const action = call.query.has('versionId') ? 's3:GetObjectVersionTagging' : 's3:GetObjectTagging';
+  return tags.length > 0 && service.allows(call, action, call) ? { 'x-amz-tagging-count': String(tags.length) } : {};
 }
 
 function modified({ modifiedMs }: Version): Record<string, string> {
@@ -203,59 +225,13 @@ function checksumHeaders(checksum: Checksum | undefined): Record<string, string>
   return { [`x-amz-checksum-${checksum.algorithm}`]: checksum.value, 'x-amz-checksum-type': checksum.type };
 }
 
-/** Removes a version permanently. Without a version id, a bucket with versioning gets a delete marker instead. */
-export async function deleteObject(service: Service, call: Call): Promise<S3Response> {
-  const { catalog, bodies } = service;
-  const { bucket, key, query, headers } = call;
-  const versionId = query.get('versionId');
-  const { versioning } = catalog.bucket(bucket);
-  demand(service, call, versionId === undefined ? 's3:DeleteObject' : 's3:DeleteObjectVersion');
-  if (headers['if-match'] !== undefined) demand(service, call, 's3:GetObject');
-  const condition = conditionOf(headers);
-  const { added, removed, sequence } = catalog.transaction(() => {
-    const latest = catalog.latest(bucket, key);
-    check(service, condition, latest);
-    if (versionId === undefined && versioning !== undefined) {
-      const { added, replaced } = catalog.addVersion(deleteMarker(bucket, key, service.now()));
-      return { added, removed: replaced, sequence: added.sequence };
-    }
-    const removed = versionId === undefined ? latest : findVersion(service, call, versionId);
-    if (removed !== undefined) catalog.removeVersion(removed);
-    return { added: undefined, removed, sequence: catalog.nextSequence() };
-  });
-  if (removed !== undefined) bodies.remove(removed.segments);
-  if (added !== undefined) await service.publish('ObjectRemoved:DeleteMarkerCreated', added, call);
-  else if (removed !== undefined) await service.publish('ObjectRemoved:Delete', removed, call, sequence);
-  const named = added?.versionId ?? versionId;
-  const answer = {
-    ...(named === undefined ? {} : { 'x-amz-version-id': named }),
-    ...((added ?? removed)?.deleteMarker ? { 'x-amz-delete-marker': 'true' } : {}),
-  };
-  return { status: 204, headers: answer, body: EMPTY };
-}
-
-function deleteMarker(bucket: string, key: string, modifiedMs: number): NewVersion {
-  const headers = { system: {}, user: {} };
-  return {
-    bucket,
-    key,
-    deleteMarker: true,
-    bytes: 0,
-    etag: '',
-    modifiedMs,
-    headers,
-    checksum: undefined,
-    segments: [],
-  };
-}
-
 /** S3: "the user-defined metadata is limited to 2 KB in size", names and values together, in UTF-8. */
 const USER_METADATA_BYTES_MAX = 2048;
 const USER_PREFIX = 'x-amz-meta-';
 const SYSTEM_HEADERS = ['cache-control', 'content-disposition', 'content-language', 'content-type', 'expires'] as const;
 const DEFAULT_CONTENT_TYPE = 'binary/octet-stream';
 
-/** The headers of an upload that its object keeps. Throws MetadataTooLarge. */
+/** The headers of an upload that its object keeps. Throws MetadataTooLarge, InvalidTag. */
 export function objectHeaders(headers: Headers): ObjectHeaders {
   const system: Record<string, string> = { 'content-type': DEFAULT_CONTENT_TYPE };
   for (const name of SYSTEM_HEADERS) {
@@ -277,7 +253,7 @@ export function objectHeaders(headers: Headers): ObjectHeaders {
     const details = { Size: String(bytes), MaxSizeAllowed: String(USER_METADATA_BYTES_MAX) };
     throw new S3Error('MetadataTooLarge', { details });
   }
-  return { system, user };
+  return { system, user, tags: tagsInHeader(headers['x-amz-tagging']) };
 }
 
 /** The response headers of a read. */

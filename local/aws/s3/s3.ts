@@ -120,7 +120,7 @@ export class EmbeddedS3 {
         'versionId' in object ? catalog.version(bucket, key, object.versionId) : catalog.latest(bucket, key);
       const isRight = 'versionId' in object || version?.etag === unquoted(object.etag);
       if (version === undefined || !isRight || version.deleteMarker || version.bytes !== clone.bytes) return;
-      catalog.setSegments(version, [clone]);
+      catalog.updateVersion({ ...version, segments: [clone] });
       unused = version.segments;
     } finally {
       bodies.remove(unused);

@@ -53,6 +53,7 @@ const parser = new XMLParser({
   textNodeName: TEXT,
   removeNSPrefix: true,
   parseTagValue: false,
+  trimValues: false,
   ignoreDeclaration: true,
   maxNestedTags: DEPTH_MAX,
   // Also decodes references such as `&#34;`, with which some clients quote an ETag.

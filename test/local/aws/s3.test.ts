@@ -1,15 +1,37 @@
+import { createHash } from 'node:crypto';
 import { copyFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Readable } from 'node:stream';
-import { GetObjectCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
+import {
+  CopyObjectCommand,
+  type CopyObjectCommandInput,
+  DeleteObjectsCommand,
+  GetObjectCommand,
+  GetObjectTaggingCommand,
+  type ObjectIdentifier,
+  PutObjectCommand,
+  S3Client,
+  UploadPartCopyCommand,
+} from '@aws-sdk/client-s3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3, type S3Options } from '../../../local/aws/s3/s3.ts';
 import { BUCKET, CREDENTIALS, raw, startS3, VERSIONED } from '../../support/embedded-s3.ts';
 import { temporaryFolder } from '../../support/folder.ts';
-import { complete, head, list, type Place, put, read, refusal, remove, uploadParts } from '../../support/s3-calls.ts';
+import {
+  complete,
+  head,
+  list,
+  type Multipart,
+  type Place,
+  put,
+  read,
+  refusal,
+  remove,
+  uploadParts,
+} from '../../support/s3-calls.ts';
 import { signedHeaders } from '../../support/sigv4.ts';
 
 /*
@@ -109,15 +131,17 @@ describe('answers', () => {
   test.each<[string, string, Record<string, string>, string]>([
     ['GET', `/${BUCKET}?lifecycle`, {}, '501 NotImplemented'],
     ['GET', `/${BUCKET}/k?acl`, {}, '501 NotImplemented'],
-    ['PUT', `/${BUCKET}/k?tagging`, {}, '501 NotImplemented'],
     ['PUT', `/${BUCKET}/k?uploads`, {}, '501 NotImplemented'],
-    ['PUT', `/${BUCKET}/k`, copy, '501 NotImplemented'],
-    ['PUT', `/${BUCKET}/k`, { 'x-amz-tagging': 'a=b' }, '501 NotImplemented'],
+    ['POST', `/${BUCKET}/k?uploads`, copy, '501 NotImplemented'],
+    ['GET', `/${BUCKET}/k`, copy, '501 NotImplemented'],
+    ['PUT', `/${BUCKET}/k`, { ...copy, 'x-amz-metadata-directive': 'KEEP' }, '400 InvalidArgument'],
+    ['PUT', `/${BUCKET}/k`, { ...copy, 'x-amz-tagging-directive': 'KEEP' }, '400 InvalidArgument'],
+    ['PUT', `/${BUCKET}/k`, { ...copy, 'x-amz-website-redirect-location': '/' }, '501 NotImplemented'],
+    ['PUT', `/${BUCKET}/k`, { 'x-amz-copy-source': 'absent/l' }, '404 NoSuchBucket'],
     ['PUT', `/${BUCKET}/k`, { 'x-amz-storage-class': 'GLACIER' }, '501 NotImplemented'],
     ['PUT', `/${BUCKET}/k`, { 'if-match': '*' }, '501 NotImplemented'],
     ['GET', `/${BUCKET}/k`, { 'if-none-match': '*' }, '501 NotImplemented'],
     ['GET', `/${BUCKET}/k?response-content-type=a`, {}, '501 NotImplemented'],
-    ['POST', `/${BUCKET}?delete`, {}, '501 NotImplemented'],
     ['DELETE', `/${BUCKET}`, {}, '501 NotImplemented'],
     ['DELETE', `/${BUCKET}/k?versions`, {}, '501 NotImplemented'],
     ['PATCH', `/${BUCKET}/k`, {}, '501 NotImplemented'],
@@ -133,6 +157,48 @@ describe('answers', () => {
     const { body, ...answer } = await raw(endpoint, method, path, { headers });
     expect(answer.outcome).toBe(outcome);
     if (path === '/') expect(body).toContain(`<Name>${BUCKET}</Name>`);
+  });
+
+  const deletion = (more = '') => `<Delete><Object><Key>k</Key>${more}</Object></Delete>`;
+  const md5 = (text: string) => ({ 'content-md5': createHash('md5').update(text).digest('base64') });
+  test.each<[string, string, Record<string, string>, string]>([
+    ['without a checksum', deletion(), {}, '400 InvalidRequest'],
+    ['with the checksum of another one', deletion(), md5('other'), '400 BadDigest'],
+    ['without a key', '<Delete><Object/></Delete>', md5('<Delete><Object/></Delete>'), '400 MalformedXML'],
+    [
+      'under a condition on the size',
+      deletion('<Size>1</Size>'),
+      md5(deletion('<Size>1</Size>')),
+      '501 NotImplemented',
+    ],
+    ['with its checksum', deletion(), md5(deletion()), '200'],
+  ])('a list of objects to delete %s is taken, or deletes nothing', async (_, body, headers, outcome) => {
+    const { at, endpoint } = await startS3();
+    await put(at, 'x');
+    expect((await raw(endpoint, 'POST', `/${BUCKET}?delete`, { headers, body })).outcome).toBe(outcome);
+    expect(await list(at)).toEqual(outcome === '200' ? [] : ['k']);
+  });
+
+  test.each([
+    ['no tags', '<Tagging></Tagging>', '400 MalformedXML'],
+    ['a tag without a value', '<Tagging><TagSet><Tag><Key>a</Key></Tag></TagSet></Tagging>', '400 MalformedXML'],
+    [
+      'a tag twice',
+      `<Tagging><TagSet>${'<Tag><Key>a</Key><Value/></Tag>'.repeat(2)}</TagSet></Tagging>`,
+      '400 InvalidTag',
+    ],
+    ['an empty set', '<Tagging><TagSet/></Tagging>', '200'],
+  ])('tags with %s are taken or refused', async (_, body, outcome) => {
+    const { at, endpoint } = await startS3();
+    await put(at, 'x');
+    expect((await raw(endpoint, 'PUT', `/${BUCKET}/k?tagging`, { body })).outcome).toBe(outcome);
+  });
+
+  test('a condition of a copy on a time that is none is refused', async () => {
+    const { at, endpoint } = await startS3();
+    await put(at, 'x');
+    const headers = { 'x-amz-copy-source': `${BUCKET}/k`, 'x-amz-copy-source-if-modified-since': 'now' };
+    expect((await raw(endpoint, 'PUT', `/${BUCKET}/l`, { headers })).outcome).toBe('400 InvalidArgument');
   });
 
   test('a HEAD error has a status and no body', async () => {
@@ -165,10 +231,46 @@ describe('answers', () => {
   });
 });
 
+const copyTo = ({ client, Bucket, Key: source }: Place, Key: string, more: Partial<CopyObjectCommandInput> = {}) => {
+  const CopySource = `${Bucket}/${encodeURIComponent(source)}`;
+  return client.send(new CopyObjectCommand({ Bucket, Key, CopySource, ...more }));
+};
+const copyPart = ({ client, Bucket, Key: source }: Place, Key: string, { UploadId }: Multipart) => {
+  const CopySource = `${Bucket}/${source}?versionId=null`;
+  return client.send(new UploadPartCopyCommand({ Bucket, Key, UploadId, PartNumber: 1, CopySource }));
+};
+const getTags = ({ client, Bucket, Key }: Place) => client.send(new GetObjectTaggingCommand({ Bucket, Key }));
+const removeObjects = ({ client, Bucket }: Place, Objects: ObjectIdentifier[]) =>
+  client.send(new DeleteObjectsCommand({ Bucket, Delete: { Objects } }));
+
 describe('permissions', () => {
   test.each<[string, (at: Place) => Promise<unknown>, string[]]>([
     ['PUT under a condition', (at) => put(at, 'x', { IfMatch: '"x"' }), ['PutObject /k', 'GetObject /k']],
     ['GET', read, ['GetObject /k', 'ListBucket ']],
+    ['PUT with tags', (at) => put(at, 'x', { Tagging: 'a=1' }), ['PutObject /k', 'PutObjectTagging /k']],
+    ['copy', (at) => copyTo(at, 'l'), ['PutObject /l', 'GetObject /k', 'ListBucket ']],
+    [
+      'copy of a part from a version',
+      async (at) => copyPart(at, 'l', await uploadParts({ ...at, Key: 'l' }, [])),
+      ['PutObject /l', 'PutObject /l', 'GetObjectVersion /k', 'ListBucket '],
+    ],
+    [
+      'copy with tags',
+      async (at) => {
+        await put(at, 'x', { Tagging: 'a=1' });
+        await copyTo(at, 'l');
+      },
+      [
+        ...['PutObject /k', 'PutObjectTagging /k'],
+        ...['PutObject /l', 'GetObject /k', 'GetObjectTagging /k', 'PutObjectTagging /l'],
+      ],
+    ],
+    ['reading tags', getTags, ['GetObjectTagging /k', 'ListBucket ']],
+    [
+      'deletion of many objects',
+      (at) => removeObjects(at, [{ Key: 'k' }, { Key: 'l', VersionId: 'null' }, { Key: 'm', ETag: 'x' }]),
+      ['DeleteObject /k', 'DeleteObjectVersion /l', 'DeleteObject /m', 'GetObject /m'],
+    ],
     ['DELETE of a version', (at) => remove(at, { VersionId: 'null' }), ['DeleteObjectVersion /k']],
   ])('%s asks for those that it needs, with the access key that signed it', async (_, call, needed) => {
     const asked: string[] = [];
@@ -177,6 +279,35 @@ describe('permissions', () => {
     });
     await call(at).catch(() => {});
     expect(asked).toEqual(needed.map((each) => `AKIDEXAMPLE s3:${each.replace(' ', ` arn:aws:s3:::${BUCKET}`)}`));
+  });
+
+  test('a deletion of many objects leaves those that it may not delete, and says so', async () => {
+    const { at } = await startS3({ authorize: ({ resource }) => !resource.endsWith('/l') || isSetUp });
+    let isSetUp = true;
+    for (const Key of ['k', 'l', 'm']) await put({ ...at, Key }, 'x');
+    isSetUp = false;
+    const { Deleted, Errors } = await removeObjects(at, [{ Key: 'k' }, { Key: 'l' }, { Key: 'm' }]);
+    expect(Deleted?.map(({ Key }) => Key)).toEqual(['k', 'm']);
+    expect(Errors).toEqual([{ Key: 'l', Code: 'AccessDenied', Message: 'Access Denied' }]);
+    expect(await list(at)).toEqual(['l']);
+  });
+
+  test.each(['s3:GetObject', 's3:GetObjectTagging', 's3:PutObjectTagging'])(
+    'a copy of a tagged object without %s is refused, and nothing is written',
+    async (missing) => {
+      let isSetUp = true;
+      const { at } = await startS3({ authorize: ({ action }) => action !== missing || isSetUp });
+      await put(at, 'x', { Tagging: 'a=1' });
+      isSetUp = false;
+      expect(await refusal(copyTo(at, 'l'))).toBe('403 AccessDenied');
+      expect(await list(at)).toEqual(['k']);
+    },
+  );
+
+  test('the number of tags is told only to a caller that may read them', async () => {
+    const { at } = await startS3({ authorize: ({ action }) => action !== 's3:GetObjectTagging' });
+    await put(at, 'x', { Tagging: 'a=1' });
+    expect((await head(at)).TagCount).toBeUndefined();
   });
 
   test('a forbidden request answers 403 and has no effect', async () => {
@@ -206,9 +337,9 @@ describe('a folder', () => {
     const dir = join(await temporaryFolder(), 'made', 'if absent');
     const first = within({ dir }, '../a//😀\n');
     first.s3.createBucket(BUCKET, { versioning: 'Enabled' });
-    const { VersionId } = await put(first.at, 'first', { Metadata: { m: '1' } });
+    const { VersionId } = await put(first.at, 'first', { Metadata: { m: '1' }, Tagging: 'a=1' });
     await put(first.at, 'second');
-    const uploaded = await uploadParts({ ...first.at, Key: 'parts' }, ['in parts']);
+    const uploaded = await uploadParts({ ...first.at, Key: 'parts' }, ['in parts'], { Tagging: 'b=2' });
     expect(() => new EmbeddedS3({ dir })).toThrow('locked');
     first.s3.close();
 
@@ -218,6 +349,8 @@ describe('a folder', () => {
     expect((await head(at, { VersionId })).Metadata).toEqual({ m: '1' });
     await complete({ ...at, Key: 'parts' }, uploaded);
     expect(await read({ ...at, Key: 'parts' })).toBe('in parts');
+    expect((await head(at, { VersionId })).TagCount).toBe(1);
+    expect((await getTags({ ...at, Key: 'parts' })).TagSet).toEqual([{ Key: 'b', Value: '2' }]);
     expect((await put(at, 'third')).VersionId).not.toBe(VersionId);
     s3.close();
   });
@@ -236,6 +369,7 @@ describe('a folder', () => {
 
     const { s3, at } = within({ dir });
     expect(await read(at)).toBe('old');
+    expect((await getTags(at)).TagSet).toEqual([]);
     await put(at, 'new');
     await complete({ ...at, Key: 'l' }, await uploadParts({ ...at, Key: 'l' }, ['in parts']));
     expect([await read(at), await read({ ...at, Key: 'l' })]).toEqual(['new', 'in parts']);
@@ -251,8 +385,11 @@ describe('a folder', () => {
     await put(at, 'second');
     await refusal(put(at, 'third', { IfNoneMatch: '*' }));
     await refusal(put(at, 'fourth', { ChecksumCRC32: 'AAAAAA==' }));
+    await refusal(copyTo(at, 'absent', { IfMatch: '"x"' }));
     await put({ ...at, Key: 'gone' }, 'x');
-    await remove({ ...at, Key: 'gone' });
+    await copyTo({ ...at, Key: 'gone' }, 'copied');
+    expect(bodies()).toHaveLength(3);
+    for (const Key of ['gone', 'copied']) await remove({ ...at, Key });
     expect(bodies()).toHaveLength(1);
     s3.close();
     writeFileSync(join(dir, 'bodies', 'half'), 'an upload under way');
