@@ -44,7 +44,7 @@ export function shownPath(path: string, cwd = process.cwd()): string {
 
 /** How a chain ended, or how far it came. */
 export interface ChainEnd {
-  readonly state: TerminalState | 'under way';
+  readonly state: TerminalState | 'under way' | 'replaced';
   /** Number of uploads by state, of each stage. */
   readonly stages: readonly { readonly route: string; readonly counts: Readonly<Record<string, number>> }[];
   readonly withheld: readonly { readonly route: string; readonly why?: string | undefined }[];

@@ -3,7 +3,7 @@ import { assetCountOf } from '../functions/chains/chain-size.ts';
 import { ChainStore } from '../functions/chains/chain-store.ts';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
-import { isTerminalState } from '../functions/ledger/terminal-states.ts';
+import { isAllReplaced, isTerminalState, type ShownState, shownState } from '../functions/ledger/terminal-states.ts';
 import { firstOf, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import type { FoundUpload } from './find.ts';
@@ -18,8 +18,11 @@ const UNDER_WAY_READ_MAX = 200;
 export interface ChainView {
   /** The file that the chain began with. */
   readonly first: { readonly id: string; readonly key: string };
-  /** `succeeded` if every upload succeeded, and no stage was withheld. */
-  readonly state: 'under way' | 'succeeded' | 'failed';
+  /**
+   * `succeeded` if every upload succeeded, and no stage was withheld. `replaced` if what did not succeed gave way to a
+   * newer file.
+   */
+  readonly state: 'under way' | 'succeeded' | 'failed' | 'replaced';
   readonly endedAt?: string | undefined;
   /** 1, plus 1 each time that a stage was made anew. */
   readonly generation: number;
@@ -39,7 +42,7 @@ export interface ChainNode {
   readonly key: string;
   readonly route: string;
   /** `under way` if its entry was not read. */
-  readonly state: UploadView['state'] | 'under way';
+  readonly state: ShownState | 'under way';
   /** When it came into the chain, or was last retried. */
   readonly arrivedAt: string;
   /** When it ended, its flow began, its wait began, or it came into the chain. */
@@ -114,8 +117,12 @@ export async function stateOfChain(
   }
 }
 
-const stateOf = (chain: Chain): ChainView['state'] =>
-  chain.endedAt === undefined ? 'under way' : hasSucceeded(chain) ? 'succeeded' : 'failed';
+function stateOf(chain: Chain): ChainView['state'] {
+  if (chain.endedAt === undefined) return 'under way';
+  if (hasSucceeded(chain)) return 'succeeded';
+  const failures = chain.uploads.flatMap(({ failure }) => failure ?? []);
+  return isAllReplaced(failures) ? 'replaced' : 'failed';
+}
 
 /** Reads the entries of some uploads of a chain. Those without a readable entry are left out. @internal */
 export async function viewsOf(
@@ -175,7 +182,7 @@ function factsOf(
   if (isTerminalState(state)) {
     const lost = failedOutputs === 0 ? undefined : `${failedOutputs} of its outputs failed`;
     const reason = failure === undefined ? lost : `${failure.code}: ${failure.message}`;
-    return { state, since: iso(endedAt), reason, assets };
+    return { state: shownState({ state, failure }), since: iso(endedAt), reason, assets };
   }
   const entry = read?.entry;
   if (entry === undefined) {
@@ -185,7 +192,7 @@ function factsOf(
   const view = viewOf(entry, deployment.settings, holds);
   const { wait, flow } = view;
   const since = view.endedAt ?? flow?.createdAt ?? wait?.since ?? view.arrivedAt;
-  return { state: view.state, since, reason: view.failure?.message ?? wait?.message, assets: view.assets.length };
+  return { state: shownState(view), since, reason: view.failure?.message ?? wait?.message, assets: view.assets.length };
 }
 
 /** The uploads as a tree. An upload that takes all assets of a stage has no single parent, and stands below the first. */

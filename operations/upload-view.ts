@@ -13,7 +13,7 @@ import type { Settings } from '../functions/settings/environment.ts';
 import type { Stage } from '../functions/uploads/upload.ts';
 import { type HoldsView, type HoldView, heldBy, type ShownReason, shownReason } from './holds.ts';
 
-export { isTerminalState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
+export { isTerminalState, shownState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 
 /** All that the ledger knows of one upload, as an operator sees it. Times are in ISO 8601. */
 export interface UploadView {

@@ -1,6 +1,6 @@
 import type { Json } from '../functions/base/json.ts';
 import type { ExpectedCosts } from '../functions/base/money.ts';
-import type { TerminalState } from '../functions/ledger/terminal-states.ts';
+import type { ShownState, TerminalState } from '../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { Action, HeldFlows } from '../operations/act.ts';
 import type { Branch } from '../operations/chain-tree.ts';
@@ -125,8 +125,8 @@ export type Status = PipelineStatus;
 export type Costs = RecentCosts;
 export type { CostRow } from '../operations/costs.ts';
 
-/** `undecided`: it waits for the operator to decide, because a flow of it may exist. */
-export type RowState = UploadView['state'] | 'undecided';
+/** See `shownState` in `functions/ledger/terminal-states.ts`. */
+export type RowState = ShownState;
 
 /**
  * One upload of the list, and the data of the event `upload`: some members of an upload, as `docs/json.schema.json` has
@@ -220,7 +220,16 @@ export interface StoredObject {
   readonly isShown: boolean;
 }
 
-export type StepKind = 'put' | 'arrived' | 'waiting' | 'claimed' | 'running' | 'outputs' | TerminalState | 'receipt';
+export type StepKind =
+  | 'put'
+  | 'arrived'
+  | 'waiting'
+  | 'claimed'
+  | 'running'
+  | 'outputs'
+  | TerminalState
+  | 'replaced'
+  | 'receipt';
 
 /** One line of the timeline. */
 export interface Step {

@@ -121,7 +121,7 @@ describe('page/', () => {
     const imports = importsIn(server, readdirSync(server));
     expect(imports.length).toBeGreaterThan(40);
     const outside = imports.filter(({ isType, to }) => {
-      const isOwn = to.startsWith('./') || ['../api.ts', '../page-files.ts', '../row-state.ts'].includes(to);
+      const isOwn = to.startsWith('./') || ['../api.ts', '../page-files.ts'].includes(to);
       // The forms of receipts and of JSON have their owners there. Nothing of it is loaded.
       const isForm = isType && to.startsWith('../../functions/');
       return !isOwn && !isForm && !to.startsWith('../../operations/');
@@ -138,7 +138,7 @@ describe('page/', () => {
     expect(imports.length).toBeGreaterThan(20);
     const shared = [
       ...['../../functions/base/money.ts', '../../functions/base/printable.ts'],
-      ...['../../functions/ledger/terminal-states.ts', '../../functions/uploads/job-keys.ts', '../row-state.ts'],
+      ...['../../functions/ledger/terminal-states.ts', '../../functions/uploads/job-keys.ts'],
     ];
     expect(imports.filter(({ isType, to }) => !isType && !to.startsWith('./') && !shared.includes(to))).toEqual([]);
     // The shared files load nothing themselves.

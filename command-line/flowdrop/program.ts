@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { printableLines } from '../../functions/base/printable.ts';
+import { shownState } from '../../functions/ledger/terminal-states.ts';
 import { COSTS_BY, type CostsBy, costs } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
@@ -149,7 +150,8 @@ function showStatus(state: Status, deployment: Deployment, columns: number | und
 /** A named file that failed or whose chain failed, or that nothing is known of. */
 const isBad = (state: Status): boolean =>
   state.kind === 'upload'
-    ? ['failed', 'unreadable'].includes(state.state) || state.chain?.state === 'failed'
+    ? ['failed', 'unreadable'].includes(state.upload ? shownState(state.upload) : state.state) ||
+      state.chain?.state === 'failed'
     : state.kind === 'prefix' && state.uploads.length === 0;
 
 type ListOptions = CommonOptions & Partial<Record<ListedState, boolean>> & Omit<ListQuery, 'state'>;

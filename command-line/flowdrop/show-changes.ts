@@ -1,6 +1,7 @@
 import { costsSentence, type ExpectedCosts } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { assetCountOf } from '../../functions/chains/chain-size.ts';
+import { shownState } from '../../functions/ledger/terminal-states.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/act.ts';
 import { soonerBy } from '../../operations/commands.ts';
@@ -68,7 +69,7 @@ function endOf(
 ): string {
   if (view === undefined) return 'unknown';
   const { state, failure, wait, assets } = view;
-  if (failure !== undefined) return `failed: ${failure.code}: ${failure.message}`;
+  if (failure !== undefined) return `${shownState(view)}: ${failure.code}: ${failure.message}`;
   return wait === undefined ? `${state}, with ${counted(assets.length, 'result')}` : `waits: ${wait.message}`;
 }
 

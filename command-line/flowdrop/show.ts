@@ -1,6 +1,6 @@
 import { amountText, sharesText, sumText } from '../../functions/base/money.ts';
 import { counted, isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
-import { isSuccess } from '../../functions/ledger/terminal-states.ts';
+import { isSuccess, shownState } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
@@ -130,7 +130,7 @@ const nameOfHold = ({ route }: HoldView): string => (route === undefined ? 'Pipe
 
 /** @param columns of the terminal, if there is one. */
 export function showPrefix(
-  { prefix, counts, uploads, isCut }: PrefixStatus,
+  { prefix, uploads, isCut }: PrefixStatus,
   deployment: Named,
   columns?: number,
 ): readonly string[] {
@@ -142,7 +142,11 @@ export function showPrefix(
       : '';
     return [`No upload has a key that begins with "${prefix}".${hint}`];
   }
-  const states = Object.entries(counts).map(([state, count]) => `${count} ${state}`);
+  const counts = Map.groupBy(
+    uploads.filter(({ inputOf }) => inputOf === undefined),
+    stateWord,
+  );
+  const states = Array.from(counts, ([state, some]) => `${some.length} ${state}`);
   const inputs = uploads.flatMap(({ inputOf }) => (inputOf === undefined ? [] : [inputOf]));
   const named = inputs.filter((jobs) => jobs.length > 0).length;
   const all = [
@@ -159,9 +163,14 @@ export function showPrefix(
   ];
 }
 
+/** The state of an upload, or what is known of it without its entry. */
+const stateWord = ({ state, upload }: Pick<UploadStatus, 'state' | 'upload'>): string =>
+  upload === undefined ? state : shownState(upload);
+
 /** An upload below a prefix, or a file for jobs there. */
-const rowBelow = ({ key, state, upload, issue = '', inputOf }: UploadStatus): readonly string[] => {
-  if (inputOf === undefined) return [key, state, upload ? reasonOf(upload) : issue];
+const rowBelow = (one: UploadStatus): readonly string[] => {
+  const { key, upload, issue = '', inputOf } = one;
+  if (inputOf === undefined) return [key, stateWord(one), upload ? reasonOf(upload) : issue];
   return [key, inputWord(inputOf), inputOf.length === 0 ? issue : inputOf.join(', ')];
 };
 
@@ -182,7 +191,7 @@ export function showUpload(
     ...(view.endedAt ? [[when(view.endedAt), endOf(view)] as [string, string]] : []),
   ];
   return [
-    `${uploadName(view, view.route)}: ${state}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
+    `${uploadName(view, view.route)}: ${shownState(view)}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment, hold)),
     ...(view.claimedUntil
@@ -265,8 +274,10 @@ function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefin
   ];
 }
 
-const endOf = ({ failure, assets }: UploadView): string =>
-  failure === undefined ? `succeeded, with ${counted(assets.length, 'result')}` : `failed: ${failure.code}`;
+const endOf = (view: UploadView): string =>
+  view.failure === undefined
+    ? `succeeded, with ${counted(view.assets.length, 'result')}`
+    : `${shownState(view)}: ${view.failure.code}`;
 
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
   if (wait !== undefined) {
@@ -302,7 +313,7 @@ export function showList(
     const isReplaced = replaced.includes(view.id);
     return [
       uploadName(view, view.route),
-      state === 'any' ? view.state : view.route,
+      state === 'any' ? shownState(view) : view.route,
       localTime(at),
       `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`,
     ];

@@ -14,6 +14,7 @@ import {
 } from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Stored } from '../ledger/store.ts';
+import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { publish } from '../publish/publish.ts';
 import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
 
@@ -137,7 +138,7 @@ export async function failUpload(delivery: Delivery, claim: Claim, failure: Know
 
 export async function publishFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
   // Nothing is wrong with a stage whose file was replaced, and nobody needs an alarm.
-  const isSuperseded = entry.state === 'failed' && entry.failure.code === 'superseded';
+  const isSuperseded = entry.state === 'failed' && entry.failure.code === SUPERSEDED;
   delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
   await publish(entry, delivery.ports, delivery.invocation.closing);
   return 'failed';

@@ -17,6 +17,7 @@ import {
   runningMarkerOf,
 } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
+import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { publish } from '../publish/publish.ts';
 import {
@@ -346,7 +347,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   }
   if (isOld) {
     const message = `A newer file was put at ${upload.stage?.first.key} before this stage was sent.`;
-    return failUpload(delivery, claim, { code: 'superseded', message });
+    return failUpload(delivery, claim, { code: SUPERSEDED, message });
   }
   if (upload.stage !== undefined && claim.entry.inputs !== undefined) {
     return sendIfFit(delivery, claim, inbox.openAssets(upload, claim.entry.inputs));

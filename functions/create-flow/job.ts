@@ -12,6 +12,7 @@ import {
   lacking,
 } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
+import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { type OpenedUpload, UploadUnreadableError } from '../uploads/inbox.ts';
 import { awaitedInputs, type Job } from '../uploads/job.ts';
 import { confusable, filesFor, folderOf, inputKey, JOB_FILE } from '../uploads/job-keys.ts';
@@ -50,7 +51,7 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
     }
     if (found.isSuperseded) {
       const message = `A newer job file was put at ${object.upload.key} before this job was sent.`;
-      return failUpload(delivery, claim, { code: 'superseded', message });
+      return failUpload(delivery, claim, { code: SUPERSEDED, message });
     }
     if (found.ambiguous.length > 0) {
       const message = toldIssues(found.ambiguous).join(' ');

@@ -13,6 +13,7 @@ import {
 import { HeldError, HoldsUnavailableError } from '../holds/permit.ts';
 import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
 import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
+import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
 import {
   UploadArchivedError,
@@ -126,9 +127,10 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   return undefined;
 }
 
-function goneCode({ key }: UploadGoneError, { upload }: ClaimedEntry): FailureCode {
+function goneCode({ key, isReplaced }: UploadGoneError, { upload }: ClaimedEntry): FailureCode {
   if (upload.stage !== undefined) return 'asset-gone';
-  return key === upload.key ? 'upload-gone' : 'input-gone';
+  if (key !== upload.key) return 'input-gone';
+  return isReplaced ? SUPERSEDED : 'upload-gone';
 }
 
 /** True if an upload has waited long enough for the flow service to answer at its address. */

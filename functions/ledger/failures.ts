@@ -1,3 +1,5 @@
+import { SUPERSEDED } from './terminal-states.ts';
+
 /** The advice for one failure code: in receipts and events, and in `docs/failures.md`, which is made from here. */
 export interface Advice {
   /** What happened. A receipt has a message that says it with the facts of its upload. */
@@ -86,7 +88,7 @@ export const FAILURES = {
     action: 'Correct the metadata that the message names, and put the file into the inbox again.',
   },
   'upload-gone': {
-    meaning: 'The object was replaced or deleted before it could be sent.',
+    meaning: 'The object was deleted before it could be sent, or put again with the same content.',
     retry: 'cannot-help',
     action: 'Put the file into the inbox again, unless a newer version has a receipt of its own.',
   },
@@ -96,9 +98,9 @@ export const FAILURES = {
     action:
       'Restore the asset, if the bucket keeps versions, and then retry. Or have the stage before made anew with `flowdrop retry --from`, which is paid for again.',
   },
-  superseded: {
+  [SUPERSEDED]: {
     meaning:
-      "A newer file came to the key of the chain's first file before this stage was sent. Or a newer job file came before the job was sent.",
+      "A newer file took its place before it was sent: at its key, at the key of the chain's first file, or as a newer job file. Shown as `replaced`.",
     retry: 'cannot-help',
     action: 'Nothing: the newer file has a flow of its own.',
   },

@@ -40,11 +40,18 @@ const FOLDER_PAGES_MAX = 10;
 export class UploadGoneError extends Error {
   override readonly name = 'UploadGoneError';
   readonly key: string;
+  /** True if S3 has another content at its key. False if that is not known. */
+  readonly isReplaced: boolean;
 
   /** @param what happened to it. */
-  constructor({ bucket, key }: Pick<Upload, 'bucket' | 'key'>, what: string, options?: ErrorOptions) {
+  constructor(
+    { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
+    what: string,
+    { isReplaced = false, ...options }: ErrorOptions & { readonly isReplaced?: boolean } = {},
+  ) {
     super(`${bucket}/${key} ${what}`, options);
     this.key = key;
+    this.isReplaced = isReplaced;
   }
 }
 
@@ -363,7 +370,8 @@ export class Inbox {
         return await this.#getPinned(reference, pin, signal);
       } catch (error) {
         if (!(error instanceof UploadGoneError)) throw error;
-        gone = error;
+        // The first pin tells what is current at the key.
+        gone ??= error;
       }
     }
     throw gone;
@@ -387,9 +395,10 @@ export class Inbox {
         return { upload, metadata: head.Metadata ?? {}, body: Readable.from([]), isArchived: true, coding: undefined };
       }
       const name = `${reference.bucket}/${reference.key}`;
-      if (isAbsent(error) || isPreconditionFailed(error)) {
-        throw new UploadGoneError(reference, 'was replaced or deleted', { cause: error });
+      if (isPreconditionFailed(error)) {
+        throw new UploadGoneError(reference, 'was replaced', { cause: error, isReplaced: true });
       }
+      if (isAbsent(error)) throw new UploadGoneError(reference, 'was deleted', { cause: error });
       const listed = isDenied(error) ? await this.#listed(reference, pin, signal) : undefined;
       if (listed === 'absent') {
         throw new UploadGoneError(reference, 'was deleted: S3 refuses it, and a listing lacks it', { cause: error });

@@ -1,10 +1,15 @@
 import { dirname } from 'node:path';
 import { chainEnd, localTime, shownPath, size } from '../../command-line/texts.ts';
+import { isAllReplaced, shownState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Progress } from './follower.ts';
 
 type Ended = Progress & { kind: 'ended' };
+
+/** True if a newer file took the place of the upload. */
+export const isReplaced = ({ status, failure }: Ended['receipt']): boolean =>
+  shownState({ state: status, failure }) === 'replaced';
 
 /**
  * The line about the end of a file, and below that of a failed file a line that says what to do. If several files fail
@@ -28,6 +33,7 @@ export function endLines(
   if (receipt.failure !== undefined) {
     const { code, message, advice, retry } = receipt.failure;
     const where = receiptPath === undefined ? '' : `  ${shownPath(receiptPath, cwd)}`;
+    if (isReplaced(receipt)) return [`${key}  replaced: ${message}${givenWay}${where}`];
     const line = `${key}  failed: ${message}${givenWay}${where}`;
     // Version 0.1.0 wrote receipts without advice, and an earlier run may have left one.
     if (advice === undefined) return [line];
@@ -54,11 +60,13 @@ export function chainLine({ key, report, path }: Progress & { kind: 'chain' }, c
   const stages = report.stages
     .filter(({ status }) => status !== 'withheld')
     .map(({ route, uploads }) => {
-      const byStatus = [...Map.groupBy(uploads, (upload) => upload.status)];
+      const byStatus = [...Map.groupBy(uploads, ({ status, failure }) => shownState({ state: status, failure }))];
       return { route, counts: Object.fromEntries(byStatus.map(([status, some]) => [status, some.length])) };
     });
   const withheld = report.stages.filter(({ status }) => status === 'withheld');
-  return `${key}  ${chainEnd({ state: report.status, stages, withheld })}  ${shownPath(path, cwd)}`;
+  const failures = report.stages.flatMap(({ uploads }) => uploads.flatMap(({ failure }) => failure ?? []));
+  const state = isAllReplaced(failures) ? 'replaced' : report.status;
+  return `${key}  ${chainEnd({ state, stages, withheld })}  ${shownPath(path, cwd)}`;
 }
 
 /** The number of assets, and where they are. */

@@ -27,7 +27,7 @@ import {
   RESULTS_BUCKET,
   startPipeline,
 } from '../pipeline.ts';
-import { chainLine, endLines, Waits } from './file-lines.ts';
+import { chainLine, endLines, isReplaced, Waits } from './file-lines.ts';
 import { DeliveredReceipts, Follower, isFullDisk, type Progress } from './follower.ts';
 import {
   abortUnfinishedUploads,
@@ -57,8 +57,8 @@ const CHANGE_WAIT_MS = 1_000;
 /** Reasons that only the user can resolve. A run that processes files and exits does not wait for them. */
 const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'undecided', 'inputs'];
 
-/** `given-up`: it has not ended, but this run does not wait for it. */
-type End = TerminalState | 'given-up';
+/** `replaced`: a newer file took its place. `given-up`: it has not ended, but this run does not wait for it. */
+type End = TerminalState | 'replaced' | 'given-up';
 
 /** One version of a file on its way. Several versions of a key may be under way at the same time. */
 interface Tracked {
@@ -131,7 +131,7 @@ export class Session {
   #closed: Promise<void> | undefined;
   /** The changes of objects that are being followed. */
   readonly #following = new Set<Promise<void>>();
-  readonly #ends = { done: 0, failed: 0 };
+  readonly #ends = { done: 0, failed: 0, replaced: 0 };
   /** The first files of chains that go on after a stage that has ended. */
   readonly #openChains = new Set<string>();
   /** Keys of the files whose chains failed. A chain may fail although all of its uploads succeeded. */
@@ -478,14 +478,14 @@ export class Session {
         const { cwd, pipeline } = this.#options;
         const isForgotten = pipeline.inboxDir === undefined;
         const lines = endLines(progress, { since: tracked?.since, cwd, told: this.#failuresTold, isForgotten });
-        this.#end(tracked, progress.receipt.status, ...lines);
+        this.#end(tracked, isReplaced(progress.receipt) ? 'replaced' : progress.receipt.status, ...lines);
       }
     }
     this.#drawStatus();
   }
 
   #end(tracked: Tracked | undefined, end: End, ...lines: readonly string[]): void {
-    this.#ends[isSuccess(end) ? 'done' : 'failed'] += 1;
+    this.#ends[isSuccess(end) ? 'done' : end === 'replaced' ? 'replaced' : 'failed'] += 1;
     if (tracked) this.#tracked.delete(tracked);
     this.#drawStatus();
     for (const line of lines) this.#options.screen.line(line);

@@ -1,5 +1,5 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
-import { TERMINAL_STATE_NAMES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
+import { shownState, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
 import type { Costs, HoldRequest, PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { CostsDialog } from './costs-dialog.ts';
 import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
@@ -267,10 +267,13 @@ function selectedInAddress(): string | undefined {
 /** `fox.txt succeeded`, `12 uploads succeeded, 1 failed` */
 function sentenceOf(rows: readonly UploadRow[]): string {
   const [only] = rows;
-  if (only !== undefined && rows.length === 1) return `${shownName(only).name} ${only.state}`;
-  const inState = (name: TerminalState) => rows.filter(({ state }) => state === name).length;
-  const states = TERMINAL_STATE_NAMES.filter((state) => inState(state) > 0);
-  return states.map((state) => `${plural(inState(state), 'upload')} ${state}`).join(', ');
+  if (only !== undefined && rows.length === 1) return `${shownName(only).name} ${shownState(only)}`;
+  const byState = Map.groupBy(rows, shownState);
+  const ends = ([...TERMINAL_STATE_NAMES, 'replaced'] as const).flatMap((state) => {
+    const ofState = byState.get(state);
+    return ofState === undefined ? [] : [`${plural(ofState.length, 'upload')} ${state}`];
+  });
+  return ends.join(', ');
 }
 
 customElements.define('flowdrop-page', FlowdropPage);

@@ -17,6 +17,7 @@ export const STATE_ICONS: Readonly<Record<RowState, TemplateResult>> = {
   succeeded: drawn(
     svg`<circle class="filled" cx="10" cy="10" r="8" /><path class="on-filled" d="m6.6 10.3 2.3 2.3 4.6-5" />`,
   ),
+  replaced: drawn(svg`${RING}<path d="M7 8.2h6L11.2 6.4M13 11.8H7l1.8 1.8" />`),
   failed: drawn(
     svg`<rect class="filled" x="2" y="2" width="16" height="16" rx="4" /><path class="on-filled" d="m7 7 6 6m0-6-6 6" />`,
   ),

@@ -1,5 +1,6 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable } from '../../functions/base/printable.ts';
+import { isTerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { About, PlanRequest, RowState, ShownChain, UploadRow } from '../api.ts';
 import { STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
@@ -135,7 +136,7 @@ export class UploadChain extends LightElement {
   /** One upload: a link that opens it, with its input, its results and its models. */
   #upload(node: Node): TemplateResult {
     const { id, route, state, since, reason, assets, takes, arrivedAt } = node;
-    const hasEnded = state === 'succeeded' || state === 'failed';
+    const hasEnded = isEnd(state);
     const when = hasEnded ? `took ${spanOf(arrivedAt, since)}` : `for ${duration(this.now - Date.parse(since))}`;
     const said = [
       ...(assets === 0 ? [] : [plural(assets, 'result')]),
@@ -206,7 +207,8 @@ const some = (line: Line, is: (state: string) => boolean): boolean =>
   (line.kind === 'summary' && Object.keys(line.counts).some(is)) ||
   line.branches.some((each) => some(each, is));
 
-const hasUnderWay = (line: Line): boolean => some(line, (state) => state !== 'succeeded' && state !== 'failed');
+const isEnd = (state: string): boolean => isTerminalState(state) || state === 'replaced';
+const hasUnderWay = (line: Line): boolean => some(line, (state) => !isEnd(state));
 const hasFailure = (line: Line): boolean => some(line, (state) => state === 'failed');
 
 /** `under way`: its entry was not read. It looks as if it runs. */

@@ -1,7 +1,7 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable, printableJson } from '../../functions/base/printable.ts';
+import { shownState } from '../../functions/ledger/terminal-states.ts';
 import type { About, PutFile, RowState, Step, StepKind, StoredObject, UploadDetail, UploadRow } from '../api.ts';
-import { shownState } from '../row-state.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
@@ -21,6 +21,7 @@ const STEP_WORDS: Readonly<Record<StepKind, string>> = {
   running: 'Runs',
   outputs: 'Outputs stored',
   ...TERMINAL_WORDS,
+  replaced: STATE_WORDS.replaced,
   receipt: 'Receipt',
 };
 
@@ -147,8 +148,10 @@ export class UploadDetailView extends LightElement {
       ${
         failure === undefined
           ? nothing
-          : html`<div class="words" data-state="failed">
-              <p class="words-title">${STATE_ICONS.failed} It failed: <code>${failure.code}</code></p>
+          : html`<div class="words" data-state=${shown}>
+              <p class="words-title">
+                ${STATE_ICONS[shown]} ${shown === 'replaced' ? 'It was replaced' : 'It failed'}: <code>${failure.code}</code>
+              </p>
               <blockquote>${failure.message}</blockquote>
               ${failure.advice === undefined ? nothing : html`<p>${failure.advice}</p>`}
             </div>`

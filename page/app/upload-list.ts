@@ -1,8 +1,7 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
-import { isSuccess, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
+import { isSuccess, shownState, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
 import type { RowState, UploadRow } from '../api.ts';
-import { shownState } from '../row-state.ts';
 import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
@@ -392,7 +391,8 @@ export class UploadList extends LightElement {
 /** What a row says beside its state. */
 function whatElse(row: UploadRow, now: number): string {
   const { state, route, wait, failure, assetCount, chain } = row;
-  if (isSuccess(state) && chain === 'failed') return `Its chain failed · ${plural(assetCount, 'asset')} · ${route}`;
+  if (isSuccess(state) && (chain === 'failed' || chain === 'replaced'))
+    return `Its chain ${chain === 'failed' ? 'failed' : 'was replaced'} · ${plural(assetCount, 'asset')} · ${route}`;
   if (isSuccess(state)) return `${plural(assetCount, 'asset')} · ${route}`;
   const why = failure?.message ?? wait?.message;
   if (why === undefined) return route;

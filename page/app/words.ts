@@ -111,6 +111,7 @@ export const STATE_WORDS: Readonly<Record<RowState, string>> = {
   claimed: 'Sending',
   running: 'Running',
   ...TERMINAL_WORDS,
+  replaced: 'Replaced',
 };
 
 export const STATES = Object.keys(STATE_WORDS) as readonly RowState[];

@@ -1,3 +1,4 @@
+import type { TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
@@ -6,7 +7,7 @@ import type { Deployment } from '../../operations/deployment.ts';
 import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { inputsOf, openResult } from '../../operations/stored-bytes.ts';
-import { isTerminalState, type UploadView, viewOf } from '../../operations/upload-view.ts';
+import { isTerminalState, shownState, type UploadView, viewOf } from '../../operations/upload-view.ts';
 import type { Step, StoredObject, UploadDetail } from '../api.ts';
 import type { Access } from './access.ts';
 import { isShown } from './bytes.ts';
@@ -84,7 +85,7 @@ async function receiptOf(
 
 /** The life of an upload, as far as its entry tells. An entry keeps no history of its waits. */
 function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
-  const { state, putAt, arrivedAt, attempts, flow, endedAt, assets, failure, failedOutputs, stage } = view;
+  const { state, putAt, arrivedAt, attempts, flow, endedAt, assets, failedOutputs, stage } = view;
   const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
   const results = `${assets.length} ${assets.length === 1 ? 'result is' : 'results are'} stored.`;
   const missing = failedOutputs.map(({ id, message }) => ` Output ${id} is missing: ${message}`).join('');
@@ -98,18 +99,16 @@ function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
     ...(assets.length + failedOutputs.length === 0
       ? []
       : [{ kind: 'outputs', at: endedAt, text: `${results}${missing}` } as const]),
-    ...(isTerminalState(state)
-      ? [
-          {
-            kind: state,
-            at: endedAt,
-            text: failure ? `It ${state}: ${failure.code}: ${failure.message}` : `It ${state}.`,
-          },
-        ]
-      : []),
+    ...(isTerminalState(state) ? [endStep(view, state)] : []),
     ...(hasReceipt ? [{ kind: 'receipt', text: 'The receipt is written.' } as const] : []),
   ];
   return steps.map((step, index) => (index === steps.length - 1 ? { ...step, isNow: true } : step));
+}
+
+function endStep({ endedAt: at, wait, failure }: UploadView, state: TerminalState): Step {
+  const kind = shownState({ state, wait, failure }) === 'replaced' ? 'replaced' : state;
+  const word = kind === 'replaced' ? 'was replaced' : kind;
+  return { kind, at, text: failure ? `It ${word}: ${failure.code}: ${failure.message}` : `It ${word}.` };
 }
 
 function arrivalOf({ route, generation, stage }: UploadView): string {

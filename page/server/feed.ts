@@ -6,8 +6,8 @@ import type { HoldsView } from '../../operations/holds.ts';
 import { LedgerWindow, type WindowLimits } from '../../operations/ledger-window.ts';
 import { READS_MAX, type ReadEntry, readEntries } from '../../operations/listing.ts';
 import { pipelineStatus } from '../../operations/status.ts';
+import { shownState } from '../../operations/upload-view.ts';
 import type { RowState, Status, UploadRow, UploadsPage } from '../api.ts';
-import { shownState } from '../row-state.ts';
 import { EventLog, type LoggedEvent } from './event-log.ts';
 import { byArrival, countsOf, isAfter, placeOf, rowOf } from './rows.ts';
 

@@ -8,6 +8,7 @@ import { doctor } from '../../operations/doctor.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { entryOf, inputsOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
+import { shownState } from '../../operations/upload-view.ts';
 import type { About, ChainAnswer, UploadsPage } from '../api.ts';
 import type { Access } from './access.ts';
 import { invalid, notFound, PageError, sendError } from './answers.ts';
@@ -112,7 +113,7 @@ export class Page {
     if (name === '' || Object.values(page.counts).some((count) => count > 0)) return page;
     const older = await olderRow(name, this.#deployment, signal);
     if (older === undefined) return page;
-    const uploads = state === undefined || older.state === state ? [older] : [];
+    const uploads = state === undefined || shownState(older) === state ? [older] : [];
     return { ...page, uploads, total: uploads.length, counts: countsOf([older]) };
   }
 

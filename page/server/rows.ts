@@ -2,11 +2,17 @@ import { stateOfChain } from '../../operations/chains.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { HoldsView } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
-import { TERMINAL_STATE_NAMES, viewOf } from '../../operations/upload-view.ts';
+import { shownState, TERMINAL_STATE_NAMES, viewOf } from '../../operations/upload-view.ts';
 import type { RowState, UploadRow } from '../api.ts';
-import { shownState } from '../row-state.ts';
 
-export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'undecided', 'running', ...TERMINAL_STATE_NAMES];
+export const ROW_STATES: readonly RowState[] = [
+  'claimed',
+  'waiting',
+  'undecided',
+  'running',
+  ...TERMINAL_STATE_NAMES,
+  'replaced',
+];
 
 /** What the list shows of an upload. The row of a first file says how its chain stands. */
 export async function rowOf(

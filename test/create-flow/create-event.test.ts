@@ -134,7 +134,7 @@ it('only a canary that succeeds is counted, and no other file', async () => {
 
 it('a canary that is not there, or too large, is told and not put', async () => {
   await startCanary();
-  expect(await putCanary()).toEqual({ canary: 'not put', message: `${INBOX}/${CANARY} was replaced or deleted` });
+  expect(await putCanary()).toEqual({ canary: 'not put', message: `${INBOX}/${CANARY} was deleted` });
   await world.upload(CANARY, Buffer.alloc(CANARY_BYTES_MAX + 1));
   world.takeMessages();
   expect(await putCanary()).toEqual({

@@ -154,6 +154,33 @@ describe('an event that leads to no flow', () => {
   );
 });
 
+describe('a file that waits, in a bucket without versions', () => {
+  const endOfWaiting = async (change: () => Promise<unknown>) => {
+    await start({ versioning: undefined });
+    world.fault('createFlow', { status: 503 }, 1);
+    await world.send('a', 'first');
+    const { upload } = await world.entry();
+    world.clock.advance(2_000);
+    await change();
+    await world.settle();
+    return world.json(LEDGER, `uploads/${upload.id}.json`);
+  };
+
+  it('gives way to a newer one at its key, without an alarm', async () => {
+    const end = await endOfWaiting(() => world.upload('a', 'second'));
+    expect(end).toMatchObject({ failure: { code: 'superseded', message: `${INBOX}/a was replaced.` } });
+    expect(world.count('UploadsFailed')).toBe(0);
+    expect(world.count('UploadsSuperseded')).toBe(1);
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', upload: { bytes: 6 } });
+  });
+
+  it('is gone if it is deleted', async () => {
+    const end = await endOfWaiting(() => world.remove('a'));
+    expect(end).toMatchObject({ failure: { code: 'upload-gone', message: `${INBOX}/a was deleted.` } });
+    expect(world.count('UploadsFailed')).toBe(1);
+  });
+});
+
 describe('an S3 event without a queue', () => {
   it('is processed too, and fails as a whole so that it comes again', async () => {
     await start();

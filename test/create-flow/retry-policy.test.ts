@@ -93,6 +93,18 @@ describe('an error of sending', () => {
       'b/a was deleted.',
     ],
     [
+      'an upload that is replaced',
+      new UploadGoneError({ bucket: 'b', key: 'a' }, 'was replaced', { isReplaced: true }),
+      'superseded',
+      'b/a was replaced.',
+    ],
+    [
+      'an input of a job that is replaced',
+      new UploadGoneError({ bucket: 'b', key: 'front.png' }, 'was replaced', { isReplaced: true }),
+      'input-gone',
+      'b/front.png was replaced.',
+    ],
+    [
       'an input of a job that is gone',
       new UploadGoneError({ bucket: 'b', key: 'front.png' }, 'was deleted'),
       'input-gone',

@@ -485,7 +485,7 @@ describe('explain of an upload id', () => {
       root.uploads.filter(({ route }) => route === 'checked').map((each) => explained(each.id)),
     );
     expect(answers.map(({ issue }) => issue).filter((issue) => issue !== undefined)).toEqual([
-      `Its input cannot be shown: results/${asset?.key} was replaced or deleted.`,
+      `Its input cannot be shown: results/${asset?.key} was deleted.`,
     ]);
   });
 

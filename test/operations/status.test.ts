@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { showList, showPipeline } from '../../command-line/flowdrop/show.ts';
+import { showList, showPipeline, showPrefix, showUpload } from '../../command-line/flowdrop/show.ts';
 import { duration } from '../../command-line/flowdrop/words.ts';
 import { waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
@@ -10,6 +10,7 @@ import { explain } from '../../operations/explain.ts';
 import { holdsOf } from '../../operations/holds.ts';
 import { list } from '../../operations/list.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
+import type { UploadView } from '../../operations/upload-view.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { deployedAs, Operated, signal } from './support.ts';
@@ -148,6 +149,28 @@ it.each([
   [86_400_000, '1 d'],
 ])('an age of %d ms is %s, and never 0 of a larger unit', (ms, words) => {
   expect(duration(ms)).toBe(words);
+});
+
+describe('an upload that gave way to a newer file', () => {
+  const replaced = async (): Promise<UploadView> => {
+    const { uploads } = await list({ state: 'failed' }, operated.deployment, signal);
+    const message = 'in/a.png was replaced.';
+    const failure = { code: 'superseded', message, advice: 'Nothing: it has its own flow.', canRetryHelp: false };
+    return { ...(uploads[0] as UploadView), failure };
+  };
+
+  it('is shown as replaced, and no advice tells to retry it', async () => {
+    const upload = await replaced();
+    const one = { kind: 'upload', id: upload.id, key: upload.key, state: 'failed', upload, isCurrent: false } as const;
+    const lines = showUpload(one, operated.deployment).join('\n');
+    expect(lines).toMatch(/: replaced\n/);
+    expect(lines).toContain('replaced: superseded');
+    expect(lines).not.toMatch(/failed|retry/i);
+    const listed = { uploads: [upload], isCut: false, unreadable: [], replaced: [] };
+    expect(showList(listed, { state: 'any' }, operated.deployment)[1]).toMatch(/ {2}replaced {2}/);
+    const below = { kind: 'prefix', prefix: '', counts: { failed: 1 }, uploads: [one], isCut: false } as const;
+    expect(showPrefix(below, operated.deployment)[0]).toBe('1 upload below "": 1 replaced');
+  });
 });
 
 describe('list', () => {

@@ -51,6 +51,18 @@ const idsOf = (heard: readonly Heard[]): readonly string[] =>
 
 const keysOf = ({ uploads }: UploadsPage): readonly string[] => uploads.map(({ key }) => key);
 
+it('an upload that gave way to a newer file is listed, counted and told as replaced', async () => {
+  const message = 'inbox/a.png was replaced.';
+  const id = await world.put(ended(world.claimed('a.png'), { failure: { code: 'superseded', message } }, world.now));
+  await world.put(failed('b.png', 0));
+  const { visitor } = await open();
+  expect((await list(visitor)).counts).toMatchObject({ failed: 1, replaced: 1 });
+  expect(keysOf(await list(visitor, '?state=replaced'))).toEqual(['a.png']);
+  const { timeline } = (await visitor.ask(`/api/uploads/${id}`)).json;
+  const step = expect.objectContaining({ kind: 'replaced', text: `It was replaced: superseded: ${message}` });
+  expect(timeline).toContainEqual(step);
+});
+
 describe('the list', () => {
   it('has the uploads of the last days, newest first', async () => {
     await world.put(world.claimed('old.png', 8 * DAY_MS));

@@ -44,6 +44,14 @@ describe('the lines about the end of a file', () => {
     expect(linesOf({ status: 'failed', failure: old })).toHaveLength(1);
   });
 
+  it('say of a file that gave way to a newer one that it is replaced, and nothing to do', () => {
+    const message = 'A newer file was put at a.png before this stage was sent.';
+    const replaced = { code: 'superseded', message, advice: 'Nothing: the newer file has a flow of its own.' };
+    expect(linesOf({ status: 'failed', failure: replaced })).toEqual([
+      `a.png  replaced: ${message}  ./results/a.png/receipt.json`,
+    ]);
+  });
+
   it('say what to do only once if several files fail alike', () => {
     const told = new Map<string, number>();
     const ended = { status: 'failed', failure: { ...failure, retry: 'flowdrop retry 1' } };
@@ -95,6 +103,12 @@ it('the line about the end of a chain names its stages, and says of each what wa
     'a.png  chain failed: pictures (failed), optimised (3 uploads, 2 failed), sheet did not begin: An upload failed.' +
       '  ./results/c.json',
   );
+  const replaced = { route: 'optimised', uploads: [{ status: 'failed', failure: { code: 'superseded' } }] };
+  expect(lineOf('failed', [stage('pictures', 'succeeded'), replaced, withheld])).toBe(
+    'a.png  chain replaced: pictures, optimised (replaced), sheet did not begin: An upload failed.  ./results/c.json',
+  );
+  const broken = { route: 'pictures', uploads: [{ status: 'failed', failure: { code: 'rejected' } }] };
+  expect(lineOf('failed', [broken, replaced])).toContain('chain failed: pictures (failed), optimised (replaced)');
 });
 
 describe('a wait', () => {

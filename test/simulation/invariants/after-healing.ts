@@ -70,7 +70,8 @@ export async function checkRetried(world: World): Promise<void> {
     // A held doubt goes on in its own generation. An upload outside of today's inbox is not sent.
     if (before === undefined || entry.generation <= before || put === undefined || put.bucket !== inbox) continue;
     const code = failureCodeOf(entry);
-    if ((code === 'timed-out' && mayTimeOut) || (code === 'upload-gone' && put.versionId === undefined)) continue;
+    const isGone = put.versionId === undefined && (code === 'upload-gone' || code === 'superseded');
+    if ((code === 'timed-out' && mayTimeOut) || isGone) continue;
     const deserved =
       entry.upload.stage === undefined ? codesDeserved(world, put) : codesOfLaterStage(world, put, entry);
     demand(deserved.includes(code), 'a retry ended otherwise than the file and today’s settings deserve', {
