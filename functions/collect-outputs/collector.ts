@@ -78,6 +78,14 @@ function stateSchema(now: number) {
         sent: z.array(z.string().check(z.regex(UPLOAD_ID))),
         extra: z.int().check(z.gte(1)),
         turns: z.object({ count: z.int().check(z.gte(0)), live: turns, late: turns }),
+        placing: orDropped(
+          z.object({
+            routes: z.string(),
+            since: time,
+            passes: z.int().check(z.gte(0)),
+            after: z.optional(z.string()),
+          }),
+        ),
       }),
     ),
   });

@@ -3,8 +3,10 @@ import { shortSegment } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { Price } from '../uploads/budget.ts';
+import { laterRoute } from '../uploads/chain-routes.ts';
 import { confusable, inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
+import { type Route, routeByKey, routeFor } from '../uploads/routes.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
 import { ANSWERS_MAX, type entrySchema, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
@@ -108,25 +110,54 @@ export const isHold = (reason: string): reason is 'paused' | 'budget' | 'failing
 export const isInLine = ({ reason, late }: WaitingEntry): boolean =>
   reason === 'throttled' || isHold(reason) || (late === true && (reason === 'retried' || reason === 'stage'));
 
-/** The marker of an upload that waits or is claimed. Undefined in any other state. */
-export function waitingMarkerOf(
-  entry: Entry,
-  { inboxPrefix }: { readonly inboxPrefix: string },
-): WaitingMarker | undefined {
+/** What the place of a marker depends on, beside the entry. */
+interface MarkerSettings {
+  readonly inboxPrefix: string;
+  readonly routes: readonly Route[];
+}
+
+/**
+ * The marker of an upload that waits or is claimed. Undefined in any other state. An upload in the line waits for its
+ * turn among those of the route that it takes if it is sent now. If no route wants it, it waits for its time only, and
+ * ends then.
+ */
+export function waitingMarkerOf(entry: Entry, { inboxPrefix, routes }: MarkerSettings): WaitingMarker | undefined {
   const uploadId = entry.upload.id;
   switch (entry.state) {
     case 'claimed':
       return { uploadId, notBefore: entry.deadline };
     case 'waiting': {
-      const { notBefore, late, route, upload, throttledSince: since = entry.arrivedAt } = entry;
-      if (!isInLine(entry)) return { uploadId, notBefore };
+      const { notBefore, late, upload, throttledSince: since = entry.arrivedAt } = entry;
+      const route = isInLine(entry) ? presentRouteName(entry, routes) : undefined;
+      if (route === undefined) return { uploadId, notBefore };
       const segment = segmentOf(firstOf(upload).key, inboxPrefix);
-      const turn = { class: late ? 'late' : 'live', route: shortSegment(route.name), segment, since } as const;
+      const turn = { class: late ? 'late' : 'live', route: shortSegment(route), segment, since } as const;
       return { uploadId, notBefore, turn };
     }
     default:
       return undefined;
   }
+}
+
+/** The name of the route that a waiting upload takes if it is sent now. Undefined if no route wants it any more. */
+function presentRouteName(
+  { upload, route, doubt, reroute }: WaitingEntry,
+  routes: readonly Route[],
+): string | undefined {
+  if (doubt !== undefined) return route.name;
+  if (upload.stage !== undefined) return laterRoute(routes, upload.stage.route)?.name;
+  // The media type of a file that S3 did not hand out is not known.
+  const byKey = reroute === undefined ? undefined : routeByKey(routes, upload.key);
+  return (routeFor(routes, upload) ?? byKey)?.name;
+}
+
+/**
+ * A waiting upload, with the name of the route that takes it now. What that route sends is written down before it is
+ * sent. The same entry if the name is the same, or no route wants it any more.
+ */
+export function takenBy(entry: WaitingEntry, routes: readonly Route[]): WaitingEntry {
+  const name = presentRouteName(entry, routes) ?? entry.route.name;
+  return name === entry.route.name ? entry : { ...entry, route: { ...entry.route, name } };
 }
 
 /** The marker of an upload whose flow was made. */

@@ -252,9 +252,14 @@ export class Ledger {
     return { folders, isTruncated: IsTruncated };
   }
 
-  /** The markers below a prefix of the line, in their order, by pages of `max`. */
-  async *markersInLine(prefix: string, max: number, signal: AbortSignal): AsyncGenerator<readonly WaitingMarker[]> {
-    for await (const objects of this.#pages(prefix, signal, { MaxKeys: max })) {
+  /** The markers below a prefix of the line, in their order, by pages of `max`. Begins after the key `after`. */
+  async *markersInLine(
+    prefix: string,
+    max: number,
+    signal: AbortSignal,
+    after?: string,
+  ): AsyncGenerator<readonly WaitingMarker[]> {
+    for await (const objects of this.#pages(prefix, signal, { MaxKeys: max, StartAfter: after })) {
       yield objects.flatMap(({ Key = '' }) => parseWaitingKey(Key) ?? []);
     }
   }

@@ -34,7 +34,7 @@ export interface ResubmitPorts {
   readonly queue: UploadQueue;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  readonly settings: Pick<Settings, 'inboxPrefix'>;
+  readonly settings: Pick<Settings, 'inboxPrefix' | 'routes'>;
   /**
    * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns after
    * how many milliseconds it has to go on. Undefined if nothing is left.

@@ -1,9 +1,11 @@
+import { createHash } from 'node:crypto';
 import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
-import { type Entry, isHold, isInLine } from '../ledger/entry.ts';
-import type { WaitingMarker } from '../ledger/keys.ts';
-import { UnreadableEntryError } from '../ledger/store.ts';
+import { type Entry, isHold, isInLine, takenBy, waitingMarkerOf } from '../ledger/entry.ts';
+import { LINE_PREFIX, type WaitingMarker, waitingKey } from '../ledger/keys.ts';
+import { type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
+import type { Route } from '../uploads/routes.ts';
 import { BEGINNING, nextTurns, type Room, type TurnState } from './line.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
@@ -30,6 +32,30 @@ const UNDECIDED_MAX_MS = 2 * 60_000;
 /** Maximum number of markers of an earlier version that a round replaces. */
 const FORMER_MAX = 500;
 
+/** Markers in the line that a listing of a look through it reads. */
+const PLACED_PAGE = 1_000;
+
+/** Such listings in a round. Its entries are read in some seconds. */
+const PLACED_PAGES_MAX = 2;
+
+/**
+ * When the line is looked through again after the routes were changed, in milliseconds. No invocation with the routes
+ * before works then any more.
+ */
+const PLACED_AGAIN_MS = 20 * 60_000;
+
+/** How far the line was looked through since the routes were changed. */
+interface Placing {
+  /** The routes, as a hash of what chooses one of them. */
+  readonly routes: string;
+  /** When a round first had them. */
+  readonly since: number;
+  /** How often the line was looked through to its end: up to twice. */
+  readonly passes: number;
+  /** The key of the last marker that was looked at, if a look has begun. */
+  readonly after?: string | undefined;
+}
+
 /** What the next round has to know of the line. */
 export interface LineState {
   /** When uploads last left the line. */
@@ -39,6 +65,7 @@ export interface LineState {
   /** How many more than flows have ended may leave next, unless one comes back. */
   readonly extra: number;
   readonly turns: TurnState;
+  readonly placing?: Placing | undefined;
 }
 
 interface WaitingPorts extends ResubmitPorts {
@@ -51,6 +78,8 @@ interface WaitingOptions {
   readonly dueMax?: number;
   /** The room that holds leave. Asked for in each round in which uploads wait in the line. Default: unlimited. */
   readonly room?: (signal: AbortSignal) => Promise<Room>;
+  /** Markers in a listing of a look through the line. Default {@link PLACED_PAGE}. */
+  readonly placedPage?: number;
 }
 
 /**
@@ -72,7 +101,8 @@ export class WaitingUploads {
   constructor(ports: WaitingPorts, remembered: LineState | undefined, options: WaitingOptions) {
     this.#ports = ports;
     this.#line = remembered;
-    this.#options = { dueMax: DUE_MAX, room: async () => () => Number.POSITIVE_INFINITY, ...options };
+    const room = async (): Promise<Room> => () => Number.POSITIVE_INFINITY;
+    this.#options = { dueMax: DUE_MAX, room, placedPage: PLACED_PAGE, ...options };
   }
 
   /** What the next tick has to know of the line. */
@@ -90,32 +120,94 @@ export class WaitingUploads {
     const lines = await ledger.lines(signal);
     // None of these is sent. Each gets its place in the line.
     if (lines.former) due.push(...(await this.#ours(ledger.formerMarkers(signal), FORMER_MAX)));
+    const failures = await this.#placeAnew(lines.present, signal);
     if (lines.present) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;
     const sent: Entry[] = [];
-    const failures: unknown[] = [];
-    await pMap(
-      due,
-      async (marker) => {
-        try {
-          const entry = await resubmit(marker, this.#ports, signal);
-          if (entry !== undefined) sent.push(entry);
-        } catch (error) {
-          telemetry.log.error('A waiting upload could not be resubmitted', {
-            uploadId: marker.uploadId,
-            error: error as Error,
-          });
-          failures.push(error);
-        }
-      },
-      { concurrency: CONCURRENCY },
-    );
+    const resubmitOne = async (marker: WaitingMarker): Promise<void> => {
+      const entry = await resubmit(marker, this.#ports, signal);
+      if (entry !== undefined) sent.push(entry);
+    };
+    failures.push(...(await this.#each(due, resubmitOne, 'A waiting upload could not be resubmitted')));
     if (sent.length > 0) {
       telemetry.metrics.add('UploadsResubmitted', sent.length);
       const oldest = Math.min(...sent.map(({ arrivedAt }) => arrivedAt));
       telemetry.metrics.add('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
     }
     return { sent: sent.length, failures };
+  }
+
+  /** Does the same for each marker, side by side. Returns the failures, which keep no other upload back. */
+  async #each(
+    markers: readonly WaitingMarker[],
+    act: (marker: WaitingMarker) => Promise<void>,
+    failed: string,
+  ): Promise<unknown[]> {
+    const failures: unknown[] = [];
+    await pMap(
+      markers,
+      async (marker) => {
+        try {
+          await act(marker);
+        } catch (error) {
+          this.#ports.telemetry.log.error(failed, { uploadId: marker.uploadId, error: error as Error });
+          failures.push(error);
+        }
+      },
+      { concurrency: CONCURRENCY },
+    );
+    return failures;
+  }
+
+  /**
+   * After the routes were changed, gives uploads in the line the places that they have now, some pages of the line in each
+   * round. Otherwise one whose old route has no room would wait for that, although another route takes it. The line is
+   * looked through twice, and only then: what comes into it later has its place.
+   */
+  async #placeAnew(isAnyInLine: boolean, signal: AbortSignal): Promise<unknown[]> {
+    const { ledger, clock, settings } = this.#ports;
+    const { isOurs, placedPage } = this.#options;
+    const now = clock.now();
+    const line = this.#lineAt(now);
+    const routes = choiceOf(settings.routes);
+    let placing: Placing = line.placing?.routes === routes ? line.placing : { routes, since: now, passes: 0 };
+    const failures: unknown[] = [];
+    if (placing.passes === 0 || (placing.passes === 1 && now >= placing.since + PLACED_AGAIN_MS)) {
+      const { passes, after, ...facts } = placing;
+      const pages = isAnyInLine ? ledger.markersInLine(LINE_PREFIX, placedPage, signal, after) : [];
+      placing = { ...facts, passes: passes + 1 };
+      let count = 0;
+      for await (const markers of pages) {
+        const last = markers.at(-1);
+        const ours = markers.filter(({ uploadId }) => isOurs(uploadId));
+        const act = (marker: WaitingMarker) => this.#moveToPlace(marker, signal);
+        failures.push(...(await this.#each(ours, act, 'The place of a waiting upload could not be changed')));
+        count += 1;
+        if (count < PLACED_PAGES_MAX || last === undefined) continue;
+        placing = { ...facts, passes, after: waitingKey(last) };
+        break;
+      }
+    }
+    this.#line = { ...line, placing };
+    return failures;
+  }
+
+  /** Replaces the marker of an upload that has another place in the line now. Its entry then names the other route. */
+  async #moveToPlace(marker: WaitingMarker, signal: AbortSignal): Promise<void> {
+    const { ledger, settings } = this.#ports;
+    const stored = await this.#storedOf(marker.uploadId, signal);
+    if (stored?.entry.state !== 'waiting') return;
+    const present = waitingMarkerOf(stored.entry, settings) as WaitingMarker;
+    if (waitingKey(present) === waitingKey(marker)) return;
+    const next = takenBy(stored.entry, settings.routes);
+    if (next !== stored.entry && !(await ledger.replace(stored, next, signal)).won) return;
+    await ledger.putWaitingMarker(present, signal);
+    await ledger.deleteWaitingMarker(marker, signal);
+  }
+
+  /** What is known of the line. */
+  #lineAt(now: number): LineState {
+    return this.#line ?? { sentAt: now, sent: [], extra: 1, turns: BEGINNING };
   }
 
   /** The first markers of this collector. The others follow in the next round. */
@@ -141,7 +233,7 @@ export class WaitingUploads {
   async #nextInLine(endedCount: number, signal: AbortSignal): Promise<readonly WaitingMarker[]> {
     const { ledger, clock, settings } = this.#ports;
     const now = clock.now();
-    const before = this.#line ?? { sentAt: now, sent: [], extra: 1, turns: BEGINNING };
+    const before = this.#lineAt(now);
     const allowed = { refused: 1, undecided: 0, through: before.extra };
     const extra = this.#pollShare < 1 ? 0 : allowed[await this.#fateOfLast(before, signal)];
     const room = await this.#options.room(signal);
@@ -152,14 +244,15 @@ export class WaitingUploads {
     else {
       const sent = next.slice(-WATCHED_MAX).map(({ uploadId }) => uploadId);
       const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
-      this.#line = { sentAt: now, sent, extra: extra === 0 ? before.extra : grown, turns };
+      this.#line = { ...before, sentAt: now, sent, extra: extra === 0 ? before.extra : grown, turns };
     }
     return next;
   }
 
   /** What became of the uploads that left the line last. */
   async #fateOfLast({ sentAt, sent }: LineState, signal: AbortSignal): Promise<'refused' | 'undecided' | 'through'> {
-    const entries = await pMap(sent, (id) => this.#entryOf(id, signal), { concurrency: CONCURRENCY });
+    const read = async (id: string) => (await this.#storedOf(id, signal))?.entry;
+    const entries = await pMap(sent, read, { concurrency: CONCURRENCY });
     // A hold that came back says nothing of the service.
     const inLine = entries.flatMap((entry) =>
       entry?.state === 'waiting' && isInLine(entry) && !isHold(entry.reason) ? [entry] : [],
@@ -169,12 +262,18 @@ export class WaitingUploads {
     return isUndecided && this.#ports.clock.now() < sentAt + UNDECIDED_MAX_MS ? 'undecided' : 'through';
   }
 
-  async #entryOf(uploadId: string, signal: AbortSignal): Promise<Entry | undefined> {
+  async #storedOf(uploadId: string, signal: AbortSignal): Promise<Stored | undefined> {
     try {
-      return (await this.#ports.ledger.read(uploadId, signal))?.entry;
+      return await this.#ports.ledger.read(uploadId, signal);
     } catch (error) {
       if (error instanceof UnreadableEntryError) return undefined; // It is reported when its marker is due again.
       throw error;
     }
   }
+}
+
+/** A hash of the routes without what does not choose between them. */
+function choiceOf(routes: readonly Route[]): string {
+  const choices = routes.map(({ template, parameters, additional, price, budget, weight, ...choice }) => choice);
+  return createHash('sha256').update(JSON.stringify(choices)).digest('hex');
 }

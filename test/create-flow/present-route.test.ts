@@ -172,6 +172,71 @@ describe('a route that is renamed or removed', () => {
   });
 });
 
+describe('a route that stays, and has no room', () => {
+  const OPEN: Route = { ...ECHO, name: 'open', parameters: { copies: 2 } };
+
+  it.each<[string, Partial<Route>, string]>([
+    ['a prefix', { prefixes: ['in/'] }, 'in/a.txt'],
+    ['a suffix', { suffixes: ['.txt', '.md'] }, 'a.txt'],
+    ['a media type', { mediaTypes: ['text/*'] }, 'a.txt'],
+    ['a prefix of jobs', { jobs: 'in/' }, 'in/1/job.json'],
+  ])('gives what its pause holds to the route that takes it now: %s has moved', async (_, condition, key) => {
+    const old: Route = { ...ECHO, ...condition };
+    await start({ routes: [old] });
+    await world.collect({ hold: PAUSE });
+    await world.upload('in/1/a.png', 'a picture');
+    await world.upload(key, condition.jobs ? JSON.stringify({ inputs: ['a.png'] }) : 'hello');
+    await world.deliverAll();
+    await next(2);
+    expect(await entryOf(key)).toMatchObject({ state: 'waiting', reason: 'paused', route: { name: 'echo' } });
+    const elsewhere = { prefixes: ['elsewhere/'], ...(condition.jobs && { prefixes: undefined, jobs: 'elsewhere/' }) };
+    world.redeploy({
+      routes: [
+        { ...old, ...elsewhere },
+        { ...OPEN, ...condition },
+      ],
+    });
+    await next(4);
+    expect(await entryOf(key)).toMatchObject({ state: 'succeeded', route: { name: 'open' } });
+  });
+
+  it('gives a big line that its budget holds to the budget of the route that takes it now', async () => {
+    const full: Route = { ...ECHO, budget: { ...DAILY, flows: 1 } };
+    await start({ routes: [full] });
+    for (let n = 0; n < 40; n += 1) await world.upload(`in/${n}`, `file ${n}`);
+    await world.upload('kept/1', 'of the old route');
+    await world.deliverAll();
+    await next(2);
+    expect(world.service.flows).toHaveLength(1);
+    world.redeploy({
+      routes: [
+        { ...full, prefixes: ['kept/'] },
+        { ...OPEN, budget: { ...DAILY, flows: 30 } },
+      ],
+    });
+    await next(30);
+    expect(world.service.flows).toHaveLength(31);
+    expect(await entryOf('kept/1')).toMatchObject({ state: 'waiting', reason: 'budget', route: { name: 'echo' } });
+    expect((await holds()).routes.open?.spent?.flows).toBe(30);
+    const waiting = (await world.entries()).filter(({ state }) => state === 'waiting').map(({ route }) => route.name);
+    expect(waiting.toSorted()).toEqual(['echo', ...Array.from({ length: 9 }, () => 'open')]);
+  });
+
+  it('holds what it takes now, and what another route held before', async () => {
+    await start({ routes: [OPEN] });
+    await world.collect({ hold: { action: 'pause', route: 'open' } });
+    await world.send('a.txt', 'hello');
+    world.redeploy({ routes: [ECHO, { ...OPEN, prefixes: ['elsewhere/'] }] });
+    await world.collect({ hold: PAUSE });
+    await world.collect({ hold: { action: 'resume', route: 'open' } });
+    await next(4);
+    expect(world.service.flows).toEqual([]);
+    await world.collect({ hold: RESUME });
+    await next(4);
+    expect(await entryOf('a.txt')).toMatchObject({ state: 'succeeded', route: { name: 'echo' } });
+  });
+});
+
 describe('a job that has taken its inputs', () => {
   const JOBS: Route = { ...ECHO, name: 'views', jobs: 'multi/' };
 

@@ -40,7 +40,7 @@ import {
 import { asset, claim, failure, flow, later, route, upload, wait } from './support.ts';
 
 const doubt = { claimedAt: 1, sentBy: 2 };
-const inbox = { inboxPrefix: '' };
+const inbox = { inboxPrefix: '', routes: [route, { ...route, name: 'second', after: 'pictures' }] };
 
 describe('a first claim', () => {
   it('holds all facts, and no failure yet', () => {
@@ -534,14 +534,32 @@ describe('the marker of an upload', () => {
     ['!/a.png', '', '%21'],
   ])('in the line has the first segment of its key below the inbox: %s', (key, inboxPrefix, segment) => {
     const entry = waiting({ ...claim, upload: { ...upload, key } }, wait);
-    expect(waitingMarkerOf(entry, { inboxPrefix })?.turn?.segment).toBe(segment);
+    expect(waitingMarkerOf(entry, { ...inbox, inboxPrefix })?.turn?.segment).toBe(segment);
   });
 
   it('of a later stage has the segment of the first file of its chain', () => {
     const first = { id: upload.id, key: 'customer/a.png' };
     const stage = { first, route: 'second', parent: { ...first, generation: 1 } };
     const entry = waiting({ ...claim, upload: { ...upload, key: 'customer/a.png/chain/x', stage } }, wait);
-    expect(waitingMarkerOf(entry, inbox)?.turn).toMatchObject({ route: 'pictures', segment: 'customer' });
+    expect(waitingMarkerOf(entry, inbox)?.turn).toMatchObject({ route: 'second', segment: 'customer' });
+    // A route of that name that takes files of the inbox is no later stage. The upload ends without it.
+    const routes = [{ ...route, name: 'second' }];
+    expect(waitingMarkerOf(entry, { ...inbox, routes })).toEqual({ uploadId: upload.id, notBefore: 99_000 });
+  });
+
+  it('in the line has its place among those of the route that would take it now', () => {
+    const narrowed = { ...route, suffixes: ['.gif'] };
+    const others = { ...route, name: 'others', mediaTypes: ['image/*'] };
+    const routes = [narrowed, others];
+    const routeIn = (entry: ReturnType<typeof waiting>) => waitingMarkerOf(entry, { ...inbox, routes })?.turn?.route;
+    expect(routeIn(waiting(claim, wait))).toBe('others');
+    // If its flow exists, it was made with its own route.
+    expect(routeIn(waiting({ ...claim, doubt }, wait))).toBe('pictures');
+    // S3 did not hand it out, so its media type is not known.
+    const unread = { ...claim, reroute: true, upload: { ...upload, mediaType: '' } } as const;
+    expect(routeIn(waiting(unread, wait))).toBe('others');
+    const none = { uploadId: upload.id, notBefore: 99_000 };
+    expect(waitingMarkerOf(waiting(claim, wait), { ...inbox, routes: [narrowed] })).toEqual(none);
   });
 
   it('that is late waits behind live files, and a retry of it alone ends that', () => {

@@ -483,7 +483,7 @@ describe('by the ledger', () => {
     await world.putObject(runningKey(runningMarkerOf(runs.upload, flow)));
     const waits = waiting(world.claimed('doubt.png'), { reason: 'held', message: '', notBefore: 1, counted: false });
     await world.put(waits);
-    await world.putObject(waitingKey(waitingMarkerOf(waits, { inboxPrefix: '' }) as WaitingMarker));
+    await world.putObject(waitingKey(waitingMarkerOf(waits, { inboxPrefix: '', routes: [] }) as WaitingMarker));
 
     expect(await resultOf('oldest running', deployment)).toMatchObject({ result: 'good' });
     expect(await resultOf('oldest running', later(4 * DAY_MS, deployment))).toMatchObject({

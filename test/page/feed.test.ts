@@ -199,7 +199,7 @@ describe('a plan', () => {
     for (const reason of ['held', 'unavailable'] as const) {
       const entry = delayed(`${reason}.png`, reason);
       await world.put(entry);
-      await world.putObject(waitingKey(waitingMarkerOf(entry, { inboxPrefix: '' }) as WaitingMarker));
+      await world.putObject(waitingKey(waitingMarkerOf(entry, { inboxPrefix: '', routes: [] }) as WaitingMarker));
     }
     const { visitor } = await open();
     const planned = await visitor.post('/api/plan', { action: 'cancel', query: { state: 'waiting' } });

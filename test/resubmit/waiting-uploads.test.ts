@@ -10,24 +10,28 @@ import {
   waiting,
   waitingMarkerOf,
 } from '../../functions/ledger/entry.ts';
-import { type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
-import { BEGINNING, nextTurns } from '../../functions/resubmit/line.ts';
+import { type Turn, type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
+import { BEGINNING, nextTurns, type Room } from '../../functions/resubmit/line.ts';
 import { WaitingUploads } from '../../functions/resubmit/waiting-uploads.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
 import { ECHO, HOUR, INBOX, LEDGER, MINUTE, openWorld, SECOND, type World } from '../support/world.ts';
 
+/** Each takes the files with its name as their suffix. */
+const ROUTES = ['echo', 'a', 'b', 'full', 'open', 'tight'].map((name) => ({ ...ECHO, name, suffixes: [`.${name}`] }));
+
 let world: World;
 let waitingUploads: WaitingUploads;
 beforeEach(async () => {
-  world = await openWorld({ isVirtual: true });
+  world = await openWorld({ isVirtual: true, routes: ROUTES });
   waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true });
 });
 
 /** An object. The ids of these objects are in the reverse order of the times since which the uploads wait. */
-function objectOf(index: number, folder = '') {
+function objectOf(index: number, folder = '', route = 'echo') {
   const lastModified = (Math.floor(world.clock.now() / SECOND) - index) * SECOND;
-  const object = { bucket: INBOX, key: `${folder}${index}`, etag: 'e', lastModified };
+  const object = { bucket: INBOX, key: `${folder}${index}.${route}`, etag: 'e', lastModified };
   return { id: uploadId(object), ...object, bytes: 1, mediaType: 'a/b' };
 }
 
@@ -46,7 +50,7 @@ async function waits(index: number, minutesAgo: number, of: Of = {}): Promise<Wa
   const { reason = 'throttled', folder, route: name = 'echo', late, waitMs = -SECOND } = of;
   const { ledger, clock, settings } = world.ports;
   const since = clock.now() - minutesAgo * MINUTE;
-  const upload = objectOf(index, folder);
+  const upload = objectOf(index, folder, name);
   const route = { name, input: 'file' as const, template: 'bytes_echo' };
   const claim = firstClaim(upload, route, { claimedAt: since, deadline: since + MINUTE, pipeline: 'test', late });
   const written = await ledger.create(claim, never);
@@ -79,7 +83,7 @@ async function keysOfRound(endedCount = 0): Promise<string[]> {
 const round = async (endedCount?: number): Promise<number[]> =>
   (await keysOfRound(endedCount)).map(numberOf).sort((a, b) => a - b);
 
-const numberOf = (key: string): number => Number(/\d+$/.exec(key)?.[0]);
+const numberOf = (key: string): number => Number(/\d+(?=\.)/.exec(key)?.[0]);
 
 /** The same, and the service makes a flow of each. */
 async function acceptedRound(endedCount?: number): Promise<number[]> {
@@ -247,19 +251,18 @@ describe('turns in the line', () => {
 
   it('go round the routes, by their weights', async () => {
     const routes = [
-      { ...ECHO, name: 'one' },
-      { ...ECHO, name: 'three', weight: 3 },
+      { ...ECHO, name: 'one', suffixes: ['.one'] },
+      { ...ECHO, name: 'three', suffixes: ['.three'], weight: 3 },
     ];
     world = await openWorld({ isVirtual: true, routes });
     const of = (name: string) => ({ route: name, folder: `${name}/` });
     await throttled(12, of('one'));
     await throttled(12, of('three'), 12);
-    await throttled(2, of('gone'), 24);
     const letter = (key: string): string => key[0] ?? '';
     waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true });
-    expect(await turnsOf(10, letter)).toBe('gotttgottt');
+    expect(await turnsOf(10, letter)).toBe('otttotttot');
     waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true });
-    expect(await oneByOne(10, letter)).toBe('otttotttoo');
+    expect(await oneByOne(10, letter)).toBe('otttottooo');
   });
 
   it('are for late uploads once in ten, and otherwise only if no live one is due', async () => {
@@ -323,6 +326,83 @@ describe('turns in the line', () => {
   });
 });
 
+describe('after the routes were changed, uploads in the line', () => {
+  const PAGE = 5;
+  /** The old route takes nothing that waits, and has no room. */
+  const narrowed = { ...ECHO, name: 'full', suffixes: ['.none'] };
+  const taking = { ...ECHO, name: 'open' };
+  const room = async () => (route?: string) => (route === 'full' ? 0 : Number.POSITIVE_INFINITY);
+
+  /** Redeploys with other routes. The state of the collector is stored in between. */
+  function changedTo(room: () => Promise<Room>, ...routes: Route[]): void {
+    world.redeploy({ routes });
+    const stored = parsedState(JSON.stringify({ line: waitingUploads.remembered }), world.clock.now());
+    waitingUploads = new WaitingUploads(world.ports, stored.line, { isOurs: () => true, room, placedPage: PAGE });
+  }
+
+  const reads = (): string[] => {
+    const ids: string[] = [];
+    world.beforeS3((call, { Key = '' }) => {
+      if (call === 'GetObject' && Key.startsWith('uploads/')) ids.push(Key);
+    });
+    return ids;
+  };
+
+  it('go with the route that takes them now, although their old one has no room', async () => {
+    await throttled(2, { route: 'full', reason: 'paused' });
+    changedTo(room, ...ROUTES);
+    expect(await round(9)).toEqual([]);
+    changedTo(room, narrowed, taking);
+    expect(await round(9)).toEqual([0, 1]);
+  });
+
+  it('end if no route takes them any more', async () => {
+    await throttled(2, { route: 'full', reason: 'budget' });
+    changedTo(room, ...ROUTES);
+    expect(await round(9)).toEqual([]);
+    changedTo(room, narrowed);
+    await round();
+    // They wait for no turn.
+    expect(await round()).toEqual([0, 1]);
+  });
+
+  it('get their places in pages, however many they are, and then none is looked at any more', async () => {
+    await throttled(24, { route: 'full', reason: 'paused' });
+    const nowhere = async () => () => 0;
+    changedTo(nowhere, narrowed, taking);
+    const placed = async () => (await world.keys(LEDGER, 'waiting/turn/live/open/')).length;
+    const read = reads();
+    // The new places are behind the old ones, and are looked at as well.
+    for (const places of [10, 20, 24, 24, 24]) {
+      await round();
+      expect(await placed()).toBe(places);
+      expect(read.splice(0).length).toBeLessThanOrEqual(10);
+    }
+    // An invocation with the routes before may still put one.
+    const marker = await waits(90, 5, { route: 'full', reason: 'paused' });
+    const former = { ...marker, turn: { ...(marker.turn as Turn), route: 'full' } };
+    await world.ports.ledger.deleteWaitingMarker(marker, never);
+    await world.ports.ledger.putWaitingMarker(former, never);
+    read.length = 0;
+    await round();
+    expect(read).toEqual([]);
+    world.clock.advance(20 * MINUTE);
+    for (let i = 0; i < 3; i += 1) await round();
+    expect(await placed()).toBe(25);
+    expect(read.splice(0).length).toBeGreaterThan(24);
+    world.clock.advance(HOUR);
+    await round();
+    expect(read).toEqual([]);
+  });
+
+  it('that cannot be read keep no other from its place', async () => {
+    const [broken] = await throttled(3, { route: 'full', reason: 'paused' });
+    await world.put(LEDGER, `uploads/${broken?.uploadId}.json`, '{"schema":99}');
+    changedTo(room, narrowed, taking);
+    expect(await round(9)).toEqual([1, 2]);
+  });
+});
+
 describe('markers of throttled uploads that an earlier version put', () => {
   it('lead to their uploads, which get their places in the line', async () => {
     const markers = await throttled(3, { folder: 'a/' });
@@ -368,7 +448,7 @@ describe('a round', () => {
 
 describe('the marker of a wait that is over', () => {
   it('is replaced by the missing marker of the flow that the upload has by now', async () => {
-    await world.send('a', 'hello');
+    await world.send('a.echo', 'hello');
     const [running = ''] = await world.keys(LEDGER, 'running/');
     const { upload } = await world.entry();
     await world.remove(running, LEDGER);
