@@ -19,10 +19,8 @@ import { deadlineSecondsOf, InvalidJobError, JOB_BYTES_MAX, parseJob, readJob } 
 import { comparable, filesFor, folderOf, inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
-import { jobsRouteOf, type Route, routeFor, skippedNameOf } from '../functions/uploads/routes.ts';
-import { skippedWords } from '../functions/uploads/skipped-names.ts';
-import { isStageKey, STAGE_KEY_TAKEN, UPLOAD_ID } from '../functions/uploads/upload.ts';
-import { isFolderMarker, isFolderType } from '../functions/uploads/upload-event.ts';
+import { jobsRouteOf, type Route, routeFor, skippedNameOf, whySkipped } from '../functions/uploads/routes.ts';
+import { isStageKey, UPLOAD_ID } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload, withPrefix } from './find.ts';
 import { type HoldView, holdOn, holdsOf } from './holds.ts';
@@ -145,12 +143,12 @@ async function explained(subject: Subject, settings: FileSettings, signal: Abort
   const route = routeFor(settings.routes, subject);
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
   const facts = { key, bytes, mediaType, isFile, routes } as const;
-  if (isFolderMarker(subject) || isFolderType(mediaType))
-    return { ...facts, issue: 'It is a folder, and not a file.', request: undefined };
+  const skipped = whySkipped(settings.routes, subject);
+  if (skipped !== undefined) return { ...facts, issue: skipped, request: undefined };
   if (route === undefined) {
     const issue =
       jobsRouteOf(settings.routes, key) === undefined
-        ? (whySkipped(settings.routes, key) ?? 'No route wants it, so nothing is sent.')
+        ? 'No route wants it, so nothing is sent.'
         : `It is sent only as an input of a ${JOB_FILE} in its folder, or in a folder above, that names it.`;
     return { ...facts, issue, request: undefined };
   }
@@ -350,16 +348,9 @@ function unmetConditions({ prefixes, suffixes, mediaTypes }: Route, { key, media
   ];
 }
 
-/** Why no route may take a file, whatever it says. Undefined if one may. */
-export function whySkipped(routes: readonly Route[], key: string): string | undefined {
-  if (isStageKey(key)) return STAGE_KEY_TAKEN;
-  const name = skippedNameOf(routes, key);
-  return name && skippedWords(name);
-}
-
 /** Says of an upload that no route takes which route comes nearest, and what is missing, or that none can take it. */
 export function nearestRoute(routes: readonly Route[], facts: UploadFacts): string {
-  const skipped = whySkipped(routes, facts.key);
+  const skipped = whySkipped(routes, facts);
   if (skipped !== undefined) return skipped;
   const [nearest] = routes
     .filter(({ after, jobs }) => after === undefined && jobs === undefined)

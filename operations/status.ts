@@ -10,12 +10,11 @@ import { Receipts } from '../functions/publish/receipts.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { JOB_FILE } from '../functions/uploads/job-keys.ts';
-import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
+import { mayMatch, routeFor, whySkipped } from '../functions/uploads/routes.ts';
 import { firstOf } from '../functions/uploads/upload.ts';
 import { type ChainView, chainOf } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
-import { whySkipped } from './explain.ts';
 import { type FoundUpload, find } from './find.ts';
 import {
   type HeldCount,
@@ -231,7 +230,7 @@ export function statusOf(upload: FoundUpload, deployment: Deployment, holds?: Ho
 function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, clock, command }: Deployment): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
   const { routes } = settings;
-  const skipped = whySkipped(routes, key);
+  const skipped = whySkipped(routes, { ...current, key });
   if (skipped !== undefined) return skipped;
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;

@@ -120,6 +120,8 @@ export const showSweep = (
     : [`${counted(unnamed, 'file')} below a prefix for jobs: no job has taken them, so nothing is sent of them.`]),
   ...(skipped === 0
     ? []
-    : [`${counted(skipped, 'file')} with the key of a later stage of a chain: nothing is sent of them.`]),
+    : [
+        `${counted(skipped, 'file')} skipped: a name of settings.skippedNames, or the key of a later stage of a chain.`,
+      ]),
   'Files of the last 15 minutes were left out: their notifications may still come.',
 ];

@@ -31,10 +31,9 @@ import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/jo
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
-import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor, skippedNameOf } from '../uploads/routes.ts';
-import { skippedWords } from '../uploads/skipped-names.ts';
-import { isStageKey, STAGE_KEY_TAKEN, type Upload } from '../uploads/upload.ts';
-import { isFolderMarker, isFolderType, type UploadEvent } from '../uploads/upload-event.ts';
+import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor, whySkipped } from '../uploads/routes.ts';
+import type { Upload } from '../uploads/upload.ts';
+import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
@@ -99,17 +98,14 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   if (owner !== undefined && !isJobFile(event.key) && !isFolderMarker(event))
     return receiveInput(delivery, event, owner);
   delivery.count('UploadsReceived');
-  if (isFolderMarker(event)) return leave(delivery, 'skipped', 'UploadsSkipped', 'A folder, not a file');
   // A result that is taken for an upload would start an endless loop.
   if (event.bucket !== settings.inboxBucket) {
     return unrouted(delivery, `An object of another bucket than the inbox: ${event.bucket}`);
   }
-  if (isStageKey(event.key)) return leave(delivery, 'skipped', 'UploadsSkipped', STAGE_KEY_TAKEN);
-  const skippedName = skippedNameOf(settings.routes, event.key);
-  if (skippedName !== undefined && isInside(settings, event)) {
-    return leave(delivery, 'skipped', 'UploadsSkipped', skippedWords(skippedName));
-  }
-  if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return unrouted(delivery);
+  if (!isInside(settings, event)) return unrouted(delivery);
+  const skipped = whySkipped(settings.routes, event);
+  if (skipped !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', skipped);
+  if (!mayMatch(settings.routes, event.key)) return unrouted(delivery);
 
   return openAndBegin(delivery, event);
 }
@@ -173,7 +169,8 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
   const { upload } = object;
   const { settings } = delivery.ports;
   delivery.identify({ uploadId: upload.id });
-  if (isFolderType(upload.mediaType)) return leave(delivery, 'skipped', 'UploadsSkipped', 'A folder, not a file');
+  const skipped = whySkipped(settings.routes, upload);
+  if (skipped !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', skipped);
   const chosen = await routed(settings, object, delivery.invocation.work);
   if (chosen === undefined) return unrouted(delivery);
 

@@ -13,9 +13,8 @@ import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside, type ListedUpload } from '../uploads/inbox.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
-import { isWantedByKey, jobsRouteOf, mayMatch, routeFor, skippedNameOf } from '../uploads/routes.ts';
-import { skippedWords } from '../uploads/skipped-names.ts';
-import { hashIn, isStageKey, STAGE_KEY_TAKEN, secondDigits } from '../uploads/upload.ts';
+import { isWantedByKey, jobsRouteOf, mayMatch, routeFor, whySkipped } from '../uploads/routes.ts';
+import { hashIn, secondDigits } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
 import { isFolderMarker, isFolderType, messageFor } from '../uploads/upload-event.ts';
 import {
@@ -197,10 +196,8 @@ export class SweepRun {
   /** Counts the files that no route may take, whatever it says. */
   #countSkipped(uploads: readonly ListedUpload[]): void {
     const { settings, telemetry } = this.#ports;
-    for (const { id, key } of uploads) {
-      const isStage = isStageKey(key) && jobsRouteOf(settings.routes, key) === undefined;
-      const name = skippedNameOf(settings.routes, key);
-      const why = isStage ? STAGE_KEY_TAKEN : name && skippedWords(name);
+    for (const { id, key, bytes } of uploads) {
+      const why = whySkipped(settings.routes, { key, bytes });
       if (why === undefined) continue;
       this.#counts.skipped = (this.#counts.skipped ?? 0) + 1;
       telemetry.log.info(why, { uploadId: id, key });

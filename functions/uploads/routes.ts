@@ -16,8 +16,9 @@ import {
   matchesObject,
   type UploadFacts,
 } from './route-conditions.ts';
-import { fittingName, SKIPPED_NAMES } from './skipped-names.ts';
-import { isStageKey } from './upload.ts';
+import { fittingName, SKIPPED_NAMES, skippedWords } from './skipped-names.ts';
+import { isStageKey, STAGE_KEY_TAKEN } from './upload.ts';
+import { isFolderMarker, isFolderType } from './upload-event.ts';
 
 /** A route: uploads that meet its conditions become flows of its template. */
 export interface Route extends Conditions {
@@ -228,7 +229,29 @@ function skippedBy({ skippedNames = SKIPPED_NAMES, suffixes = [] }: Route, key: 
   return fittingName(names, key);
 }
 
-/** The name by which every route skips a file that it would take otherwise. Undefined if none would, or one takes it. */
+/**
+ * Why no route takes an object of the inbox, whatever the routes ask of it. Undefined if one may, or if it may be an
+ * input of a job.
+ * @param object what is known of it: of a notification only the key, before the object is opened.
+ */
+export function whySkipped(
+  routes: readonly Route[],
+  object: { readonly key: string; readonly bytes?: number | undefined; readonly mediaType?: string | undefined },
+): string | undefined {
+  const { key, mediaType } = object;
+  if (isFolderMarker(object) || (mediaType !== undefined && isFolderType(mediaType))) return FOLDER_SKIPPED;
+  if (jobsRouteOf(routes, key) !== undefined && !isJobFile(key)) return undefined;
+  if (isStageKey(key)) return STAGE_KEY_TAKEN;
+  const name = skippedNameOf(routes, key);
+  return name && skippedWords(name);
+}
+
+const FOLDER_SKIPPED = 'It is a folder, and not a file.';
+
+/**
+ * The name by which every route skips a file that it would take otherwise. Undefined if none would, or one takes it.
+ * @internal
+ */
 export function skippedNameOf(routes: readonly Route[], key: string): string | undefined {
   if (isStageKey(key) || mayMatch(routes, key)) return undefined;
   const [first] = keyMatchesOf(routes, key);

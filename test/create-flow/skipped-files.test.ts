@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { showSweep } from '../../command-line/flowdrop/show-changes.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { skippedNameOf, skipping } from '../../functions/uploads/routes.ts';
+import { skippedNameOf, skipping, whySkipped } from '../../functions/uploads/routes.ts';
 import { SKIPPED_NAMES } from '../../functions/uploads/skipped-names.ts';
 import { ECHO, MINUTE, start, world } from '../support/world.ts';
 
@@ -69,6 +70,46 @@ describe('a file that no person meant', () => {
     world.takeMessages();
     world.clock.advance(60 * MINUTE);
     expect(await world.sweep({ since: '2026-01-01' })).toMatchObject({ missed: 1, skipped: 1 });
+  });
+
+  it('is told as skipped by the sweep, and not as the file of a chain', () => {
+    const [, , , skipped] = showSweep({ since: '', startedAt: '', compared: 3, missed: 0, repaired: 0, skipped: 2 });
+    expect(skipped).toBe('2 files skipped: a name of settings.skippedNames, or the key of a later stage of a chain.');
+  });
+});
+
+describe('why no route takes an object', () => {
+  const JOBS: Route = { ...ECHO, name: 'jobs', jobs: 'orders/' };
+  const ROUTES = [JOBS, ECHO];
+  const STAGE = `chain/echo/${'0'.repeat(40)}`;
+
+  it.each([
+    ['a folder', { key: 'a/', bytes: 0 }, /^It is a folder/],
+    ['a folder of jobs', { key: 'orders/7/', bytes: 0 }, /^It is a folder/],
+    ['a folder of a tool', { key: '__MACOSX/', bytes: 0 }, /^It is a folder/],
+    ['a folder by its type', { key: 'a', bytes: 3, mediaType: 'application/x-directory' }, /^It is a folder/],
+    ['the key of a later stage', { key: `a.png/${STAGE}`, bytes: 3 }, /^Its key has the form of a later stage/],
+    ['both', { key: `__MACOSX/a.png/${STAGE}`, bytes: 3 }, /^Its key has the form of a later stage/],
+    ['a name of tools', { key: 'a.tmp' }, /^Its name fits "\*\.tmp"/],
+    ['a job file of a tool', { key: 'orders/__MACOSX/job.json' }, /^Its name fits "__MACOSX\/"/],
+    ['an input of a job, whatever its name', { key: 'orders/7/a.tmp', bytes: 3 }, undefined],
+    ['an input of a job with the key of a stage', { key: `orders/7/${STAGE}`, bytes: 3 }, undefined],
+    ['a file with a slash at its end', { key: 'a/', bytes: 3 }, undefined],
+    ['any other file', { key: 'a.png', bytes: 0, mediaType: 'image/png' }, undefined],
+  ])('%s', (_, object, why) => {
+    const skipped = whySkipped(ROUTES, object);
+    if (why === undefined) expect(skipped).toBeUndefined();
+    else expect(skipped).toMatch(why);
+  });
+
+  it('is the same for creation and sweep', async () => {
+    await start({ routes: ROUTES });
+    const keys = ['a.tmp', `a.png/${STAGE}`, 'orders/__MACOSX/job.json'];
+    for (const key of keys) await world.upload(key, '{}');
+    await world.deliverAll();
+    expect(world.count('UploadsSkipped')).toBe(keys.length);
+    world.clock.advance(60 * MINUTE);
+    expect(await world.sweep({ since: '2026-01-01' })).toMatchObject({ missed: 0, skipped: keys.length });
   });
 });
 

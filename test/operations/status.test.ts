@@ -6,7 +6,7 @@ import { showList, showPipeline, showPrefix, showUpload } from '../../command-li
 import { duration } from '../../command-line/flowdrop/words.ts';
 import { waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
-import { explain } from '../../operations/explain.ts';
+import { explain, explainFile } from '../../operations/explain.ts';
 import { holdsOf } from '../../operations/holds.ts';
 import { list } from '../../operations/list.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
@@ -280,6 +280,24 @@ describe('explain', () => {
     const key = 'tables/prices.csv';
     const explained = await explain({ path: join(directory, key), key }, { ...deployment, settings }, signal);
     expect(explained).toMatchObject({ key, bytes: 3, issue: 'No route wants it, so nothing is sent.' });
+  });
+
+  it('says of a skipped file the same as status', async () => {
+    await operated.upload('__MACOSX/robot.png', 'x');
+    const why = 'Its name fits "__MACOSX/" of settings.skippedNames';
+    for (const command of ['explain', 'status']) {
+      expect((await operated.run(command, '__MACOSX/robot.png')).output).toContain(why);
+    }
+  });
+
+  it('says of a job file that no route takes why, and not that it is an input', async () => {
+    const { deployment, directory } = operated;
+    const folder = join(directory, '__MACOSX');
+    await mkdir(folder);
+    await writeFile(join(folder, 'job.json'), '{}');
+    const jobs = { name: 'jobs', template: 'text', input: 'text', jobs: '__MACOSX/' } as const;
+    const explained = await explainFile(join(folder, 'job.json'), { ...deployment.settings, routes: [jobs] }, signal);
+    expect(explained?.issue).toContain('fits "__MACOSX/"');
   });
 
   it('says why nothing is sent', async () => {
