@@ -258,6 +258,12 @@ export function skippedNameOf(routes: readonly Route[], key: string): string | u
   return first && skippedBy(first, key);
 }
 
+/** Tells whether a file has a name that a route skips, and neither a route takes it nor may a job. */
+export const isLeftOut = (routes: readonly Route[], key: string): boolean =>
+  jobsRouteOf(routes, key) === undefined &&
+  !mayMatch(routes, key) &&
+  routes.some((route) => skippedBy(route, key) !== undefined);
+
 /** The routes with the names of the files that they skip. */
 export const skipping = (routes: readonly Route[], skippedNames: readonly string[]): readonly Route[] =>
   String(skippedNames) === String(SKIPPED_NAMES) ? routes : routes.map((route) => ({ ...route, skippedNames }));

@@ -6,11 +6,13 @@ import { caseless } from './route-conditions.ts';
  * folder with all that is in it.
  *
  * AppleDouble files and `.DS_Store` are of macOS, `Thumbs.db` and `desktop.ini` of Windows, `*.filepart` of WinSCP,
- * `*.crdownload` of Chromium, `*.info` of tus, and `*_$folder$` of Hadoop.
+ * `*.crdownload` of Chromium, `*.download` of Safari, `*.swp` of Vim, `*~` of editors, `~$*` of Microsoft Office, `*.info`
+ * of tus, and `*_$folder$` of Hadoop.
  */
 export const SKIPPED_NAMES: readonly string[] = [
   ...['._*', '__MACOSX/', '.DS_Store', 'Thumbs.db', 'desktop.ini'],
-  ...['*.filepart', '*.part', '*.crdownload', '*.tmp', '*.info', '*_$folder$'],
+  ...['*.filepart', '*.part', '*.partial', '*.crdownload', '*.download', '*.tmp', '*.temp'],
+  ...['*.swp', '*~', '~$*', '*.info', '*_$folder$'],
 ];
 
 /** The first of these names that fits a key. Undefined if none does. The case of letters does not matter. */

@@ -21,9 +21,6 @@ const SETTLE_MAX_MS = 30_000;
  */
 const TAKEN_PAUSE_MAX_MS = 3_000;
 
-/** Names that browsers, editors and copy tools give to unfinished files. */
-const UNFINISHED = /(\.(part|partial|crdownload|download|filepart|tmp|temp|swp)|~)$|^~\$/i;
-
 interface Seen {
   readonly file: InboxFile;
   /** When this version was first seen. */
@@ -45,12 +42,15 @@ interface Seen {
 export class InboxFolder {
   readonly #dir: string;
   readonly #clock: Pick<Clock, 'now'>;
+  readonly #isLeftOut: (key: string) => boolean;
   #seen = new Map<string, Seen>();
   #troubles: string[] = [];
 
-  constructor(dir: string, clock: Pick<Clock, 'now'>) {
+  /** @param isLeftOut tells of the path of a file within the folder whether it has the name of no person's file. */
+  constructor(dir: string, clock: Pick<Clock, 'now'>, isLeftOut: (key: string) => boolean) {
     this.#dir = dir;
     this.#clock = clock;
+    this.#isLeftOut = isLeftOut;
   }
 
   /** What the last poll had to leave out, each as a sentence. */
@@ -69,8 +69,8 @@ export class InboxFolder {
   /**
    * Returns the files that have become complete since the last poll: they have not changed for a second, or for longer
    * if they were growing with pauses. Each file is returned once, and again after a change. Hidden files, files in
-   * hidden folders, files with the name of an unfinished download, and symlinks that lead out of the folder are
-   * ignored.
+   * hidden folders, files that are left out by their names, such as unfinished downloads, and symlinks that lead out
+   * of the folder are ignored.
    */
   async poll(): Promise<InboxFile[]> {
     const files = await this.#files();
@@ -136,7 +136,7 @@ export class InboxFolder {
 
   /** Undefined if the entry is no file to take. */
   async #file(entry: Dirent, key: string, root: string): Promise<InboxFile | undefined> {
-    if (UNFINISHED.test(entry.name)) return undefined;
+    if (this.#isLeftOut(key)) return undefined;
     const path = join(this.#dir, key);
     try {
       if (entry.isSymbolicLink() && !isBelow(root, await realpath(path))) {

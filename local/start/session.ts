@@ -11,7 +11,7 @@ import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-s
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { routesAfter } from '../../functions/uploads/chain-routes.ts';
-import { routeFor } from '../../functions/uploads/routes.ts';
+import { isLeftOut, routeFor } from '../../functions/uploads/routes.ts';
 import { firstKeyOf } from '../../functions/uploads/upload.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
 import { uploadCommand } from '../../operations/commands.ts';
@@ -284,7 +284,8 @@ export class Session {
 
   /** Uploads the files that appear in the folder, until the signal aborts. */
   async watch(dir: string, { known, signal }: { known: KnownFiles; signal: AbortSignal }): Promise<void> {
-    const inbox = new InboxFolder(dir, systemClock);
+    const { routes } = this.#options.pipeline;
+    const inbox = new InboxFolder(dir, systemClock, (key) => isLeftOut(routes, this.#keyOf({ key })));
     const watch = new InboxWatch({
       inbox,
       known,
@@ -409,7 +410,7 @@ export class Session {
     return `The disk has no space for results in ${shownPath(resultsDir, cwd)}. The copy is tried again every ${COPY_AGAIN_MS / 1_000} seconds.`;
   }
 
-  #keyOf(file: InboxFile): string {
+  #keyOf(file: Pick<InboxFile, 'key'>): string {
     return `${this.#options.pipeline.settings.inboxPrefix}${file.key}`;
   }
 

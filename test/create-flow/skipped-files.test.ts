@@ -16,6 +16,7 @@ const UNMEANT = [
     'x/desktop.ini',
   ],
   ...['big.filepart', 'big.png.PART', 'a.crdownload', 'a.tmp', 'upload.info', 'photos_$folder$'],
+  ...['a.partial', 'a.download', 'a.temp', '.a.png.swp', 'a.png~', '~$a.docx'],
 ];
 const MEANT = [
   'photo.png',

@@ -1,8 +1,12 @@
 import { appendFile, mkdir, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { isLeftOut, type Route, skipping } from '../../../functions/uploads/routes.ts';
 import { InboxFolder } from '../../../local/start/inbox-folder.ts';
 import { temporaryFolder } from '../../support/folder.ts';
+import { ECHO } from '../../support/world.ts';
+
+const isLeftOutBy = (routes: readonly Route[]) => (key: string) => isLeftOut(routes, key);
 
 describe('the inbox folder', () => {
   let parent: string;
@@ -14,7 +18,7 @@ describe('the inbox folder', () => {
     dir = join(parent, 'inbox');
     await mkdir(dir);
     now = 0;
-    inbox = new InboxFolder(dir, { now: () => now });
+    inbox = new InboxFolder(dir, { now: () => now }, isLeftOutBy([ECHO]));
   });
   const pollAfter = async (ms: number) => {
     now += ms;
@@ -208,7 +212,7 @@ describe('the inbox folder', () => {
   it('may itself be a link', async () => {
     await writeFile(join(dir, 'a.txt'), 'first');
     await symlink(dir, join(parent, 'link'));
-    inbox = new InboxFolder(join(parent, 'link'), { now: () => now });
+    inbox = new InboxFolder(join(parent, 'link'), { now: () => now }, isLeftOutBy([ECHO]));
     expect(await settled()).toEqual([['a.txt', 5]]);
   });
 
@@ -221,5 +225,24 @@ describe('the inbox folder', () => {
     expect(await pollAfter(1_000)).toEqual([]);
     await writeFile(join(dir, 'gone.txt'), 'x');
     expect(await pollAfter(1_000)).toEqual([]);
+  });
+
+  it('takes an unfinished file as soon as it has its own name, and has rested for a second', async () => {
+    await writeFile(join(dir, 'photo.png.part'), 'x');
+    expect(await settled()).toEqual([]);
+    await rename(join(dir, 'photo.png.part'), join(dir, 'photo.png'));
+    expect(await settled()).toEqual([['photo.png', 1]]);
+  });
+
+  it.each([
+    ['the setting', skipping([ECHO], ['*.old', 'drafts/']), ['a.part', 'b.tmp']],
+    ['a suffix of a route', [ECHO, { ...ECHO, name: 'parts', suffixes: ['.part'] }], ['a.part']],
+    ['the prefix of a job', [ECHO, { ...ECHO, name: 'jobs', jobs: 'drafts/' }], ['drafts/c.tmp']],
+  ])('leaves out what the functions skip, as changed by %s', async (_, routes, taken) => {
+    inbox = new InboxFolder(dir, { now: () => now }, isLeftOutBy(routes));
+    await mkdir(join(dir, 'drafts'));
+    for (const name of ['a.part', 'b.tmp', 'drafts/c.tmp', 'd.old']) await writeFile(join(dir, name), 'x');
+    const skipped = routes[0]?.skippedNames === undefined ? ['d.old'] : [];
+    expect((await settled()).map(([key]) => key).sort()).toEqual([...taken, ...skipped].sort());
   });
 });

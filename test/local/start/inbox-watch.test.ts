@@ -30,7 +30,7 @@ describe('watching the inbox', () => {
     const failures: string[] = [];
     const interruptions: string[] = [];
     const hooks: { beforeUpload: () => Promise<void>; error?: Error | undefined } = { beforeUpload: async () => {} };
-    const inbox = new InboxFolder(dir, { now: () => now });
+    const inbox = new InboxFolder(dir, { now: () => now }, () => false);
     const target = (key: string) => ({ s3: s3.client, bucket: VERSIONED, key, signal });
     const dead = new Promise<never>(() => {});
     let upload: Promise<unknown> = Promise.resolve();
