@@ -32,6 +32,7 @@ import { issueOfService } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { REGION } from './aws/endpoint.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
+import { chargeForExisting } from './start/existing-files.ts';
 import { KnownFiles } from './start/inbox-watch.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
 import { Screen } from './start/screen.ts';
@@ -90,7 +91,8 @@ async function main(): Promise<number> {
   const signal = interruption();
   const { routes: written, settings, warnings } = readContext();
   const routes = skipping(written, settings.skippedNames);
-  const args = await withJobs(given, { routes, inboxPrefix: settings.inboxPrefix });
+  const { inboxPrefix } = settings;
+  const args = await withJobs(given, { routes, inboxPrefix });
   const screen = new Screen(process.stdout);
   if (args.service !== undefined && !args.skipCheck) {
     screen.status([], `Asking the flow service at ${args.service.url}`);
@@ -113,7 +115,7 @@ async function main(): Promise<number> {
   const isWatching = args.files === undefined;
   const isNewInbox = isWatching && !existsSync(args.inboxDir);
   if (isNewInbox) requireWritable(args.inboxDir, '--inbox');
-  if (isWatching && !args.sendsExisting) requireNothingToSend(args);
+  if (isWatching && !args.sendsExisting) await requireNothingToSend(args, { routes, inboxPrefix });
   // A real service charges for flows, so it gets only the user's own files.
   const samples = isNewInbox && args.service === undefined ? copySamples(args.inboxDir, routes) : [];
   const state = isWatching
@@ -366,17 +368,13 @@ function requireWritable(dir: string, option: string): void {
  * A folder that was filled while the stand-in was tried is not sent to a service that charges for it.
  * @throws {UsageError}
  */
-function requireNothingToSend({ inboxDir, service }: Arguments): void {
+async function requireNothingToSend(
+  { inboxDir, service }: Arguments,
+  settings: { readonly routes: readonly Route[]; readonly inboxPrefix: string },
+): Promise<void> {
   if (service === undefined || !isNewService(STATE_DIR, service.url)) return;
-  const files = readdirSync(inboxDir, { recursive: true, withFileTypes: true }).filter(
-    (entry) => entry.isFile() && !entry.name.startsWith('.'),
-  );
-  if (files.length === 0) return;
-  const held = files.length === 1 ? 'a file' : `${files.length} files`;
-  throw new UsageError(
-    `The inbox ${shownPath(inboxDir)} already holds ${held}, and ${service.url} may charge for each. ` +
-      'Add --send-existing to send them, or name another folder with --inbox',
-  );
+  const charge = await chargeForExisting({ inboxDir, serviceUrl: service.url }, settings);
+  if (charge !== undefined) throw new UsageError(charge);
 }
 
 function versions(): string {

@@ -19,17 +19,22 @@ export interface FileFacts {
 
 type NamedFacts = Omit<FileFacts, 'bytes'>;
 
-function uploadFacts({ key: given, mediaType }: NamedFacts, deployment: Deployment): UploadFacts {
+/** What the way of a file follows from. */
+interface RoutedBy {
+  readonly settings: Pick<Deployment['settings'], 'routes' | 'inboxPrefix'>;
+}
+
+function uploadFacts({ key: given, mediaType }: NamedFacts, deployment: RoutedBy): UploadFacts {
   const key = withPrefix(given, deployment);
   return { key, mediaType: mediaTypeOf(mediaType, key) };
 }
 
 /** The route that would take a file. Undefined if none would. */
-export const routeOfFile = (file: NamedFacts, deployment: Deployment): Route | undefined =>
+export const routeOfFile = (file: NamedFacts, deployment: RoutedBy): Route | undefined =>
   routeFor(deployment.settings.routes, uploadFacts(file, deployment));
 
 /** The flows that files begin, with those of later stages, and what they cost. A job file stands for its job. */
-export function costsOfFiles(keys: readonly string[], deployment: Deployment): ExpectedCosts {
+export function costsOfFiles(keys: readonly string[], deployment: RoutedBy): ExpectedCosts {
   const { routes } = deployment.settings;
   const starts = keys.map((given) => {
     const key = withPrefix(given, deployment);
@@ -39,7 +44,7 @@ export function costsOfFiles(keys: readonly string[], deployment: Deployment): E
 }
 
 /** Says of a file that no route takes which one comes nearest. */
-export const nearestRouteOfFile = (file: NamedFacts, deployment: Deployment): string =>
+export const nearestRouteOfFile = (file: NamedFacts, deployment: RoutedBy): string =>
   nearestRoute(deployment.settings.routes, uploadFacts(file, deployment));
 
 export interface RoutedFile {

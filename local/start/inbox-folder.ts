@@ -73,7 +73,7 @@ export class InboxFolder {
    * of the folder are ignored.
    */
   async poll(): Promise<InboxFile[]> {
-    const files = await this.#files();
+    const files = await this.files();
     if (files === undefined) return []; // The folder is gone, perhaps for a moment. What was in it is not forgotten.
     const now = this.#clock.now();
     const seen = new Map<string, Seen>();
@@ -97,7 +97,7 @@ export class InboxFolder {
   }
 
   /** The files in the folder. Undefined if the folder itself cannot be read. */
-  async #files(): Promise<InboxFile[] | undefined> {
+  async files(): Promise<InboxFile[] | undefined> {
     this.#troubles = [];
     try {
       const root = await realpath(this.#dir);

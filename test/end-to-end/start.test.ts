@@ -138,7 +138,7 @@ describe('npm start', () => {
     const env = { FLOWDROP_TOKEN: 'fake-token' };
     const refused = await start(['--service', url], env).ended;
     expect(refused).toMatchObject({ code: 2 });
-    expect(refused.output).toContain('already holds a file');
+    expect(refused.output).toContain('already holds 1 file, for which');
     expect(service.flows).toEqual([]);
     const killed = start(['--service', url, '--send-existing'], env);
     const log = join(home, '.flowdrop', 'log', 'create-flow.log');
