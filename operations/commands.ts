@@ -1,20 +1,20 @@
 import { isPrintable, shellWord } from '../functions/base/printable.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
-import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
+import { isStageKey, UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { endOfHold, type HoldReason, type HoldView } from './holds.ts';
 import type { UploadView } from './upload-view.ts';
 
 /**
  * A command of `flowdrop` about one upload, for a person to copy. It names the upload by its key. If no shell takes the
- * key, or the key looks like the id of another upload, it names the upload by its id.
+ * key, the key looks like the id of another upload, or the upload belongs to a later stage, it names the upload by its id.
  */
 export function uploadCommand(
   name: string,
   { id, key }: Pick<Upload, 'id' | 'key'>,
   { command }: Pick<Deployment, 'command'>,
 ): string {
-  const word = isPrintable(key) && !UPLOAD_ID.test(key) ? key : id;
+  const word = isPrintable(key) && !UPLOAD_ID.test(key) && !isStageKey(key) ? key : id;
   // A key such as `--failed` would be an option.
   const words = word.startsWith('-') ? ['--', word] : [word];
   return [command, ...[name, ...words].map(shellWord)].join(' ');

@@ -1,7 +1,9 @@
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { agoText, duration } from '../functions/base/duration.ts';
 import type { RouteHolds } from '../functions/holds/holds.ts';
 import { idleBudgets } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/routes.ts';
+import { uploadName } from '../functions/uploads/upload.ts';
 import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
 import { type CanaryFile, examineCanary, examineHourlyCanary } from './canary.ts';
 import {
@@ -245,7 +247,7 @@ async function findingOfHold(hold: HoldView, held: string, { deployment, signal 
   const age = deployment.clock.now() - Date.parse(since);
   const { routes } = deployment.settings;
   const present = routes.find(({ name }) => name === route);
-  const words = `${hold.message} Since ${minutes(age)}.${held}`;
+  const words = `${hold.message} For ${duration(age)}.${held}`;
   if (reason === 'paused' && route !== undefined && present === undefined && deployment.areRoutesKnown) {
     const what = `${words} No route has this name any more.`;
     const todo = `Its files keep the old route. Cancel them, or ${endOfHold(hold, deployment).replace(/^To/, 'to')}`;
@@ -308,24 +310,17 @@ function findingOfTicks({ index, state, writtenAt }: KnownCollector, now: number
     const wasTakenAway = index > 0 && silence > COLLECTOR_GONE_MS;
     return {
       severity: wasTakenAway ? 'warning' : 'fault',
-      what: `No tick${who} has run for ${minutes(silence)}${wasTakenAway ? ', unless fewer collectors are wanted now' : ''}.`,
+      what: `No tick${who} has run for ${duration(silence)}${wasTakenAway ? ', unless fewer collectors are wanted now' : ''}.`,
     };
   }
   const { tickCompletedAt, unfinishedRound } = state;
   if (tickCompletedAt === undefined) return { severity: 'warning', what: `No tick${who} has come to its end yet.` };
   if (now - tickCompletedAt > TICK_INCOMPLETE_MAX_MS) {
-    return { severity: 'fault', what: `All ticks${who} were cut short for ${minutes(now - tickCompletedAt)}.` };
+    return { severity: 'fault', what: `All ticks${who} were cut short for ${duration(now - tickCompletedAt)}.` };
   }
   if (unfinishedRound === undefined || now - unfinishedRound.startedAt < TICK_INCOMPLETE_MAX_MS) return undefined;
-  const age = minutes(now - unfinishedRound.startedAt);
+  const age = duration(now - unfinishedRound.startedAt);
   return { severity: 'warning', what: `Ticks${who} are cut short: a round over the running flows began ${age} ago.` };
-}
-
-/** An age in whole hours or minutes. */
-function minutes(ms: number): string {
-  const isShort = ms < 2 * HOUR_MS;
-  const count = Math.floor(ms / (isShort ? MINUTE_MS : HOUR_MS));
-  return `${count} ${isShort ? 'minute' : 'hour'}${count === 1 ? '' : 's'}`;
 }
 
 async function examinePace({ status }: Subject): Promise<Outcome> {
@@ -352,7 +347,7 @@ async function examineUndecided({ deployment, signal }: Subject): Promise<Outcom
   const [first] = uploads;
   if (first === undefined) return 'good';
   const count = `${isCut ? 'more than ' : ''}${uploads.length}`;
-  const what = `Files wait for your decision, because a flow of each may exist: ${count}, such as ${first.key}.`;
+  const what = `Files wait for your decision, because a flow of each may exist: ${count}, such as ${uploadName(first.key)}.`;
   const todo = `Look for their flows at the service. Then retry or cancel each: ${deployment.command} list --undecided`;
   return { severity: 'warning', what, todo };
 }
@@ -363,7 +358,7 @@ async function examineWaiting({ deployment, status }: Subject): Promise<Outcome>
   const age = deployment.clock.now() - Date.parse(oldestArrivedAt);
   if (age < WAIT_MAX_MS) return 'good';
   const named = Object.entries(reasons).map(([reason, number]) => `${number} ${reason}`);
-  const what = `The oldest waiting file (of ${count}) came ${minutes(age)} ago (${named.join(', ')}).`;
+  const what = `The oldest waiting file (of ${count}) came ${agoText(age)} (${named.join(', ')}).`;
   return { severity: 'warning', what, todo: `See why: ${deployment.command} list --waiting` };
 }
 
@@ -373,7 +368,7 @@ async function examineRunning({ deployment, status }: Subject): Promise<Outcome>
   const age = deployment.clock.now() - Date.parse(oldestCreatedAt);
   const most = deployment.settings.flowAgeMaxSeconds * SECOND_MS;
   if (age < most / 2) return 'good';
-  const what = `The oldest running flow (of ${count}) began ${minutes(age)} ago. At ${minutes(most)} it counts as failed.`;
+  const what = `The oldest running flow (of ${count}) began ${agoText(age)}. At ${duration(most)} it counts as failed.`;
   return {
     severity: 'warning',
     what,
@@ -394,11 +389,11 @@ async function examineSweep({ deployment, status }: Subject): Promise<Outcome> {
   }
   const age = deployment.clock.now() - Date.parse(sweep.endedAt);
   if (sweep.missed > 0) {
-    const what = `The last daily sweep, ${minutes(age)} ago, submitted uploads that no notification told of: ${sweep.missed}.`;
+    const what = `The last daily sweep, ${agoText(age)}, submitted uploads that no notification told of: ${sweep.missed}.`;
     return { severity: 'warning', what, todo: 'See docs/runbook.md, uploads-missed.' };
   }
   if (age < SWEEP_AGE_MAX_MS || deployment.isLocal) return 'good';
-  const what = `The last daily sweep ended ${minutes(age)} ago, so missed uploads stay missed.`;
+  const what = `The last daily sweep ended ${agoText(age)}, so missed uploads stay missed.`;
   return { severity: 'fault', what, todo: 'See docs/runbook.md, sweep-missing.' };
 }
 
@@ -420,6 +415,6 @@ async function examineClocks({ deployment, signal }: Subject): Promise<Outcome> 
   if (Number.isNaN(theirs)) return { notChecked: 'the answer of S3 has no time' };
   const skew = clock.now() - theirs;
   if (Math.abs(skew) <= CLOCK_SKEW_MAX_MS) return 'good';
-  const what = `The clock of this machine is ${minutes(Math.abs(skew))} ${skew > 0 ? 'ahead of' : 'behind'} that of S3.`;
+  const what = `The clock of this machine is ${duration(Math.abs(skew))} ${skew > 0 ? 'ahead of' : 'behind'} that of S3.`;
   return { severity: 'fault', what, todo: 'Set the clock, for example by turning on its synchronisation.' };
 }

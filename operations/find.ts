@@ -1,10 +1,16 @@
 import type { Entry } from '../functions/ledger/entry.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject } from '../functions/s3/objects.ts';
-import { isStageKey, UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
+import { isStageKey, stageOfName, UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
+import { chainBegunBy } from './chains.ts';
 import type { Deployment } from './deployment.ts';
 import { type EntryIssue, readEntries, readEntry } from './listing.ts';
+
+/** A stage of a chain may have several uploads, which have the same name. */
+export class AmbiguousNameError extends Error {
+  override readonly name = 'AmbiguousNameError';
+}
 
 /** Uploads below a prefix that are looked at. More of them are not read, and the answer says so. */
 const PREFIX_UPLOADS_MAX = 10_000;
@@ -33,11 +39,15 @@ export type Found =
 
 /**
  * Finds what a text names: an upload by its id or its key, or else all current uploads whose keys begin with the text.
- * A key may lack the prefix of the inbox. A key whose object is gone is found by its receipt.
+ * A key may lack the prefix of the inbox. A key whose object is gone is found by its receipt. The name of a later stage,
+ * such as `robot.png › optimised`, means all uploads of the stage in the chain of the file.
  */
 export async function find(text: string, deployment: Deployment, signal: AbortSignal): Promise<Found> {
-  const upload = await findUpload(text, deployment, signal);
+  const upload = await findByKey(text, deployment, signal);
   if (upload !== undefined) return { kind: 'upload', upload };
+  const [named, ...others] = await findByName(text, deployment, signal);
+  if (named !== undefined && others.length === 0) return { kind: 'upload', upload: named };
+  if (named !== undefined) return { kind: 'prefix', prefix: text, uploads: [named, ...others], isCut: false };
   const prefix = withPrefix(text, deployment);
   return { kind: 'prefix', prefix, ...(await findBelow(prefix, deployment, signal)) };
 }
@@ -48,12 +58,42 @@ export const withPrefix = (
   { settings: { inboxPrefix } }: { readonly settings: Pick<Deployment['settings'], 'inboxPrefix'> },
 ): string => (text.startsWith(inboxPrefix) ? text : `${inboxPrefix}${text}`);
 
-/** Undefined if the text names no upload. */
+/**
+ * Finds the one upload that a text names: by its id, its key or its name. Undefined if the text names none.
+ * @throws {AmbiguousNameError}
+ */
 export async function findUpload(
   text: string,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<FoundUpload | undefined> {
+  const upload = await findByKey(text, deployment, signal);
+  if (upload !== undefined) return upload;
+  const [named, ...others] = await findByName(text, deployment, signal);
+  if (named === undefined || others.length === 0) return named;
+  throw new AmbiguousNameError(
+    `${text} is the name of ${others.length + 1} uploads. Name one of them by its id, such as ${named.id}.`,
+  );
+}
+
+/** The uploads that a name of a later stage means. Empty if the text is no such name. */
+async function findByName(text: string, deployment: Deployment, signal: AbortSignal): Promise<readonly FoundUpload[]> {
+  const stage = stageOfName(text);
+  const first = stage && (await findByKey(stage.firstKey, deployment, signal));
+  const chain = first && (await chainBegunBy(first, deployment, signal));
+  const uploads = chain?.uploads.filter(({ id, route }) => id !== first?.id && route === stage?.route) ?? [];
+  const entries = await readEntries(
+    uploads.map(({ id }) => id),
+    deployment,
+    signal,
+  );
+  // An upload is in its chain a moment before it has an entry.
+  return entries.flatMap(({ entry }) =>
+    entry === undefined ? [] : [{ id: entry.upload.id, key: entry.upload.key, entry }],
+  );
+}
+
+async function findByKey(text: string, deployment: Deployment, signal: AbortSignal): Promise<FoundUpload | undefined> {
   if (UPLOAD_ID.test(text)) {
     const { entry, issue } = await readEntry(text, deployment, signal);
     if (entry !== undefined) return { id: text, key: entry.upload.key, entry };

@@ -7,7 +7,7 @@ import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
-import { secondDigits, UPLOAD_ID } from '../functions/uploads/upload.ts';
+import { secondDigits, UPLOAD_ID, uploadName } from '../functions/uploads/upload.ts';
 import { readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
@@ -154,7 +154,9 @@ async function tracesOfUpload(
   const stage = entry?.upload.stage;
   if (stage !== undefined) {
     const command = uploadCommand('forget', stage.first, deployment);
-    throw new LaterStageError(`${key} belongs to the chain of ${stage.first.key}. Forget the whole chain: ${command}`);
+    throw new LaterStageError(
+      `${uploadName(key)} belongs to the chain of ${stage.first.key}. Forget the whole chain: ${command}`,
+    );
   }
   const lastModified = entry?.upload.lastModified ?? found.current?.lastModified;
   // The key of an older upload would name the newest one.
@@ -230,10 +232,12 @@ async function atRest(
 ): Promise<TerminalEntry> {
   const { key } = entry.upload;
   if (!isTerminal(entry)) {
-    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: ${uploadCommand('cancel', named, deployment)}`);
+    throw new UnderWayError(
+      `${uploadName(key)} is ${entry.state}. Cancel it first: ${uploadCommand('cancel', named, deployment)}`,
+    );
   }
   if (!(await isPublished(entry, deployment.ledger, signal))) {
-    throw new UnderWayError(`The receipt of ${key} is being written. Try again in a minute.`);
+    throw new UnderWayError(`The receipt of ${uploadName(key)} is being written. Try again in a minute.`);
   }
   return entry;
 }

@@ -5,9 +5,9 @@ import * as z from 'zod/mini';
 import { TERMINAL_STATE_NAMES, type TerminalState } from '../functions/ledger/terminal-states.ts';
 import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
-import { CHAIN_FOLDER, isStageKeyOf } from '../functions/uploads/upload.ts';
+import { CHAIN_FOLDER, isStageKeyOf, stageOfName, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
-import { withPrefix } from './find.ts';
+import { findUpload, withPrefix } from './find.ts';
 import { objects } from './listing.ts';
 import { entryOf } from './stored-bytes.ts';
 
@@ -42,7 +42,8 @@ export class DamagedResultError extends Error {
 /**
  * Fetches the receipt of a file and those of its later stages, or the receipts of all files below a prefix, and the results that they name. Each is
  * checked against its size and SHA-256. One that differs is not kept. A file is named by its key, or by the id of its
- * upload if the receipt at its key is that upload's.
+ * upload if the receipt at its key is that upload's. One of a later stage also has a name.
+ * @throws {AmbiguousNameError}
  */
 export async function get(
   what: string,
@@ -53,7 +54,7 @@ export async function get(
   const receipts: { key: string; status: TerminalState; path: string }[] = [];
   const files: { key: string; path: string; bytes: number }[] = [];
   const issues: { key: string; why: string }[] = [];
-  const named = (await entryOf(what, deployment, signal))?.entry?.upload;
+  const named = await namedUpload(what, deployment, signal);
   const { keys, first } = await receiptKeys(named?.key ?? what, deployment, signal);
   const fetchOne = async (key: string): Promise<void> => {
     try {
@@ -85,6 +86,14 @@ export async function get(
   };
   await pMap(keys, fetchOne, { concurrency: CONCURRENCY });
   return { receipts, files, issues };
+}
+
+/** The upload that is named by its id, or by the name of a later stage. @throws {AmbiguousNameError} */
+async function namedUpload(what: string, deployment: Deployment, signal: AbortSignal): Promise<Upload | undefined> {
+  const byId = (await entryOf(what, deployment, signal))?.entry?.upload;
+  if (byId !== undefined || stageOfName(what) === undefined) return byId;
+  const byName = (await findUpload(what, deployment, signal))?.entry?.upload;
+  return byName?.stage === undefined ? undefined : byName;
 }
 
 const whyOf = (error: unknown, { command }: Deployment): string =>

@@ -1,5 +1,6 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import { agoText } from '../functions/base/duration.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { shorten } from '../functions/base/printable.ts';
 import { copiedEntry, copyWords } from '../functions/ledger/copies.ts';
@@ -235,9 +236,9 @@ function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, c
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
   if (areRoutesKnown && !isWanted) return `No route wants it. To see why: ${command} explain`;
-  const minutes = Math.floor((clock.now() - current.lastModified) / 60_000);
-  if (minutes < 15) return 'It has just been put, and waits in the queue.';
-  return `It was put ${minutes} minutes ago and has no entry. It waits in the queue, or no notification came. Then the daily sweep submits it. To submit it now: ${command} sweep`;
+  const age = clock.now() - current.lastModified;
+  if (age < 15 * 60_000) return 'It has just been put, and waits in the queue.';
+  return `It was put ${agoText(age)} and has no entry. It waits in the queue, or no notification came. Then the daily sweep submits it. To submit it now: ${command} sweep`;
 }
 
 /** The state of the whole pipeline. */

@@ -324,7 +324,8 @@ export interface PlannedAction {
   readonly inDoubt: number;
   /** Uploads that will be changed. */
   readonly uploads: number;
-  readonly skipped: readonly { readonly key: string; readonly reason: string }[];
+  /** By their names: see `uploadName`. */
+  readonly skipped: readonly { readonly name: string; readonly reason: string }[];
   /** What holds flows of a retry. */
   readonly held: readonly HeldFlows[];
 }
@@ -337,7 +338,7 @@ export interface ActRequest {
 export interface ActAnswer {
   readonly results: readonly {
     readonly id: string;
-    readonly key: string;
+    readonly name: string;
     readonly isDone: boolean;
     readonly message?: string | undefined;
   }[];

@@ -5,6 +5,7 @@ import { costsSentence } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { jsonSchema } from '../../functions/uploads/routes.ts';
+import { uploadName } from '../../functions/uploads/upload.ts';
 import {
   type Asked,
   act,
@@ -77,7 +78,7 @@ interface RetryOptions extends AskedOptions {
 function addRetry(add: Add): void {
   const command = new Command('retry')
     .description('sends failed files again with the routes of today, and waiting ones at once')
-    .argument('[keys...]', 'keys of files, beginnings of keys, or upload ids')
+    .argument('[keys...]', 'keys of files, beginnings of keys, names of later stages, or upload ids')
     .option('--failed', 'all files that failed')
     .option('--since <time>', 'with --failed: only since then, such as 2h or 12:00', (text) => sinceOf(text))
     .option('--code <code>', 'with --failed: only with this code')
@@ -106,7 +107,7 @@ function addRetry(add: Add): void {
     const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
     const chosen = await planned(run, { action: 'retry', parameters, from }, selection);
     for (const view of chosen.uploads) {
-      if (isHopeless(view, chosen)) run.console.note(`${view.key}: a retry of the same upload cannot help`);
+      if (isHopeless(view, chosen)) run.console.note(`${uploadName(view.key)}: a retry of the same upload cannot help`);
     }
     const doubts = chosen.uploads.filter(({ isInDoubt }) => isInDoubt).length;
     const twice = doubts === 0 ? '' : ` A flow may exist of ${doubts} of them, which may be paid for twice.`;
@@ -136,7 +137,7 @@ function madeAnew(stages: readonly PlannedStage[], from: string): string {
 function addCollect(add: Add): void {
   const command = new Command('collect')
     .description('fetches the results of ended flows again, without paying for new ones')
-    .argument('<keys...>', 'keys of files, beginnings of keys, or upload ids')
+    .argument('<keys...>', 'keys of files, beginnings of keys, names of later stages, or upload ids')
     .option(...WAIT)
     .addHelpText('after', example('collect photos/robot.png --wait'));
   add<RetryOptions>(command, async (run, words, options) => {
@@ -147,7 +148,7 @@ function addCollect(add: Add): void {
 function addCancel(add: Add): void {
   const command = new Command('cancel')
     .description('ends files that wait or run, and stops their flows where the service can')
-    .argument('<keys...>', 'keys of files, beginnings of keys, or upload ids')
+    .argument('<keys...>', 'keys of files, beginnings of keys, names of later stages, or upload ids')
     .option(...YES)
     .addHelpText('after', example('cancel photos/robot.png --yes', 'cancel photos/ --yes'));
   add<AskedOptions>(command, async (run, words, options) => {
@@ -174,10 +175,10 @@ async function actOn(
   const { console, deployment, signal } = run;
   const { uploads, stages = [], left, action } = chosen;
   const total = uploads.length + stages.reduce((sum, { begins }) => sum + begins.length, 0);
-  for (const { key, why } of left) console.note(`${key}: nothing is done: ${why}`);
+  for (const { key, why } of left) console.note(`${uploadName(key)}: nothing is done: ${why}`);
   for (const [why, skipped] of Map.groupBy(chosen.skipped, (each) => each.why)) {
     const [{ key } = { key: '' }] = skipped;
-    console.note(`${counted(skipped.length, 'file')} skipped, such as ${key}: ${why}`);
+    console.note(`${counted(skipped.length, 'file')} skipped, such as ${uploadName(key)}: ${why}`);
   }
   if (total === 0) {
     console.answer({ action, results: [], left, skipped: chosen.skipped }, () => ['There is nothing to do.']);

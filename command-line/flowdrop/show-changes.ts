@@ -23,8 +23,9 @@ export const showActed = (
   ...table(
     results.map((acted, index) => {
       const view = now?.[index];
-      if (ends !== undefined) return [acted.key, endOf(ends.uploads[index])];
-      return [acted.key, acted.isDone && view !== undefined ? triedOf(view, deployment) : resultOf(acted)];
+      const name = uploadName(acted.key);
+      if (ends !== undefined) return [name, endOf(ends.uploads[index])];
+      return [name, acted.isDone && view !== undefined ? triedOf(view, deployment) : resultOf(acted)];
     }),
   ),
   ...chainLines(ends),
@@ -36,8 +37,8 @@ const chainLines = ({ chains }: Pick<Followed, 'chains'> = { chains: [] }): read
 
 /** How an upload of a later stage ended. */
 export function showLaterEnd(upload: LaterUpload): string {
-  const { route, state, failure } = upload;
-  return `${uploadName(upload, route)}  ${endOf({ state, failure, assets: { length: assetCountOf(upload) } })}`;
+  const { key, state, failure } = upload;
+  return `${uploadName(key)}  ${endOf({ state, failure, assets: { length: assetCountOf(upload) } })}`;
 }
 
 function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isLocal'>): string {
@@ -99,7 +100,7 @@ export function showPut(files: readonly PutFile[], ends: Followed | undefined): 
 export function showFetched({ receipts, files, issues }: Fetched): readonly string[] {
   if (receipts.length + issues.length === 0) return ['There is no receipt of such a file.'];
   return [
-    ...receipts.map(({ key, status, path }) => `${key}: ${status}, receipt in ${path}`),
+    ...receipts.map(({ key, status, path }) => `${uploadName(key)}: ${status}, receipt in ${path}`),
     ...files.map(({ path, bytes }) => `  ${path}  ${size(bytes)}`),
     ...issues.map(({ key, why }) => `${key} was not fetched: ${why}`),
   ];

@@ -156,8 +156,9 @@ export function showPrefix(
   ];
   const more = isCut ? ' (there are more, which were not looked at)' : '';
   const shown = uploads.slice(0, PREFIX_SHOWN_MAX);
+  const isStage = uploads.every(({ upload }) => upload?.stage !== undefined);
   return [
-    `${all.join(', ')} below "${prefix}"${more}${states.length === 0 ? '' : `: ${states.join(', ')}`}`,
+    `${all.join(', ')} ${isStage ? 'of' : 'below'} "${prefix}"${more}${states.length === 0 ? '' : `: ${states.join(', ')}`}`,
     ...indented(table(fitted(shown.map(rowBelow), columns && columns - INDENT))),
     ...(total > shown.length ? [`  and ${total - shown.length} more`] : []),
   ];
@@ -169,8 +170,12 @@ const stateWord = ({ state, upload }: Pick<UploadStatus, 'state' | 'upload'>): s
 
 /** An upload below a prefix, or a file for jobs there. */
 const rowBelow = (one: UploadStatus): readonly string[] => {
-  const { key, upload, issue = '', inputOf } = one;
-  if (inputOf === undefined) return [key, stateWord(one), upload ? reasonOf(upload) : issue];
+  const { id, key, upload, issue = '', inputOf } = one;
+  if (inputOf === undefined) {
+    // The uploads of one stage have one name.
+    const name = upload?.stage === undefined ? key : id;
+    return [name, stateWord(one), upload ? reasonOf(upload) : issue];
+  }
   return [key, inputWord(inputOf), inputOf.length === 0 ? issue : inputOf.join(', ')];
 };
 
@@ -191,7 +196,7 @@ export function showUpload(
     ...(view.endedAt ? [[when(view.endedAt), endOf(view)] as [string, string]] : []),
   ];
   return [
-    `${uploadName(view, view.route)}: ${shownState(view)}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
+    `${uploadName(view.key)}: ${shownState(view)}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment, hold)),
     ...(view.claimedUntil
@@ -245,7 +250,7 @@ function arrivalOf({ generation, bytes, stage }: UploadView): string {
   if (generation > 1) return `retry ${generation - 1} was requested`;
   if (stage === undefined) return 'came to the pipeline';
   const assets =
-    stage.parent.asset === undefined ? 'all assets of the stage before' : `an asset of ${stage.parent.key}`;
+    stage.parent.asset === undefined ? 'all assets of the stage before' : `an asset of ${uploadName(stage.parent.key)}`;
   return `began with ${assets}: ${size(bytes)}`;
 }
 
@@ -312,7 +317,7 @@ export function showList(
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);
     return [
-      uploadName(view, view.route),
+      uploadName(view.key),
       state === 'any' ? shownState(view) : view.route,
       localTime(at),
       `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`,
@@ -344,7 +349,7 @@ export function showExplanation(explanation: Explanation, deployment?: Named): r
   const { key, bytes, mediaType, isFile, routes, issue, job, request, hold } = explanation;
   const body = request === undefined ? [] : JSON.stringify(request, undefined, 2).split('\n');
   return [
-    `${key}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
+    `${uploadName(key)}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
     ...indented(routes.map(({ name, why }) => `route ${name}: ${why}`)),
     ...indented(job?.inputs.map(lineOfInput) ?? []),
     ...(issue === undefined ? [] : linesOfInvalidJob(issue)),
@@ -374,7 +379,7 @@ export function showLogs({ key, uploads, issue, since, lines, cut: cutLogs }: Fi
     return [message, ...told].join('  ');
   };
   return [
-    ...(lines.length === 0 ? [`No function has logged anything about ${key} since ${since}.`] : []),
+    ...(lines.length === 0 ? [`No function has logged anything about ${uploadName(key)} since ${since}.`] : []),
     ...table(
       lines.map((line) => [
         line.time,

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander';
+import { agoText } from '../../functions/base/duration.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -20,22 +21,5 @@ export function sinceOf(text: string, now = Date.now()): number {
   throw new InvalidArgumentError('Expected 30m, 2h, 7d, 12:00 (today), or a date such as 2026-01-31.');
 }
 
-/** A time relative to now: `12 s ago`, `in 3 min`. @param iso ISO 8601. */
-export const relative = (iso: string, now = Date.now()): string => {
-  const ms = now - Date.parse(iso);
-  return ms < 0 ? `in ${duration(-ms)}` : `${duration(ms)} ago`;
-};
-
-/** A duration in its largest unit, or two of them: `45 s`, `12 min`, `3 h 20 min`, `5 d 2 h`. */
-export function duration(ms: number): string {
-  const seconds = Math.floor(ms / 1000);
-  if (seconds < 60) return `${seconds} s`;
-  if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)} min`;
-  if (ms < DAY_MS) return pair(ms, [HOUR_MS, 'h'], [MINUTE_MS, 'min']);
-  return pair(ms, [DAY_MS, 'd'], [HOUR_MS, 'h']);
-}
-
-function pair(ms: number, [large, largeName]: [number, string], [small, smallName]: [number, string]): string {
-  const rest = Math.floor((ms % large) / small);
-  return `${Math.floor(ms / large)} ${largeName}${rest === 0 ? '' : ` ${rest} ${smallName}`}`;
-}
+/** A time relative to now: `just now`, `12 s ago`, `in 3 min`. @param iso ISO 8601. */
+export const relative = (iso: string, now = Date.now()): string => agoText(now - Date.parse(iso));

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { encodedId } from '../base/key-segment.ts';
+import { decodedId, encodedId } from '../base/key-segment.ts';
 
 /**
  * One version of one object, as the answer to a GET or a listing described it. Or, with a `stage`, what a later stage of
@@ -119,18 +119,23 @@ export const firstOf = ({ id, key, stage }: Pick<Upload, 'id' | 'key' | 'stage'>
   stage?.first ?? { id, key };
 
 /**
- * How a person names an upload: by its key, or in a later stage by the key of the first file and the route.
- * @param route the name of its route.
+ * How a person names an upload with this key: by the key, or in a later stage by the key of the first file and the route,
+ * such as `robot.png › optimised`. A stage may have several uploads, which have the same name.
  */
-export function uploadName({ id, key }: Pick<Upload, 'id' | 'key'>, route: string): string {
-  const end = `/${CHAIN_FOLDER}/${encodedId(route)}/${id}`;
-  return key.endsWith(end) ? stageName(key.slice(0, -end.length), route) : key;
+export function uploadName(key: string): string {
+  const [, firstKey, segment = ''] = STAGE_KEY.exec(key) ?? [];
+  const route = decodedId(segment);
+  return firstKey === undefined || route === undefined ? key : `${firstKey}${STAGE_SIGN}${route}`;
 }
 
 /** Stands between the key of the first file and the route. */
 const STAGE_SIGN = ' › ';
 
-const stageName = (firstKey: string, route: string): string => `${firstKey}${STAGE_SIGN}${route}`;
+/** The stage that such a name means. Undefined if the text has no such form. */
+export function stageOfName(name: string): { readonly firstKey: string; readonly route: string } | undefined {
+  const at = name.lastIndexOf(STAGE_SIGN);
+  return at < 1 ? undefined : { firstKey: name.slice(0, at), route: name.slice(at + STAGE_SIGN.length) };
+}
 
 /** The key of the first file, of an upload's name. */
 export const firstKeyOf = (name: string): string => name.split(STAGE_SIGN)[0] as string;
@@ -138,7 +143,7 @@ export const firstKeyOf = (name: string): string => name.split(STAGE_SIGN)[0] as
 /** The folder below the key of a chain's first file that has the results of all later stages. */
 export const CHAIN_FOLDER = 'chain';
 
-const STAGE_KEY = new RegExp(`.\\/${CHAIN_FOLDER}\\/[^/]+\\/${ID_PATTERN}$`, 's');
+const STAGE_KEY = new RegExp(`^(.+)\\/${CHAIN_FOLDER}\\/([^/]+)\\/${ID_PATTERN}$`, 's');
 
 /**
  * Tells whether a key has the form `<first key>/chain/<route>/<upload id>`, which only the upload of a later stage has.

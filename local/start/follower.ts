@@ -145,7 +145,7 @@ export class Follower {
   /** Reports what an entry says of an upload that has not ended, unless that was reported before. */
   show(entry: Entry): void {
     const { id, stage } = entry.upload;
-    const key = uploadName(entry.upload, entry.route.name);
+    const key = uploadName(entry.upload.key);
     const versionId = stage === undefined ? entry.upload.versionId : id;
     const wait =
       entry.state === 'waiting' ? waitOf(entry) : entry.state === 'claimed' ? waitInPlaceOf(entry) : undefined;
@@ -258,8 +258,8 @@ export class Follower {
   }
 }
 
-const versionOf = ({ upload, route, parent }: Receipt): { key: string; versionId: string | undefined } => ({
-  key: uploadName(upload, route),
+const versionOf = ({ upload, parent }: Receipt): { key: string; versionId: string | undefined } => ({
+  key: uploadName(upload.key),
   versionId: parent === undefined ? upload.versionId : upload.id,
 });
 

@@ -137,7 +137,7 @@ export class ActionDialog extends Dialog {
         skipped.length === 0
           ? nothing
           : html`<p>${plural(skipped.length, 'upload is', 'uploads are')} left out:</p>
-              ${listed(skipped.map(({ key, reason }) => ({ key, text: reason })))}`
+              ${listed(skipped.map(({ name, reason }) => ({ name, text: reason })))}`
       }
     `;
   }
@@ -150,7 +150,7 @@ export class ActionDialog extends Dialog {
         <strong>${plural(results.length - failed.length, 'upload')} ${done}.</strong>
         ${failed.length === 0 ? nothing : `${plural(failed.length, 'upload')} not confirmed as ${done}:`}
       </p>
-      ${listed(failed.map(({ key, message }) => ({ key, text: message ?? '' })))}
+      ${listed(failed.map(({ name, message }) => ({ name, text: message ?? '' })))}
     `;
   }
 
@@ -192,10 +192,10 @@ export class ActionDialog extends Dialog {
 const paidFor = (costs: ExpectedCosts): TemplateResult =>
   html`<strong>${costsText(costs)}</strong> ${costs.flows === 1 ? 'is' : 'are'} paid for. ${laterText(costs) ?? nothing}`;
 
-function listed(lines: readonly { readonly key: string; readonly text: string }[]): TemplateResult | typeof nothing {
+function listed(lines: readonly { readonly name: string; readonly text: string }[]): TemplateResult | typeof nothing {
   if (lines.length === 0) return nothing;
   return html`<ul class="listed">
-    ${lines.slice(0, LISTED_MAX).map(({ key, text }) => html`<li><bdi class="name">${printable(key)}</bdi> <span class="muted">${text}</span></li>`)}
+    ${lines.slice(0, LISTED_MAX).map(({ name, text }) => html`<li><bdi class="name">${printable(name)}</bdi> <span class="muted">${text}</span></li>`)}
     ${lines.length > LISTED_MAX ? html`<li class="muted">And ${plural(lines.length - LISTED_MAX, 'more', 'more')}</li>` : nothing}
   </ul>`;
 }

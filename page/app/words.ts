@@ -75,9 +75,10 @@ export const waitLine = (message: string, until: string, now: number, word = 'Ne
 /** Day and time in full. */
 export const fullTime = (iso: string): string => full.format(Date.parse(iso));
 
-/** `2.3 s`, `4 min`, `3 h` */
+/** `less than 0.1 s`, `2.3 s`, `4 min`, `3 h` */
 export function duration(ms: number): string {
-  if (ms < 10 * SECOND_MS) return `${(Math.max(ms, 0) / SECOND_MS).toFixed(1)} s`;
+  if (ms < 0.1 * SECOND_MS) return 'less than 0.1 s';
+  if (ms < 10 * SECOND_MS) return `${(ms / SECOND_MS).toFixed(1)} s`;
   if (ms < 2 * MINUTE_MS) return `${Math.round(ms / SECOND_MS)} s`;
   if (ms < 2 * HOUR_MS) return `${Math.round(ms / MINUTE_MS)} min`;
   return ms < 2 * DAY_MS ? `${Math.round(ms / HOUR_MS)} h` : `${Math.round(ms / DAY_MS)} days`;

@@ -7,7 +7,7 @@ import type { Deployment } from '../../operations/deployment.ts';
 import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { inputsOf, openResult } from '../../operations/stored-bytes.ts';
-import { isTerminalState, shownState, type UploadView, viewOf } from '../../operations/upload-view.ts';
+import { isTerminalState, shownState, type UploadView, uploadName, viewOf } from '../../operations/upload-view.ts';
 import type { Step, StoredObject, UploadDetail } from '../api.ts';
 import type { Access } from './access.ts';
 import { isShown } from './bytes.ts';
@@ -114,7 +114,8 @@ function endStep({ endedAt: at, wait, failure }: UploadView, state: TerminalStat
 function arrivalOf({ route, generation, stage }: UploadView): string {
   const retries = generation === 1 ? '' : ` It is retry ${generation - 1}.`;
   if (stage === undefined) return `It came to the pipeline: route ${route}.${retries}`;
-  const taken = stage.parent.asset === undefined ? 'all assets of the stage before' : `an asset of ${stage.parent.key}`;
+  const taken =
+    stage.parent.asset === undefined ? 'all assets of the stage before' : `an asset of ${uploadName(stage.parent.key)}`;
   return `It began with ${taken}: route ${route}.${retries}`;
 }
 

@@ -5,6 +5,7 @@ import {
   act,
   costsOf,
   heldFlows,
+  type Left,
   listedFor,
   type PlannedStage,
   plan,
@@ -13,7 +14,7 @@ import {
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
-import type { UploadView } from '../../operations/upload-view.ts';
+import { type UploadView, uploadName } from '../../operations/upload-view.ts';
 import type { ActAnswer, PlannedAction } from '../api.ts';
 import { invalid, notFound, PageError } from './answers.ts';
 import { jsonBody } from './json-body.ts';
@@ -56,6 +57,8 @@ interface Kept {
   readonly endsAt: number;
 }
 
+const shownLeft = ({ key, why }: Left): PlannedAction['skipped'][number] => ({ name: uploadName(key), reason: why });
+
 /** What visitors have been shown that an action would do. Nothing else is done. */
 export class Plans {
   readonly #deployment: Deployment;
@@ -75,24 +78,24 @@ export class Plans {
       throw invalid('A stage is made anew by a retry of its chain.');
     }
     if (chain !== undefined) return this.#ofChain({ action, from }, chain, signal);
-    const skipped: { key: string; reason: string }[] = [];
+    const skipped: PlannedAction['skipped'][number][] = [];
     const since = query?.since === undefined ? undefined : Date.parse(query.since);
     let uploads: UploadView[] = [];
     if (query !== undefined) {
       const listed = await listedFor({ action }, { ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal);
-      for (const { key, why } of listed.skipped) skipped.push({ key, reason: why });
+      for (const each of listed.skipped) skipped.push(shownLeft(each));
       // The page shows undecided uploads as a state of their own.
       uploads = listed.uploads.filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'undecided');
     }
     const named = [...new Set(ids)];
     const known = named.filter(isUploadId);
-    for (const key of named) if (!isUploadId(key)) skipped.push({ key, reason: 'there is no such upload' });
+    for (const key of named) if (!isUploadId(key)) skipped.push(shownLeft({ key, why: 'there is no such upload' }));
     const entries = await readEntries(known, this.#deployment, signal);
     for (const [index, { entry, issue }] of entries.entries()) {
       const id = known[index] as string;
       const key = entry?.upload.key ?? id;
       const chosen = viewOrReason({ id, key, entry, issue }, { action }, this.#deployment);
-      if (typeof chosen === 'string') skipped.push({ key, reason: chosen });
+      if (typeof chosen === 'string') skipped.push(shownLeft({ key, why: chosen }));
       else uploads.push(chosen);
     }
     return this.#planned({ action, uploads }, skipped, signal);
@@ -102,8 +105,7 @@ export class Plans {
   async #ofChain(asked: Pick<Kept, 'action' | 'from'>, first: string, signal: AbortSignal): Promise<PlannedAction> {
     if (!isUploadId(first)) throw notFound('There is no such upload.');
     const { uploads, stages, left } = await plan(asked, { words: [first] }, this.#deployment, signal);
-    const skipped = left.map(({ key, why }) => ({ key, reason: why }));
-    return this.#planned({ ...asked, uploads, stages }, skipped, signal);
+    return this.#planned({ ...asked, uploads, stages }, left.map(shownLeft), signal);
   }
 
   async #planned(
@@ -158,12 +160,12 @@ export class Plans {
           ...(isAborted === false ? ['The service did not stop its flow, which runs to its end there.'] : []),
           ...(isInDoubt === true ? ['A flow of it may exist that is not known.'] : []),
         ];
-        return { id, key, isDone, message: notes.length === 0 ? undefined : notes.join(' ') };
+        return { id, name: uploadName(key), isDone, message: notes.length === 0 ? undefined : notes.join(' ') };
       });
     } catch (error) {
       const message = `It is not known whether this was done: ${(error as Error).message}`;
       const { uploads, stages = [] } = some;
-      return [...uploads, ...stages].map(({ id, key }) => ({ id, key, isDone: false, message }));
+      return [...uploads, ...stages].map(({ id, key }) => ({ id, name: uploadName(key), isDone: false, message }));
     }
   }
 }

@@ -96,7 +96,7 @@ describe('a file with the key of a later stage', () => {
     await operated.upload('hidden.png/chain/other.bin', 'of another upload');
     await operated.becomes('hidden.png/chain/other.bin', 'succeeded');
     const { output } = await operated.run('get', 'hidden.png', '--to', 'hidden');
-    expect(output.match(/^hidden\.png\S*: succeeded/gm)).toHaveLength(4);
+    expect(output.match(/^hidden\.png( › \w+)?: succeeded/gm)).toHaveLength(4);
     expect(output).not.toContain('other.bin');
     expect((await operated.run('get', 'hidden.png/chain/other.bin', '--to', 'hidden')).code).toBe(0);
   });
@@ -178,6 +178,65 @@ describe('status', () => {
   });
 });
 
+describe('the name of a later stage', () => {
+  it('stands wherever a command names an upload, in place of its key', async () => {
+    operated.refuseAfter(2, 422);
+    await putChain('named.png', 'failed');
+    operated.refuse(undefined);
+    const { output: listed } = await operated.run('list', '--failed', '--route', 'checked', '--json');
+    const [failed] = JSON.parse(listed).uploads.filter(({ key }: { key: string }) => key.startsWith('named.png/'));
+    for (const command of [
+      ['cancel', failed.id, '--yes'],
+      ['collect', failed.id],
+      ['explain', failed.id],
+      ['logs', failed.id],
+      ['forget', failed.id, '--yes'],
+      ['status', failed.id],
+      ['retry', failed.id, '--yes'],
+    ]) {
+      const { output, errors } = await operated.run(...command);
+      // The address of the receipt is an address.
+      const said = (output + errors).replace(/receipt: s3:.*/, '');
+      expect(said, command.join(' ')).not.toContain(failed.key);
+      if (command[0] !== 'logs') expect(said, command.join(' ')).toContain('named.png › checked');
+    }
+    await chainBecomes('named.png', 'succeeded');
+    const { output } = await operated.run('get', 'named.png', '--to', 'named');
+    expect(output.match(/^named\.png › \w+: succeeded, receipt in/gm)).toHaveLength(3);
+  });
+
+  it('is taken in place of a key, and means all uploads of the stage', async () => {
+    const chain = await putChain('meant.png', 'succeeded');
+    const packed = chain.root.uploads.find(({ route }) => route === 'packed');
+    const name = 'meant.png › packed';
+    const one = JSON.parse((await operated.run('status', name, '--json')).output);
+    expect(one).toMatchObject({ id: packed?.id, upload: { stage: { route: 'packed' } } });
+    expect((await operated.run('explain', name)).output).toContain('meant.png › packed: ');
+    expect((await operated.run('get', name, '--to', 'meant')).output).toMatch(/^meant\.png › packed: succeeded/);
+    expect((await operated.run('collect', name)).output).toMatch(/^meant\.png › packed {2}begun/);
+    expect((await operated.run('forget', name, '--yes')).errors).toContain('belongs to the chain of meant.png');
+
+    const ids = chain.root.uploads.flatMap(({ id, route }) => (route === 'checked' ? [id] : [])).sort();
+    const all = JSON.parse((await operated.run('status', 'meant.png › checked', '--json')).output);
+    expect(all.uploads.map(({ id }: { id: string }) => id).sort()).toEqual(ids);
+    const { output } = await operated.run('status', 'meant.png › checked');
+    expect(output).toMatch(/^2 uploads of "meant\.png › checked": 2 succeeded\n/);
+    for (const id of ids) expect(output).toContain(id);
+    const { code, errors } = await operated.run('explain', 'meant.png › checked');
+    expect({ code, errors }).toEqual({
+      code: 1,
+      errors: expect.stringContaining('is the name of 2 uploads. Name one'),
+    });
+    expect((await operated.run('status', 'meant.png › no such stage')).output).toContain('No upload has a key');
+  });
+
+  it('is a key, if a file has it', async () => {
+    await operated.upload('meant.bin › packed.bin', 'x');
+    await operated.becomes('meant.bin › packed.bin', 'succeeded');
+    expect((await operated.run('status', 'meant.bin › packed.bin')).output).toContain('packed.bin: succeeded');
+  });
+});
+
 describe('put --wait', () => {
   it('tells how each upload of the later stages ends, and waits for the end of the chain', async () => {
     writeFileSync(join(operated.directory, 'waited.png'), 'waited');
@@ -248,11 +307,11 @@ describe('retry', () => {
     expect(flows()).toBe(paid);
 
     const forbidden = await operated.run('retry', 'again.png', '--parameters', '{}', '--yes');
-    expect(forbidden.errors).toMatch(/^again\.png\/chain\/checked\/\w+: nothing is done: its route does not allow/);
+    expect(forbidden.errors).toMatch(/^again\.png › checked: nothing is done: its route does not allow/);
     const { code, output, errors } = await operated.run('retry', 'again.png', '--yes', '--wait');
     expect({ code, errors }).toEqual({ code: 0, errors: 'again.png › packed  succeeded, with 2 results\n' });
     expect(output).toMatch(
-      /^again\.png\/chain\/checked\/\w+ {2}succeeded, with 1 result\nagain\.png {2}chain done: copied, checked \(2 uploads\), packed\n$/,
+      /^again\.png › checked {2}succeeded, with 1 result\nagain\.png {2}chain done: copied, checked \(2 uploads\), packed\n$/,
     );
     await chainBecomes('again.png', 'succeeded');
     // The upload itself, and the stage after it.
@@ -322,7 +381,7 @@ describe('retry', () => {
     ] as const) {
       expect(await operated.run('retry', key, '--from', from, '--yes')).toMatchObject({
         code: 1,
-        errors: `${key}: nothing is done: ${why}\n`,
+        errors: `${key === stage ? 'busy.png › checked' : key}: nothing is done: ${why}\n`,
       });
     }
     for (const words of [['--failed'], ['held.png', '--parameters', '{}']]) {
@@ -344,7 +403,7 @@ it('cancel of the first file ends what runs in its chain', async () => {
   expect((await operated.run('cancel', 'stop.png')).errors).toContain('2 uploads would end as failed.');
   const { code, output } = await operated.run('cancel', 'stop.png', '--yes');
   expect(code).toBe(0);
-  expect(output.match(/^stop\.png\/chain\/checked\/\w+ {2}cancelled, the service stops its flow$/gm)).toHaveLength(2);
+  expect(output.match(/^stop\.png › checked {2}cancelled, the service stops its flow$/gm)).toHaveLength(2);
   await chainBecomes('stop.png', 'failed');
   expect(await operated.run('cancel', 'stop.png', '--yes')).toMatchObject({
     code: 1,
@@ -380,7 +439,7 @@ describe('forget', () => {
     const later = third.root.uploads[0];
     expect(await operated.run('forget', later?.key ?? '', '--yes')).toMatchObject({
       code: 1,
-      errors: `${later?.key} belongs to the chain of gone.png. Forget the whole chain: npm run -s flowdrop -- forget gone.png\n`,
+      errors: `gone.png › checked belongs to the chain of gone.png. Forget the whole chain: npm run -s flowdrop -- forget gone.png\n`,
     });
     const asked = await operated.run('forget', 'gone.png');
     expect(asked.errors).toContain('gone.png, with 4 uploads of later stages: the upload, ');

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { showList, showPipeline, showPrefix, showUpload } from '../../command-line/flowdrop/show.ts';
-import { duration } from '../../command-line/flowdrop/words.ts';
+import { agoText, duration } from '../../functions/base/duration.ts';
 import { waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain, explainFile } from '../../operations/explain.ts';
@@ -141,14 +141,22 @@ describe('status', () => {
 });
 
 it.each([
-  [400, '0 s'],
+  [-1, 'less than a second', 'just now'],
+  [400, 'less than a second', 'just now'],
+  [1_000, '1 s'],
   [59_999, '59 s'],
   [60_000, '1 min'],
   [3_599_999, '59 min'],
   [3_600_000, '1 h'],
   [86_400_000, '1 d'],
-])('an age of %d ms is %s, and never 0 of a larger unit', (ms, words) => {
+  [90_000_000, '1 d 1 h'],
+])('an age of %d ms is %s, and never 0 of a unit', (ms, words, ago = `${words} ago`) => {
   expect(duration(ms)).toBe(words);
+  expect(agoText(ms)).toBe(ago);
+});
+
+it('a time to come is told as such, unless it is now', () => {
+  expect([-999, -1_000, -180_000].map(agoText)).toEqual(['just now', 'in 1 s', 'in 3 min']);
 });
 
 describe('an upload that gave way to a newer file', () => {

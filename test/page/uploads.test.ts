@@ -357,7 +357,7 @@ describe('an action', () => {
     const [first, second] = await Promise.all([visitor.post('/api/act', { plan }), visitor.post('/api/act', { plan })]);
     expect([first, second].map(({ status }) => status).sort()).toEqual([200, 410]);
     const done = first.status === 200 ? first : second;
-    const result = { id: expect.any(String), key: expect.any(String), isDone: true };
+    const result = { id: expect.any(String), name: expect.any(String), isDone: true };
     expect(done.json.results).toEqual([result, result]);
     for (const key of ['one.png', 'two.png']) await becomes(key, 'succeeded');
     expect(flows()).toBe(before + 2);
@@ -372,19 +372,19 @@ describe('an action', () => {
     const retry = await visitor.post('/api/plan', { action: 'retry', uploads });
     expect(retry.json).toMatchObject({ costs: { flows: 0 }, uploads: 0 });
     expect(retry.json.skipped).toEqual([
-      { key: '../x', reason: 'there is no such upload' },
-      { key: 'good.png', reason: 'there is no such upload' },
-      { key: 'good.png', reason: 'it has succeeded' },
-      { key: 'f'.repeat(40), reason: expect.stringContaining('no entry') },
+      { name: '../x', reason: 'there is no such upload' },
+      { name: 'good.png', reason: 'there is no such upload' },
+      { name: 'good.png', reason: 'it has succeeded' },
+      { name: 'f'.repeat(40), reason: expect.stringContaining('no entry') },
     ]);
     const collect = await visitor.post('/api/plan', { action: 'collect', uploads: [id] });
     expect(collect.json).toMatchObject({ costs: { flows: 0 }, uploads: 1, skipped: [] });
     const { results } = (await visitor.post('/api/act', { plan: collect.json.plan })).json;
-    expect(results).toEqual([{ id, key: 'good.png', isDone: true }]);
+    expect(results).toEqual([{ id, name: 'good.png', isDone: true }]);
     await operated.put('empty.png', 'failed', '');
     expect((await visitor.post('/api/plan', { action: 'collect', query })).json).toMatchObject({
       uploads: 0,
-      skipped: [{ key: 'empty.png', reason: 'it never had a flow' }],
+      skipped: [{ name: 'empty.png', reason: 'it never had a flow' }],
     });
   });
 
@@ -410,7 +410,7 @@ describe('an action', () => {
     vi.spyOn(operated.deployment.collecting, 'invoke').mockRejectedValue(new Error('Out of memory'));
     const { results } = (await visitor.post('/api/act', { plan: json.plan })).json;
     expect(results).toEqual([
-      expect.objectContaining({ key: 'lost.png', isDone: false, message: expect.stringContaining('Out of memory') }),
+      expect.objectContaining({ name: 'lost.png', isDone: false, message: expect.stringContaining('Out of memory') }),
     ]);
     const templates = await visitor.ask('/api/templates');
     expect([templates.status, messageOf(templates)]).toEqual([502, 'That did not work: Out of memory']);

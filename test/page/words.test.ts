@@ -7,8 +7,8 @@ describe('words', () => {
     expect([0, 1, 999, 1_000, 7_700, 999_499, 999_500, 5e12].map(size)).toEqual([
       ...['0 bytes', '1 byte', '999 bytes', '1.0 KB', '7.7 KB', '999 KB', '1.0 MB', '5.0 TB'],
     ]);
-    expect([900, 12_000, 180_000, 7_200_000, 200_000_000].map(duration)).toEqual([
-      ...['0.9 s', '12 s', '3 min', '2 h', '2 days'],
+    expect([-5, 40, 900, 12_000, 180_000, 7_200_000, 200_000_000].map(duration)).toEqual([
+      ...['less than 0.1 s', 'less than 0.1 s', '0.9 s', '12 s', '3 min', '2 h', '2 days'],
     ]);
     expect([plural(1, 'file'), plural(12_034, 'file'), plural(2, 'entry', 'entries')]).toEqual([
       ...['1 file', '12,034 files', '2 entries'],

@@ -6,6 +6,7 @@ import {
   pinnedVersion,
   secondDigits,
   spreadOf,
+  stageOfName,
   stageUpload,
   UPLOAD_ID,
   unquoted,
@@ -125,9 +126,12 @@ describe('an upload of a later stage', () => {
   });
 
   it('is named by the first file and the route', () => {
-    expect(uploadName(upload, 'made small')).toBe('in/a.png › made small');
-    expect(uploadName(upload, 'another')).toBe(upload.key);
-    expect(uploadName(file, 'pictures')).toBe('in/a.png');
+    expect(uploadName(upload.key)).toBe('in/a.png › made small');
+    expect(uploadName(`a/chain/b/c.png/chain/%2Ex%2F%C3%A4/${upload.id}`)).toBe('a/chain/b/c.png › .x/ä');
+    const noNames = [file.key, `in/a.png/chain/small/${'g'.repeat(40)}`, `in/a.png/chain/%E4/${upload.id}`];
+    expect(noNames.map(uploadName)).toEqual(noNames);
+    expect(stageOfName('in/a › b.png › made small')).toEqual({ firstKey: 'in/a › b.png', route: 'made small' });
+    expect(['in/a.png', ' › small'].map(stageOfName)).toEqual([undefined, undefined]);
     expect(firstKeyOf('in/a.png › made small')).toBe('in/a.png');
     expect(firstKeyOf('in/a.png')).toBe('in/a.png');
     expect([firstOf(upload), firstOf(file)]).toEqual([stage.first, stage.first]);
