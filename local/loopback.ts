@@ -28,7 +28,7 @@ export type Answer = (request: IncomingMessage, response: ServerResponse, wantBo
 
 export interface LoopbackOptions extends ServerOptions {
   /** Default 0, which takes any free port. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** If a client names one of these, the server proves that it has it too. Default: it proves nothing. */
   readonly proves?: readonly Credentials[];
 }

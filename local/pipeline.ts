@@ -52,6 +52,8 @@ export interface PipelineOptions {
   readonly settings?: Partial<PipelineSettings>;
   /** The folder whose files are uploaded, if there is one. */
   readonly inboxDir?: string;
+  /** The port of S3, if no other program has it. Default: any free one. */
+  readonly s3Port?: number;
   /** A running flow service. Default: the pipeline starts a stand-in. */
   readonly service?: { readonly url: string; readonly token: string };
   readonly standIn?: StandInOptions;
@@ -97,6 +99,8 @@ export interface OperatorAccess {
   readonly endpoints: { readonly s3: string; readonly sqs: string; readonly lambda: string };
   readonly region: string;
   readonly credentials: Credentials;
+  /** What a client of S3 signs its requests with. The other services refuse it. */
+  readonly s3Credentials: Credentials;
   /** The name of the function whose configuration tells everything else. */
   readonly collectFunction: string;
   readonly deadLetterQueueUrl: string;
@@ -131,8 +135,9 @@ export interface Pipeline {
  * differ.
  *
  * Other users of the machine reach its servers, and so do web pages in a browser. So every server demands a secret that
- * is made here for this run, and is kept in memory only: credentials, the stand-in's token, and a secret of each
- * function's process.
+ * is made here for this run: credentials, the stand-in's token, and a secret of each function's process. None is used
+ * again by the next run, which may have the same port for S3: a program that had the port between two runs could send it
+ * what a client had signed for the first.
  */
 export async function startPipeline(options: PipelineOptions): Promise<Pipeline> {
   const closing = new AsyncDisposableStack();
@@ -172,6 +177,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         functionCredentials: FUNCTION_NAMES.map((name) => keys[name]),
         s3Credentials: [keys.process],
         operatorCredentials: keys.operator,
+        s3Port: options.s3Port,
       },
       onAccess,
       closing,
@@ -217,6 +223,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         },
         region: REGION,
         credentials: keys.operator,
+        s3Credentials: keys.process,
         collectFunction: COLLECT_FUNCTION,
         deadLetterQueueUrl: aws.deadLetterQueueUrl,
       },

@@ -19,18 +19,19 @@ import { shownPath, size } from '../command-line/texts.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { counted, printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
 import { jobsRouteOf, type Route, routeFor, skipping } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readTrackedContext } from '../infra/configuration.ts';
 import { readStackContext } from '../infra/deployment.ts';
+import { exportLines } from '../operations/credentials.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
 import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../operations/job-files.ts';
 import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
-import { REGION } from './aws/endpoint.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { chargeForExisting } from './start/existing-files.ts';
 import { KnownFiles } from './start/inbox-watch.ts';
@@ -41,9 +42,9 @@ import {
   bytesIn,
   InUseError,
   isNewService,
-  keepPagePort,
+  keepPort,
   knownFilesPath,
-  lastPagePort,
+  lastPort,
   type State,
   temporaryState,
   watchState,
@@ -122,6 +123,7 @@ async function main(): Promise<number> {
     ? watchState(STATE_DIR, { inboxDir: args.inboxDir, serviceUrl: args.service?.url })
     : temporaryState(STATE_DIR);
   const logs = new FunctionLogs(LOG_DIR, (text) => screen.line(`! ${text}`));
+  const s3Port = isWatching ? lastPort(STATE_DIR, 's3') : undefined;
   let session: Session | undefined;
   let page: ServedPage | undefined;
   let removeRunFile = (): void => {};
@@ -136,6 +138,7 @@ async function main(): Promise<number> {
         name: state.name,
         routes,
         ...(isWatching && { inboxDir: args.inboxDir }),
+        ...(s3Port !== undefined && { s3Port }),
         ...(args.service
           ? { service: args.service, settings: { ...settings, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
           : { standIn: { flowMs: STAND_IN_FLOW_MS }, settings: { ...settings, pollIntervalSeconds: 1 } }),
@@ -149,6 +152,7 @@ async function main(): Promise<number> {
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
+    keepS3Port(session, s3Port, screen);
     page = await servePageAtUsualPort(args.pagePort);
     return await watch(session, { args, samples, state, routes, screen, page, signal });
   } finally {
@@ -167,13 +171,23 @@ async function main(): Promise<number> {
  */
 async function servePageAtUsualPort(port: number): Promise<ServedPage> {
   const options = { prepareAfterMs: PAGE_PREPARED_AFTER_MS };
-  const wanted = port || (lastPagePort(STATE_DIR) ?? 0);
+  const wanted = port || (lastPort(STATE_DIR, 'page') ?? 0);
   const page = await servePage(connect, { ...options, port: wanted }).catch((error: unknown) => {
     if (!(error instanceof PortError) || port !== 0) throw error;
     return servePage(connect, options);
   });
-  keepPagePort(STATE_DIR, Number(new URL(page.url).port));
+  keepPort(STATE_DIR, 'page', page.url);
   return page;
+}
+
+/** @param port of S3 in the last run. */
+function keepS3Port({ operator }: Session, port: number | undefined, screen: Screen): void {
+  const own = keepPort(STATE_DIR, 's3', operator.endpoints.s3);
+  if (port === undefined || own === port) return;
+  screen.line(
+    `! Another program has port ${port}, which S3 had in the last run. S3 now has port ${own}. Shells and clients that ` +
+      `still use the old port send their files to that program. For the new one: ${OWN_COMMAND} credentials`,
+  );
 }
 
 /** Connects the page to this run, as a command does. */
@@ -265,8 +279,9 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   const known = await KnownFiles.load(knownFilesPath(STATE_DIR, args.inboxDir, args.service?.url));
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');
   if (args.showsCredentials) {
+    const { endpoints, region, s3Credentials } = session.operator;
     screen.line('Its S3 answers clients that use these. They are valid until this run ends:');
-    for (const line of exportLines(session)) screen.line(`  ${line}`);
+    for (const line of exportLines({ endpoint: endpoints.s3, region, ...s3Credentials })) screen.line(`  ${line}`);
   }
   screen.line('Press Ctrl-C to stop.');
   screen.line();
@@ -303,18 +318,6 @@ function inputsOf({
   const conditions = [...prefixes, ...suffixes, ...mediaTypes].join(', ');
   if (after === undefined) return conditions || 'any file';
   return `${inputs === 'all' ? 'all ' : ''}results of ${after}${conditions === '' ? '' : `: ${conditions}`}`;
-}
-
-/** Shell commands that point the AWS CLI, and what reads the same variables, to the S3 of this run. */
-function exportLines({ s3Access: { s3Endpoint, s3Credentials } }: Session): readonly string[] {
-  return [
-    `export AWS_ENDPOINT_URL_S3=${s3Endpoint}`,
-    `export AWS_REGION=${REGION}`,
-    `export AWS_ACCESS_KEY_ID=${s3Credentials.accessKeyId}`,
-    `export AWS_SECRET_ACCESS_KEY=${s3Credentials.secretAccessKey}`,
-    // A token of other credentials would be sent with these.
-    'unset AWS_SESSION_TOKEN',
-  ];
 }
 
 async function processFiles(

@@ -12,6 +12,7 @@ import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
 import { CollectingFunction } from './collecting-function.ts';
+import type { S3ClientAccess } from './credentials.ts';
 import { localLogFolder, readLocalRun } from './local-run.ts';
 import { fetchThrough, RunAgent } from './run-proof.ts';
 import { stackOutputs } from './stack.ts';
@@ -59,6 +60,11 @@ export interface Deployment {
    * @internal
    */
   readonly logFolder?: string | undefined;
+  /**
+   * How clients of S3 reach a local run. Undefined for a deployed pipeline.
+   * @internal
+   */
+  readonly s3Access?: S3ClientAccess | undefined;
   queueDepth(signal: AbortSignal): Promise<QueueDepth>;
   /** Undefined if the dead-letter queue is not known. */
   deadLetterCount(signal: AbortSignal): Promise<number | undefined>;
@@ -131,7 +137,8 @@ export async function connectStack(place: StackPlace, signal: AbortSignal): Prom
  * @throws {NoLocalRunError} @throws {UntrustedRunError}
  */
 export async function connectLocal(directory: string, signal: AbortSignal): Promise<Deployment> {
-  const { region, endpoints, credentials, collectFunction, deadLetterQueueUrl } = readLocalRun(directory);
+  const { region, endpoints, credentials, s3Credentials, collectFunction, deadLetterQueueUrl } =
+    readLocalRun(directory);
   const agent = new RunAgent({ credentials });
   const access: AwsAccess = {
     region,
@@ -142,7 +149,11 @@ export async function connectLocal(directory: string, signal: AbortSignal): Prom
   const named = { function: collectFunction, deadLetterQueue: deadLetterQueueUrl };
   const command = commandOf(process.env.FLOWDROP_STACK === undefined ? [] : ['--local']);
   const logFolder = localLogFolder(directory);
-  return connect({ name: 'the local run', command, isLocal: true, access, agent, logFolder, ...named }, signal);
+  const s3Access = { endpoint: endpoints.s3, region, ...s3Credentials };
+  return connect(
+    { name: 'the local run', command, isLocal: true, access, agent, logFolder, s3Access, ...named },
+    signal,
+  );
 }
 
 /** The region and the credentials' chain of the SDK. */
@@ -168,10 +179,11 @@ interface Place {
   readonly function: string;
   readonly deadLetterQueue: string | undefined;
   readonly logFolder?: string | undefined;
+  readonly s3Access?: S3ClientAccess | undefined;
 }
 
 async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
-  const { name, command, isLocal, access, agent, logFolder } = place;
+  const { name, command, isLocal, access, agent, logFolder, s3Access } = place;
   const collecting = new CollectingFunction(place.function, access);
   const { environment, modifiedAt } = await collecting.configuration(signal);
   const areInEnvironment = !areRoutesBeside(environment.ROUTES);
@@ -194,7 +206,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   const areRoutesKnown = routes !== undefined;
   const clock = systemClock;
   return {
-    ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, logFolder },
+    ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, logFolder, s3Access },
     ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
     inbox: new Inbox(s3, clock),
     queueDepth: (until) => depthOf(queues, settings.queueUrl, until),

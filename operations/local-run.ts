@@ -26,12 +26,16 @@ const loopbackUrl = z
   .string()
   .check(z.regex(/^http:\/\/127\.0\.0\.1:\d{1,5}(\/|$)/, 'Expected http://127.0.0.1:<port>'));
 
+const credentials = z.object({ accessKeyId: z.string(), secretAccessKey: z.string() });
+
 const localRunSchema = z.object({
   /** The process of the run. */
   pid: z.int().check(z.positive()),
   endpoints: z.object({ s3: loopbackUrl, sqs: loopbackUrl, lambda: loopbackUrl }),
   region: z.string(),
-  credentials: z.object({ accessKeyId: z.string(), secretAccessKey: z.string() }),
+  credentials,
+  /** What the user gives to clients of S3. They reach nothing else. */
+  s3Credentials: credentials,
   collectFunction: z.string(),
   deadLetterQueueUrl: loopbackUrl,
 });

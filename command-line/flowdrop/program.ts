@@ -14,6 +14,7 @@ import { UsageError } from '../options.ts';
 import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
+import { addCredentials } from './credentials.ts';
 import { addHolds } from './holds.ts';
 import { addOpen } from './open.ts';
 import { explainOffline } from './plan.ts';
@@ -98,6 +99,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   addHolds(add);
   addCosts(add);
   addTemplates(add);
+  addCredentials(add);
   addDoctor(add);
   return { command: program, exitCode: () => exitCode };
 }

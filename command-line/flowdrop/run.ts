@@ -88,6 +88,10 @@ export async function runCommand(options: CommonOptions, surroundings: Surroundi
   }
 }
 
+/** The stack that the options or the environment name. */
+export const stackOf = ({ stack, local }: CommonOptions, env: Surroundings['env']): string | undefined =>
+  stack ?? (local === true ? undefined : env.FLOWDROP_STACK);
+
 /**
  * The stack or the function that was named, or else the local run of this directory.
  * @throws {UsageError} neither is there.
@@ -97,7 +101,7 @@ async function connect(options: CommonOptions, { env, directory, signal }: Surro
   const named = [options.stack, options.function, local].filter((each) => each !== undefined);
   if (named.length > 1) throw new UsageError('--stack, --function and --local exclude each other');
   if (options.function !== undefined) return connectFunction({ function: options.function, region }, signal);
-  const stack = options.stack ?? (local === true ? undefined : env.FLOWDROP_STACK);
+  const stack = stackOf(options, env);
   if (stack !== undefined) return connectStack({ stack, region }, signal);
   try {
     return await connectLocal(directory, signal);

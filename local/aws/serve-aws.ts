@@ -20,6 +20,8 @@ export interface AwsServices {
   readonly s3Credentials: readonly Credentials[];
   /** The operator signs with these. They reach S3 and SQS. */
   readonly operatorCredentials: Credentials;
+  /** The port of S3, if no other program has it. Default: any free one. */
+  readonly s3Port?: number | undefined;
 }
 
 export interface ServedAws {
@@ -30,6 +32,9 @@ export interface ServedAws {
     Record<`AWS_ENDPOINT_URL_${'S3' | 'SQS' | 'SECRETS_MANAGER' | 'EVENTBRIDGE'}`, string>
   >;
 }
+
+/** Another program has the port, or this user may not have it. */
+const PORT_REFUSALS = ['EADDRINUSE', 'EACCES'];
 
 /**
  * Serves every AWS service that the functions call.
@@ -53,9 +58,12 @@ export async function serveAws(
   };
 
   const access = (onCall: (call: AwsCall) => void): EndpointAccess => ({ credentials: functionCredentials, onCall });
-  const { s3Credentials, operatorCredentials } = clients;
+  const { s3Credentials, operatorCredentials, s3Port } = clients;
   const forS3 = [...functionCredentials, ...s3Credentials, operatorCredentials];
-  const s3Endpoint = await serveS3(s3, { credentials: forS3 });
+  const s3Endpoint = await serveS3(s3, { credentials: forS3, port: s3Port }).catch((error: NodeJS.ErrnoException) => {
+    if (s3Port === undefined || !PORT_REFUSALS.includes(error.code ?? '')) throw error;
+    return serveS3(s3, { credentials: forS3 });
+  });
   closing.defer(() => s3Endpoint.close());
   const sqsEndpoint = await serveQueues([queue, deadLetters], {
     credentials: [...functionCredentials, operatorCredentials],

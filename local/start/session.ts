@@ -106,7 +106,7 @@ interface Uploaded {
 export interface SessionOptions {
   readonly pipeline: Pick<
     PipelineOptions,
-    'bundleDir' | 'stateDir' | 'name' | 'routes' | 'inboxDir' | 'service' | 'standIn' | 'tickIntervalMs'
+    'bundleDir' | 'stateDir' | 'name' | 'routes' | 'inboxDir' | 's3Port' | 'service' | 'standIn' | 'tickIntervalMs'
   > & {
     readonly settings: PipelineSettings;
   };
@@ -185,11 +185,6 @@ export class Session {
   /** Number of files that have not ended. */
   get unfinished(): number {
     return new Set([...this.#interrupted, ...Array.from(this.#tracked, ({ key }) => key)]).size;
-  }
-
-  /** How a client reaches the S3 of this run. */
-  get s3Access(): Pick<Pipeline, 's3Endpoint' | 's3Credentials'> {
-    return this.#pipeline;
   }
 
   /** How commands reach this run. */

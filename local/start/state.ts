@@ -86,23 +86,28 @@ export function knownFilesPath(root: string, inboxDir: string, serviceUrl: strin
   return join(root, `known-${hash(`${inboxDir} ${serviceUrl ?? ''}`)}.json`);
 }
 
-const PAGE_FILE = 'page.json';
+/** A server whose port the next run takes again. Its key and its credentials end with its run. */
+export type LastingServer = 'page' | 's3';
 
-/** The port of the page in the last run of this folder. A damaged file names none. */
-export function lastPagePort(root: string): number | undefined {
+const portFile = (root: string, server: LastingServer): string => join(root, `${server}.json`);
+
+/** The port of a server in the last run of this folder. A damaged file names none. */
+export function lastPort(root: string, server: LastingServer): number | undefined {
   try {
-    return pageFileSchema.safeParse(JSON.parse(readIfThere(join(root, PAGE_FILE)) ?? '')).data?.port;
+    return portFileSchema.safeParse(JSON.parse(readIfThere(portFile(root, server)) ?? '')).data?.port;
   } catch {
     return undefined;
   }
 }
 
-/** Keeps the port of the page for the next run. The key of the page ends with its run. */
-export function keepPagePort(root: string, port: number): void {
-  writeFileSync(join(root, PAGE_FILE), JSON.stringify({ port }), { mode: PRIVATE_FILE_MODE });
+/** Keeps the port of a server at this address for the next run. Returns the port. */
+export function keepPort(root: string, server: LastingServer, url: string): number {
+  const port = Number(new URL(url).port);
+  writeFileSync(portFile(root, server), JSON.stringify({ port }), { mode: PRIVATE_FILE_MODE });
+  return port;
 }
 
-const pageFileSchema = z.object({ port: z.int().check(z.gte(1), z.lte(65_535)) });
+const portFileSchema = z.object({ port: z.int().check(z.gte(1), z.lte(65_535)) });
 
 function fresh(dir: string): Omit<State, 'release'> {
   rmSync(dir, { recursive: true, force: true }); // Earlier versions left state of the stand-in that cannot go on.
@@ -137,9 +142,8 @@ const hash = (text: string) => createHash('sha256').update(text).digest('hex').s
  * Writes how commands reach this run. Returns what removes the file.
  * @param root the private folder of all state.
  */
-export function writeRunFile(root: string, { credentials, ...access }: OperatorAccess): () => void {
-  const { accessKeyId, secretAccessKey } = credentials;
-  const run: LocalRun = { pid: process.pid, ...access, credentials: { accessKeyId, secretAccessKey } };
+export function writeRunFile(root: string, access: OperatorAccess): () => void {
+  const run: LocalRun = { pid: process.pid, ...access };
   const path = join(root, LOCAL_RUN_FILE);
   // An earlier run that was killed may have left one.
   rmSync(path, { force: true });

@@ -1,11 +1,12 @@
 import { randomInt } from 'node:crypto';
 import { chmod, copyFile, mkdir, readdir, readFile, readlink, truncate, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { PATIENCE } from '../support/patience.ts';
-import { serveStandIn } from '../support/servers.ts';
+import { listening, serveStandIn } from '../support/servers.ts';
 import { Home, openToOthers } from './npm-start.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
@@ -84,8 +85,11 @@ describe('npm start', () => {
   });
 
   it('watches the inbox until it is interrupted, processes no file twice, and lets S3 clients in on request', async () => {
-    // Systems give no port below 32,768 to a server or a connection that asks for any. So nobody takes this one between
-    // the two runs.
+    // Systems give no port below 32,768 to a server or a connection that asks for any. So nobody takes these between two
+    // runs.
+    const s3Port = randomInt(10_000, 20_000);
+    await mkdir(join(home, '.flowdrop'));
+    await writeFile(join(home, '.flowdrop', 's3.json'), JSON.stringify({ port: s3Port }));
     const first = start(['--port', String(randomInt(20_000, 32_768))]);
     await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(5), PATIENCE);
     const second = await start([]).ended;
@@ -96,6 +100,8 @@ describe('npm start', () => {
     await vi.waitFor(() => expect(first.output()).toContain('sub/a 100% fox+.txt  done'), PATIENCE);
     expect(await readdir(join(home, 'results', 'sub', 'a 100%25 fox+.txt'))).toContain('receipt.json');
     expect(first.output()).not.toContain('AWS_SECRET_ACCESS_KEY');
+    const ofFirst = exportsIn((await folder.run('flowdrop', ['credentials'], { env: {} }).ended).output);
+    expect(ofFirst.AWS_ENDPOINT_URL_S3).toBe(`http://127.0.0.1:${s3Port}`);
     first.child.kill('SIGINT');
     first.child.kill('SIGINT'); // As in a terminal: one from the terminal, one from npm.
     expect(await first.ended).toMatchObject({ code: 0 });
@@ -109,7 +115,13 @@ describe('npm start', () => {
     // What the run before did is known, although its flows ended with it.
     const { output: listed } = await folder.run('flowdrop', ['status', 'sub/a 100% fox+.txt'], { env: {} }).ended;
     expect(listed).toContain('succeeded');
-    const secret = await putByClient(again.output());
+    const ofAgain = exportsIn(again.output());
+    const { output: exported } = await folder.run('flowdrop', ['credentials'], { env: {} }).ended;
+    expect(exportsIn(exported)).toEqual(ofAgain);
+    // The port stays, and the keys do not.
+    expect(ofAgain.AWS_ENDPOINT_URL_S3).toBe(ofFirst.AWS_ENDPOINT_URL_S3);
+    await expect(putByClient(ofFirst)).rejects.toMatchObject({ name: 'InvalidAccessKeyId' });
+    const secret = await putByClient(ofAgain);
     await vi.waitFor(
       async () => expect(await receiptOf('by-client.txt')).toMatchObject({ status: 'succeeded' }),
       PATIENCE,
@@ -125,7 +137,7 @@ describe('npm start', () => {
     // At the begin and at the end it says how much the folder of its copies holds.
     expect(output.match(/\.\/\.flowdrop holds [\d.]+ [KMG]B$/gm)).toHaveLength(2);
     const [pageOfFirst, pageOfAgain] = [first.output(), output].map((text) => /open this page +(\S+)/.exec(text)?.[1]);
-    // The port stays, and the key does not.
+    // The port of the page stays, and its key does not.
     expect(pageOfFirst).toMatch(/^http:.*#key=[\w-]{43}$/);
     expect(pageOfAgain?.split('#')[0]).toBe(pageOfFirst?.split('#')[0]);
     expect(pageOfAgain).not.toBe(pageOfFirst);
@@ -185,11 +197,30 @@ describe('npm start', () => {
     // Eight parts, the entry and the receipt; nothing of the first try.
     expect((await bodies()).length).toBeLessThan(16);
   });
+
+  it('says so if another program has the port that S3 had in the last run, and takes another one', async () => {
+    const { port } = new URL(`http://${await listening(createServer())}`);
+    await mkdir(join(home, '.flowdrop'));
+    await writeFile(join(home, '.flowdrop', 's3.json'), JSON.stringify({ port: Number(port) }));
+    await mkdir(join(home, 'inbox'));
+    const run = start([]);
+    const told = new RegExp(`! Another program has port ${port}, .* S3 now has port (\\d+)\\.`);
+    await vi.waitFor(() => expect(run.output()).toMatch(told), PATIENCE);
+    const own = told.exec(run.output())?.[1];
+    await vi.waitFor(() => expect(run.output()).toContain('Press Ctrl-C'), PATIENCE);
+    run.child.kill('SIGINT');
+    expect(await run.ended).toMatchObject({ code: 0 });
+    expect(own).not.toBe(port);
+    expect(await readFile(join(home, '.flowdrop', 's3.json'), 'utf8')).toBe(`{"port":${own}}`);
+  });
 });
 
+/** The variables that a run or a command has printed. */
+const exportsIn = (output: string): Record<string, string> =>
+  Object.fromEntries(output.matchAll(/^ *export (\w+)=(\S+)$/gm).map(([, ...pair]) => pair));
+
 /** Puts a file into the inbox with the credentials that a run has printed. Returns their secret. */
-async function putByClient(output: string): Promise<string> {
-  const printed = Object.fromEntries(output.matchAll(/^ {2}export (\w+)=(\S+)$/gm).map(([, ...pair]) => pair));
+async function putByClient(printed: Record<string, string>): Promise<string> {
   const { AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } = printed;
   const s3 = new S3Client({
     endpoint: printed.AWS_ENDPOINT_URL_S3,

@@ -17,6 +17,7 @@ const RUN = {
   endpoints: { s3: 'http://127.0.0.1:1', sqs: 'http://127.0.0.1:1', lambda: 'http://127.0.0.1:1' },
   region: 'us-east-1',
   credentials: { accessKeyId: 'LOCALFAKE', secretAccessKey: SECRET },
+  s3Credentials: { accessKeyId: 'LOCALOTHER', secretAccessKey: 'another-fake-secret' },
   collectFunction: 'collect-outputs',
   deadLetterQueueUrl: 'http://127.0.0.1:1/dead',
 };

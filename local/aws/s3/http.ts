@@ -10,7 +10,7 @@ export interface ServeS3Options {
   /** Every request must be signed with one of these. */
   readonly credentials: readonly Credentials[];
   /** Default 0, which takes any free port. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** The clock that signatures are checked with. @default the system's clock */
   readonly now?: () => number;
 }

@@ -270,8 +270,8 @@ describe('a session', () => {
     flowMs = [HOUR];
     const { session, shown, watch } = await start({ isTTY: true });
     watch();
-    const { s3Endpoint: endpoint, s3Credentials: credentials } = session.s3Access;
-    const s3 = new S3Client({ endpoint, credentials, region: 'us-east-1' });
+    const { endpoints, s3Credentials: credentials } = session.operator;
+    const s3 = new S3Client({ endpoint: endpoints.s3, credentials, region: 'us-east-1' });
     await s3.send(new PutObjectCommand({ Bucket: 'inbox', Key: 'put.txt', Body: 'v1' }));
     s3.destroy();
     await vi.waitFor(() => expect(shown()).toMatch(/put\.txt {2}flow \S+ runs/), PATIENCE);

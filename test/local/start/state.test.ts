@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
-import { keepPagePort, lastPagePort, temporaryState, watchState } from '../../../local/start/state.ts';
+import { keepPort, lastPort, temporaryState, watchState } from '../../../local/start/state.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 
 let parent: string;
@@ -38,22 +38,28 @@ it.each([
   release();
 });
 
-it('keeps the port of the page, and no key, in a file that others cannot read', async () => {
+it('keeps the ports of the page and of S3, and no key, in a file that others cannot read', async () => {
   await mkdir(root);
-  expect(lastPagePort(root)).toBeUndefined();
-  keepPagePort(root, 8321);
-  expect(lastPagePort(root)).toBe(8321);
-  expect(JSON.parse(await readFile(join(root, 'page.json'), 'utf8'))).toEqual({ port: 8321 });
-  expect(await modeOf(join(root, 'page.json'))).toBe(0o600);
+  expect([lastPort(root, 'page'), lastPort(root, 's3')]).toEqual([undefined, undefined]);
+  expect(keepPort(root, 'page', 'http://127.0.0.1:8321/#key=k')).toBe(8321);
+  expect(keepPort(root, 's3', 'http://127.0.0.1:8322')).toBe(8322);
+  expect([lastPort(root, 'page'), lastPort(root, 's3')]).toEqual([8321, 8322]);
+  for (const [file, port] of [
+    ['page.json', 8321],
+    ['s3.json', 8322],
+  ] as const) {
+    expect(JSON.parse(await readFile(join(root, file), 'utf8'))).toEqual({ port });
+    expect(await modeOf(join(root, file))).toBe(0o600);
+  }
 });
 
 it('forgets the key that an earlier version kept, and takes a damaged file for none', async () => {
   await mkdir(root);
   await writeFile(join(root, 'page.json'), JSON.stringify({ port: 8321, key: 'k'.repeat(43) }));
-  keepPagePort(root, lastPagePort(root) ?? 0);
+  keepPort(root, 'page', `http://127.0.0.1:${lastPort(root, 'page')}`);
   expect(JSON.parse(await readFile(join(root, 'page.json'), 'utf8'))).toEqual({ port: 8321 });
   for (const text of ['{', '{"port":0}', '{"port":"8321"}']) {
     await writeFile(join(root, 'page.json'), text);
-    expect(lastPagePort(root)).toBeUndefined();
+    expect(lastPort(root, 'page')).toBeUndefined();
   }
 });
