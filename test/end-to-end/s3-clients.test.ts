@@ -81,15 +81,18 @@ const CLIENTS = {
 /** Above 8 MiB, the AWS CLI sends and copies a file in parts. */
 const LARGE_BYTES = 8 * 1024 ** 2 + 1;
 
-describe.each(Object.entries(CLIENTS))('the client /usr/bin/%s', (program, client) => {
-  it.skipIf(!existsSync(join('/usr/bin', program)))(
+/** Where packages of a system put programs. */
+const FOLDERS = ['/usr/local/bin', '/usr/bin', '/bin'];
+
+describe.each(Object.entries(CLIENTS))('the client %s of the system', (program, client) => {
+  it.skipIf(!FOLDERS.some((folder) => existsSync(join(folder, program))))(
     'puts, renames, changes, synchronises and deletes with what flowdrop credentials prints',
     async () => {
       const { operated, pipeline, skipped, keysBelow, flows } = await start();
       const { directory } = operated;
       const { output: exports, errors } = await operated.run('credentials');
       const printed = errors.split('\n').find((line) => line.startsWith(`  ${program} `));
-      const env = { PATH: '/usr/bin:/bin', HOME: directory, LANG: 'C.UTF-8' };
+      const env = { PATH: FOLDERS.join(':'), HOME: directory, LANG: 'C.UTF-8' };
       const run = (script: string, ...words: readonly string[]) =>
         promisify(execFile)('/bin/sh', ['-ec', `${exports}\n${script}`, 'sh', ...words], { cwd: directory, env });
 
