@@ -16,7 +16,16 @@ import {
   UploadUnreadableError,
 } from '../functions/uploads/inbox.ts';
 import { deadlineSecondsOf, InvalidJobError, JOB_BYTES_MAX, parseJob, readJob } from '../functions/uploads/job.ts';
-import { comparable, filesFor, folderOf, inputKey, isJobFile, JOB_FILE } from '../functions/uploads/job-keys.ts';
+import {
+  comparable,
+  confusable,
+  filesFor,
+  folderOf,
+  inputKey,
+  inputName,
+  isJobFile,
+  JOB_FILE,
+} from '../functions/uploads/job-keys.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
 import { jobsRouteOf, type Route, routeFor, skippedNameOf, whySkipped } from '../functions/uploads/routes.ts';
@@ -71,6 +80,8 @@ interface Subject {
   head(bytesMax: number): Promise<Uint8Array>;
   /** Another file of the same folder. Undefined if it is not there. */
   beside(name: string): Promise<Subject | undefined>;
+  /** The names of the other files in the folder of that file, at least. */
+  namesBeside(name: string): Promise<readonly string[]>;
 }
 
 /**
@@ -198,7 +209,10 @@ async function explainedJob(
       ),
     ),
   );
-  const inputs = await jobInputs(job, { key, input: route.input }, settings, async (name) => files.get(name)?.bytes);
+  const inputs = await jobInputs(job, { key, input: route.input }, settings, {
+    bytesOf: async (name) => files.get(name)?.bytes,
+    namesBeside: (name) => subject.namesBeside(name),
+  });
   const issue = issueOfInputs(inputs, 'waits for');
   const chosen = snapshot({ ...route, parameters: job.parameters ?? route.parameters }, subject.metadata);
   const shown = job.inputs.flatMap((input): readonly Shown[] => {
@@ -224,7 +238,10 @@ function issueOfInputs(inputs: readonly JobInputView[], lacks: 'lacks' | 'waits 
   const missing = missingOf(inputs).map((input) => input.key);
   const issues = [
     ...(missing.length === 0 ? [] : [`It ${lacks} ${missing.join(', ')}.`]),
-    ...inputs.flatMap((input) => (input.issue === undefined ? [] : `${input.key ?? 'A text'}: ${input.issue}`)),
+    ...inputs.flatMap(({ key, bytes, issue = [] }) =>
+      // A hint names the missing file itself.
+      bytes === undefined || issue.length === 0 ? issue : `${key ?? 'A text'}: ${issue}`,
+    ),
   ];
   return issues.length === 0 ? undefined : issues.join(' ');
 }
@@ -292,8 +309,9 @@ async function jobOf(
     (await Promise.all(names.map((each) => inputThere(each, key, deployment, signal)))).filter(
       (file) => file !== undefined,
     );
-  const inputs = await jobInputs(job, { key, input: entry.route.input }, settings, async (name) => {
-    return filesFor(inputKey(key, name), names, files)[0]?.bytes;
+  const inputs = await jobInputs(job, { key, input: entry.route.input }, settings, {
+    bytesOf: async (name) => filesFor(inputKey(key, name), names, files)[0]?.bytes,
+    namesBeside: () => namesInInbox(key, deployment, signal),
   });
   const issue = issueOfInputs(inputs, isTerminal(entry) ? 'lacks' : 'waits for');
   const explainedJob = { inputs, deadlineSeconds: deadlineSecondsOf(job) };
@@ -324,7 +342,7 @@ function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { 
       takesIt: false,
       why: isBelow
         ? `takes the files that a ${JOB_FILE} in the folder names, and no others`
-        : `is for jobs below ${route.jobs}`,
+        : `is for jobs below ${route.jobs}${ifDecoded({ prefixes: [route.jobs] }, subject.key)}`,
     };
   }
   if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
@@ -340,8 +358,12 @@ function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { 
 /** The conditions of a route that an upload does not meet, each as a sentence without its period. */
 function unmetConditions({ prefixes, suffixes, mediaTypes }: Route, { key, mediaType }: UploadFacts): string[] {
   return [
-    ...(matchesKey({ prefixes }, key) ? [] : [`its key does not begin with ${oneOf(prefixes)}`]),
-    ...(matchesKey({ suffixes }, key) ? [] : [`its key does not end with ${oneOf(suffixes)}`]),
+    ...(matchesKey({ prefixes }, key)
+      ? []
+      : [`its key does not begin with ${oneOf(prefixes)}${ifDecoded({ prefixes }, key)}`]),
+    ...(matchesKey({ suffixes }, key)
+      ? []
+      : [`its key does not end with ${oneOf(suffixes)}${ifDecoded({ suffixes }, key)}`]),
     ...(matchesObject({ mediaTypes }, { key, mediaType })
       ? []
       : [`its media type ${mediaType} is not ${oneOf(mediaTypes)}`]),
@@ -359,6 +381,14 @@ export function nearestRoute(routes: readonly Route[], facts: UploadFacts): stri
   return `The route ${nearest?.name} comes nearest: ${nearest?.unmet.join(', and ')}.`;
 }
 
+/** Says of a condition that a key does not meet why it does not, if `%20` and the like are the reason. */
+function ifDecoded({ prefixes, suffixes }: Pick<Route, 'prefixes' | 'suffixes'>, key: string): string {
+  const decoded = { prefixes: prefixes?.map(confusable), suffixes: suffixes?.map(confusable) };
+  if (!matchesKey(decoded, confusable(key))) return '';
+  const isKey = matchesKey({ prefixes, suffixes }, confusable(key));
+  return `, because ${isKey ? 'the key' : 'that'} is percent-encoded`;
+}
+
 function oneOf(values: readonly string[] = []): string {
   const [last = '', ...others] = [...values].reverse();
   return others.length === 0 ? last : `${others.reverse().join(', ')} or ${last}`;
@@ -373,6 +403,10 @@ async function fileSubject(path: string, settings: FileSettings, given?: string)
   if (facts === undefined || !facts.isFile()) return undefined;
   const name = given ?? nameOf(path, settings);
   const key = withPrefix(name, { settings });
+  const namesBeside = async (other: string): Promise<readonly string[]> => {
+    const names = await readdir(dirname(join(dirname(path), other))).catch(() => []);
+    return names.map((each) => folderOf(other) + each);
+  };
   return {
     ...{ key, bytes: facts.size, mediaType: mediaTypeOf(undefined, key), metadata: {} },
     ...{ isFile: true, isArchived: false, id: '0'.repeat(40) },
@@ -384,12 +418,12 @@ async function fileSubject(path: string, settings: FileSettings, given?: string)
     async beside(other) {
       const exact = await fileSubject(join(dirname(path), other), settings, inputKey(name, other));
       if (exact !== undefined) return exact;
-      const folder = dirname(join(dirname(path), other));
-      const names = await readdir(folder).catch(() => []);
-      const [only, ...others] = names.filter((each) => comparable(each) === comparable(basename(other)));
+      const names = await namesBeside(other);
+      const [only, ...others] = names.filter((each) => comparable(each) === comparable(other));
       if (only === undefined || others.length > 0) return undefined;
-      return fileSubject(join(folder, only), settings, inputKey(name, folderOf(other) + only));
+      return fileSubject(join(dirname(path), only), settings, inputKey(name, only));
     },
+    namesBeside,
   };
 }
 
@@ -425,11 +459,22 @@ async function openedSubject(key: string, deployment: Deployment, signal: AbortS
         again.discard();
       }
     },
+    namesBeside: () => namesInInbox(key, deployment, signal),
     async beside(name) {
       const current = await inputThere(inputKey(key, name), key, deployment, signal);
       return current && openedSubject(current.key, deployment, signal);
     },
   };
+}
+
+/** The names of the files of the inbox in the folder of a job. */
+async function namesInInbox(
+  jobKey: string,
+  { inbox, settings }: Deployment,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const keys = await inbox.keysBeside(settings.inboxBucket, jobKey, signal);
+  return keys.flatMap((key) => inputName(jobKey, key) ?? []);
 }
 
 /** An input as an explained request shows it: with its first bytes. */

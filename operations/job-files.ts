@@ -18,6 +18,7 @@ import {
   parseJob,
   readJob,
   tooLarge,
+  whyLacking,
 } from '../functions/uploads/job.ts';
 import {
   comparable,
@@ -54,6 +55,8 @@ export type JobSettings = Pick<Deployment['settings'], 'routes' | 'inboxPrefix'>
 export interface InboxLook {
   /** Tells whether there is a file for the key of an input of a job. */
   has(key: string, jobKey: string): Promise<boolean>;
+  /** The keys of the files in the folder of a job. */
+  keysBeside(jobKey: string): Promise<readonly string[]>;
   /** The jobs of the inbox that name this file. */
   jobsNaming(key: string, route: JobsRoute): Promise<readonly NamingJob[]>;
 }
@@ -68,6 +71,7 @@ export interface NamingJob {
 /** An inbox that nothing was put into. */
 export const EMPTY_INBOX: InboxLook = {
   has: async () => false,
+  keysBeside: async () => [],
   jobsNaming: async () => [],
 };
 
@@ -91,6 +95,8 @@ export interface JobsPlan<F> {
   readonly incomplete: readonly {
     readonly key: string;
     readonly missing: readonly string[];
+    /** A sentence for each of them that is easily taken for a file that is there. */
+    readonly hints: readonly string[];
     /** When the job fails, if it is put now. Milliseconds since the epoch. */
     readonly deadline: number;
   }[];
@@ -219,7 +225,10 @@ export async function planJobs<F extends { readonly key: string }>(
     }
     const { deadlineSeconds = route.deadlineSeconds } = job;
     const { deadline } = awaitedInputs({ ...job, deadlineSeconds }, now);
-    if (missing.length > 0) incomplete.push({ key, missing, deadline });
+    if (missing.length === 0) continue;
+    const there = [...keyed.map((each) => each.key), ...(await inbox.keysBeside(key))];
+    const names = there.flatMap((each) => inputName(key, each) ?? []);
+    incomplete.push({ key, missing, hints: missing.flatMap((name) => whyLacking(name, names) ?? []), deadline });
   }
   return { files: [...inputs, ...jobFiles], left, invalid, incomplete, begins: [...begins] };
 }
@@ -253,6 +262,7 @@ export function inboxOf(deployment: Deployment, signal: AbortSignal): InboxLook 
   const jobAt = jobsOf(deployment, signal);
   return {
     has: async (key, jobKey) => (await inputThere(key, jobKey, deployment, signal)) !== undefined,
+    keysBeside: (jobKey) => deployment.inbox.keysBeside(deployment.settings.inboxBucket, jobKey, signal),
     jobsNaming: async (key, route) => {
       const { naming } = await jobsNaming(key, route, jobAt);
       return naming.map(({ key: job, entry }) => ({ key: job, waits: entry === undefined || isAwaited(entry, key) }));

@@ -1,7 +1,7 @@
 import { counted } from '../functions/base/printable.ts';
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
-import { type Job, linesOfInvalidJob } from '../functions/uploads/job.ts';
+import { type Job, linesOfInvalidJob, whyLacking } from '../functions/uploads/job.ts';
 import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import type { Diagnosis } from './checks.ts';
@@ -15,20 +15,27 @@ export interface JobInputView {
   readonly isOptional: boolean;
   /** Undefined if the file is not there. */
   readonly bytes?: number | undefined;
-  /** Why it could not be sent. */
+  /** Why it could not be sent, or which file is easily taken for it. */
   readonly issue?: string | undefined;
+}
+
+/** The files that are there for a job, by their names. */
+interface JobFiles {
+  /** The size of a file. Undefined if it is not there. */
+  readonly bytesOf: (name: string) => Promise<number | undefined>;
+  /** The names of the files in the folder of that file, at least. */
+  readonly namesBeside: (name: string) => Promise<readonly string[]>;
 }
 
 /**
  * What a job would be sent with, and what it lacks.
- * @param bytesOf the size of one of its files. Undefined if the file is not there.
  * @internal
  */
 export async function jobInputs(
   { inputs }: Job,
   { key, input: as }: { readonly key: string } & Pick<Route, 'input'>,
   settings: Pick<Settings, 'inputBytesMax' | 'textBytesMax'>,
-  bytesOf: (name: string) => Promise<number | undefined>,
+  { bytesOf, namesBeside }: JobFiles,
 ): Promise<readonly JobInputView[]> {
   return Promise.all(
     inputs.map(async (input) => {
@@ -38,7 +45,12 @@ export async function jobInputs(
         return { text: input.text, isOptional: false, bytes, issue };
       }
       const bytes = await bytesOf(input.name);
-      const issue = bytes === undefined ? undefined : sizeFailure(settings, 'The file', bytes, as)?.message;
+      const issue =
+        bytes !== undefined
+          ? sizeFailure(settings, 'The file', bytes, as)?.message
+          : input.isOptional
+            ? undefined // The job is sent without it.
+            : whyLacking(input.name, await namesBeside(input.name));
       return { key: inputKey(key, input.name), isOptional: input.isOptional, bytes, issue };
     }),
   );
@@ -53,7 +65,10 @@ export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagno
   const takes = routes.some(({ takesIt }) => takesIt);
   const missing = missingOf(job?.inputs ?? []);
   const unfit =
-    job?.inputs.flatMap(({ key, issue }) => (issue === undefined ? [] : `${key ?? 'a text'}: ${issue}`)) ?? [];
+    job?.inputs.flatMap(({ key, bytes, issue }) =>
+      issue === undefined || bytes === undefined ? [] : `${key ?? 'a text'}: ${issue}`,
+    ) ?? [];
+  const hints = missing.flatMap(({ issue }) => issue ?? []);
   const notRead = { result: 'not checked', what: 'the job file cannot be used' } as const;
   return {
     deployment: key,
@@ -78,7 +93,7 @@ export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagno
           ? { check: 'inputs', result: 'good' }
           : {
               ...({ check: 'inputs', result: 'warning' } as const),
-              what: `Not there: ${missing.map(({ key }) => key).join(', ')}.`,
+              what: [`Not there: ${missing.map(({ key }) => key).join(', ')}.`, ...hints].join(' '),
               todo: `The job waits for them for ${counted(job.deadlineSeconds, 'second')}, and then fails.`,
             },
       job === undefined

@@ -276,6 +276,8 @@ export interface RoutedFile {
   readonly inputOf?: readonly string[] | undefined;
   /** Names of the inputs of a job that are neither among the files nor in the inbox. Present in every job. */
   readonly missing?: readonly string[] | undefined;
+  /** A sentence for each of them that is easily taken for a file that is there. */
+  readonly hints?: readonly string[] | undefined;
   /** Absent if no route takes the file, or the routes are not known. */
   readonly route?: string | undefined;
   readonly template?: string | undefined;

@@ -284,8 +284,9 @@ function addPut(add: Add): void {
     });
     for (const { name, why } of refused) console.note(`${name}: not uploaded, because ${why}`);
     if (wanted.length === 0) throw new UsageError('There is no file that a route takes');
-    for (const { key, missing, deadline } of incomplete) {
-      console.note(`${key}: the job waits for ${missing.join(', ')} until ${localTime(deadline)}, and fails then`);
+    for (const { key, missing, hints, deadline } of incomplete) {
+      const waits = `${key}: the job waits for ${missing.join(', ')} until ${localTime(deadline)}, and fails then`;
+      console.note([hints.length === 0 ? waits : `${waits}.`, ...hints].join(' '));
     }
     // A job is one flow, however many files it has.
     const starts = [...wanted.filter(({ inputOf }) => inputOf === undefined).map(({ key }) => key), ...begins];

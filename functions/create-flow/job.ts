@@ -1,5 +1,5 @@
 import pMap from 'p-map';
-import { quotedInAscii, shorten, toldIssues } from '../base/printable.ts';
+import { toldIssues } from '../base/printable.ts';
 import { copiedEntry, currentUploadId } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
@@ -14,8 +14,8 @@ import {
 import type { Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { type OpenedUpload, UploadUnreadableError } from '../uploads/inbox.ts';
-import { awaitedInputs, type Job } from '../uploads/job.ts';
-import { confusable, filesFor, folderOf, inputKey, JOB_FILE } from '../uploads/job-keys.ts';
+import { ambiguousWords, awaitedInputs, type Job, nearWords } from '../uploads/job.ts';
+import { filesFor, folderOf, inputKey } from '../uploads/job-keys.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { inputFailure } from './admission.ts';
 import { type Claim, failUpload, keepWaiting } from './claim.ts';
@@ -28,9 +28,6 @@ const CONCURRENCY = 8;
 /** How often, and for how long, a file waits in place while its job is looking for its inputs, in milliseconds. */
 const LOOKING_MS = 500;
 const LOOKING_MAX_MS = 3_000;
-
-/** Longest quotation of a name that several files fit, in characters. */
-const NAME_CHARS_MAX = 200;
 
 /**
  * Sends a job whose inputs are there. Otherwise the job waits for them, until its deadline.
@@ -103,12 +100,10 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
       const fitting = filesFor(named[index] as string, named, others);
       if (fitting.length === 1) return current(fitting[0]?.key as string);
       if (fitting.length > 1) {
-        const each = fitting.map((file) => quotedInAscii(nameOf(file), NAME_CHARS_MAX)).join(' and ');
-        const input = quotedInAscii(name, NAME_CHARS_MAX);
-        ambiguous.push(`${JOB_FILE} names ${input}, and ${each} fit. Name one of them exactly as it is.`);
+        ambiguous.push(ambiguousWords(name, fitting.map(nameOf)));
       }
-      const near = others.find((file) => confusable(nameOf(file)) === confusable(name));
-      if (near !== undefined) hints.push(`${shorten(nameOf(near))} is there; the job names ${shorten(name)}.`);
+      const near = nearWords(name, others.map(nameOf));
+      if (near !== undefined) hints.push(near);
       return undefined;
     },
     { concurrency: CONCURRENCY },

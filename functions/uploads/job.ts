@@ -1,10 +1,10 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { shorten, toldIssues } from '../base/printable.ts';
+import { quotedInAscii, shorten, toldIssues } from '../base/printable.ts';
 import { check, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { type OpenedUpload, UploadUnreadableError } from './inbox.ts';
-import { inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
+import { comparable, confusable, inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
 import { additionalSchema, deadlineSecondsSchema, jsonSchema, type Route } from './routes.ts';
 
 /** Maximum size of a job file, in bytes. */
@@ -224,3 +224,27 @@ export const awaitedInputs = (
   deadline: arrivedAt + 1000 * deadlineSecondsOf(job),
   missing: [],
 });
+
+/** Longest quotation of a name that several files fit, in characters. */
+const NAME_CHARS_MAX = 200;
+
+/** Says which files fit one name of a job, so that none of them is taken. */
+export function ambiguousWords(name: string, fitting: readonly string[]): string {
+  const each = fitting.map((file) => quotedInAscii(file, NAME_CHARS_MAX)).join(' and ');
+  return `${JOB_FILE} names ${quotedInAscii(name, NAME_CHARS_MAX)}, and ${each} fit. Name one of them exactly as it is.`;
+}
+
+/** Says which file is easily taken for one that a job names and that is not there. Undefined if none is. */
+export function nearWords(name: string, files: readonly string[]): string | undefined {
+  const near = files.find((file) => confusable(file) === confusable(name));
+  return near && `${shorten(near)} is there; the job names ${shorten(name)}.`;
+}
+
+/**
+ * Says why a job lacks a file although others are there whose names are like its name. Undefined if none is.
+ * @param files the names of the other files.
+ */
+export function whyLacking(name: string, files: readonly string[]): string | undefined {
+  const fitting = files.filter((file) => comparable(file) === comparable(name));
+  return fitting.length > 1 ? ambiguousWords(name, fitting) : nearWords(name, files);
+}

@@ -283,9 +283,11 @@ function allow(event: DragEvent): void {
 }
 
 /** The files that a job has, and those that it would wait for. */
-function filesOfJob({ missing = [] }: RoutedFile, { length }: readonly OutboxItem[]): string {
+function filesOfJob({ missing = [], hints = [] }: RoutedFile, { length }: readonly OutboxItem[]): string {
   const has = length === 0 ? '' : `, with ${plural(length, 'input')}`;
-  return missing.length === 0 ? has : `${has}. It waits for ${missing.join(', ')}`;
+  return missing.length === 0
+    ? has
+    : [`${has}. It waits for ${missing.join(', ')}${hints.length === 0 ? '' : '.'}`, ...hints].join(' ');
 }
 
 function conditionOf({ suffixes, mediaTypes, prefixes, jobs }: AboutRoute): string {

@@ -104,10 +104,10 @@ async function jobAnswers(
       answers.set(given, { key, inputOf, costs, reason: issueOfBytes(file.bytes, route, settings) });
     } else {
       const invalid = plan.invalid.find((each) => each.key === key)?.why;
-      const missing = plan.incomplete.find((each) => each.key === key)?.missing ?? [];
+      const { missing = [], hints } = plan.incomplete.find((each) => each.key === key) ?? {};
       const { name, template } = route;
       const costs = invalid === undefined ? costsOf(name, key, deployment) : undefined;
-      answers.set(given, { key, route: name, template, missing, costs, reason: invalid });
+      answers.set(given, { key, route: name, template, missing, hints, costs, reason: invalid });
     }
   }
   return answers;

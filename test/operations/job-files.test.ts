@@ -192,6 +192,60 @@ describe('flowdrop put of a folder with a job file', () => {
     expect(await inbox('multiview/bad/')).toEqual([]);
   });
 
+  it('says which file is there in place of a missing one, and whose name differs only in case or in %20', async () => {
+    const { errors } = await runWith(
+      {
+        'near/job.json': jobFile(['front.png', 'the back.png', 'side.png']),
+        'near/front.PNG': 'f',
+        'near/the%20back.png': 'b',
+      },
+      ...['put', 'near/', '--yes'],
+    );
+    expect(errors).toMatch(
+      /multiview\/near\/job\.json: the job waits for front\.png, the back\.png, side\.png until .*, and fails then\. front\.PNG is there; the job names front\.png\. the%20back\.png is there; the job names the back\.png\.\n/,
+    );
+  });
+
+  it('says so of a file that is in the inbox', async () => {
+    await operated.upload('multiview/kept/Front.png', 'f');
+    const job = { 'multiview/kept/job.json': jobFile(['front.png', { name: 'side.png', optional: true }]) };
+    const { errors } = await runWith(job, 'put', 'multiview/', '--yes');
+    expect(errors).toContain('and fails then. Front.png is there; the job names front.png.\n');
+    const { id } = await operated.becomes('multiview/kept/job.json', 'waiting');
+    for (const named of ['multiview/kept/job.json', id]) {
+      const { output } = await operated.run('explain', named);
+      expect(output).toContain('It waits for multiview/kept/front.png. Front.png is there; the job names front.png.\n');
+    }
+  });
+
+  it('finds a file whose name is written in another form of Unicode, as explain does', async () => {
+    const [composed, decomposed] = ['sides/\u00e9 1.png', 'sides/e\u0301\u202f1.png'];
+    const folder = folderWith({ 'forms/job.json': jobFile([composed]), [`forms/${decomposed}`]: 'e' });
+    const local = await operated.run('explain', join(folder, 'forms', 'job.json'));
+    expect(local.output).toContain(`input multiview/forms/${composed}: 1 B\n`);
+    expect(local.output).toContain('The request would be POST /flows');
+    const { code, errors, output } = await operated.run('put', join(folder, 'forms'), '--wait', '--yes');
+    expect({ code, errors }).toEqual({ code: 0, errors: '' });
+    expect(output).toContain('multiview/forms/job.json  succeeded');
+    expect(await inbox('multiview/forms/sides/')).toEqual([`multiview/forms/${decomposed}`]);
+    expect((await operated.run('explain', 'multiview/forms/job.json')).output).toContain('The request would be POST');
+  });
+
+  it('takes none of two files that one name fits, and explain says so', async () => {
+    const folder = folderWith({
+      'two/job.json': jobFile(['a 1.png']),
+      'two/a\u00a01.png': 'x',
+      'two/a\u202f1.png': 'y',
+    });
+    await operated.upload('multiview/two/a\u00a01.png', 'x');
+    await operated.upload('multiview/two/a\u202f1.png', 'y');
+    await operated.upload('multiview/two/job.json', jobFile(['a 1.png']));
+    for (const named of [join(folder, 'two', 'job.json'), 'multiview/two/job.json']) {
+      const { output } = await operated.run('explain', named);
+      expect(output).toMatch(/job\.json names "a 1\.png", and "a\\u(00a0|202f)1\.png" and .* fit\. Name one of them/);
+    }
+  });
+
   it('asks for the folder, if the job file itself is named', async () => {
     const folder = folderWith({ 'job.json': jobFile(['a.png']) });
     expect(await operated.run('put', join(folder, 'job.json'), '--yes')).toMatchObject({

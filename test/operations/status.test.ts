@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { showList, showPipeline, showPrefix, showUpload } from '../../command-line/flowdrop/show.ts';
+import { showExplanation, showList, showPipeline, showPrefix, showUpload } from '../../command-line/flowdrop/show.ts';
 import { agoText, duration } from '../../functions/base/duration.ts';
 import { waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
@@ -101,7 +101,9 @@ describe('status', () => {
   it('tells why a file waits, and until when', async () => {
     await operated.becomes('slow/later.png', 'waiting');
     const { output } = await operated.run('status', 'slow/later.png');
-    expect(output).toMatch(/ {2}waits \(unauthorised\) since \d\d:\d\d:\d\d UTC {2}\((just now|\d+ s ago)\): create: 401/);
+    expect(output).toMatch(
+      / {2}waits \(unauthorised\) since \d\d:\d\d:\d\d UTC {2}\((just now|\d+ s ago)\): create: 401/,
+    );
     expect(output).toMatch(/ {2}next try: \d\d:\d\d:\d\d UTC {2}\(in \d+ (s|min)\)\n/);
     expect(output).toContain('Set FLOWDROP_TOKEN to a valid token');
   });
@@ -306,6 +308,21 @@ describe('explain', () => {
     const jobs = { name: 'jobs', template: 'text', input: 'text', jobs: '__MACOSX/' } as const;
     const explained = await explainFile(join(folder, 'job.json'), { ...deployment.settings, routes: [jobs] }, signal);
     expect(explained?.issue).toContain('fits "__MACOSX/"');
+  });
+
+  it.each([
+    ['my%20photos/a.png', { prefixes: ['My photos/'] }, 'begin with My photos/, because the key is percent-encoded'],
+    ['my photos/a.png', { prefixes: ['my%20photos/'] }, 'begin with my%20photos/, because that is percent-encoded'],
+    ['my+photos/a.png', { prefixes: ['my photos/'] }, 'begin with my photos/\n'],
+    ['a%20b.png', { suffixes: [' b.png'] }, 'end with  b.png, because the key is percent-encoded'],
+    ['orders%2F7/job.json', { jobs: 'orders/' }, 'is for jobs below orders/, because the key is percent-encoded'],
+  ])('says that %s does not match %o only because of how it is written', async (key, conditions, said) => {
+    await operated.upload(key, 'x');
+    const { deployment } = operated;
+    const route = { name: 'meant', template: 'text', input: 'text', ...conditions } as const;
+    const settings = { ...deployment.settings, routes: [route] };
+    const explanation = await explain({ path: 'no such file', key }, { ...deployment, settings }, signal);
+    expect(`${showExplanation(explanation).join('\n')}\n`).toContain(said);
   });
 
   it('says why nothing is sent', async () => {

@@ -43,7 +43,10 @@ it('the folder of a job goes below the prefix of its route, and its files are in
       key: 'multiview/chair/notes.txt',
       reason: 'It is not sent: no job.json names it, and below multiview/ only jobs are sent.',
     },
-    { key: 'multiview/chair/job.json', route: 'views', template: 'bytes_echo', missing: ['back.png'], costs: ONE_FLOW },
+    {
+      ...{ key: 'multiview/chair/job.json', route: 'views', template: 'bytes_echo', costs: ONE_FLOW },
+      ...{ missing: ['back.png'], hints: [] },
+    },
     { key: 'robot.png', route: 'pictures', template: 'bytes_echo', costs: ONE_FLOW },
   ]);
 });
@@ -97,4 +100,12 @@ it('an input of a job of the inbox is taken, and its row says what the job waits
   ]);
   await visitor.put('multiview/sofa/back.png', 'back');
   await row('succeeded');
+});
+
+it('a missing input that is easily taken for a file that is there is told with it', async () => {
+  const [job] = await routed(jobFile('near/job.json', ['front.png']), { key: 'near/Front.PNG', bytes: 1 });
+  expect(job).toMatchObject({
+    missing: ['front.png'],
+    hints: ['Front.PNG is there; the job names front.png.'],
+  });
 });
