@@ -154,8 +154,10 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
     return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // Of what the sweep has found without an entry, nobody knows whether it is a copy.
-    return await begin(delivery, object, event.isCopy ?? event.uploadId !== undefined);
+    // Of what the sweep has found without an entry, nobody knows whether it is a copy. Nor of an object that was put after
+    // its event: without versions, the event is about an earlier one with the same content.
+    const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
+    return await begin(delivery, object, event.isCopy ?? (event.uploadId !== undefined || isLater));
   } finally {
     object.discard();
   }

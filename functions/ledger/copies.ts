@@ -11,6 +11,9 @@ import { SWEEP_REACH_MS } from './waits.ts';
  * so such a copy is no new upload.
  */
 
+/** LastModified counts in whole seconds. */
+const SECOND_MS = 1_000;
+
 /** Older versions of a key that are looked at. */
 const VERSIONS_MAX = 20;
 
@@ -27,8 +30,8 @@ export interface CopyPorts {
 
 /**
  * The entry of the upload of this key that had the same content before: the same size, and the same ETag or checksum. It
- * is under way or has succeeded, and the metadata that Flowdrop reads are the same. Undefined if there is none: then the
- * upload is meant. So is the hourly canary.
+ * had not failed when this one was put, and the metadata that Flowdrop reads are the same. Undefined if there is none:
+ * then the upload is meant. So is the hourly canary.
  * @throws any error of S3.
  */
 export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: AbortSignal): Promise<Entry | undefined> {
@@ -37,7 +40,7 @@ export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: Abor
     upload.versionId === undefined
       ? await unversionedBefore(upload, ports, signal)
       : await versionBefore(upload, ports, signal);
-  return before?.state === 'failed' ? undefined : before;
+  return before?.state === 'failed' && before.endedAt < upload.lastModified + SECOND_MS ? undefined : before;
 }
 
 /**
@@ -153,5 +156,5 @@ async function findEntry(
 /** Says of a copy why nothing is sent of it. */
 export const copyWords = ({ upload, state }: Entry): string =>
   `A copy with the same content and the same metadata for Flowdrop as upload ${upload.id}, which ${
-    state === 'succeeded' ? 'succeeded' : 'is under way'
+    state === 'succeeded' ? 'succeeded' : state === 'failed' ? 'failed later' : 'is under way'
   }: nothing is sent of it. To have it sent, put the file again, or retry that upload.`;

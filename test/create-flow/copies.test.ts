@@ -57,6 +57,41 @@ describe.each([
     expect(world.count('UploadsSkipped')).toBe(1);
   });
 
+  it('is not sent if the upload before it fails later, when it is announced again or the sweep finds it', async () => {
+    await start({ versioning });
+    await world.collect({ hold: { action: 'pause' } });
+    await world.send('a', 'x');
+    laterBy(MINUTE);
+    await copy(form, 'a', 'x');
+    const announced = world.takeMessages();
+    laterBy(MINUTE);
+    world.fault('createFlow', answer({ detail: 'No' }, 422), 1);
+    await world.collect({ hold: { action: 'resume' } });
+    await world.settle();
+    expect((await world.entries()).map(({ state }) => state)).toEqual(['failed']);
+    for (const message of announced) await world.ports.queue.send(message, new AbortController().signal);
+    await world.deliverAll();
+    laterBy(HOUR);
+    await world.sweep({ since: '2026-01-01' });
+    await world.settle();
+    expect(world.service.flows).toEqual([]);
+    expect(await world.entries()).toHaveLength(1);
+  });
+
+  it('is not sent either if the put before it is announced again', async () => {
+    await start({ versioning });
+    await world.upload('a', 'x');
+    const [announced = ''] = world.takeMessages();
+    await world.ports.queue.send(announced, new AbortController().signal);
+    await world.settle();
+    laterBy(MINUTE);
+    await copy(form, 'a', 'x');
+    await world.ports.queue.send(announced, new AbortController().signal);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(await world.entries()).toHaveLength(1);
+  });
+
   it('does not replace an upload that waits', async () => {
     await start({ versioning });
     await world.collect({ hold: { action: 'pause' } });

@@ -1,5 +1,6 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { demand } from './demand.ts';
+import type { tagInRequest } from './flow-tag.ts';
 import type { Lambda } from './lambda.ts';
 import type { CompletedCall } from './s3.ts';
 import type { Timeline } from './timeline.ts';
@@ -95,11 +96,8 @@ export class HoldWatch {
     this.states.push({ at, state });
   }
 
-  /** A process sends the first bytes of a body. Undefined if they do not ask for a flow. */
-  seesPost(lambda: Lambda, chunk: Uint8Array, at: number): Post | undefined {
-    const head = Buffer.from(chunk.buffer, chunk.byteOffset, Math.min(chunk.byteLength, 2_000)).toString();
-    const [, upload, generation] = /"upload":"([0-9a-f]{40})","generation":(\d+)/.exec(head) ?? [];
-    if (upload === undefined) return undefined;
+  /** A process sends the first bytes of a request for a flow of an upload. */
+  seesPost(lambda: Lambda, { upload, generation }: NonNullable<ReturnType<typeof tagInRequest>>, at: number): Post {
     const { route = '', isLate = false } = this.#entries.get(upload) ?? {};
     const post: Post = { at, key: `${upload}.${generation}`, route, isLate, lambda };
     this.posts.push(post);

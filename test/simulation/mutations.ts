@@ -33,6 +33,7 @@ const RESULTS = 'results/results.ts';
 const CHAIN_NOTES = 'publish/chain-notes.ts';
 const HOLDS = 'holds/holds.ts';
 const HOLD_STORE = 'holds/hold-store.ts';
+const COPIES = 'ledger/copies.ts';
 const PERMIT = 'holds/permit.ts';
 
 /** @param seedsMax the number of seeds within which the mistake must be found. */
@@ -394,6 +395,30 @@ export const MUTATIONS: readonly Mutation[] = [
     in: 'parsedState',
     replace: 'firstDay ?? lastSince ?? watermark ?? firstSecondOf(now)',
     with: '(watermark !== undefined && firstDay) || firstSecondOf(now)',
+  }),
+  mistake('an unreadable success sent again', 300, {
+    file: 'create-flow/doubt.ts',
+    in: 'settleDoubt',
+    replace: "settings.inDoubt === 'hold' || doubt.isAccepted === true",
+    with: "settings.inDoubt === 'hold'",
+  }),
+  mistake('a copy taken for an upload', 100, {
+    file: CREATE_FLOW,
+    in: 'begin',
+    replace: "if (before !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', copyWords(before));",
+    with: '',
+  }),
+  mistake('a copy skipped after a failure', 100, {
+    file: COPIES,
+    in: 'copiedEntry',
+    replace: "before?.state === 'failed' && before.endedAt < upload.lastModified + SECOND_MS ? undefined : before",
+    with: 'before',
+  }),
+  mistake('a copy that replaces the upload before it', 200, {
+    file: COPIES,
+    in: 'currentUploadId',
+    replace: '(await copiedEntry(current, ports, signal))?.upload.id ?? current.id',
+    with: 'current.id',
   }),
   mistake('a flow sent without being counted', 100, {
     file: PERMIT,

@@ -5,6 +5,18 @@ import type { Put } from './observations.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
+/** What S3 tells of an object. The embedded S3 knows no copies: the simulation puts the same content again. */
+type Announced = Omit<S3EventRecord, 'eventName'> & {
+  readonly eventName: S3EventRecord['eventName'] | 'ObjectCreated:Copy';
+};
+
+/** The same as an event of EventBridge. Undefined for a removal. */
+function bridged(record: Announced): object | undefined {
+  const isCopy = record.eventName === 'ObjectCreated:Copy';
+  const event = eventBridgeEvent(isCopy ? { ...record, eventName: 'ObjectCreated:Put' } : (record as S3EventRecord));
+  return isCopy && event !== undefined ? { ...event, detail: { ...event.detail, reason: 'CopyObject' } } : event;
+}
+
 /**
  * S3's notifications of the inbox on their way to the queue. In a storm they come late, more than once, or in another
  * order, and in a lossy world some never come.
@@ -30,16 +42,18 @@ export class Notifications {
     this.#world.queue.send(message);
   }
 
-  onS3Event(record: S3EventRecord): void {
-    const { bucket, object } = record.s3;
+  onS3Event(happened: S3EventRecord): void {
+    const { bucket, object } = happened.s3;
     const key = decodeURIComponent(object.key.replaceAll('+', ' '));
-    const isCreated = record.eventName.startsWith('ObjectCreated');
+    const isCreated = happened.eventName.startsWith('ObjectCreated');
+    const isCopy = isCreated && this.#world.copying.has(key);
+    const record: Announced = isCopy ? { ...happened, eventName: 'ObjectCreated:Copy' } : happened;
     if (bucket.name === RESULTS && isCreated) this.#world.observed.noteWrite(key);
     if (bucket.name !== INBOX && bucket.name !== NEXT_INBOX) return;
     this.#notify(record, isCreated ? this.#notePut(record, key) : undefined);
   }
 
-  #notePut({ s3: { bucket, object } }: S3EventRecord, key: string): Put {
+  #notePut({ s3: { bucket, object } }: Announced, key: string): Put {
     const { scenario, timeline, observed } = this.#world;
     const step = scenario.steps.find(
       (one) => one.kind === 'put' && one.key === key && etagsOf(one.content).includes(object.eTag ?? ''),
@@ -53,6 +67,7 @@ export class Notifications {
       etag: object.eTag ?? '',
       lastModified: Math.floor(modifiedAt / SECOND) * SECOND,
       content: step?.kind === 'put' ? step.content : Buffer.alloc(0),
+      isCopy: this.#world.copying.has(key),
       isNotified: false,
       at: timeline.now(),
     };
@@ -60,7 +75,7 @@ export class Notifications {
     return put;
   }
 
-  #notify(record: S3EventRecord, put: Put | undefined): void {
+  #notify(record: Announced, put: Put | undefined): void {
     const world = this.#world;
     const { scenario, timeline } = world;
     const random = world.randoms.main;
@@ -80,14 +95,14 @@ export class Notifications {
     }
   }
 
-  #sendLater(record: S3EventRecord, put: Put | undefined, delayMs: number): void {
+  #sendLater(record: Announced, put: Put | undefined, delayMs: number): void {
     const { timeline, randoms } = this.#world;
-    const bridged = randoms.main.chance(0.3) ? eventBridgeEvent(record) : undefined;
+    const event = randoms.main.chance(0.3) ? bridged(record) : undefined;
     this.#underwayCount += 1;
     timeline.schedule(timeline.now() + delayMs, () => {
       this.#underwayCount -= 1;
       if (put !== undefined) put.isNotified = true;
-      this.send(JSON.stringify(bridged ?? { Records: [record] }));
+      this.send(JSON.stringify(event ?? { Records: [record] }));
     });
   }
 }

@@ -13,6 +13,8 @@ export interface Put {
   /** Milliseconds since the epoch, in whole seconds. */
   readonly lastModified: number;
   readonly content: Buffer;
+  /** True if the object was copied onto itself. */
+  readonly isCopy: boolean;
   /** True if a notification of it ever reached the queue. */
   isNotified: boolean;
   /** When S3 had finished it. */

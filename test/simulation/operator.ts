@@ -38,7 +38,7 @@ function isAbout({ uploadId, bucket, key, versionId, etag }: UploadEvent, upload
 function isBelowJob({ uploadId, bucket, key }: UploadEvent, job: Upload, puts: readonly Put[]): boolean {
   if (uploadId !== undefined || bucket !== job.bucket || !isInputOnly(key)) return false;
   if (!isJobFile(job.key) || !key.startsWith(folderOf(job.key))) return false;
-  const current = puts.findLast((put) => put.bucket === job.bucket && put.key === job.key);
+  const current = puts.findLast((put) => put.bucket === job.bucket && put.key === job.key && !put.isCopy);
   return current !== undefined && isOf(current, { upload: job });
 }
 

@@ -34,6 +34,8 @@ export class OrderChecker {
   readonly receipted = new Set<string>();
   /** Every upload that ever had an entry, by its id. */
   readonly uploads = new Map<string, Entry['upload']>();
+  /** When the first entry of each upload was written, by its id. */
+  readonly begunAt = new Map<string, number>();
   /** How often the claim of an upload was taken over from an invocation that still worked, by the upload's id. */
   readonly takeovers = new Map<string, number>();
   /** All terminal entries that were ever in the ledger. */
@@ -55,6 +57,10 @@ export class OrderChecker {
   readonly #lastWrites = new Map<string, LastWrite>();
   /** The uploads and flows that an entry has named as running. */
   readonly #hasRun = new Set<string>();
+  /** The invocations whose creation of a flow was answered with a success, by the uploads and generations. */
+  readonly #accepted = new Map<string, string>();
+  /** The uploads and generations of which most probably a flow exists, and whose entries say that they wait for it. */
+  readonly #awaited = new Set<string>();
   /** The uploads and generations that ever had a terminal entry. */
   readonly #hasEnded = new Set<string>();
 
@@ -90,6 +96,11 @@ export class OrderChecker {
     return this.#hasEnded.has(`${uploadId}-${generation}`);
   }
 
+  /** The state that was last written of an upload. */
+  stateOf(uploadId: string): Entry['state'] | undefined {
+    return this.#lastWrites.get(uploadId)?.entry.state;
+  }
+
   /** How an end was first written. It is written again when it was told of. */
   endWriteOf(end: TerminalEntry): EndWrite | undefined {
     return this.#endWrites.get(nameOf(end));
@@ -99,16 +110,21 @@ export class OrderChecker {
   #seesEntry(writer: string, entry: Entry): void {
     const { upload, state } = entry;
     this.uploads.set(upload.id, upload);
+    if (!this.begunAt.has(upload.id)) this.begunAt.set(upload.id, this.#now());
     const before = this.#lastWrites.get(upload.id);
     this.#seesDoubt(before?.entry, entry);
     this.#lastWrites.set(upload.id, { entry, writer, at: this.#now() });
+    const name = `${upload.id} ${entry.generation}`;
+    if (state === 'waiting' && this.#accepted.get(name) === writer) this.#awaited.add(name);
+    // A search that proves absence ends the doubt.
+    if (entry.doubt === undefined) this.#awaited.delete(name);
     if (state === 'running') this.#hasRun.add(`${upload.id} ${entry.flow.id}`);
     if (isTerminal(entry)) {
       this.#hasEnded.add(`${upload.id}-${entry.generation}`);
-      const name = nameOf(entry);
+      const end = nameOf(entry);
       const write = { writer, at: this.#now(), leasedAt: this.#leasedAt.get(writer) };
-      if (!this.#endWrites.has(name)) this.#endWrites.set(name, write);
-      this.endings.set(name, entry);
+      if (!this.#endWrites.has(end)) this.#endWrites.set(end, write);
+      this.endings.set(end, entry);
     }
     const endsAt = this.#atWork.get(writer)?.endsAt ?? 0;
     if (state === 'claimed' && entry.deadline < endsAt) {
@@ -159,6 +175,18 @@ export class OrderChecker {
     const [, uploadId = '', flowId = ''] = /^running\/[^/]+\/([^/]+)\/([^/]+)$/.exec(key) ?? [];
     if (flowId === '' || this.#hasRun.has(`${uploadId} ${decodeURIComponent(flowId)}`)) return;
     this.broken.push(`a marker was put before its entry was written: ${key}`);
+  }
+
+  /** A process got an answer to a creation that says success, whether or not it can be read. */
+  seesAccepted(invocation: string, uploadId: string, generation: number): void {
+    this.#accepted.set(`${uploadId} ${generation}`, invocation);
+  }
+
+  /** An upload is sent again although a flow may exist: never after a success, unless an operator asked for that. */
+  seesResent(uploadId: string, isAsked: boolean): void {
+    const generation = this.#lastWrites.get(uploadId)?.entry.generation;
+    if (isAsked || !this.#awaited.has(`${uploadId} ${generation}`)) return;
+    this.broken.push(`an upload was sent again after an answer that says success: ${uploadId}`);
   }
 
   /** The receipt comes after the terminal entry. */

@@ -7,6 +7,7 @@ import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import { ChainNotes } from '../../functions/publish/chain-notes.ts';
 import { callAws } from './aws-calls.ts';
+import { SECOND_FLOW_LINES } from './invariants/flows.ts';
 import { Lambda } from './lambda.ts';
 import { isOfChain, isOfHold } from './observations.ts';
 import { s3ClientOf } from './s3.ts';
@@ -132,6 +133,11 @@ const logOf = (world: World, lambda: Lambda): Log =>
   logTo((level, message, fields) => {
     world.observed.logged.push({ level, message, fields, at: world.timeline.now() });
     const { error, ...rest } = fields;
+    if (message.startsWith(SECOND_FLOW_LINES.resent)) {
+      const id = String(rest.uploadId);
+      const isAsked = world.observed.asked.some(({ retry }) => retry?.includes(id));
+      world.orderChecker.seesResent(id, isAsked || world.observed.releasedByHand.has(id));
+    }
     if (error instanceof ClaimHeldError) {
       world.orderChecker.seesTurnedAway(lambda.invocationName, String(rest.uploadId), String(rest.key));
     }

@@ -23,7 +23,9 @@ export type Step =
       /** True if a multipart upload puts it. All of these are begun before the first step. */
       readonly isMultipart?: boolean;
     }
-  | { readonly at: number; readonly kind: 'delete'; readonly key: string };
+  | { readonly at: number; readonly kind: 'delete'; readonly key: string }
+  /** The object is copied onto itself, if there is one. */
+  | { readonly at: number; readonly kind: 'copy'; readonly key: string };
 
 export const putStep = (
   at: number,

@@ -10,6 +10,7 @@ import { callOf, type Operation, type ServiceRequest, type ServiceResponse } fro
 import { ConnectionLostError } from '../../local/flow-service/fault.ts';
 import { inOneChunk, serviceRequestOf } from '../support/in-process-transport.ts';
 import type { Fault, ServiceCallKind } from './faults.ts';
+import { tagInRequest } from './flow-tag.ts';
 import type { Post } from './hold-watch.ts';
 import type { Lambda } from './lambda.ts';
 import { scriptOf } from './service-faults.ts';
@@ -55,6 +56,8 @@ class Exchange {
   readonly #gone = new AbortController();
   readonly #toServer = new Pipe();
   readonly #begunAt: number;
+  /** The upload and the generation of which it asks for a flow. */
+  #tag: ReturnType<typeof tagInRequest>;
   /** What the hold watch knows of it. */
   #post: Post | undefined;
   #sent: Sent = 'nothing';
@@ -159,6 +162,10 @@ class Exchange {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       if (this.#post !== undefined) this.#post.status = answer.status;
+      // An answer without ids looks like an error of the service, which says that there is no flow.
+      if (this.#tag !== undefined && answer.status < 300 && fault !== 'no ids') {
+        world.orderChecker.seesAccepted(this.#lambda.invocationName, this.#tag.upload, this.#tag.generation);
+      }
       this.#timeLimit?.cancel();
       if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
       this.#watch.seesAnswer(call, answer);
@@ -219,7 +226,8 @@ class Exchange {
     const { timeline, randoms, holdWatch } = this.#world;
     const copy = Buffer.from(chunk); // The producer uses its memory again.
     const isLast = this.#sent === 'all';
-    if (this.#request.method === 'POST') this.#post ??= holdWatch?.seesPost(this.#lambda, copy, this.#begunAt);
+    if (this.#request.method === 'POST') this.#tag ??= tagInRequest(copy);
+    if (this.#tag !== undefined) this.#post ??= holdWatch?.seesPost(this.#lambda, this.#tag, this.#begunAt);
     this.#arrivesAt = Math.max(this.#arrivesAt, timeline.now() + randoms.network.int(1, 30));
     timeline.schedule(this.#arrivesAt, () => {
       this.#toServer.push(copy);

@@ -18,6 +18,14 @@ export async function doStep(world: World, step: Step): Promise<void> {
     await inspector.delete(inbox, step.key);
     return;
   }
+  if (step.kind === 'copy') {
+    const object = await inspector.open(inbox, step.key);
+    if (object === undefined || object.body.byteLength === 0) return;
+    world.copying.add(step.key);
+    await inspector.put(inbox, step.key, object.body, object.mediaType ?? '');
+    world.copying.delete(step.key);
+    return;
+  }
   const multipart = world.multipartUploads.get(step);
   if (multipart?.bucket !== inbox) {
     await inspector.put(inbox, step.key, step.content, step.mediaType);

@@ -28,6 +28,7 @@ import { Random } from './random.ts';
 import type { Poison, Scenario, Step } from './scenario.ts';
 import { slowScenarioOf } from './slow-counterpart.ts';
 import { withChains } from './storm-chains.ts';
+import { withCopies } from './storm-copies.ts';
 import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobs } from './storm-jobs.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
@@ -68,6 +69,8 @@ export class World {
   readonly multipartUploads = new Map<Step, MultipartUpload & { readonly begunAt: number }>();
   /** When the multipart uploads began that are being completed now, by their keys. */
   readonly completing = new Map<string, number>();
+  /** The keys whose objects are being copied onto themselves now. */
+  readonly copying = new Set<string>();
   readonly notifications = new Notifications(this);
   readonly neighbours = new Neighbours(this);
   readonly processes = new Processes(this);
@@ -227,7 +230,8 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
   const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
   const chained = withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
-  return withHolds(withJobs(chained, new Random(seed, 12)), new Random(seed, 13), BEFORE_STORM_MS);
+  const held = withHolds(withJobs(chained, new Random(seed, 12)), new Random(seed, 13), BEFORE_STORM_MS);
+  return withCopies(held, new Random(seed, 14));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -1,6 +1,7 @@
 import { demand } from '../demand.ts';
 import type { World } from '../world.ts';
 import { checkChains } from './chains.ts';
+import { checkCopies } from './copies.ts';
 import { checkEndings } from './endings.ts';
 import { checkEntries, checkFailedMarkers, checkMarkers } from './entries.ts';
 import { isTerminal } from './facts.ts';
@@ -27,6 +28,7 @@ export async function checkAll(world: World): Promise<void> {
   checkEndings(world, terminal);
   checkFlows(world, entries);
   checkJobs(world, entries);
+  checkCopies(world, entries);
   checkHolds(world);
   await checkResults(world, entries);
   await checkMultipartUploads(world);

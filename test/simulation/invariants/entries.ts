@@ -3,6 +3,7 @@ import { demand } from '../demand.ts';
 import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
+import { isOfFailure } from './copies.ts';
 import { isOf, isTerminal, putOf } from './facts.ts';
 import { isInputOnly } from './jobs.ts';
 
@@ -46,7 +47,8 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   const before = ofKey.slice(0, ofKey.indexOf(put));
   // Without versions, the one before it may have been replaced before it was read.
   const mayRepeat = put.versionId === undefined ? before : before.slice(-1);
-  const mayBeCopy = !put.isNotified && mayRepeat.some(({ etag }) => etag === put.etag);
+  const mayBeCopy =
+    (put.isCopy ? !isOfFailure(world, put) : !put.isNotified) && mayRepeat.some(({ etag }) => etag === put.etag);
   // An empty file that is replaced within seconds is no upload.
   const isReplacedEmpty = put.content.byteLength === 0 && ofKey.at(-1) !== put;
   const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty;

@@ -39,10 +39,16 @@ export function isTooLarge({ observed }: World, { key, content }: Put, inputs?: 
   return observed.deployedAt.has('limits') && sizes.some((bytes) => bytes > bytesMax);
 }
 
-/** True if a newer file was put at the key of a chain's first file before `at`. */
-export const isSuperseded = ({ observed }: World, first: Put, at: number): boolean =>
-  observed.puts.some(
+/**
+ * True if a newer file was put at the key of a chain's first file before `at`. What has the same content and no entry is
+ * a copy of it, or is taken for one.
+ */
+export function isSuperseded({ observed, orderChecker }: World, first: Put, at: number): boolean {
+  const newer = observed.puts.filter(
     (put) => put.bucket === first.bucket && put.key === first.key && put.at > first.at && put.at <= at,
   );
+  const uploads = [...orderChecker.uploads.values()];
+  return newer.some((put) => put.etag !== first.etag || uploads.some((upload) => isOf(put, { upload })));
+}
 
 export const isInvalidText = ({ key, content }: Put): boolean => key.startsWith('text/') && content.includes(0xff);

@@ -1,0 +1,40 @@
+import type { Entry } from '../../../functions/ledger/entry.ts';
+import { demand } from '../demand.ts';
+import type { Put } from '../observations.ts';
+import type { World } from '../world.ts';
+import { isOf } from './facts.ts';
+
+/** A copy of an upload is no upload itself, unless the one before it failed. */
+export function checkCopies(world: World, entries: readonly Entry[]): void {
+  for (const put of world.observed.puts.filter(({ isCopy }) => isCopy)) {
+    if (copiedUploadOf(world, put)?.end !== 'no failure') continue;
+    const own = entries.find((entry) => isOf(put, entry));
+    demand(own === undefined, 'a copy was taken for an upload', own);
+  }
+}
+
+/** True if a copy is meant, because the upload before it had failed by then, and was not retried since. */
+export const isOfFailure = (world: World, put: Put): boolean => copiedUploadOf(world, put)?.end === 'failure';
+
+/**
+ * The upload whose content a copy has, and whether it ever failed. Undefined if that is unclear: it began after the copy,
+ * was retried, expired or was damaged. Without versions it is unclear as well.
+ */
+function copiedUploadOf({ observed, orderChecker }: World, put: Put) {
+  if (put.versionId === undefined) return undefined;
+  const ofKey = observed.puts.filter(({ bucket, key }) => bucket === put.bucket && key === put.key);
+  const before = ofKey.slice(0, ofKey.indexOf(put));
+  const other = before.findLastIndex(({ etag }) => etag !== put.etag);
+  const alike = before.slice(other + 1).toReversed();
+  const uploads = [...orderChecker.uploads.values()];
+  const upload = alike.map((one) => uploads.find((each) => isOf(one, { upload: each }))).find((each) => each);
+  if (upload === undefined || observed.expired.has(upload.id) || observed.damaged?.id === upload.id) return undefined;
+  const begunAt = orderChecker.begunAt.get(upload.id) ?? Number.POSITIVE_INFINITY;
+  if (begunAt >= put.at) return undefined;
+  const ends = [...orderChecker.endings.values()].filter((end) => end.upload.id === upload.id);
+  if (ends.every(({ state }) => state !== 'failed')) return { end: 'no failure' } as const;
+  const [end] = ends;
+  const isFinal = ends.length === 1 && orderChecker.stateOf(upload.id) === 'failed';
+  const endedAt = end && orderChecker.endWriteOf(end)?.at;
+  return isFinal && endedAt !== undefined && endedAt < put.at ? ({ end: 'failure' } as const) : undefined;
+}
