@@ -1,4 +1,5 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
 import { demand } from './demand.ts';
 import type { tagInRequest } from './flow-tag.ts';
 import type { Lambda } from './lambda.ts';
@@ -30,6 +31,11 @@ export interface Post {
   readonly route: string;
   /** True if it was submitted in bulk. */
   readonly isLate: boolean;
+  /** True if it was in doubt whether it had a flow. */
+  readonly isInDoubt: boolean;
+  readonly upload: Entry['upload'] | undefined;
+  /** The routes that its process knows. */
+  readonly routes: readonly Route[];
   readonly lambda: Lambda;
   endedAt?: number;
   status?: number;
@@ -46,6 +52,8 @@ export interface Counted {
 /** Caps that were deployed. */
 export interface Caps {
   readonly at: number;
+  /** The names of the routes that were deployed. */
+  readonly names: readonly string[];
   /** Undefined if there is none. */
   readonly pipeline: number | undefined;
   readonly routes: Readonly<Record<string, number>>;
@@ -58,7 +66,8 @@ export class HoldWatch {
   readonly posts: Post[] = [];
   readonly caps: Caps[] = [];
   readonly #timeline: Timeline;
-  readonly #entries = new Map<string, Pick<Post, 'route' | 'isLate'>>();
+  readonly #entries = new Map<string, Pick<Post, 'route' | 'isLate' | 'isInDoubt' | 'upload'>>();
+  readonly #routes = new WeakMap<Lambda, readonly Route[]>();
 
   constructor(timeline: Timeline) {
     this.#timeline = timeline;
@@ -74,6 +83,11 @@ export class HoldWatch {
     return post !== undefined && this.state.routes[post.route]?.failing !== undefined;
   }
 
+  /** A process starts, with the configuration of that moment. */
+  starts(lambda: Lambda, routes: readonly Route[]): void {
+    this.#routes.set(lambda, routes);
+  }
+
   /** A call of S3 took effect. */
   sees({ kind, body }: CompletedCall): void {
     if (kind === 'entry.create' || kind === 'entry.replace') {
@@ -81,7 +95,9 @@ export class HoldWatch {
       const { upload, route, late = false } = entry;
       const isHeld = entry.state === 'waiting' && entry.reason === 'failing';
       demand(late || !isHeld, 'a live file is held because others failed', entry);
-      this.#entries.set(upload.id, { route: route.name, isLate: late });
+      this.#entries.set(upload.id, {
+        ...{ upload, route: route.name, isLate: late, isInDoubt: entry.doubt !== undefined },
+      });
     } else if (kind === 'hold.put') this.#seesState(JSON.parse(body) as HoldState);
   }
 
@@ -98,8 +114,12 @@ export class HoldWatch {
 
   /** A process sends the first bytes of a request for a flow of an upload. */
   seesPost(lambda: Lambda, { upload, generation }: NonNullable<ReturnType<typeof tagInRequest>>, at: number): Post {
-    const { route = '', isLate = false } = this.#entries.get(upload) ?? {};
-    const post: Post = { at, key: `${upload}.${generation}`, route, isLate, lambda };
+    const unknown = { route: '', isLate: false, isInDoubt: true, upload: undefined };
+    const routes = this.#routes.get(lambda) ?? [];
+    const post: Post = {
+      ...{ at, key: `${upload}.${generation}`, lambda, routes },
+      ...(this.#entries.get(upload) ?? unknown),
+    };
     this.posts.push(post);
     lambda.onDeath(() => {
       post.endedAt ??= this.#timeline.now();

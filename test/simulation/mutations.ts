@@ -396,6 +396,24 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'firstDay ?? lastSince ?? watermark ?? firstSecondOf(now)',
     with: '(watermark !== undefined && firstDay) || firstSecondOf(now)',
   }),
+  mistake('an upload that was held sent by the route that it had', 300, {
+    file: CREATE_FLOW,
+    in: 'sendIfFit',
+    replace: 'rerouted(entry, object.upload, chosen.route, …)',
+    with: 'rerouted(entry, object.upload, entry.route, job && awaitedInputs(job, entry.arrivedAt))',
+  }),
+  mistake('an upload that was held sent although its route is gone', 600, {
+    file: CREATE_FLOW,
+    in: 'sendIfFit',
+    replace: 'if (chosen === undefined)',
+    with: 'if (chosen === undefined) return send(delivery, claim, object); $&',
+  }),
+  mistake('an upload that was held not counted for the new name of its route', 300, {
+    file: 'ledger/entry.ts',
+    in: 'rerouted',
+    replace: 'upload: { ...upload, currentAt, sequencer }, route,',
+    with: 'upload: { ...upload, currentAt, sequencer }, route: { ...route, name: entry.route.name },',
+  }),
   mistake('an unreadable success sent again', 300, {
     file: 'create-flow/doubt.ts',
     in: 'settleDoubt',

@@ -1,5 +1,6 @@
 import type { LogFields, MetricName } from '../../functions/base/telemetry.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
 import { type CallKind, type Fault, isAccountFault } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Change } from './scenario.ts';
@@ -103,6 +104,8 @@ export class Observations {
   firstDayLostAt: number | undefined;
   /** When each part of the configuration was changed. */
   readonly deployedAt = new Map<Change, number>();
+  /** The routes of all deployments that changed them. */
+  readonly routings: (readonly Route[])[] = [];
   /** The generations of the uploads that were retried after the healing, by their ids. */
   readonly retriedAfterHealing = new Map<string, number>();
   /** Uploads whose held doubt an operator released. If a flow existed, there are two then. */

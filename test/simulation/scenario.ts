@@ -5,6 +5,7 @@ import type { Limits as ServiceLimits } from '../../local/flow-service/limiter.t
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { CallKind, Fault, FaultPlanOptions } from './faults.ts';
 import type { StormHolds } from './storm-holds.ts';
+import type { RouteChange } from './storm-routes.ts';
 
 /** Size of an asset of three parts, in bytes. A connection breaks half-way, which is after the first part. */
 export const BIG_ASSET_BYTES = 10.25 * 1024 * 1024;
@@ -124,6 +125,8 @@ export interface Scenario {
   readonly doNeighboursDelete: boolean;
   /** Time between two flows of other clients, if they use the account all the time. */
   readonly busyGapMs?: { readonly min: number; readonly max: number } | undefined;
+  /** Other routes that are deployed while uploads are held. */
+  readonly routeChanges?: readonly RouteChange[] | undefined;
   /** What holds uploads back. */
   readonly holds?: StormHolds | undefined;
   /** Most pages of the listing of flows that a search reads. Default: that of the functions. */

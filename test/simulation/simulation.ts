@@ -127,6 +127,8 @@ async function liveThroughStorm(world: World): Promise<void> {
 function needsSweep({ scenario, observed }: World): boolean {
   const { isLossy, versioning, areRetried } = scenario;
   const { expired, deployedAt } = observed;
+  // What no route wanted for a while has no entry, and its message does not come again.
+  if (observed.routings.some((routes) => routes.length !== observed.routings[0]?.length)) return true;
   return isLossy || versioning !== 'Enabled' || areRetried || expired.size > 0 || deployedAt.has('inbox');
 }
 

@@ -6,6 +6,7 @@ import type { Caps } from './hold-watch.ts';
 import type { Random } from './random.ts';
 import { corrected, putStep, type Scenario } from './scenario.ts';
 import { NEEDS } from './storm-needs.ts';
+import { CUSTOMER, firstNameOf } from './storm-routes.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -78,7 +79,11 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
     badCustomer,
   };
   // Keys that are put once, so that no newer file takes their places, and a few for the route whose template is misspelt.
-  const own = [...Array(random.int(2, 6)).keys()].map((n) => `${random.pick(['echo', 'two'])}/held${n}.bin`);
+  const own = [...Array(random.int(2, 6)).keys()].map((n) => {
+    const folder = random.pick(['echo', 'two']);
+    // Customers have folders of their own.
+    return `${folder}/${n % 3 === 2 ? `${CUSTOMER}/` : ''}held${n}.bin`;
+  });
   const misspelt = [...Array(random.pick([0, 0, 3])).keys()].map((n) => `bad/held${n}.bin`);
   const steps = [...own, ...misspelt].map((key) =>
     putStep(random.int(0, chaosMs / 2), key, `${key} ${random.hex(20)}`),
@@ -99,6 +104,7 @@ export function withHolds(storm: Scenario, random: Random, beforeMs: number): Sc
 
 const capsOf = (random: Random, names: readonly string[], isCapped: boolean, at: number): Caps => ({
   at,
+  names,
   pipeline: isCapped ? random.pick([1, 2, 3, 5]) : undefined,
   routes: Object.fromEntries(random.some(names, 0.4).map((name) => [name, random.int(0, 3)])),
 });
@@ -113,7 +119,7 @@ function withCaps(
     flows === undefined ? undefined : { flows, per: 'day', timezone };
   return {
     settings: { ...settings, budget: budget(caps.pipeline) ?? 'unlimited' },
-    routes: routes.map((route) => ({ ...route, budget: budget(caps.routes[route.name]) })),
+    routes: routes.map((route) => ({ ...route, budget: budget(caps.routes[firstNameOf(route.name)]) })),
   };
 }
 
@@ -122,7 +128,7 @@ export function scheduleHolds(world: World, start: number, end: number): void {
   const { timeline, scenario, invocations, holdWatch } = world;
   if (scenario.holds === undefined || holdWatch === undefined) return;
   const [first, ...later] = scenario.holds.caps;
-  holdWatch.caps.push({ ...(first as Caps), at: 0 });
+  holdWatch.caps.push({ ...(first as Caps), at: 0, names: scenario.routes.map(({ name }) => name) });
   for (const caps of later) timeline.schedule(start + caps.at, () => deployCaps(world, caps));
   for (const { at, until, route } of scenario.holds.pauses) {
     timeline.schedule(start + at, () => void invocations.startCollect({ hold: { action: 'pause', route } }));
@@ -146,12 +152,16 @@ async function retryBulk(world: World): Promise<void> {
   void world.invocations.startCollect({ retry: failed.map(({ upload }) => upload.id) });
 }
 
-function deployCaps(world: World, caps: Caps): void {
+/** Deploys caps, or other routes with the caps that there are. */
+export function deployCaps(world: World, caps = world.holdWatch?.caps.at(-1), present = world.settings.routes): void {
   const { timezone = 'UTC' } = world.scenario.holds ?? {};
-  world.trace(`the operator: deploy the caps ${JSON.stringify(caps)}`);
-  world.holdWatch?.caps.push({ ...caps, at: world.timeline.now() });
-  const { settings, routes } = withCaps({ settings: world.settings, routes: world.settings.routes }, caps, timezone);
+  if (caps === undefined) return;
+  const deployed = { ...caps, at: world.timeline.now(), names: present.map(({ name }) => name) };
+  world.trace(`the operator: deploy the caps ${JSON.stringify(deployed)}`);
+  world.holdWatch?.caps.push(deployed);
+  const { settings, routes } = withCaps({ settings: world.settings, routes: present }, caps, timezone);
   world.settings = { ...world.settings, ...settings, routes } satisfies Settings;
+  world.observed.routings.push(routes);
   world.processes.replaceAll();
 }
 
@@ -171,8 +181,8 @@ export function endHolds(world: World): void {
   if (holdWatch === undefined) return;
   world.settings = { ...world.settings, routes: corrected(world.settings.routes) };
   observed.deployedAt.set('route', world.timeline.now());
-  const routes = Object.fromEntries(world.settings.routes.map(({ name }) => [name, CAP_AFTER]));
-  deployCaps(world, { at: 0, pipeline: CAP_AFTER, routes });
+  const routes = Object.fromEntries(world.settings.routes.map(({ name }) => [firstNameOf(name), CAP_AFTER]));
+  deployCaps(world, { at: 0, names: [], pipeline: CAP_AFTER, routes });
 }
 
 /**

@@ -4,6 +4,7 @@ import { NEXT_INBOX, NEXT_PIPELINE, START } from './names.ts';
 import { cancelOne, makeOneAnew, retryOneFailure } from './operator.ts';
 import { type Change, corrected, LOWERED_SETTINGS, type Step } from './scenario.ts';
 import { scheduleHolds } from './storm-holds.ts';
+import { scheduleRouteChanges } from './storm-routes.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -58,6 +59,7 @@ export async function runStorm(world: World): Promise<void> {
   scheduleInvocations(world, end);
   scheduleTroubles(world);
   scheduleHolds(world, world.stormStart, end);
+  scheduleRouteChanges(world, world.stormStart);
   if (scenario.areRetried) world.repeat({ min: 2 * MINUTE, max: 8 * MINUTE }, end, () => retryOneFailure(world));
   if (scenario.isOperated) {
     world.repeat({ min: MINUTE, max: 6 * MINUTE }, end, () => cancelOne(world));

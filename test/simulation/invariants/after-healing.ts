@@ -3,6 +3,7 @@ import { demand } from '../demand.ts';
 import { HEALING_GAP_MAX_MS } from '../healing.ts';
 import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';
+import { routeNameFor } from '../storm-routes.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isSuperseded, isTerminal, isTooLarge, putOf } from './facts.ts';
 import { isJobFile, jobOf, missingOf } from './jobs.ts';
@@ -87,6 +88,7 @@ function codesDeserved(world: World, put: Put): readonly (string | undefined)[] 
   if (put.key === DENIED_KEY) return ['input-denied'];
   const { observed, scenario } = world;
   const { key, content } = put;
+  if (routeNameFor(world.settings.routes, key) === undefined) return ['unrouted'];
   if (isJobFile(key)) return codesOfJob(world, put);
   if (content.byteLength === 0) return ['input-empty'];
   if (isTooLarge(world, put)) return ['input-too-large'];

@@ -5,6 +5,7 @@ import type { CallKind, Fault } from '../faults.ts';
 import { DENIED_KEY } from '../names.ts';
 import type { PollAnswer, Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
+import { routeNameFor } from '../storm-routes.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isSuperseded, isTooLarge, putOf } from './facts.ts';
 import { isJobFile, jobOf } from './jobs.ts';
@@ -50,6 +51,7 @@ class Ending {
     'flow-gone': () => this.#checkGone(),
     'timed-out': () => this.#demand(this.#isTooOld(), 'a flow timed out too early'),
     'no-outputs': () => this.#demand(this.#flow?.outputs.length === 0, 'a flow has outputs, and is said to have none'),
+    unrouted: () => this.#demand(this.#wasUnrouted(), 'an upload is called unrouted that a route always wanted'),
     cancelled: () => this.#demand(this.#wasCancelled(), 'an upload is called cancelled that no operator cancelled'),
     superseded: () => this.#checkSuperseded(),
     'invalid-job': () => this.#demand(jobOf(this.#put) === undefined, 'a job file is called invalid that is not'),
@@ -111,6 +113,10 @@ class Ending {
   #isEmpty(): boolean {
     const { inputs } = this.#entry;
     return inputs === undefined ? this.#put.content.byteLength === 0 : inputs.some(({ bytes }) => bytes === 0);
+  }
+
+  #wasUnrouted(): boolean {
+    return this.#world.observed.routings.some((routes) => routeNameFor(routes, this.#put.key) === undefined);
   }
 
   #wasCancelled(): boolean {

@@ -2,15 +2,17 @@ import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
+import { routeNameFor } from '../storm-routes.ts';
 import type { World } from '../world.ts';
 import { isOfFailure } from './copies.ts';
 import { isOf, isTerminal, putOf } from './facts.ts';
-import { isInputOnly } from './jobs.ts';
 
 /** Time between the beginning of a multipart upload, which is its date, and its end, in milliseconds. */
 const MULTIPART_MIN_MS = 2_000;
 
-const isRouted = ({ key }: Put): boolean => !key.startsWith('elsewhere/') && !isInputOnly(key);
+/** True if a file is an upload for some of the routes that were ever deployed, or for all of them. */
+const isRouted = ({ observed }: World, { key }: Put, how: 'some' | 'every'): boolean =>
+  observed.routings[how]((routes) => routeNameFor(routes, key) !== undefined);
 
 /**
  * Every routed upload that could ever be read has exactly one entry, and every entry has an upload. Each entry is
@@ -18,7 +20,7 @@ const isRouted = ({ key }: Put): boolean => !key.startsWith('elsewhere/') && !is
  */
 export async function checkEntries(world: World, entries: readonly Entry[]): Promise<void> {
   const { puts, damaged } = world.observed;
-  for (const put of puts.filter(isRouted)) {
+  for (const put of puts.filter((each) => isRouted(world, each, 'every'))) {
     if (damaged !== undefined && isOf(put, { upload: damaged })) continue;
     await checkEntryOf(world, put, entries);
   }
@@ -59,7 +61,7 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
 function checkUploadOf(world: World, entry: Entry): void {
   const { scenario } = world;
   const put = putOf(world, entry);
-  demand(put !== undefined && isRouted(put), 'an entry is of no upload', entry);
+  demand(put !== undefined && isRouted(world, put, 'some'), 'an entry is of no upload', entry);
   const isForOperator = scenario.settings.inDoubt === 'hold' || entry.doubt?.isAccepted === true;
   const isHeld = isForOperator && entry.state === 'waiting' && entry.reason === 'held';
   demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);

@@ -3,6 +3,7 @@ import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import type { Caps, Counted, HoldState, Post } from '../hold-watch.ts';
 import { LEDGER } from '../names.ts';
+import { firstNameOf, routeNameFor } from '../storm-routes.ts';
 import { MINUTE, SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 import { SECOND_FLOW_LINES } from './flows.ts';
@@ -43,7 +44,7 @@ function checkCaps(world: World): void {
     const post = holdWatch?.posts.findLast((one) => one.key === key && one.at <= flow.createdAt);
     const { route = '', at = flow.createdAt } = post ?? {};
     const mayBeFree = caps.some(
-      (each) => each.at <= flow.createdAt && each.pipeline === undefined && each.routes[route] === undefined,
+      (each) => each.at <= flow.createdAt && each.pipeline === undefined && capOf(each, route) === undefined,
     );
     // Of two processes that both take a claim for theirs, one may end what the other has counted.
     const open = statesBefore(world, at).at(-1)?.reservations[key];
@@ -60,9 +61,9 @@ function checkCaps(world: World): void {
   const paid = isStrict ? made : [...new Set(made)];
   // Close to midnight it depends on the clock of a process to which day it belongs.
   const isSure = ({ at }: Counted): boolean => day(at - skewMs) === day(at + skewMs);
-  const check = (all: readonly Counted[], capOf: (caps: Caps) => number | undefined, what: string): void => {
+  const check = (all: readonly Counted[], most: (caps: Caps) => number | undefined, what: string): void => {
     const capBy = (last: number): number =>
-      Math.max(...caps.filter(({ at }) => at <= last).map((each) => capOf(each) ?? Number.POSITIVE_INFINITY));
+      Math.max(...caps.filter(({ at }) => at <= last).map((each) => most(each) ?? Number.POSITIVE_INFINITY));
     const demandIn = (counted: readonly Counted[], cap: number): void =>
       demand(counted.length <= cap, 'more flows were made than a budget allows', what, cap, counted);
     for (const counted of Map.groupBy(all.filter(isSure), ({ at }) => day(at)).values()) {
@@ -74,8 +75,15 @@ function checkCaps(world: World): void {
     demandIn(all, sum);
   };
   check(paid, ({ pipeline }) => pipeline, 'the pipeline');
-  for (const [route, all] of Map.groupBy(paid, (one) => one.route)) check(all, ({ routes }) => routes[route], route);
+  for (const [route, all] of Map.groupBy(paid, (one) => one.route)) {
+    // A deployment without the route allows nothing. Only what is in doubt keeps it.
+    check(all, (each) => (each.names.includes(route) ? capOf(each, route) : 0), route);
+  }
 }
+
+/** The cap of a route. Undefined if there is none, or no such route. */
+const capOf = ({ names, routes }: Caps, route: string): number | undefined =>
+  names.includes(route) ? routes[firstNameOf(route)] : undefined;
 
 /** The states of the last seconds before a time, and the state at that time. */
 function statesBefore({ holdWatch }: World, at: number): readonly HoldState[] {
@@ -85,8 +93,9 @@ function statesBefore({ holdWatch }: World, at: number): readonly HoldState[] {
   return states.slice(first).flatMap((one) => (one.at <= at ? [one.state] : []));
 }
 
-function isHeld({ pipeline, routes }: HoldState, { route, isLate, at }: Post): boolean {
-  const { paused, failing } = routes[route] ?? {};
+function isHeld({ pipeline, routes }: HoldState, { route, isLate, at, routes: known }: Post): boolean {
+  // What is in doubt keeps a route that is gone. The pause of such a route holds nothing.
+  const { paused, failing } = (known.some(({ name }) => name === route) && routes[route]) || {};
   if ((pipeline.paused ?? paused) !== undefined) return true;
   return isLate && failing !== undefined && at - (failing.triedAt ?? failing.since) < TRIAL_EVERY_MS;
 }
@@ -100,6 +109,10 @@ function checkPost(world: World, post: Post): void {
   );
   const isSent = isTrial !== true && states.every((state) => isHeld(state, post));
   demand(!isSent, 'a held upload was sent', lambda.name, facts, states);
+  const { upload, routes, route, isInDoubt } = post;
+  if (upload === undefined || upload.stage !== undefined || isInDoubt) return;
+  const present = routeNameFor(routes, upload.key);
+  demand(route === present, 'an upload was sent by another route than the present one', lambda.name, facts, present);
 }
 
 /** An hour after all is well, nothing is counted that was not made, apart from what may have been. */

@@ -1,0 +1,83 @@
+import type { Route } from '../../functions/uploads/routes.ts';
+import type { Random } from './random.ts';
+import type { Scenario } from './scenario.ts';
+import { corrected } from './scenario.ts';
+import { deployCaps } from './storm-holds.ts';
+import type { World } from './world.ts';
+
+/** Share of the storms with holds in which the routes of the inbox change. */
+const SHARE = 0.5;
+
+/** The routes that change. Flows of each make assets, so that a file may end well with any of them. */
+const CHANGING = ['echo', 'two', 'odd', 'jobs'];
+
+/** A customer with a route of its own, whose files another route takes if that is gone. */
+export const CUSTOMER = 'anna';
+
+/** Stands between the name that a route had at first and the number of its renaming. */
+const RENAMED = '~';
+
+/** The name that a route had at first. Caps are set by it. */
+export const firstNameOf = (name: string): string => name.split(RENAMED)[0] as string;
+
+/** Routes that are deployed in a storm, in milliseconds from its beginning. */
+export interface RouteChange {
+  readonly at: number;
+  readonly what: string;
+  readonly routes: readonly Route[];
+}
+
+/**
+ * A storm with holds in which routes are renamed, removed and brought back, and give their prefixes to each other. What it
+ * draws comes from random numbers of their own.
+ */
+export function withRouteChanges(storm: Scenario, random: Random): Scenario {
+  const isChained = storm.routes.some(({ after }) => after !== undefined);
+  if (storm.holds === undefined || isChained || !random.chance(SHARE)) return storm;
+  const own: Route = { name: CUSTOMER, prefixes: [`echo/${CUSTOMER}/`], input: 'file', template: 'bytes_echo' };
+  let routes: readonly Route[] = random.chance(0.5) ? [own, ...storm.routes] : storm.routes;
+  const first = routes;
+  const changes: RouteChange[] = [];
+  const gone: Route[] = [];
+  for (const share of random.some([0.15, 0.35, 0.5, 0.65, 0.8], 0.5)) {
+    const candidates = routes.filter(({ name }) => [...CHANGING, CUSTOMER].includes(firstNameOf(name)));
+    const route = random.pick(candidates);
+    const kind = random.pick(['rename', 'rename', 'remove', 'give', 'bring back'] as const);
+    const other = random.pick(candidates.filter(({ prefixes }) => prefixes !== undefined));
+    if (kind === 'rename') {
+      const name = `${firstNameOf(route.name)}${RENAMED}${changes.length + 1}`;
+      routes = routes.map((each) => (each === route ? { ...each, name } : each));
+    } else if (kind === 'remove' && candidates.length > 1) {
+      routes = routes.filter((each) => each !== route);
+      gone.push(route);
+    } else if (kind === 'give' && route !== other && route.prefixes !== undefined) {
+      const [prefixes, none] = [[...(other.prefixes ?? []), ...route.prefixes], [`nowhere/${route.name}/`]];
+      routes = routes.map((each) => {
+        if (each === route) return { ...each, prefixes: none };
+        return each === other ? { ...each, prefixes } : each;
+      });
+    } else if (gone.length > 0) routes = [...routes, gone.pop() as Route];
+    changes.push({ at: share * storm.chaosMs, what: `${kind} ${route.name}`, routes });
+  }
+  return { ...storm, routes: first, routeChanges: changes };
+}
+
+/** Tells whether these routes want a file. @returns the name of the route. */
+export function routeNameFor(routes: readonly Route[], key: string): string | undefined {
+  const owner = routes.find(({ jobs }) => jobs !== undefined && key.startsWith(jobs));
+  if (owner !== undefined) return key.endsWith('/job.json') ? owner.name : undefined;
+  const fits = ({ prefixes = [], after, jobs }: Route): boolean =>
+    after === undefined && jobs === undefined && prefixes.some((prefix) => key.startsWith(prefix));
+  return routes.find(fits)?.name;
+}
+
+/** Schedules the deployments of other routes. @param start when the storm begins, in milliseconds since the epoch. */
+export function scheduleRouteChanges(world: World, start: number): void {
+  const { timeline, scenario } = world;
+  for (const { at, what, routes } of scenario.routeChanges ?? []) {
+    timeline.schedule(start + at, () => {
+      world.trace(`the operator: deploy routes: ${what}`);
+      deployCaps(world, undefined, world.observed.deployedAt.has('route') ? corrected(routes) : routes);
+    });
+  }
+}
