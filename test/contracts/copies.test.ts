@@ -26,12 +26,12 @@ const sourceOf = ({ Bucket, Key }: Place, versionId?: string): string =>
 type Options = Partial<Omit<CopyObjectCommandInput, 'Bucket' | 'Key'>>;
 
 /** Copies an object to another key, which begins with its own. */
-function copy(given: Given, more: Options = {}, Key = target_(given)) {
+function copy(given: Given, more: Options = {}, Key = copyKeyOf(given)) {
   const { client, Bucket } = given;
   return client.send(new CopyObjectCommand({ Bucket, Key, CopySource: sourceOf(given), ...more }));
 }
-const target_ = ({ Key }: Given): string => `${Key}-copy`;
-const copied = (given: Given): Given => ({ ...given, Key: target_(given) });
+const copyKeyOf = ({ Key }: Given): string => `${Key}-copy`;
+const copied = (given: Given): Given => ({ ...given, Key: copyKeyOf(given) });
 const copyOntoItself = (given: Given, more: Options = {}) => copy(given, more, given.Key);
 
 describe('a copy', () => {
@@ -180,7 +180,7 @@ describe('a part', () => {
   const partOf = (given: Given, UploadId: string | undefined, PartNumber: number, more: object = {}) => {
     const { client, Bucket } = given;
     const CopySource = sourceOf(given);
-    const input = { Bucket, Key: target_(given), UploadId, PartNumber, CopySource, ...more };
+    const input = { Bucket, Key: copyKeyOf(given), UploadId, PartNumber, CopySource, ...more };
     return client.send(new UploadPartCopyCommand(input));
   };
 

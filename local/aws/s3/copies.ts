@@ -37,7 +37,7 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
   const version = keepObject(service, call, condition, { ...content, headers });
   await service.publish('ObjectCreated:Copy', version, call);
   const type: XmlElement | undefined = version.checksum && ['ChecksumType', version.checksum.type];
-  return copied('CopyObjectResult', [...facts(version), type], {
+  return xmlResponse(['CopyObjectResult', [...facts(version), type]], {
     ...sourceHeader(service, source),
     ...versionHeader(service, version),
   });
@@ -49,11 +49,8 @@ export async function uploadPartCopy(service: Service, call: Call): Promise<S3Re
   const source = findSource(service, call, sourceCall(call));
   const content = await copyBytes(service, source, copiedRange(call, source), upload.checksum?.algorithm);
   const part = keepPart(service, call, number, content);
-  return copied('CopyPartResult', facts(part), sourceHeader(service, source));
+  return xmlResponse(['CopyPartResult', facts(part)], sourceHeader(service, source));
 }
-
-const copied = (name: string, children: readonly (XmlElement | undefined)[], headers: Record<string, string>) =>
-  xmlResponse([name, children], headers);
 
 function facts({ etag, modifiedMs, checksum }: Pick<Version, 'etag' | 'modifiedMs'> & Pick<Content, 'checksum'>) {
   const children: (XmlElement | undefined)[] = [
