@@ -112,10 +112,13 @@ function issueOfText(text: string | undefined): string | undefined {
   return text.trim() === '' ? 'expected JSON, got an empty file' : undefined;
 }
 
+/** No configuration is nested so deeply. The check, which comes after the merge, refuses it in words. */
+const MERGED_DEPTH_MAX = 100;
+
 /** Objects are merged member by member. Anything else is replaced as a whole, lists too. */
-function merged(base: unknown, changes: unknown): unknown {
-  if (!isObject(base) || !isObject(changes)) return changes;
-  const members = Object.entries(changes).map(([name, value]) => [name, merged(base[name], value)]);
+function merged(base: unknown, changes: unknown, depth = 0): unknown {
+  if (!isObject(base) || !isObject(changes) || depth > MERGED_DEPTH_MAX) return changes;
+  const members = Object.entries(changes).map(([name, value]) => [name, merged(base[name], value, depth + 1)]);
   return { ...base, ...Object.fromEntries(members) };
 }
 

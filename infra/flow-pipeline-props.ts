@@ -188,10 +188,8 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
     collectors = COLLECTORS.min,
     versionRetention = Duration.days(VERSION_RETENTION_DAYS.min),
   } = props;
-  // Through JSON, as it reaches the functions: an undefined value is absent there.
-  const written: unknown = JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, settings }));
   const [context] = together(
-    () => parseContext(written, where),
+    () => parseContext(asWritten({ pipeline: name, baseUrl, routes, settings }, where), where),
     () =>
       checkRanges(where, [
         ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],
@@ -201,6 +199,24 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
       ]),
   );
   return { context, maxConcurrency, batchWindow, collectors };
+}
+
+/**
+ * The value through JSON, as it reaches the functions: an undefined member is absent there.
+ * @throws {ConfigurationError} JSON cannot say it.
+ */
+function asWritten(value: object, where: string): unknown {
+  let text: string;
+  try {
+    text = JSON.stringify(value);
+  } catch (cause) {
+    // If it is nested too deeply, the check says where.
+    parseContext(value, where);
+    throw new ConfigurationError([`${where}: expected something that JSON can say: ${(cause as Error).message}`], {
+      cause,
+    });
+  }
+  return JSON.parse(text);
 }
 
 function checkRanges(where: string, values: readonly (readonly [name: string, value: number, range: Range])[]): void {

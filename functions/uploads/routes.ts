@@ -101,15 +101,31 @@ const parametersSchema: z.ZodMiniType<Json> = jsonSchema.check(
   z.meta({ oneOf: [{ type: 'object' }, { type: 'array' }, { type: 'null' }] }), // For the JSON schema.
 );
 
-/** @internal */
-export const additionalSchema: z.ZodMiniType<JsonObject> = z.record(
-  z.string().check(z.regex(new RegExp(`^(?!${FLOW_TAG_NAME}$)`))),
-  jsonSchema,
-  {
-    error: ({ code }) =>
-      code === 'invalid_key' ? `expected no "${FLOW_TAG_NAME}", which is our own tag` : 'expected an object',
-  },
-);
+/**
+ * Unlike a record of Zod, which drops a member called `__proto__`, it gives every name to the service.
+ * @internal
+ */
+export const additionalSchema: z.ZodMiniType<JsonObject> = z
+  .custom<JsonObject>((value) => isObject(value), { error: 'expected an object', abort: false })
+  .check(
+    z.superRefine((value, context) => {
+      for (const [name, input] of isObject(value) ? Object.entries(value) : []) {
+        const message =
+          name === FLOW_TAG_NAME
+            ? `expected no "${FLOW_TAG_NAME}", which is our own tag`
+            : z.safeParse(jsonSchema, input).error?.issues[0]?.message;
+        if (message !== undefined) context.addIssue({ code: 'custom', path: [name], message, input });
+      }
+    }),
+    // For the JSON schema.
+    z.meta({
+      type: 'object',
+      propertyNames: { type: 'string', pattern: `^(?!${FLOW_TAG_NAME}$)` },
+      additionalProperties: {},
+    }),
+  );
+
+const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const DEADLINE_ERROR = `expected a whole number of seconds from 1 to ${DEADLINE_SECONDS_MAX}`;
 

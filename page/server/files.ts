@@ -169,12 +169,16 @@ function requireOverridable({ key, route }: RoutedFile): void {
   throw notPossible(`The route ${route.name} does not let a file replace its template or parameters.`);
 }
 
+/** @throws {PageError} */
 function requireJson(text: string): void {
+  let value: unknown;
   try {
-    JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     throw invalid('The parameters are not JSON.');
   }
+  const { success, error } = z.safeParse(jsonSchema, value);
+  if (!success) throw invalid(`The parameters cannot be used: ${error.issues[0]?.message}.`);
 }
 
 /** A header can carry only some characters, so its value is encoded. */

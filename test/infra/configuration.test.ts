@@ -54,6 +54,24 @@ describe('the configuration', () => {
     expect(source).toBe('flowdrop.json, flowdrop.production.json');
   });
 
+  it('is refused in words if it is nested very deeply, in one file or in two that are merged', () => {
+    const text = `{"deep":${'{"a":'.repeat(100_000)}1${'}'.repeat(100_000)}}`;
+    const routes = JSON.stringify(TRACKED.routes);
+    for (const member of ['settings', 'deployment']) {
+      const own = `{"baseUrl":"https://own.example.com","routes":${routes},"${member}":${text}}`;
+      const files = { 'flowdrop.json': own, 'flowdrop.production.json': `{"${member}":${text}}` };
+      for (const stage of [undefined, 'production']) {
+        expect(() => readStackContext({ dir: folderWith(files), stage, context: TRACKED })).toThrow(
+          /^flowdrop\.json(, flowdrop\.production\.json)?: (settings|deployment)\.deep: unknown, expected only/,
+        );
+      }
+    }
+    const deepRoute = `{"baseUrl":"https://own.example.com","routes":[{"name":"r","template":"t","parameters":${text}}]}`;
+    expect(() => readStackContext({ dir: folderWith({ 'flowdrop.json': deepRoute }), context: TRACKED })).toThrow(
+      /^flowdrop\.json: routes\[0\]\.parameters: expected something that JSON can say, nested at most 32 deep/,
+    );
+  });
+
   it('of a stage has the name of the pipeline that its file gives', () => {
     expect(read({ 'flowdrop.dev.json': { pipeline: 'sandbox' } }, 'dev').value).toMatchObject({ pipeline: 'sandbox' });
     expect(read({ 'flowdrop.dev.json': {} }, 'dev').value).toMatchObject({ pipeline: 'flowdrop-dev' });

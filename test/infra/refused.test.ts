@@ -118,3 +118,45 @@ it('the configurations that synth refuses are refused with what to write instead
 it('a name that Systems Manager keeps for itself is refused only if the outputs become parameters', () => {
   expect(messagesOf(() => parseStackContext({ ...PROPS, pipeline: 'aws-models' }))).toEqual([]);
 });
+
+/** A value in which lists and objects are nested so deeply. */
+function nested(depth: number): unknown {
+  let value: unknown = 1;
+  for (let level = 0; level < depth; level += 2) value = [{ a: value }];
+  return value;
+}
+
+it.each([5_000, 200_000])('properties nested %i deep are refused in words, with the place', (depth) => {
+  const refusedWith = (props: object): readonly string[] => {
+    const stack = new Stack(new App(), 'test', { env: { account, region: 'eu-central-1' } });
+    return messagesOf(() => new FlowPipeline(stack, 'Pipeline', { ...PROPS, ...props }));
+  };
+  const deep = nested(depth);
+  const said = 'expected something that JSON can say, nested at most 32 deep, got ';
+  for (const [props, message] of [
+    [{ routes: [{ ...ROUTE, parameters: { deep } }] }, `routes[0].parameters: ${said}`],
+    [{ routes: [{ ...ROUTE, additional: { deep } }] }, `routes[0].additional.deep: ${said}`],
+    [{ settings: { attemptsMax: deep } }, 'settings.attemptsMax: expected a whole number'],
+    [{ settings: deep }, 'settings: expected an object'],
+    [{ routes: deep }, 'routes[0].name: expected a name'],
+  ] as const) {
+    const [first = ''] = refusedWith(props);
+    expect(first).toContain(message);
+    expect(first.length).toBeLessThan(400);
+  }
+});
+
+it('properties that JSON cannot say are refused in words', () => {
+  const parameters: Record<string, unknown> = {};
+  parameters.own = parameters;
+  for (const [value, said] of [
+    [parameters, /routes\[0\]\.parameters: expected something that JSON can say, nested at most 32 deep/],
+    [{ seed: 1n }, /expected something that JSON can say: .*BigInt/],
+  ] as const) {
+    const stack = new Stack(new App(), 'test', { env: { account, region: 'eu-central-1' } });
+    const routes = [{ ...ROUTE, parameters: value }] as unknown as FlowPipelineProps['routes'];
+    expect(messagesOf(() => new FlowPipeline(stack, 'Pipeline', { ...PROPS, routes }))).toEqual([
+      expect.stringMatching(said),
+    ]);
+  }
+});

@@ -110,6 +110,16 @@ describe('retry', () => {
       output: 'bad.txt  succeeded, with 2 results\n',
     });
 
+    const deep = `${'['.repeat(5_000)}${']'.repeat(5_000)}`;
+    for (const command of [
+      ['put', 'override.txt'],
+      ['retry', 'bad.txt'],
+    ]) {
+      const { code, errors } = await operated.run(...command, '--parameters', deep);
+      expect({ code, errors }).toEqual({ code: 2, errors: expect.stringContaining('nested at most 32 deep') });
+      expect(errors.length).toBeLessThan(12_000);
+    }
+
     await operated.upload('override.txt', 'a', { Metadata: { 'flow-parameters': 'no JSON' } });
     await operated.becomes('override.txt', 'failed');
     const all = ['retry', '--failed', '--code', 'invalid-override', '--yes', '--wait'];

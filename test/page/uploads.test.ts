@@ -163,6 +163,16 @@ describe('a file', () => {
     expect(await inboxKeys()).toEqual(before);
     const broken = await visitor.put(key, 'x', { 'x-flowdrop-parameters': '{' });
     expect([broken.status, messageOf(broken)]).toEqual([400, 'The parameters are not JSON.']);
+    const text = `${'['.repeat(5_000)}${']'.repeat(5_000)}`;
+    const said = 'expected something that JSON can say, nested at most 32 deep';
+    const deep = await visitor.put(key, 'x', { 'x-flowdrop-parameters': text });
+    expect([deep.status, messageOf(deep)]).toEqual([400, `The parameters cannot be used: ${said}.`]);
+    const body = `{"id":"${'f'.repeat(40)}","parameters":${text}}`;
+    const deepAgain = await visitor.ask('/api/again', { method: 'POST', body });
+    expect([deepAgain.status, messageOf(deepAgain)]).toEqual([
+      400,
+      `The request cannot be understood: parameters: ${said}.`,
+    ]);
 
     expect((await visitor.put(key, 'x', headers)).status).toBe(200);
     const first = await becomes(key, 'succeeded');

@@ -4,7 +4,7 @@ import { LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 /** Keys that S3 allows and that are special in file systems, URLs, XML or shells. */
 const KEYS = [
-  ...['../x', 'a/../b', 'a/..', '.', 'a/./b', '/a', 'a/', '/', 'a//b', '~'],
+  ...['../x', 'a/../b', 'a/..', '.', 'a/./b', '/a', 'a/', '/', 'a//b', '~/a', 'a/~b'],
   // White space and characters that nobody sees.
   ...[
     'two\nlines',
