@@ -35,6 +35,10 @@ export function localTime(at: number | string, now = Date.now()): string {
   return time.toLocaleString('sv-SE', { ...date, ...clock });
 }
 
+/** True for a time that has not come. @param at ISO 8601. */
+export const isAhead = (at: string | undefined, now = Date.now()): at is string =>
+  at !== undefined && Date.parse(at) > now;
+
 /** A path for the screen: relative if it is inside the current folder, otherwise absolute. */
 export function shownPath(path: string, cwd = process.cwd()): string {
   const inside = relative(cwd, path);

@@ -190,9 +190,9 @@ function factsOf(
     return { state: 'under way', since: iso(arrivedAt), reason, assets };
   }
   const view = viewOf(entry, deployment.settings, holds);
-  const { wait, flow } = view;
+  const { wait, flow, failure: why = wait ?? view.obstacle } = view;
   const since = view.endedAt ?? flow?.createdAt ?? wait?.since ?? view.arrivedAt;
-  return { state: shownState(view), since, reason: view.failure?.message ?? wait?.message, assets: view.assets.length };
+  return { state: shownState(view), since, reason: why?.message, assets: view.assets.length };
 }
 
 /** The uploads as a tree. An upload that takes all assets of a stage has no single parent, and stands below the first. */

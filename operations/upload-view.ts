@@ -4,6 +4,7 @@ import {
   isFlowShared,
   isHold,
   isWaitingInPlace,
+  type RunningEntry,
   type WaitingEntry,
 } from '../functions/ledger/entry.ts';
 import { adviceFor } from '../functions/ledger/failures.ts';
@@ -43,6 +44,8 @@ export interface UploadView {
   /** True if a request may have made a flow that is not known. */
   readonly isInDoubt: boolean;
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
+  /** What keeps results of its flow, which has ended, from being stored. It is tried again by itself. */
+  readonly obstacle?: { readonly message: string; readonly since: string } | undefined;
   /** True if the service gave the flow to another upload too. Nothing of it is collected then. */
   readonly isFlowShared: boolean;
   readonly endedAt?: string | undefined;
@@ -75,6 +78,8 @@ export interface Wait {
    * that waits for its inputs looks for them then for the last time, and fails if they are not there.
    */
   readonly until?: string | undefined;
+  /** Until when the service asks to wait. It may have come. */
+  readonly askedUntil?: string | undefined;
   /** What ends the wait sooner. */
   readonly ending: WaitEnding;
   /** What earlier attempts came to, the newest first. */
@@ -142,14 +147,14 @@ export function viewOf(
 function stateOf(
   entry: Entry,
   holds: HoldsView | undefined,
-): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'endedAt' | 'failure'> {
+): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'obstacle' | 'endedAt' | 'failure'> {
   switch (entry.state) {
     case 'waiting':
       return { wait: heldWait(waitOf(entry), heldBy(entry, holds)) };
     case 'claimed':
       return { claimedUntil: iso(entry.deadline), wait: waitInPlaceOf(entry) };
     case 'running':
-      return { flow: flowOf(entry.flow) };
+      return { flow: flowOf(entry.flow), obstacle: obstacleOf(entry) };
     default:
       return {
         flow: flowOf(entry.flow),
@@ -158,6 +163,10 @@ function stateOf(
       };
   }
 }
+
+/** @internal */
+export const obstacleOf = ({ obstacle }: RunningEntry): UploadView['obstacle'] =>
+  obstacle && { message: obstacle.message, since: iso(obstacle.since) };
 
 /** @internal */
 export function waitOf(entry: WaitingEntry): Wait {
@@ -172,6 +181,7 @@ export function waitOf(entry: WaitingEntry): Wait {
     message: isAnswer && isUnsent ? newest.message : message,
     since: iso(isAnswer ? newest.since : (throttledSince ?? arrivedAt)),
     until: isHold(reason) ? undefined : iso(notBefore),
+    ...(isAnswer && askedOf(newest)),
     ending: ENDINGS[reason] ?? 'retry',
     before: (isAnswer ? older : answers).map((answer) => answer.message),
   };
@@ -193,8 +203,11 @@ export function waitInPlaceOf(entry: ClaimedEntry): Wait | undefined {
   if (newest === undefined || !isWaitingInPlace(entry)) return undefined;
   const { message, since } = newest;
   const before = older.map((answer) => answer.message);
-  return { reason: 'throttled', message, since: iso(since), ending: 'nothing', before };
+  return { reason: 'throttled', message, since: iso(since), ...askedOf(newest), ending: 'nothing', before };
 }
+
+const askedOf = ({ until }: NonNullable<Entry['answers']>[number]): Pick<Wait, 'askedUntil'> =>
+  until === undefined ? {} : { askedUntil: iso(until) };
 
 function advised({ code, message }: { readonly code: string; readonly message: string }): UploadView['failure'] {
   const advice = adviceFor(code);

@@ -134,7 +134,8 @@ export type RowState = ShownState;
  */
 export interface UploadRow
   extends Pick<UploadView, 'id' | 'key' | 'bytes' | 'mediaType' | 'route' | 'state' | 'arrivedAt' | 'endedAt'> {
-  readonly wait?: Pick<Wait, 'reason' | 'message' | 'until'> | undefined;
+  readonly wait?: Pick<Wait, 'reason' | 'message' | 'until' | 'askedUntil'> | undefined;
+  readonly obstacle?: UploadView['obstacle'];
   readonly failure?: Pick<NonNullable<UploadView['failure']>, 'code' | 'message'> | undefined;
   /** Number of assets that are stored. */
   readonly assetCount: number;
@@ -362,6 +363,7 @@ export interface AgainRequest {
  */
 export type HoldAnswer = HoldChange;
 export type { BudgetView, HoldRequest, HoldView } from '../operations/holds.ts';
+export type { Wait } from '../operations/upload-view.ts';
 
 /** `GET /api/templates`. 503 if the service does not list them. */
 export type Templates = readonly OfferedTemplate[];

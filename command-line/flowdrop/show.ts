@@ -15,7 +15,7 @@ import type { FileLogLine, FileLogs } from '../../operations/logs.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
 import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
-import { localTime, size } from '../texts.ts';
+import { isAhead, localTime, size } from '../texts.ts';
 import { fitted, table } from './console.ts';
 import { showChain } from './show-chain.ts';
 import { relative } from './words.ts';
@@ -199,6 +199,12 @@ export function showUpload(
     `${uploadName(view.key)}: ${shownState(view)}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment, hold)),
+    ...(view.obstacle
+      ? [
+          `  its results could not be stored since ${when(view.obstacle.since)}: ${view.obstacle.message}`,
+          '  it is tried again by itself',
+        ]
+      : []),
     ...(view.claimedUntil
       ? [`  is being sent; if that fails, it is taken up again ${relative(view.claimedUntil)}`]
       : []),
@@ -263,7 +269,7 @@ const notCurrent = ({ stage }: UploadView): string =>
 function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefined): readonly string[] {
   const { wait } = view;
   if (wait === undefined) return [];
-  const { reason, message, since, until, before } = wait;
+  const { reason, message, since, until, askedUntil, before } = wait;
   const sooner = soonerBy(view, deployment, undefined, hold ?? 'none');
   return [
     `waits (${reason}) since ${when(since)}: ${message}`,
@@ -271,9 +277,12 @@ function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefin
     ...(wait.ending === 'hold'
       ? []
       : [
-          until === undefined
-            ? 'next try: every few seconds'
-            : `${wait.ending === 'inputs' ? 'fails without them' : 'next try'}: ${when(until)}`,
+          ...(isAhead(askedUntil) ? [`the service asks to wait until ${when(askedUntil)}`] : []),
+          ...(until !== undefined
+            ? [`${wait.ending === 'inputs' ? 'fails without them' : 'next try'}: ${when(until)}`]
+            : isAhead(askedUntil)
+              ? []
+              : ['next try: every few seconds']),
         ]),
     ...(sooner === undefined ? [] : [sooner]),
   ];
@@ -284,15 +293,18 @@ const endOf = (view: UploadView): string =>
     ? `succeeded, with ${counted(view.assets.length, 'result')}`
     : `${shownState(view)}: ${view.failure.code}`;
 
-const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
+const reasonOf = ({ wait, failure, flow, obstacle, assets, state }: UploadView): string => {
   if (wait !== undefined) {
     if (wait.ending === 'hold') return `held: ${wait.message}`;
+    if (isAhead(wait.askedUntil))
+      return `the service asks to wait until ${localTime(wait.askedUntil)}: ${wait.message}`;
     const word = wait.ending === 'inputs' ? 'fails' : 'next try';
     const next = wait.until === undefined ? 'tried every few seconds' : `${word} ${localTime(wait.until)}`;
     return `${next}: ${wait.message}`;
   }
   if (failure !== undefined) return `${failure.code}: ${failure.message}`;
   if (isSuccess(state)) return counted(assets.length, 'result');
+  if (obstacle !== undefined) return `results not stored yet: ${obstacle.message}`;
   return flow === undefined ? '' : `flow ${flow.id}`;
 };
 

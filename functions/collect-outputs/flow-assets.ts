@@ -1,6 +1,7 @@
 import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
 import { encodedId } from '../base/key-segment.ts';
+import { shorten } from '../base/printable.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
@@ -12,8 +13,9 @@ import {
   type FailedOutput,
   type RunningEntry,
   type StoredAsset,
+  type Told,
 } from '../ledger/entry.ts';
-import { OUTPUT_MESSAGE_CHARS_MAX } from '../ledger/entry-schema.ts';
+import { MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from '../ledger/entry-schema.ts';
 import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { OvertakenError } from '../results/asset-slots.ts';
@@ -171,8 +173,9 @@ export class FlowAssets {
     const obstacle = OBSTACLES.find((each) => obstacles.has(each));
     if (obstacle === undefined) return this.#endingOf(flow, collection);
     const isCounted = (obstacles.has('refused') && isSpaced(entry, now)) || isTooSlow;
-    if (isProgress || isCounted) {
-      const soFar = collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined);
+    const told = work.aborted ? undefined : toldOf(obstacle, obstacles.get(obstacle), now);
+    if (isProgress || isCounted || isNews(told, entry)) {
+      const soFar = collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined, told);
       await ledger.replace(flow.stored, soFar, closing);
     }
     throw obstacles.get(obstacle);
@@ -284,5 +287,19 @@ export class FlowAssets {
 /** Returns true if the last counted attempt is long enough ago for another one to count. */
 const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
   now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
+
+/** What keeps an asset from being stored, for the operator. An asset that only waits for a slot is not kept from it. */
+function toldOf(obstacle: Obstacle, error: unknown, at: number): Told | undefined {
+  if (obstacle === 'overtaken') return undefined;
+  const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) };
+  const isInWords = error instanceof FlowServiceError || error instanceof KeyTakenError;
+  return { message: isInWords ? message : `The asset could not be stored: ${name}: ${message}`, at };
+}
+
+/** True if the entry must be written to tell this. It is for that alone written once a minute at most. */
+function isNews(told: Told | undefined, { obstacle }: RunningEntry): boolean {
+  if (told === undefined || obstacle === undefined) return told !== undefined;
+  return shorten(told.message, MESSAGE_CHARS_MAX) !== obstacle.message && told.at - obstacle.at >= COUNTED_GAP_MS;
+}
 
 const failedOutput = (id: string, code: OutputFailureCode, message: string): FailedOutput => ({ id, code, message });

@@ -7,6 +7,7 @@ import {
   running,
   runningMarkerOf,
   type TerminalEntry,
+  type Told,
   type Wait,
   type WaitingEntry,
   waiting,
@@ -115,9 +116,9 @@ const isSameClaim = (one: Entry, other: Entry): boolean =>
  * Writes into the claim why the upload waits in place, so that whoever looks at the ledger can tell. Returns the claim
  * as it stands then. It is only to be looked at, so an error keeps nothing from going on.
  */
-export async function tellWaiting(delivery: Delivery, claim: Claim, why: string): Promise<Claim> {
-  delivery.log.info('The upload waits in place', { why });
-  const entry = answered(claim.entry, why, delivery.ports.clock.now());
+export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<Told, 'at'>): Promise<Claim> {
+  delivery.log.info('The upload waits in place', { why: told.message });
+  const entry = answered(claim.entry, { ...told, at: delivery.ports.clock.now() });
   try {
     const written = await replaceClaim(delivery, claim, entry, delivery.invocation.work);
     return written.won ? { ...claim, stored: written.stored, entry } : claim;

@@ -55,9 +55,9 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   claim = { ...claim, entry: priced(claim.entry, permit.price) };
   for (let waitedMs = 0; ; ) {
     let told = Promise.resolve(claim);
-    const onWaiting = (why: string): void => {
+    const onWaiting = (message: string, until: number | undefined): void => {
       // It may wait again, after a new token was read.
-      told = told.then((current) => tellWaiting(delivery, current, why));
+      told = told.then((current) => tellWaiting(delivery, current, { message, until }));
     };
     try {
       const beforeSending = () => permit.obtain(work);
@@ -86,7 +86,7 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
       }
       const { reason, delayMs, counted } = decision;
       delivery.log.info('Trying again in place', { reason, delayMs });
-      claim = await tellWaiting(delivery, claim, messageOf(error));
+      claim = await tellWaiting(delivery, claim, { message: messageOf(error) });
       const { entry } = claim;
       claim = { ...claim, entry: { ...entry, attempts: attemptsAfter(entry, counted), waits: entry.waits + 1 } };
       waitedMs += delayMs;
@@ -137,6 +137,12 @@ const isAnswer = (error: unknown): boolean =>
   !(error instanceof OutOfTimeError || error instanceof HeldError || error instanceof HoldsUnavailableError) &&
   !(error instanceof ThrottledError && !error.wasSent);
 
+/** Until when the service asks to wait. */
+function askedUntil(error: unknown, now: number): number | undefined {
+  const refusal = error instanceof InDoubtError ? error.cause : error;
+  return refusal instanceof ThrottledError ? refusal.askedUntil(now) : undefined;
+}
+
 const isMisaddressed = (error: unknown): boolean =>
   error instanceof MisaddressedError || (error instanceof InDoubtError && error.cause instanceof MisaddressedError);
 
@@ -151,7 +157,9 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
   if (error instanceof HeldError) delivery.count('UploadsHeld');
   delivery.log.warn('The upload could not be sent', { decision: decision.kind, error: error as Error });
   const message = messageOf(error);
-  if (isAnswer(error)) claim = { ...claim, entry: answered(claim.entry, message, now) };
+  if (isAnswer(error)) {
+    claim = { ...claim, entry: answered(claim.entry, { message, at: now, until: askedUntil(error, now) }) };
+  }
   switch (decision.kind) {
     case 'fail':
       return failUpload(delivery, claim, decision.failure);

@@ -76,6 +76,11 @@ export class ThrottledError extends FlowServiceError {
     this.wasSent = options.wasSent ?? true;
     this.isOthersTrouble = options.isOthersTrouble ?? false;
   }
+
+  /** Until when the service asks to wait. Undefined if it did not answer this request, or does not say. */
+  askedUntil(now: number): number | undefined {
+    return this.wasSent && this.retryAfterMs !== undefined ? now + this.retryAfterMs : undefined;
+  }
 }
 
 /**

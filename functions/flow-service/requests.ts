@@ -37,7 +37,7 @@ import {
   type TransportRequest,
   type TransportResponse,
 } from './transport.ts';
-import type { OfUpload, Token } from './types.ts';
+import type { CreateRequest, OfUpload, Token } from './types.ts';
 
 /**
  * Longest time for a small response to arrive whole, in milliseconds. One flow's response that hangs or trickles must
@@ -87,7 +87,7 @@ export interface Call extends OfUpload {
   readonly startBy?: number | undefined;
   readonly patienceMs?: number | undefined;
   readonly isAsked?: boolean | undefined;
-  readonly onWaiting?: ((why: string) => void) | undefined;
+  readonly onWaiting?: CreateRequest['onWaiting'];
   readonly beforeSending?: (() => Promise<void>) | undefined;
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
@@ -147,7 +147,7 @@ export class Requests {
   /** Whether the listings were refused lately, with this token. */
   #probed: { readonly secret: string; readonly until: number; readonly isRefused: Promise<boolean> } | undefined;
   /** The words of the last refusal of a creation because of a limit. */
-  #creationRefusal: string | undefined;
+  #creationRefusal: Refusal | undefined;
 
   /** @throws {ForbiddenAddressError} the base address is neither https nor on this machine, or holds credentials. */
   constructor({ baseUrl, token, clock, answerDepthMax, transport, pacer }: RequestOptions) {
@@ -332,7 +332,9 @@ export class Requests {
       isServed: this.#served.has(operation),
       bodyStarted: operation === 'create' && response.sent !== 'nothing',
     });
-    if (operation === 'create' && error instanceof ThrottledError) this.#creationRefusal = error.message;
+    if (operation === 'create' && error instanceof ThrottledError) {
+      this.#creationRefusal = { why: error.message, until: error.askedUntil(this.#clock.now()) };
+    }
     return error;
   }
 
@@ -401,14 +403,20 @@ function traceOf(uploadId: string): { readonly traceparent?: string } {
   return { traceparent: `00-${traceId}-${randomBytes(8).toString('hex')}-01` };
 }
 
+/** How the service refused a creation, and until when it asked to wait, in milliseconds since the epoch. */
+interface Refusal {
+  readonly why: string;
+  readonly until?: number | undefined;
+}
+
 /** Tells the caller of a creation, once, that it waits. */
 class ToldWait implements Disposable {
-  readonly #onWaiting: (why: string) => void;
-  readonly #refusal: () => string | undefined;
+  readonly #onWaiting: NonNullable<CreateRequest['onWaiting']>;
+  readonly #refusal: () => Refusal | undefined;
   readonly #timer = new AbortController();
   #isTold = false;
 
-  constructor(onWaiting: (why: string) => void, refusal: () => string | undefined, clock: Clock) {
+  constructor(onWaiting: NonNullable<CreateRequest['onWaiting']>, refusal: () => Refusal | undefined, clock: Clock) {
     this.#onWaiting = onWaiting;
     this.#refusal = refusal;
     clock.sleep(WAITING_TOLD_AFTER_MS, this.#timer.signal).then(
@@ -418,8 +426,10 @@ class ToldWait implements Disposable {
   }
 
   tell(): void {
-    if (!this.#isTold) this.#onWaiting(this.#refusal() ?? 'It waits for its turn at the pace that the service allows.');
+    if (this.#isTold) return;
     this.#isTold = true;
+    const { why, until } = this.#refusal() ?? { why: 'It waits for its turn at the pace that the service allows.' };
+    this.#onWaiting(why, until);
   }
 
   /** The turn of the request has come. */

@@ -33,8 +33,9 @@ export interface CreateRequest {
    * Called at most once, when the request has to wait because of a limit of the service: it was refused and will be sent
    * again, or has not been sent for three seconds.
    * @param why in the words of the service, if it has refused a creation.
+   * @param until when the service asked to wait then, in milliseconds since the epoch. Undefined if it did not say.
    */
-  readonly onWaiting?: ((why: string) => void) | undefined;
+  readonly onWaiting?: ((why: string, until: number | undefined) => void) | undefined;
   /** Called directly before each request. If it throws, nothing is sent, and the creation fails with its error. */
   readonly beforeSending?: (() => Promise<void>) | undefined;
   readonly inputs: readonly FlowInput[];

@@ -19,8 +19,8 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  * 4: `given`, in the entry of a retry with other parameters. `doubt.isAccepted`, `doubt.isDismissed`. `plan`, in
  *    the entries of chains and in the chains. The reason `failing`, in an entry that was submitted in bulk.
  *
- * `route.price` has no number: it is only told. If an older function writes the entry again, the receipt lacks it. The
- * state of a collector has none either: without it, a tick repeats some work.
+ * `route.price`, `obstacle` and the `until` of an answer have no number: they are only told. If an older function writes
+ * the entry again, it lacks them. The state of a collector has none either: without it, a tick repeats some work.
  */
 export const LEDGER_FORMAT = 4;
 
@@ -233,6 +233,8 @@ const answer = readonlyObject({
   /** When an attempt first, and last, came to this. */
   since: time,
   at: time,
+  /** Until when the service asks to wait. */
+  until: z.optional(time),
 });
 
 /** Longest message in an entry, in characters. Most hold words of the service, of the network or of a job file. */
@@ -354,6 +356,8 @@ export const entrySchema = z.discriminatedUnion('state', [
     assets: z.optional(assets),
     /** When an attempt to store its assets was last counted. */
     attemptedAt: z.optional(time),
+    /** What kept assets from being stored when that was last tried. Absent if nothing but the time did. */
+    obstacle: z.optional(answer),
     /** What began with its end, if it had succeeded before it was collected again. No other stage begins then. */
     next: z.optional(z.readonly(z.array(nextStage))),
     isShared,

@@ -50,6 +50,8 @@ export type StoredAsset = TerminalEntry['assets'][number];
 export type FailedOutput = TerminalEntry['failedOutputs'][number];
 export type Failure = FailedEntry['failure'];
 
+type Answer = NonNullable<Entry['answers']>[number];
+
 /** What to do next with an upload that has an entry. */
 type NextStep =
   | { readonly step: 'publish-again'; readonly entry: TerminalEntry }
@@ -363,13 +365,25 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 }
 
 /** The claim after an attempt to send the upload came to this, in the words of the service or of the network. */
-export function answered(entry: ClaimedEntry, words: string, at: number): ClaimedEntry {
-  const message = shorten(words, MESSAGE_CHARS_MAX);
+export function answered(entry: ClaimedEntry, told: Told): ClaimedEntry {
   const [newest, ...older] = entry.answers ?? [];
-  const isSame = newest?.message === message;
-  const earlier = newest === undefined || isSame ? older : [newest, ...older];
-  const answers = [{ message, since: isSame ? newest.since : at, at }, ...earlier];
-  return { ...entry, answers: answers.slice(0, ANSWERS_MAX) };
+  const answer = answerAfter(newest, told);
+  const earlier = newest === undefined || newest.message === answer.message ? older : [newest, ...older];
+  return { ...entry, answers: [answer, ...earlier].slice(0, ANSWERS_MAX) };
+}
+
+/** What an attempt came to. */
+export interface Told {
+  readonly message: string;
+  readonly at: number;
+  /** Until when the service asks to wait. */
+  readonly until?: number | undefined;
+}
+
+function answerAfter(before: Answer | undefined, { message: words, at, until }: Told): Answer {
+  const message = shorten(words, MESSAGE_CHARS_MAX);
+  const since = before?.message === message ? before.since : at;
+  return { message, since, at, ...(until !== undefined && { until }) };
 }
 
 export interface Wait {
@@ -427,14 +441,17 @@ export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): Ru
 /**
  * A running flow whose collection was cut off, or failed at an asset. These assets had been stored by then.
  * @param countedAt the present time, if the collection counts as an attempt.
+ * @param told what kept assets from being stored. Undefined if only the time did.
  */
 export function collectedSoFar(
   entry: RunningEntry,
   assets: readonly StoredAsset[],
   countedAt: number | undefined,
+  told?: Told,
 ): RunningEntry {
-  if (countedAt === undefined) return { ...entry, assets };
-  return { ...entry, assets, attempts: attemptsAfter(entry, true), attemptedAt: countedAt };
+  const soFar = { ...entry, assets, obstacle: told && answerAfter(entry.obstacle, told) };
+  if (countedAt === undefined) return soFar;
+  return { ...soFar, attempts: attemptsAfter(entry, true), attemptedAt: countedAt };
 }
 
 /** A running flow that the service gave to another upload as well. */

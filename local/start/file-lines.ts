@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import { chainEnd, localTime, shownPath, size } from '../../command-line/texts.ts';
+import { chainEnd, isAhead, localTime, shownPath, size } from '../../command-line/texts.ts';
 import { isAllReplaced, shownState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
@@ -91,15 +91,15 @@ export class Waits {
     state: string;
     lines: readonly string[];
   } {
-    const { message, since, until } = wait;
+    const { message, since, until, askedUntil } = wait;
     const isJob = wait.ending === 'inputs';
     const word = isJob ? 'fails without them' : 'next try';
     const isHeld = wait.ending === 'hold';
-    const next = isHeld
-      ? undefined
-      : until === undefined
-        ? 'it is tried every few seconds'
-        : `${word} ${localTime(until)}`;
+    const times = [
+      ...(isAhead(askedUntil) ? [`the service asks to wait until ${localTime(askedUntil)}`] : []),
+      ...(until === undefined ? [] : [`${word} ${localTime(until)}`]),
+    ];
+    const next = isHeld ? undefined : times.join(', ') || 'it is tried every few seconds';
     const state = isHeld ? `is held: ${message}` : isJob ? `waits: ${message}` : `waits, ${next}: ${message}`;
     const isTold = isHeld
       ? this.#isHoldTold(message, key)
@@ -110,6 +110,11 @@ export class Waits {
     const first = `${key}  ${isHeld ? 'is held' : 'waits'} since ${localTime(since)}: ${message}`;
     const then = [...(next === undefined ? [] : [`${capitalised(next)}.`]), ...(sooner === undefined ? [] : [sooner])];
     return { state, lines: [first, `    ${then.join(' ')}`] };
+  }
+
+  /** True if no file has told of this trouble, since one of them last went on. */
+  isNews(message: string): boolean {
+    return !isAddedBefore(this.#told, message);
   }
 
   /**

@@ -11,7 +11,7 @@ import { CHAIN_NAME, RECEIPT_NAME, receiptKey } from '../../functions/results/re
 import { decodedKey } from '../../functions/s3/encoded-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
-import { type Wait, waitInPlaceOf, waitOf } from '../../operations/upload-view.ts';
+import { obstacleOf, type Wait, waitInPlaceOf, waitOf } from '../../operations/upload-view.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import type { SharedObject } from '../aws/s3/s3.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
@@ -19,7 +19,13 @@ import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
 /** A step of an upload. */
 export type Progress = ProgressOfUpload &
   (
-    | { readonly kind: 'running'; readonly template: string; readonly flowId: string }
+    | {
+        readonly kind: 'running';
+        readonly template: string;
+        readonly flowId: string;
+        /** What keeps its results from being stored. */
+        readonly obstacle: string | undefined;
+      }
     | {
         readonly kind: 'waiting';
         readonly id: string;
@@ -149,12 +155,13 @@ export class Follower {
     const versionId = stage === undefined ? entry.upload.versionId : id;
     const wait =
       entry.state === 'waiting' ? waitOf(entry) : entry.state === 'claimed' ? waitInPlaceOf(entry) : undefined;
-    const state = `${entry.state} ${wait?.until} ${wait?.message}`;
+    const obstacle = entry.state === 'running' ? obstacleOf(entry)?.message : undefined;
+    const state = `${entry.state} ${wait?.until} ${wait?.askedUntil} ${wait?.message} ${obstacle}`;
     if (this.#states.get(id) !== state) {
       this.#states.set(id, state);
       if (entry.state === 'running') {
         const { flow, route } = entry;
-        this.#onProgress({ kind: 'running', key, versionId, template: route.template, flowId: flow.id });
+        this.#onProgress({ kind: 'running', key, versionId, template: route.template, flowId: flow.id, obstacle });
       } else if (wait !== undefined) {
         this.#onProgress({ kind: 'waiting', id, key, versionId, route: entry.route.name, wait });
       } else if (entry.state !== 'claimed') {

@@ -442,8 +442,8 @@ export class Session {
   #show(progress: Progress, tracked: Tracked | undefined): void {
     switch (progress.kind) {
       case 'running':
-        this.#waits.forget(progress.key);
-        if (tracked) Object.assign(tracked, { state: `flow ${progress.flowId} runs`, waits: false });
+        if (progress.obstacle === undefined) this.#waits.forget(progress.key);
+        this.#showRunning(progress, tracked);
         break;
       case 'full-disk':
         if (tracked) Object.assign(tracked, { state: `has ended. ${this.#fullDisk()}`, waits: true });
@@ -478,6 +478,16 @@ export class Session {
       }
     }
     this.#drawStatus();
+  }
+
+  #showRunning({ key, flowId, obstacle }: Progress & { kind: 'running' }, tracked: Tracked | undefined): void {
+    const state =
+      obstacle === undefined ? `flow ${flowId} runs` : `has ended. Its results are not stored yet: ${obstacle}`;
+    if (obstacle !== undefined && this.#waits.isNews(obstacle)) {
+      this.#options.screen.line(`${key}  has ended, and its results are not stored yet: ${obstacle}`);
+      this.#options.screen.line('    It is tried again by itself.');
+    }
+    if (tracked) Object.assign(tracked, { state, waits: obstacle !== undefined });
   }
 
   #end(tracked: Tracked | undefined, end: End, ...lines: readonly string[]): void {

@@ -1,11 +1,21 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable, printableJson } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
-import type { About, PutFile, RowState, Step, StepKind, StoredObject, UploadDetail, UploadRow } from '../api.ts';
+import type { About, PutFile, RowState, Step, StepKind, StoredObject, UploadDetail, UploadRow, Wait } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
-import { clockTime, duration, fullTime, STATE_WORDS, shownName, size, splitKey, TERMINAL_WORDS } from './words.ts';
+import {
+  ASKED_TO_WAIT,
+  clockTime,
+  duration,
+  fullTime,
+  STATE_WORDS,
+  shownName,
+  size,
+  splitKey,
+  TERMINAL_WORDS,
+} from './words.ts';
 import './copy-button.ts';
 import './stored-object.ts';
 import './upload-chain.ts';
@@ -142,7 +152,7 @@ export class UploadDetailView extends LightElement {
 
   /** Why it failed or waits, with the service's own words. */
   #words({ row, upload, isCurrent, sooner }: UploadDetail): TemplateResult {
-    const { failure, wait, failedOutputs } = upload;
+    const { failure, wait, obstacle, failedOutputs } = upload;
     const shown = shownState(row);
     return html`
       ${
@@ -166,8 +176,19 @@ export class UploadDetailView extends LightElement {
               </p>
               <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
-              ${shown === 'undecided' || wait.ending === 'hold' ? nothing : html`<p>${wait.ending === 'inputs' ? 'It fails without them' : 'Next try'}: ${wait.until === undefined ? 'every few seconds' : this.#time(wait.until)}.</p>`}
+              ${shown === 'undecided' || wait.ending === 'hold' ? nothing : this.#nextTry(wait)}
               ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
+            </div>`
+      }
+      ${
+        obstacle === undefined
+          ? nothing
+          : html`<div class="words" data-state="waiting">
+              <p class="words-title">
+                ${STATE_ICONS.waiting} Its results could not be stored since ${this.#time(obstacle.since)}
+              </p>
+              <blockquote>${obstacle.message}</blockquote>
+              <p>It is tried again by itself.</p>
             </div>`
       }
       ${
@@ -184,6 +205,14 @@ export class UploadDetailView extends LightElement {
             </div>`
       }
       ${isCurrent ? nothing : html`<p class="note">Another version of ${row.first === undefined ? 'the file' : 'the first file of its chain'} is in the inbox by now, or none is.</p>`}
+    `;
+  }
+
+  #nextTry({ ending, until, askedUntil }: Wait): TemplateResult {
+    const isAsked = askedUntil !== undefined && Date.parse(askedUntil) > this.now;
+    return html`
+      ${isAsked ? html`<p>${ASKED_TO_WAIT} ${this.#time(askedUntil)}.</p>` : nothing}
+      ${until === undefined ? (isAsked ? nothing : html`<p>Next try: every few seconds.</p>`) : html`<p>${ending === 'inputs' ? 'It fails without them' : 'Next try'}: ${this.#time(until)}.</p>`}
     `;
   }
 

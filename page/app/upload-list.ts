@@ -6,7 +6,19 @@ import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { findUploads } from './server.ts';
-import { count, dayOf, fullTime, plural, STATE_WORDS, STATES, shownName, size, timeAgo, waitLine } from './words.ts';
+import {
+  ASKED_TO_WAIT,
+  count,
+  dayOf,
+  fullTime,
+  plural,
+  STATE_WORDS,
+  STATES,
+  shownName,
+  size,
+  timeAgo,
+  waitLine,
+} from './words.ts';
 
 /** Height of a row in `rem`, as the style sheet has it. */
 const ROW_REM = 4;
@@ -390,12 +402,15 @@ export class UploadList extends LightElement {
 
 /** What a row says beside its state. */
 function whatElse(row: UploadRow, now: number): string {
-  const { state, route, wait, failure, assetCount, chain } = row;
+  const { state, route, wait, obstacle, failure, assetCount, chain } = row;
   if (isSuccess(state) && (chain === 'failed' || chain === 'replaced'))
     return `Its chain ${chain === 'failed' ? 'failed' : 'was replaced'} · ${plural(assetCount, 'asset')} · ${route}`;
   if (isSuccess(state)) return `${plural(assetCount, 'asset')} · ${route}`;
+  if (obstacle !== undefined) return `Results not stored yet · ${obstacle.message}`;
   const why = failure?.message ?? wait?.message;
   if (why === undefined) return route;
+  const askedUntil = wait?.askedUntil;
+  if (askedUntil !== undefined && Date.parse(askedUntil) > now) return waitLine(why, askedUntil, now, ASKED_TO_WAIT);
   const isTriedAgain = wait?.until !== undefined && shownState(row) !== 'undecided';
   if (!isTriedAgain) return why;
   return waitLine(why, wait.until, now, wait.reason === 'inputs' ? 'Fails' : 'Next try');

@@ -72,6 +72,8 @@ export const dayOf = (iso: string): string => day.format(Date.parse(iso));
 export const waitLine = (message: string, until: string, now: number, word = 'Next try'): string =>
   Date.parse(until) <= now ? message : `${word} ${clockTime(until, now)} · ${message}`;
 
+export const ASKED_TO_WAIT = 'The service asks to wait until';
+
 /** Day and time in full. */
 export const fullTime = (iso: string): string => full.format(Date.parse(iso));
 

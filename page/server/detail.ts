@@ -85,8 +85,10 @@ async function receiptOf(
 
 /** The life of an upload, as far as its entry tells. An entry keeps no history of its waits. */
 function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
-  const { state, putAt, arrivedAt, attempts, flow, endedAt, assets, failedOutputs, stage } = view;
+  const { state, putAt, arrivedAt, attempts, flow, obstacle, endedAt, assets, failedOutputs, stage } = view;
   const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
+  const unstored =
+    obstacle === undefined ? '' : ` It has ended, and its results are not stored yet: ${obstacle.message}`;
   const results = `${assets.length} ${assets.length === 1 ? 'result is' : 'results are'} stored.`;
   const missing = failedOutputs.map(({ id, message }) => ` Output ${id} is missing: ${message}`).join('');
   const steps: Step[] = [
@@ -95,7 +97,13 @@ function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
     ...presentStep(view, failures),
     ...(flow === undefined
       ? []
-      : [{ kind: 'running', at: flow.createdAt, text: `The service made flow ${flow.id}.${failures}` } as const]),
+      : [
+          {
+            kind: 'running',
+            at: flow.createdAt,
+            text: `The service made flow ${flow.id}.${unstored}${failures}`,
+          } as const,
+        ]),
     ...(assets.length + failedOutputs.length === 0
       ? []
       : [{ kind: 'outputs', at: endedAt, text: `${results}${missing}` } as const]),

@@ -22,10 +22,11 @@ export async function rowOf(
   signal: AbortSignal,
 ): Promise<UploadRow> {
   const view = viewOf(entry, deployment.settings, holds);
-  const { id, key, bytes, mediaType, route, state, arrivedAt, endedAt, wait, failure, assets, stage } = view;
+  const { id, key, bytes, mediaType, route, state, arrivedAt, endedAt, wait, obstacle, failure, assets, stage } = view;
   return {
     ...{ id, key, bytes, mediaType, route, state, arrivedAt, endedAt },
-    wait: wait && { reason: wait.reason, message: wait.message, until: wait.until },
+    wait: wait && { reason: wait.reason, message: wait.message, until: wait.until, askedUntil: wait.askedUntil },
+    obstacle,
     failure: failure && { code: failure.code, message: failure.message },
     assetCount: assets.length,
     first: stage?.first,

@@ -7,6 +7,7 @@ import { InvalidCollectEventError, parseCollectEvent } from '../../functions/ope
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
+import { viewOf } from '../../operations/upload-view.ts';
 import { answer, DAY, ECHO, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
@@ -325,6 +326,45 @@ describe('an asset that comes damaged', () => {
     expect(await world.keys(RESULTS)).toHaveLength(2);
     expect((await world.settled('a.bin')).assets).toMatchObject(Array(3).fill({ sha256: sha256(bytes) }));
     expect(world.service.counts.getAsset).toBe(4);
+  });
+});
+
+describe('an asset that is refused again and again', () => {
+  const mended = { at: false };
+  const bucketRefuses = () =>
+    world.beforeS3((call, { Bucket, Key = '' }) => {
+      if (mended.at || call !== 'PutObject' || Bucket !== RESULTS || Key.endsWith('receipt.json')) return;
+      throw Object.assign(new Error('Access Denied'), { name: 'AccessDenied', $metadata: { httpStatusCode: 403 } });
+    });
+  const serviceAnswers = (status: number) => () => world.fault('getAsset', () => (mended.at ? {} : { status }));
+  it.each<[string, () => void, RegExp, isCounted: boolean]>([
+    ['by the results bucket', bucketRefuses, /^The asset could not be stored: AccessDenied: Access Denied$/, false],
+    ['by the service, with an error', serviceAnswers(500), /^asset: 500/, false],
+    ['by the service, as something forbidden', serviceAnswers(403), /^asset: 403/, true],
+  ])('%s has its reason in the entry, which is written once for it', async (_, refuse, words, isCounted) => {
+    mended.at = false;
+    await start();
+    await running();
+    refuse();
+    const begunAt = world.clock.now();
+    let writes = 0;
+    world.beforeS3((call, { Bucket, Key = '' }) => {
+      if (call === 'PutObject' && Bucket === LEDGER && Key.startsWith('uploads/')) writes += 1;
+    });
+    await world.tickAfter(2 * MINUTE).catch(() => undefined);
+    const entry = await world.entry();
+    expect(entry).toMatchObject({ state: 'running', obstacle: { message: expect.stringMatching(words) } });
+    const obstacle = viewOf(entry, world.ports.settings).obstacle;
+    expect(obstacle?.message).toMatch(words);
+    expect(Date.parse(obstacle?.since ?? '')).toBeGreaterThan(begunAt);
+    await world.tickAfter(2 * MINUTE).catch(() => undefined);
+    expect(viewOf(await world.entry(), world.ports.settings).obstacle).toEqual(obstacle);
+    // One that is counted is written down as such.
+    expect(writes).toBe(isCounted ? 2 : 1);
+
+    mended.at = true;
+    expect((await world.settled('a.bin')).status).toBe('succeeded');
+    expect(await world.entry()).not.toHaveProperty('obstacle');
   });
 });
 

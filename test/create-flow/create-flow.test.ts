@@ -5,6 +5,7 @@ import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
+import { viewOf } from '../../operations/upload-view.ts';
 import {
   answer,
   ECHO,
@@ -389,6 +390,24 @@ describe('an upload that the service does not take now', () => {
     const told = { message: expect.stringMatching(/^create: /) };
     expect(await seen).toMatchObject({ state: 'claimed', answers: [told] });
     expect(await world.entry()).toMatchObject({ state: 'running' });
+  });
+
+  it.each([
+    ['in place', '2'],
+    ['in the ledger', '20'],
+  ])('tells until when the service asks to wait %s', async (_, seconds) => {
+    await start();
+    world.fault('createFlow', { status: 429, headers: { 'retry-after': seconds } });
+    const untils: number[] = [];
+    world.beforeS3((call, { Bucket, Key = '', Body }) => {
+      if (call !== 'PutObject' || Bucket !== LEDGER || !Key.startsWith('uploads/')) return;
+      const { wait } = viewOf(JSON.parse(String(Body)), world.ports.settings);
+      if (wait?.askedUntil !== undefined) untils.push(Date.parse(wait.askedUntil) - world.clock.now());
+    });
+    await world.send('a');
+    expect(untils[0]).toBeGreaterThan(0);
+    expect(untils[0]).toBeLessThanOrEqual(Number(seconds) * 1_000);
+    expect(viewOf(await world.entry(), world.ports.settings).wait).toHaveProperty('askedUntil');
   });
 
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {

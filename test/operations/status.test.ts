@@ -161,6 +161,51 @@ it('a time to come is told as such, unless it is now', () => {
   expect([-999, -1_000, -180_000].map(agoText)).toEqual(['just now', 'in 1 s', 'in 3 min']);
 });
 
+describe('what is told of an upload under way', () => {
+  const shown = (more: Partial<UploadView>): readonly [status: string, listed: string] => {
+    const view = { ...(failure as UploadView), ...more, failure: undefined, endedAt: undefined };
+    const one = {
+      kind: 'upload',
+      id: view.id,
+      key: view.key,
+      state: view.state,
+      upload: view,
+      isCurrent: true,
+    } as const;
+    const listed = { uploads: [view], isCut: false, unreadable: [], replaced: [] };
+    return [
+      showUpload(one, operated.deployment).join('\n'),
+      showList(listed, { state: 'any' }, operated.deployment)[1] ?? '',
+    ];
+  };
+  let failure: UploadView | undefined;
+  beforeAll(async () => {
+    [failure] = (await list({ state: 'failed' }, operated.deployment, signal)).uploads;
+  });
+  const since = '2026-01-01T10:00:00.000Z';
+
+  it('is what keeps its results from being stored', () => {
+    const flow = { id: 'flow-1', createdAt: since };
+    const [status, listed] = shown({ state: 'running', flow, obstacle: { message: 'asset: 500: Down', since } });
+    expect(status).toMatch(
+      / {2}its results could not be stored since .*: asset: 500: Down\n {2}it is tried again by itself\n/,
+    );
+    expect(listed).toMatch(/ {2}results not stored yet: asset: 500: Down$/);
+  });
+
+  it('is until when the service asks to wait, as long as that has not come', () => {
+    const wait = { reason: 'throttled', message: 'create: 429', since, ending: 'nothing', before: [] } as const;
+    const soon = new Date(Date.now() + 3_600_000).toISOString();
+    const [status, listed] = shown({ state: 'claimed', wait: { ...wait, askedUntil: soon } });
+    expect(status).toMatch(/the service asks to wait until .* \(in 59 min\)/);
+    expect(status).not.toContain('every few seconds');
+    expect(listed).toMatch(/the service asks to wait until .*: create: 429$/);
+    const [later, listedLater] = shown({ state: 'claimed', wait: { ...wait, askedUntil: since } });
+    expect(later).toContain('next try: every few seconds');
+    expect(later + listedLater).not.toContain('asks to wait');
+  });
+});
+
 describe('an upload that gave way to a newer file', () => {
   const replaced = async (): Promise<UploadView> => {
     const { uploads } = await list({ state: 'failed' }, operated.deployment, signal);

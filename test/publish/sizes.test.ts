@@ -57,7 +57,7 @@ describe.each(EXTREMES)('with %s', (_, key, idOf, fitting) => {
       additional: {},
     } as const;
     const claim = firstClaim(upload, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' });
-    const told = ['1', '2', '3'].reduce((entry, n) => answered(entry, n + message, 1), claim);
+    const told = ['1', '2', '3'].reduce((entry, n) => answered(entry, { message: n + message, at: 1 }), claim);
     const flow = { id: idOf(0), createdAt: 20_000 };
     const inputs = Array.from({ length: 1_000 }, () => ({ bucket, key, versionId, etag, mediaType, bytes: 1 }));
     const assets = are === 'stored' ? outputs.map(({ assetId: id }) => ({ id, ...stored })) : [];

@@ -114,7 +114,7 @@ it('the line about the end of a chain names its stages, and says of each what wa
 describe('a wait', () => {
   const wait = { reason: 'x', message: 'create: 402: No credit left', since: '2026-01-01T10:00:00Z', before: [] };
   const until = '2026-01-01T10:02:00Z';
-  const shown = (waits: Waits, key: string, more: Pick<Wait, 'ending' | 'until'>) =>
+  const shown = (waits: Waits, key: string, more: Pick<Wait, 'ending' | 'until' | 'askedUntil'>) =>
     waits.show({
       kind: 'waiting',
       id: '0'.repeat(40),
@@ -129,6 +129,17 @@ describe('a wait', () => {
     expect(lines[0]).toMatch(/^a\.png {2}waits since 2026-01-01 \d\d:\d\d:00 \S+: create: 402: No credit left$/);
     expect(lines[1]).toMatch(/^ {4}Next try 2026-01-01 \S+ \S+\. To try now: npm run -s flowdrop -- retry a\.png$/);
     expect(state).toMatch(/^waits, next try .*: create: 402: No credit left$/);
+  });
+
+  it('says until when the service asks to wait', () => {
+    const soon = new Date(Date.now() + 3_600_000).toISOString();
+    const asked = shown(new Waits(), 'a.png', { askedUntil: soon, ending: 'nothing' });
+    expect(asked.lines[1]).toMatch(/^ {4}The service asks to wait until \S+.*\.$/);
+    expect(asked.state).toMatch(/^waits, the service asks to wait until .*: create: 402: No credit left$/);
+    const both = shown(new Waits(), 'a.png', { askedUntil: soon, until: soon, ending: 'retry' });
+    expect(both.lines[1]).toMatch(/The service asks to wait until .*, next try .*\. To try now: /);
+    const past = shown(new Waits(), 'a.png', { askedUntil: until, ending: 'nothing' });
+    expect(past.lines[1]).toBe('    It is tried every few seconds.');
   });
 
   it('says that it goes on by itself, while the upload waits in place', () => {
