@@ -12,7 +12,7 @@ const TEXT_BYTES_MAX = 64 * 1024;
 /** Maximum size of a picture or a model that is loaded unasked, in bytes. */
 const SHOWN_BYTES_MAX = 32 * 1024 * 1024;
 
-type Kind = 'model' | 'picture' | 'text' | 'json' | 'sound' | 'film' | 'other';
+type Kind = 'model' | 'picture' | 'document' | 'text' | 'json' | 'sound' | 'film' | 'other';
 
 /** One object of the inbox or of the results, shown in place if a browser can do so without danger. */
 export class StoredObjectView extends LightElement {
@@ -24,6 +24,7 @@ export class StoredObjectView extends LightElement {
     text: { state: true },
     problem: { state: true },
     modelUrl: { state: true },
+    documentUrl: { state: true },
   };
   declare object: StoredObject;
   declare label: string;
@@ -33,6 +34,8 @@ export class StoredObjectView extends LightElement {
   declare problem: string | undefined;
   /** Address of a checked model in memory, once the viewer is there. */
   declare modelUrl: string | undefined;
+  /** Address of a PDF in memory. */
+  declare documentUrl: string | undefined;
   #viewer: typeof import('./viewer.ts') | undefined;
 
   protected override willUpdate(changed: PropertyValues): void {
@@ -43,6 +46,7 @@ export class StoredObjectView extends LightElement {
     }
     this.isWanted = false;
     this.#forgetModel();
+    this.#forgetDocument();
     this.text = undefined;
     this.problem = undefined;
     this.#load();
@@ -79,6 +83,8 @@ export class StoredObjectView extends LightElement {
     switch (kind) {
       case 'model':
         return this.#model(name);
+      case 'document':
+        return this.#document(name);
       case 'picture':
         return html`<img src=${object.url} alt="${label}: ${name}" @error=${this.#fail} />`;
       case 'sound':
@@ -115,6 +121,19 @@ export class StoredObjectView extends LightElement {
       </button>`;
   }
 
+  /**
+   * The viewer of the browser, in a frame. It runs apart from the page, and what a PDF runs stays in it. No browser shows
+   * a PDF in a sandboxed frame, or one that is served with the policy `sandbox`. So the page gives the frame its own copy
+   * of the bytes, which is a PDF and nothing else, whatever they hold.
+   */
+  #document(name: string): TemplateResult {
+    if (!navigator.pdfViewerEnabled) {
+      return html`<p class="stage-note muted">This browser shows no PDF in a page. Download it to open it.</p>`;
+    }
+    if (this.documentUrl === undefined) return html`<p class="stage-note muted">Loading…</p>`;
+    return html`<iframe src=${this.documentUrl} title="${this.label}: ${name}"></iframe>`;
+  }
+
   #isLoaded(): boolean {
     const isStreamed = ['text', 'json', 'sound', 'film'].includes(kindOf(this.object));
     return this.isWanted || isStreamed || this.object.bytes <= SHOWN_BYTES_MAX;
@@ -125,6 +144,7 @@ export class StoredObjectView extends LightElement {
     const kind = kindOf(this.object);
     if (kind === 'text' || kind === 'json') void this.#loadText(kind);
     if (kind === 'model') void this.#loadModel();
+    if (kind === 'document' && navigator.pdfViewerEnabled) void this.#loadDocument();
   }
 
   async #loadText(kind: 'text' | 'json'): Promise<void> {
@@ -158,6 +178,23 @@ export class StoredObjectView extends LightElement {
     }
   }
 
+  async #loadDocument(): Promise<void> {
+    const { url } = this.object;
+    try {
+      const bytes = await (await fetchBytes(url)).arrayBuffer();
+      if (url !== this.object.url || !this.isConnected) return;
+      this.#forgetDocument();
+      this.documentUrl = URL.createObjectURL(new Blob([bytes], { type: 'application/pdf' }));
+    } catch (error) {
+      if (url === this.object.url) this.problem = messageOf(error);
+    }
+  }
+
+  #forgetDocument(): void {
+    if (this.documentUrl !== undefined) URL.revokeObjectURL(this.documentUrl);
+    this.documentUrl = undefined;
+  }
+
   #forgetModel(): void {
     if (this.modelUrl !== undefined) this.#viewer?.forgetModel(this.modelUrl);
     this.modelUrl = undefined;
@@ -171,6 +208,7 @@ export class StoredObjectView extends LightElement {
   override disconnectedCallback(): void {
     super.disconnectedCallback();
     this.#forgetModel();
+    this.#forgetDocument();
   }
 
   #fail = (): void => {
@@ -197,6 +235,7 @@ function kindOf({ mediaType, isShown }: StoredObject): Kind {
   if (type.startsWith('image/')) return 'picture';
   if (type.startsWith('audio/')) return 'sound';
   if (type.startsWith('video/')) return 'film';
+  if (type === 'application/pdf') return 'document';
   if (type === 'application/json') return 'json';
   return type.startsWith('text/') ? 'text' : 'other';
 }

@@ -15,7 +15,8 @@ export const INERT_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'
 
 /**
  * What the page may do. The viewer of models compiles its decoders (`wasm-unsafe-eval`) and runs them in workers that
- * it makes itself (`blob:`). Models may hold their parts as `data:`.
+ * it makes itself (`blob:`). Models may hold their parts as `data:`. The only frames are documents that the page has in
+ * memory, as PDF: see `page/app/stored-object.ts`.
  */
 export const PAGE_POLICY = [
   "default-src 'none'",
@@ -25,6 +26,7 @@ export const PAGE_POLICY = [
   "connect-src 'self' blob: data:",
   "worker-src 'self' blob:",
   "media-src 'self' blob:",
+  'frame-src blob:',
   "form-action 'none'",
   "frame-ancestors 'none'",
   "base-uri 'none'",

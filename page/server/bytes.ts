@@ -5,12 +5,14 @@ import type { Call } from './router.ts';
 
 /**
  * Media types that a browser may show in place: it runs nothing in them. SVG runs scripts if it is opened, so it is
- * served in a sandbox without scripts. The page shows it as a picture, which runs nothing and loads nothing.
+ * served in a sandbox without scripts. The page shows it as a picture, which runs nothing and loads nothing. A PDF has
+ * scripts of its own, which the viewer of the browser keeps away from the page and from the network.
  */
 const SHOWN: readonly RegExp[] = [
   /^image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml)$/,
   /^(?:audio|video)\/(?:mpeg|mp4|ogg|webm|wav|x-wav|flac|aac|quicktime)$/,
   /^model\/gltf-binary$/,
+  /^application\/pdf$/,
   /^text\/plain$/,
   /^application\/json$/,
 ];

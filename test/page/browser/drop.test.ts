@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from '../../support/folder.ts';
-import { describeInBrowser, PATIENCE_MS, ROBOT } from './support.ts';
+import { describeInBrowser, PATIENCE_MS, ROBOT, violations } from './support.ts';
 
 /** The requests of this test that bring a file to the server of the page. */
 function filesOnTheirWay(): readonly IncomingMessage[] {
@@ -124,19 +124,19 @@ describeInBrowser('dropping files on the page', (shown) => {
     await using visit = await shown.open();
     const { page } = visit;
     await shown.operated.upload('echo/data.json', '{"a":[1]}', { ContentType: 'application/json' });
-    await shown.operated.upload('echo/page.pdf', '%PDF-1.7', { ContentType: 'application/pdf' });
+    await shown.operated.upload('echo/page.odt', 'PK', { ContentType: 'application/vnd.oasis.opendocument.text' });
     await visit.shows('data.json', 'Succeeded');
-    await visit.shows('page.pdf', 'Succeeded');
+    await visit.shows('page.odt', 'Succeeded');
     await visit.openDetail('data.json');
     await page.locator('pre').filter({ hasText: '"a": [' }).first().waitFor();
-    await visit.openDetail('page.pdf');
+    await visit.openDetail('page.odt');
     await page.getByText('It cannot be shown here.').first().waitFor();
     expect(await page.locator('.stage img').count()).toBe(0);
     const [download] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('link', { name: 'Download' }).first().click(),
     ]);
-    expect(download.suggestedFilename()).toBe('page.pdf');
+    expect(download.suggestedFilename()).toBe('page.odt');
   });
 
   it('shows a drawing as a picture, and runs no script of it, also if its address is opened', async () => {
@@ -158,4 +158,46 @@ describeInBrowser('dropping files on the page', (shown) => {
     expect(requests).not.toContain('/ran');
     visit.forgive(/sandboxed|script|favicon/i);
   });
+
+  it('shows a PDF in the viewer of the browser, and runs nothing that only says to be one', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    const script = '<script>parent.document.title = "ran"; fetch("/ran")</script>';
+    await shown.operated.upload('echo/false.pdf', script, { ContentType: 'application/pdf' });
+    await shown.operated.upload('echo/page.pdf', pdf('Hello'), { ContentType: 'application/pdf' });
+    const requests: string[] = [];
+    page.on('request', (request) => requests.push(new URL(request.url()).pathname));
+    for (const name of ['false.pdf', 'page.pdf']) {
+      await visit.shows(name, 'Succeeded');
+      await visit.openDetail(name);
+      const frame = page.locator('.stage iframe').first();
+      await frame.waitFor();
+      expect(await frame.getAttribute('src')).toMatch(/^blob:/);
+      expect(await frame.getAttribute('title')).toBe(`Input: ${name}`);
+      // The viewer is an extension of the browser, in a frame of its own.
+      const isViewer = () => page.frames().filter((each) => each.url().startsWith('chrome-extension:')).length;
+      await expect.poll(isViewer, { timeout: PATIENCE_MS }).toBe(2);
+    }
+    expect(await page.title()).not.toBe('ran');
+    expect(requests).not.toContain('/ran');
+    expect(await violations(page, 'upload-detail')).toEqual([]);
+  });
 });
+
+/** A PDF of one page with a few words. */
+function pdf(words: string): string {
+  const drawn = `BT /F1 24 Tf 40 100 Td (${words}) Tj ET`;
+  const objects = [
+    '<</Type/Catalog/Pages 2 0 R>>',
+    '<</Type/Pages/Kids[3 0 R]/Count 1>>',
+    '<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>',
+    `<</Length ${drawn.length}>>\nstream\n${drawn}\nendstream`,
+    '<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>',
+  ];
+  const parts = ['%PDF-1.4\n', ...objects.map((each, index) => `${index + 1} 0 obj\n${each}\nendobj\n`)];
+  // The table says where each object begins.
+  const places = objects.map((_, index) => parts.slice(0, index + 1).join('').length);
+  const rows = places.map((place) => `${String(place).padStart(10, '0')} 00000 n \n`);
+  const table = `xref\n0 6\n0000000000 65535 f \n${rows.join('')}trailer<</Size 6/Root 1 0 R>>\nstartxref\n${parts.join('').length}\n%%EOF`;
+  return [...parts, table].join('');
+}

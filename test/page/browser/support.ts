@@ -191,7 +191,8 @@ export class Visit implements AsyncDisposable {
 
   async #watch(origin: string): Promise<void> {
     await this.#context.route(
-      (url) => url.origin !== origin && !['blob:', 'data:'].includes(url.protocol),
+      // The viewer of PDFs is an extension of the browser.
+      (url) => url.origin !== origin && !['blob:', 'data:', 'chrome:', 'chrome-extension:'].includes(url.protocol),
       async (route) => {
         this.complaints.push(`request to ${route.request().url()}`);
         await route.abort();
