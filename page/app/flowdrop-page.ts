@@ -7,6 +7,7 @@ import { Feed } from './feed.ts';
 import type { HoldDialog } from './hold-dialog.ts';
 import { LightElement } from './light-element.ts';
 import { Outbox } from './outbox.ts';
+import type { PageHeader } from './page-header.ts';
 import { getCosts } from './server.ts';
 import type { UploadDetailView } from './upload-detail.ts';
 import type { BulkRequest, UploadList } from './upload-list.ts';
@@ -25,6 +26,9 @@ const ANNOUNCE_MS = 1_000;
 const CLOCK_MS = 1_000;
 /** Time between two looks at what the flows cost, in milliseconds. A look reads an object for each of 30 days. */
 const COSTS_MS = 60_000;
+
+/** What a user does who has found a place on the page. */
+const USER_ACTS = ['wheel', 'touchmove', 'pointerdown', 'keydown'] as const;
 
 const UPLOAD_ADDRESS = /^#\/uploads\/(.+)$/;
 
@@ -46,6 +50,8 @@ export class FlowdropPage extends LightElement {
   readonly #outbox = new Outbox();
   #ended: UploadRow[] = [];
   #sent: PutFile | undefined;
+  /** The upload that was opened, until it and its row are in the window. */
+  #toShow: string | undefined;
   #clock: number | undefined;
   #costsAt = Number.NEGATIVE_INFINITY;
 
@@ -68,6 +74,7 @@ export class FlowdropPage extends LightElement {
     this.#feed.start();
     window.addEventListener('hashchange', this.#followAddress);
     window.addEventListener('beforeunload', this.#warn);
+    for (const each of USER_ACTS) window.addEventListener(each, this.#leaveInPlace, { passive: true });
     void this.#lookAtCosts();
     this.#clock = window.setInterval(() => {
       if (document.visibilityState !== 'visible') return;
@@ -81,6 +88,7 @@ export class FlowdropPage extends LightElement {
     this.#feed.stop();
     window.removeEventListener('hashchange', this.#followAddress);
     window.removeEventListener('beforeunload', this.#warn);
+    for (const each of USER_ACTS) window.removeEventListener(each, this.#leaveInPlace);
     window.clearInterval(this.#clock);
   }
 
@@ -152,22 +160,43 @@ export class FlowdropPage extends LightElement {
   }
 
   protected override updated(changed: PropertyValues): void {
-    if (!changed.has('selected')) return;
-    const before = changed.get('selected') as string | undefined;
-    const { selected } = this;
-    if (selected !== undefined) {
-      const detail = this.querySelector<UploadDetailView>('upload-detail');
-      void detail?.updateComplete.then(() => {
-        detail.focusTitle();
-        // On a narrow window the detail takes the place of the list, below a high header.
-        const { top } = detail.getBoundingClientRect();
-        if (top < 0 || top > window.innerHeight / 4) detail.scrollIntoView({ block: 'start' });
-        this.querySelector<UploadList>('upload-list')?.showUpload(selected);
-      });
-    } else if (before !== undefined) {
-      this.querySelector<UploadList>('upload-list')?.focusUpload(before);
+    if (changed.has('selected')) {
+      const before = changed.get('selected') as string | undefined;
+      this.#toShow = this.selected;
+      if (this.selected !== undefined) void this.#detail?.updateComplete.then(() => this.#detail?.focusTitle());
+      else if (before !== undefined) this.#list?.focusUpload(before);
     }
+    if (this.#toShow !== undefined) void this.#showSelected(this.#toShow);
   }
+
+  get #detail(): UploadDetailView | null {
+    return this.querySelector<UploadDetailView>('upload-detail');
+  }
+
+  get #list(): UploadList | null {
+    return this.querySelector<UploadList>('upload-list');
+  }
+
+  /**
+   * Brings an opened file and its row into the window. While the page loads, the header grows and the rows come, so that
+   * is done again until it has loaded, or the user does something.
+   */
+  async #showSelected(selected: string): Promise<void> {
+    const { isLoaded, status } = this.#feed;
+    if (isLoaded && status !== undefined) this.#toShow = undefined;
+    const header = this.querySelector<PageHeader>('page-header');
+    await Promise.all([header, this.#detail, this.#list].map((each) => each?.updateComplete));
+    const detail = this.#detail;
+    if (selected !== this.selected || detail === null) return;
+    // On a narrow window the detail takes the place of the list, below a high header.
+    const { top } = detail.getBoundingClientRect();
+    if (top < 0 || top > window.innerHeight / 4) detail.scrollIntoView({ block: 'start' });
+    this.#list?.showUpload(selected);
+  }
+
+  #leaveInPlace = (): void => {
+    this.#toShow = undefined;
+  };
 
   #draw = (): void => {
     this.change += 1;

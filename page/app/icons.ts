@@ -34,6 +34,7 @@ export const ICONS = {
   ),
   download: drawn(svg`<path d="M10 3v9.5M6.2 8.9 10 12.7l3.8-3.8M4 16.8h12" />`),
   expand: drawn(svg`<path d="M12 3.5h4.5V8M8 16.5H3.5V12M16.5 3.5 11.7 8.3M3.5 16.5l4.8-4.8" />`),
+  unfold: drawn(svg`<path d="m6 8 4 4 4-4" />`, 'unfold'),
   search: drawn(svg`<circle cx="9" cy="9" r="5.5" /><path d="m13.2 13.2 3.6 3.6" />`),
   pulse: drawn(svg`<path d="M2.5 10.5h3.2L8 4.5l4 11 2.3-5h3.2" />`),
   pause: drawn(svg`<path d="M7 4.5v11M13 4.5v11" />`),

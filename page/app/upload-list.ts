@@ -59,6 +59,9 @@ interface Filter {
 /**
  * The uploads, newest first. Only the rows that can be seen are in the document. The arrow keys go from row to row, so
  * the list is one stop for the Tab key. New rows do not move what the user reads.
+ *
+ * A chain is one row, with the state of the whole. It opens to its later stages. While the list is filtered by a state,
+ * each upload has a row of its own.
  */
 export class UploadList extends LightElement {
   static override readonly properties = {
@@ -69,6 +72,7 @@ export class UploadList extends LightElement {
     selected: { attribute: false },
     now: { attribute: false },
     filter: { state: true },
+    opened: { state: true },
     range: { state: true },
   };
   declare rows: readonly UploadRow[];
@@ -79,7 +83,13 @@ export class UploadList extends LightElement {
   declare selected: string | undefined;
   declare now: number;
   declare filter: Filter;
+  /** The ids of the first files of the chains that are open. */
+  declare opened: ReadonlySet<string>;
   declare range: readonly [number, number];
+  /** The later stages of each chain that is one row, by the id of its first file. */
+  #stages: ReadonlyMap<string, readonly UploadRow[]> = new Map();
+  /** The upload that was selected, until it has a row. */
+  #toOpen: string | undefined;
   #shown: readonly UploadRow[] = [];
   #counts: Readonly<Record<string, number>> = {};
   #codes: Readonly<Record<string, number>> = {};
@@ -93,6 +103,7 @@ export class UploadList extends LightElement {
     this.rows = [];
     this.found = [];
     this.filter = { state: undefined, name: '', code: undefined };
+    this.opened = new Set();
     this.range = [0, FIRST_ROWS];
   }
 
@@ -110,18 +121,28 @@ export class UploadList extends LightElement {
 
   /** Moves the keyboard to the row of an upload. */
   focusUpload(id: string): void {
-    const index = this.#shown.findIndex((row) => row.id === id);
+    const index = this.#indexOf(id);
     if (index >= 0) this.#focusRow(index);
   }
 
   /** Scrolls the row of an upload into the window, if the list is there. */
   showUpload(id: string): void {
-    const index = this.#shown.findIndex((row) => row.id === id);
+    const index = this.#indexOf(id);
     if (index >= 0 && this.checkVisibility()) this.#scrollTo(index);
   }
 
+  /** The place of its row, or of the row of its chain. */
+  #indexOf(id: string): number {
+    const index = this.#shown.findIndex((row) => row.id === id);
+    if (index >= 0) return index;
+    const [first] = [...this.#stages].find(([, stages]) => stages.some((row) => row.id === id)) ?? [];
+    return this.#shown.findIndex((row) => row.id === first);
+  }
+
   protected override willUpdate(changed: PropertyValues): void {
-    if (!changed.has('rows') && !changed.has('filter') && !changed.has('found')) return;
+    if (changed.has('selected')) this.#toOpen = this.selected;
+    const isSame = ['rows', 'filter', 'found', 'opened', 'selected'].every((each) => !changed.has(each));
+    if (isSame) return;
     const before = this.#shown;
     const name = this.filter.name.trim().toLowerCase();
     const listed = name === '' ? this.rows : this.rows.filter(({ key }) => key.toLowerCase().includes(name));
@@ -130,8 +151,32 @@ export class UploadList extends LightElement {
     const inState = state === undefined ? named : named.filter((row) => shownState(row) === state);
     this.#counts = countBy(named, shownState);
     this.#codes = countBy(inState, (row) => codeOf(row) ?? '');
-    this.#shown = code === undefined ? inState : inState.filter((row) => codeOf(row) === code);
+    const wanted = code === undefined ? inState : inState.filter((row) => codeOf(row) === code);
+    this.#stages = state === undefined ? stagesIn(wanted) : new Map();
+    this.#openSelected(wanted);
+    this.#shown = wanted.flatMap((row) => this.#rowsOf(row));
     if (changed.has('rows') && !changed.has('filter')) this.#keepPlace(before);
+  }
+
+  /** A row with the later stages of an open chain, in the order in which they began. A stage has no other place. */
+  #rowsOf(row: UploadRow): readonly UploadRow[] {
+    if (row.first !== undefined && this.#stages.has(row.first.id)) return [];
+    return this.opened.has(row.id) ? [row, ...(this.#stages.get(row.id) ?? [])] : [row];
+  }
+
+  /** Opens the chain of an upload that the address names, once. */
+  #openSelected(rows: readonly UploadRow[]): void {
+    const row = this.#toOpen === undefined ? undefined : rows.find(({ id }) => id === this.#toOpen);
+    if (row === undefined) return;
+    this.#toOpen = undefined;
+    if (row.first !== undefined && !this.opened.has(row.first.id))
+      this.opened = new Set([...this.opened, row.first.id]);
+  }
+
+  #toggle(id: string, isOpen = !this.opened.has(id)): void {
+    if (!this.#stages.has(id) || isOpen === this.opened.has(id)) return;
+    const others = [...this.opened].filter((each) => each !== id);
+    this.opened = new Set(isOpen ? [...others, id] : others);
   }
 
   /** Scrolls by the rows that came above the first one that can be seen. */
@@ -263,12 +308,21 @@ export class UploadList extends LightElement {
       isReachable,
     }: { readonly index: number; readonly size: number; readonly isReachable: boolean },
   ): TemplateResult {
-    const { id, bytes, arrivedAt, endedAt } = row;
-    const state = shownState(row);
+    const { id, bytes } = row;
+    const stages = this.#stages.get(id);
+    // A chain whose next stage has no row yet is under way all the same.
+    const isWhole = this.filter.state === undefined && row.first === undefined && row.chain !== undefined;
+    const state = isWhole ? stateOfAll(row, stages ?? []) : shownState(row);
     const { folder, name } = shownName(row);
     const isSelected = id === this.selected;
-    const time = endedAt ?? arrivedAt;
-    return html`<li class="row" aria-setsize=${setSize} aria-posinset=${index + 1}>
+    const isStage = row.first !== undefined && this.#stages.has(row.first.id);
+    const time = lastTimeOf([row, ...(stages ?? [])]);
+    return html`<li
+      class="row"
+      aria-setsize=${setSize}
+      aria-posinset=${index + 1}
+      data-kind=${stages !== undefined ? 'chain' : isStage ? 'stage' : nothing}
+    >
       <a
         href="#/uploads/${encodeURIComponent(id)}"
         data-index=${index}
@@ -282,7 +336,7 @@ export class UploadList extends LightElement {
           <span class="name"><span class="folder">${folder}</span><bdi>${name}</bdi></span>
           <span class="detail-line">
             <span class="state-word" data-state=${state}>${STATE_WORDS[state]}</span>
-            <span class="muted">${whatElse(row, this.now)}</span>
+            <span class="muted">${stages === undefined ? whatElse(row, this.now) : ofChain(row, stages)}</span>
           </span>
         </span>
         <span class="row-end muted">
@@ -290,7 +344,20 @@ export class UploadList extends LightElement {
           <span>${size(bytes)}</span>
         </span>
       </a>
+      ${stages === undefined ? nothing : this.#toggleButton(id, name, isReachable)}
     </li>`;
+  }
+
+  #toggleButton(id: string, name: string, isReachable: boolean): TemplateResult {
+    return html`<button
+      type="button"
+      class="icon-button chain-toggle"
+      tabindex=${isReachable ? 0 : -1}
+      aria-expanded=${this.opened.has(id)}
+      @click=${() => this.#toggle(id)}
+    >
+      ${ICONS.unfold}<span class="visually-hidden">Later stages of ${name}</span>
+    </button>`;
   }
 
   protected override updated(): void {
@@ -334,8 +401,13 @@ export class UploadList extends LightElement {
   }
 
   #move = (event: KeyboardEvent): void => {
-    const { index } = (event.target as HTMLElement).closest<HTMLElement>('[data-index]')?.dataset ?? {};
+    const link = linkIn(event);
+    const { index } = link?.dataset ?? {};
     if (index === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === 'ArrowRight' || event.key === 'ArrowLeft') {
+      this.#openOrClose(event, Number(index));
+      return;
+    }
     const page = Math.max(1, Math.floor(window.innerHeight / this.#rowHeight()) - 3);
     const at = Number(index);
     const last = this.#shown.length - 1;
@@ -347,6 +419,17 @@ export class UploadList extends LightElement {
     event.preventDefault();
     this.#focusRow(Math.max(0, Math.min(place, last)));
   };
+
+  /** As in a tree: to the right a chain opens. To the left it closes, also from one of its stages. */
+  #openOrClose(event: KeyboardEvent, index: number): void {
+    const row = this.#shown[index];
+    if (row === undefined) return;
+    const chain = row.first !== undefined && this.#stages.has(row.first.id) ? row.first.id : row.id;
+    if (!this.#stages.has(chain)) return;
+    event.preventDefault();
+    this.#toggle(chain, event.key === 'ArrowRight');
+    if (chain !== row.id && event.key === 'ArrowLeft') void this.updateComplete.then(() => this.focusUpload(chain));
+  }
 
   #focusRow(index: number): void {
     if (!this.#scrollTo(index)) return;
@@ -369,7 +452,7 @@ export class UploadList extends LightElement {
   }
 
   #remember = (event: FocusEvent): void => {
-    const { id } = (event.target as HTMLElement).closest<HTMLElement>('[data-id]')?.dataset ?? {};
+    const { id } = linkIn(event)?.dataset ?? {};
     if (id === undefined || id === this.#current) return;
     this.#current = id;
     this.requestUpdate();
@@ -399,6 +482,39 @@ export class UploadList extends LightElement {
     void this.updateComplete.then(() => this.tell('say', `${plural(this.#shown.length, 'upload')}`));
   }
 }
+
+/** The link of the row in which something happens. */
+const linkIn = ({ target }: Event): HTMLElement | null | undefined =>
+  (target as HTMLElement).closest('.row')?.querySelector<HTMLElement>('[data-index]');
+
+/** The later stages of the chains whose first files are listed, in the order in which they began. */
+function stagesIn(rows: readonly UploadRow[]): ReadonlyMap<string, readonly UploadRow[]> {
+  const ids = new Set(rows.map(({ id }) => id));
+  const stages = rows.filter(({ first }) => first !== undefined && ids.has(first.id));
+  return Map.groupBy(stages.toReversed(), ({ first }) => first?.id ?? '');
+}
+
+/** The state of a whole chain: what needs the user, or else how it ended, or else what goes on. */
+function stateOfAll(row: UploadRow, stages: readonly UploadRow[]): RowState {
+  const states = [row, ...stages].map(shownState);
+  if (states.includes('undecided')) return 'undecided';
+  if (row.chain !== undefined && row.chain !== 'under way') return row.chain;
+  const underWay = [row, ...stages].filter(({ endedAt }) => endedAt === undefined).map(shownState);
+  return underWay.length > 0 && underWay.every((state) => state === 'waiting') ? 'waiting' : 'running';
+}
+
+/** What the row of a chain says beside its state: `Chain of 4: 1 failed`. */
+function ofChain(row: UploadRow, stages: readonly UploadRow[]): string {
+  const counts = countBy([row, ...stages], shownState);
+  const others = STATES.filter((state) => state !== 'succeeded' && counts[state] !== undefined);
+  const told = others.map((state) => `${count(counts[state] ?? 0)} ${STATE_WORDS[state].toLowerCase()}`);
+  if (row.chain === 'failed' && told.length === 0) told.push('a stage did not begin');
+  return [`Chain of ${count(stages.length + 1)}`, ...(told.length === 0 ? [] : [told.join(', ')])].join(': ');
+}
+
+/** When the last of these uploads ended, or came. */
+const lastTimeOf = (rows: readonly UploadRow[]): string =>
+  rows.map(({ endedAt, arrivedAt }) => endedAt ?? arrivedAt).reduce((one, other) => (one > other ? one : other));
 
 /** What a row says beside its state. */
 function whatElse(row: UploadRow, now: number): string {

@@ -30,7 +30,7 @@ describeInBrowser('models', (shown) => {
     await visit.drop(files);
     await page.getByRole('button', { name: 'Send 3 files' }).click();
     for (const { name } of files) await visit.shows(name, 'Succeeded');
-    await visit.shows('robot.png › optimised', 'Succeeded');
+    await visit.row('robot.png').filter({ hasText: 'Chain of 2' }).filter({ hasText: 'Succeeded' }).waitFor();
     expect(viewers()).toEqual([]);
 
     for (const { name } of files) {

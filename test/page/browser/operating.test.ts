@@ -197,7 +197,7 @@ describeInBrowser('operating', (shown) => {
       const { page } = visit;
       shown.operated.refuseAfter(2, 422);
       await shown.operated.upload('chain/broken.bin', 'x');
-      await visit.row('broken.bin › checked').filter({ hasText: 'Failed' }).waitFor();
+      await visit.shows('broken.bin', 'Failed');
       await visit.openDetail('broken.bin');
       await page.getByText('An upload or an output of the stages before failed.').waitFor();
       const told = ['doubled Succeeded 2 results', 'checked Succeeded 1 result', 'checked Failed'];
@@ -263,6 +263,53 @@ describeInBrowser('operating', (shown) => {
       await page.getByRole('button', { name: 'Cancel: 2 uploads' }).click();
       await page.locator('.chain-state').getByText('Failed').waitFor();
     });
+  });
+
+  it('a chain is one row with the state of the whole, which opens to its stages', async () => {
+    const { operated } = shown;
+    operated.refuseAfter(2, 422);
+    await operated.upload('chain/row.bin', 'x');
+    await using visit = await shown.open();
+    const { page } = visit;
+    await visit.shows('row.bin', 'Failed');
+    await page.getByRole('searchbox').fill('chain/row.bin');
+    await visit.row('row.bin').getByText('Chain of 3: 1 failed').waitFor();
+    const names = () => page.locator('upload-list .row .name').allTextContents();
+    const stage = 'chain/row.bin › checked';
+    const [closed, open] = [['chain/row.bin'], ['chain/row.bin', stage, stage]];
+    expect(await names()).toEqual(closed);
+    expect(await visit.toggle('row.bin').getAttribute('aria-expanded')).toBe('false');
+
+    // The keyboard reaches the button from its row, and opens and closes the chain by both keys.
+    await tabTo(page, /row\.bin.*Failed/);
+    await page.keyboard.press('Tab');
+    expect(await focused(page)).toBe('Later stages of row.bin');
+    await page.keyboard.press('Enter');
+    await expect.poll(names, { timeout: PATIENCE_MS }).toEqual(open);
+    expect(await visit.toggle('row.bin').getAttribute('aria-expanded')).toBe('true');
+    expect(await violations(page, 'upload-list')).toEqual([]);
+    await page.keyboard.press('Space');
+    await expect.poll(names, { timeout: PATIENCE_MS }).toEqual(closed);
+    // So do the arrow keys of a tree, also from a stage.
+    await tabTo(page, /row\.bin.*Failed/, 'Shift+Tab');
+    await page.keyboard.press('ArrowRight');
+    await expect.poll(names, { timeout: PATIENCE_MS }).toEqual(open);
+    await page.keyboard.press('ArrowDown');
+    await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toMatch(/› checked/);
+    await page.keyboard.press('ArrowLeft');
+    await expect.poll(names, { timeout: PATIENCE_MS }).toEqual(closed);
+    await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toMatch(/^chain\/row\.bin Failed/);
+
+    // With a state, each upload has a row: what failed in it is found.
+    await page.getByRole('button', { name: /^Failed/ }).click();
+    await expect.poll(names, { timeout: PATIENCE_MS }).toEqual([stage]);
+    // The address of a stage opens its chain.
+    const address = await visit.row('row.bin › checked').getAttribute('href');
+    await page.getByRole('button', { name: /^All/ }).click();
+    await expect.poll(names, { timeout: PATIENCE_MS }).toEqual(closed);
+    await page.goto(new URL(address ?? '', page.url()).href);
+    await expect.poll(names, { timeout: PATIENCE_MS }).toEqual(open);
+    operated.refuse(undefined);
   });
 
   it('a pause begins after a confirmation, is shown since when, and ends after the costs were seen', async () => {
@@ -539,8 +586,11 @@ describeInBrowser('operating', (shown) => {
     expect(new Set(tops).size).toBe(1);
     const tick = page.locator('.figure').filter({ hasText: 'Last tick' });
     expect(await tick.isVisible()).toBe(false);
+    const labels = (part: string) => page.locator(`${part} dt`).allTextContents();
+    expect((await labels('.figures-few')).slice(0, 3)).toEqual(['Waiting', 'Running', 'Failed in 24 h']);
     await page.getByText('More numbers').click();
     await tick.waitFor();
+    expect(await labels('.figures-more')).toEqual(expect.arrayContaining(['In the queue', 'Pace', 'Last tick']));
   });
 
   it('shows a text of one line as one line, ended steps without a turning shape, and the row that is open', async () => {
@@ -561,6 +611,33 @@ describeInBrowser('operating', (shown) => {
     const selected = await page.locator('.row a[aria-current]').boundingBox();
     expect(selected?.y).toBeGreaterThanOrEqual(0);
     expect((selected?.y ?? 0) + (selected?.height ?? 0)).toBeLessThanOrEqual(501);
+  });
+
+  it.each([
+    ['a large window', 1280, 500],
+    ['a telephone', 390, 780],
+    ['a window at 200 %', 640, 400],
+  ])('has the file that its address names in view when it loads, and its row: %s', async (_, width, height) => {
+    const { id } = await shown.operated.put(`echo/named-${width}.bin`, 'succeeded');
+    for (let n = 0; n < 12; n += 1) await shown.operated.put(`echo/after-${width}/${n}.bin`, 'succeeded');
+    await using visit = await shown.open({ viewport: { width, height } });
+    const { page } = visit;
+    await page.goto('about:blank');
+    await page.goto(`${new URL(shown.url).origin}/#/uploads/${id}`);
+    await page.locator('upload-detail .timeline').waitFor();
+    const isInView = (selector: string) =>
+      page.locator(selector).evaluate((each) => {
+        const { top, bottom } = each.getBoundingClientRect();
+        return top >= 0 && bottom <= window.innerHeight + 1;
+      });
+    await expect.poll(() => isInView('.detail-title'), { timeout: PATIENCE_MS }).toBe(true);
+    const top = () => page.locator('.detail-title').evaluate((each) => each.getBoundingClientRect().top);
+    await expect.poll(top, { timeout: PATIENCE_MS }).toBeLessThan(height / 3);
+    // On a narrow window the row is there when the file is left.
+    if (width < 1_000) await page.getByRole('link', { name: 'All uploads' }).click();
+    const row = `.row a[data-id="${id}"]`;
+    await page.locator(row).waitFor();
+    await expect.poll(() => isInView(row), { timeout: PATIENCE_MS }).toBe(true);
   });
 
   it('has no horizontal scroll bar, from a telephone to a large screen', async () => {

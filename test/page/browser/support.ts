@@ -225,6 +225,11 @@ export class Visit implements AsyncDisposable {
     await this.row(name).filter({ hasText: state }).waitFor();
   }
 
+  /** The button of a chain that shows its later stages. */
+  toggle(name: string) {
+    return this.page.getByRole('button', { name: `Later stages of ${name}` });
+  }
+
   /** Opens the detail of a file. */
   async openDetail(name: string): Promise<void> {
     await this.row(name).click();
