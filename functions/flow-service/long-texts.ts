@@ -22,7 +22,7 @@ export class LongTexts {
   #isDropping = false;
   /** Bytes of the present text, without its quotes. */
   #length = 0;
-  /** Bytes that still belong to an escape such as `\n` or `\u00e9`. */
+  /** Bytes that still belong to an escape such as `\n` or `\u00e9`. No digit of an escape is a `u`. */
   #escape = 0;
 
   /** What stays of the next bytes. */
@@ -49,13 +49,12 @@ export class LongTexts {
       this.#followEscape(byte);
     }
     if (this.#isDropping) return Buffer.concat(kept);
-    return kept.length === 0 && from === 0 ? chunk : Buffer.concat([...kept, chunk.subarray(from)]);
+    return from === 0 ? chunk : Buffer.concat([...kept, chunk.subarray(from)]);
   }
 
   #begin(): void {
     this.#isInText = true;
     this.#length = 0;
-    this.#escape = 0;
   }
 
   /** True if no escape and no character of UTF-8 is cut in two before this byte. */
@@ -64,16 +63,8 @@ export class LongTexts {
   }
 
   #followEscape(byte: number): void {
-    if (this.#escape === 1 && byte === SMALL_U && this.#isFirstOfEscape) this.#escape = 4;
+    if (this.#escape === 1 && byte === SMALL_U) this.#escape = 4;
     else if (this.#escape > 0) this.#escape -= 1;
-    else if (byte === BACKSLASH) {
-      this.#escape = 1;
-      this.#isFirstOfEscape = true;
-      return;
-    }
-    this.#isFirstOfEscape = false;
+    else if (byte === BACKSLASH) this.#escape = 1;
   }
-
-  /** True directly after a backslash. */
-  #isFirstOfEscape = false;
 }
