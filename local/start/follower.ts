@@ -113,16 +113,13 @@ export class Follower {
         break;
       }
       case RESULTS_BUCKET:
-        if (isCreated && key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(key);
-        else if (isCreated && key.endsWith(`/${CHAIN_NAME}`)) await this.#copyChain(key);
+        if (isCreated) await this.copy(key);
     }
   }
 
-  /**
-   * Copies the results that an earlier run stored in the bucket, and did not copy before it ended.
-   * @param onError called for each receipt that cannot be copied. The next run tries it again.
-   */
-  async catchUp(onError: (error: unknown) => void): Promise<void> {
+  /** The keys of the receipts and chains that an earlier run stored in the bucket, and did not copy before it ended. */
+  async uncopied(): Promise<readonly string[]> {
+    const keys: string[] = [];
     let token: string | undefined;
     do {
       const page = await this.#s3.send(
@@ -132,12 +129,18 @@ export class Follower {
         }),
       );
       for (const { Key = '', ETag = '' } of page.Contents ?? []) {
-        if (this.#delivered.has(Key, ETag)) continue;
-        if (Key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(Key).catch(onError);
-        else if (Key.endsWith(`/${CHAIN_NAME}`)) await this.#copyChain(Key).catch(onError);
+        const isCopied = Key.endsWith(`/${RECEIPT_NAME}`) || Key.endsWith(`/${CHAIN_NAME}`);
+        if (isCopied && !this.#delivered.has(Key, ETag)) keys.push(Key);
       }
       token = page.NextContinuationToken;
     } while (token !== undefined);
+    return keys;
+  }
+
+  /** Copies a receipt with its assets, or a chain. Rejects if it cannot be copied. */
+  async copy(key: string): Promise<void> {
+    if (key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(key);
+    else if (key.endsWith(`/${CHAIN_NAME}`)) await this.#copyChain(key);
   }
 
   async #readEntry(ledgerKey: string): Promise<void> {

@@ -97,6 +97,9 @@ function namesOf(keys: readonly string[]): string {
   return keys.length > NAMED_MAX ? `${named} and ${keys.length - NAMED_MAX} more` : named;
 }
 
+/** The file that a receipt or a chain is of, by its key. A later stage belongs to the first file of its chain. */
+const fileOf = (key: string): string => key.slice(0, key.lastIndexOf('/')).replace(/\/chain\/[^/]+\/[0-9a-f]{40}$/, '');
+
 /** An upload that S3 has answered. */
 interface Uploaded {
   readonly content: Content;
@@ -198,7 +201,13 @@ export class Session {
    */
   async resume(otherInbox?: string): Promise<void> {
     const { screen } = this.#options;
-    await this.#follower.catchUp((error) => this.#warn(messageOf(error)));
+    const uncopied = await this.#follower.uncopied();
+    if (uncopied.length > 0) {
+      const names = namesOf([...new Set(uncopied.map(fileOf))]);
+      screen.line(`Results of the run before that were not copied are copied now: ${names}.`);
+    }
+    // The disk may still be full. The files of this run do not wait for that.
+    void this.#copyAll(uncopied);
     const entries = await this.#pipeline.resume();
     if (entries.length === 0) return;
     const which = otherInbox === undefined ? '' : `, which watched ${otherInbox},`;
@@ -376,17 +385,28 @@ export class Session {
   }
 
   #follow(record: S3EventRecord): void {
-    const followed = this.#followToEnd(record)
-      .catch((error) => this.#warn(`${record.s3.object.key}: ${messageOf(error)}`))
-      .finally(() => this.#following.delete(followed));
-    this.#following.add(followed);
+    void this.#keepCopying(record.s3.object.key, () => this.#follower.follow(record));
+  }
+
+  /** Copies receipts and chains one after the other: there may be thousands. */
+  async #copyAll(keys: readonly string[]): Promise<void> {
+    for (const key of keys) if (!this.#isClosing) await this.#keepCopying(key, () => this.#follower.copy(key));
+  }
+
+  /** @param copy is made again while the disk is full. */
+  #keepCopying(key: string, copy: () => Promise<void>): Promise<void> {
+    const copied = this.#copyToEnd(copy)
+      .catch((error) => this.#warn(`${key}: ${messageOf(error)}`))
+      .finally(() => this.#following.delete(copied));
+    this.#following.add(copied);
+    return copied;
   }
 
   /** Copies results again while the disk is full. The next run copies what this one could not. */
-  async #followToEnd(record: S3EventRecord): Promise<void> {
+  async #copyToEnd(copy: () => Promise<void>): Promise<void> {
     for (;;) {
       try {
-        await this.#follower.follow(record);
+        await copy();
         this.#isFullDiskTold = false;
         return;
       } catch (error) {

@@ -119,15 +119,19 @@ describe('the follower', () => {
     const delivered = join(dir, 'delivered');
     const text = await readFile(delivered, 'utf8');
     progress = [];
-    await newFollower().catchUp((error) => expect.unreachable(String(error)));
+    const catchUp = async () => {
+      const follower = newFollower();
+      for (const key of await follower.uncopied()) await follower.copy(key);
+    };
+    await catchUp();
     expect(progress).toEqual([]);
 
     await writeFile(delivered, text.slice(0, -3));
-    await newFollower().catchUp((error) => expect.unreachable(String(error)));
+    await catchUp();
     expect(progress).toHaveLength(1);
     await appendFile(delivered, '\n["half');
     progress = [];
-    await newFollower().catchUp((error) => expect.unreachable(String(error)));
+    await catchUp();
     expect(progress).toEqual([]);
   });
 });

@@ -160,6 +160,40 @@ describe('a session', () => {
     await session.close();
   });
 
+  it('goes on with the copies for which the disk of the run before had no space, and says so', async () => {
+    let isFull = true;
+    const write = ResultsFolder.prototype.write;
+    const spy = vi.spyOn(ResultsFolder.prototype, 'write').mockImplementation(async function (
+      this: ResultsFolder,
+      ...args
+    ) {
+      if (isFull) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+      return write.apply(this, args);
+    });
+    onTestFinished(() => spy.mockRestore());
+    const first = await start();
+    first.watch();
+    await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
+    await vi.waitFor(() => expect(first.shown()).toContain('Free some space.'), PATIENCE);
+    await first.stop();
+
+    const second = await start();
+    await second.session.resume();
+    expect(second.shown()).toContain('Results of the run before that were not copied are copied now: a.txt.');
+    // It is still full: the run goes on, and tries again.
+    await vi.waitFor(() => expect(second.shown()).toContain('Free some space.'), PATIENCE);
+    expect(second.shown()).not.toContain('a.txt  done');
+    isFull = false;
+    await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
+    expect(await contents()).toEqual(['v1']);
+    await second.stop();
+
+    const third = await start();
+    await third.session.resume();
+    expect(third.shown()).not.toContain('not copied');
+    expect(service.flows).toHaveLength(1);
+  });
+
   it('tells a result that is being copied while it closes, and nothing after that', async () => {
     const written = Promise.withResolvers<void>();
     const held = Promise.withResolvers<void>();
