@@ -160,6 +160,27 @@ describe('a session', () => {
     await session.close();
   });
 
+  it('says why results are not stored, and until when the service asks to wait', async () => {
+    let fault: 'asks to wait' | 'has no asset' | undefined = 'asks to wait';
+    service.intercept = (_, { operation }) => {
+      if (operation === 'createFlow' && fault === 'asks to wait') {
+        return { status: 429, headers: { 'retry-after': '3' } };
+      }
+      return operation === 'getAsset' && fault !== undefined ? { status: 500 } : undefined;
+    };
+    const { shown, watch } = await start({ isTTY: true });
+    watch();
+    await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
+    await vi.waitFor(() => expect(shown()).toMatch(/he service asks to wait until \d\d:\d\d:\d\d/), PATIENCE);
+    fault = 'has no asset';
+    const why = 'a.txt  has ended, and its results are not stored yet: asset: 500';
+    await vi.waitFor(() => expect(shown()).toContain(why), PATIENCE);
+    await vi.waitFor(() => expect(shown()).toMatch(/a\.txt +has ended\. Its results/), PATIENCE);
+    fault = undefined;
+    await vi.waitFor(() => expect(shown()).toContain('a.txt  done'), PATIENCE);
+    expect(shown().split(why)).toHaveLength(2);
+  });
+
   it('goes on with the copies for which the disk of the run before had no space, and says so', async () => {
     let isFull = true;
     const write = ResultsFolder.prototype.write;
