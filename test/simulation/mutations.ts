@@ -378,6 +378,18 @@ export const MUTATIONS: readonly Mutation[] = [
       with: 'if (isChanged && chain.endedAt !== undefined)',
     },
   ),
+  mistake('a planned stage that the configuration lacks not named', 600, {
+    file: CHAIN,
+    in: 'withChildren',
+    replace: 'const chain = withoutRoutes(before, entry);',
+    with: 'const chain = before;',
+  }),
+  mistake('a chain that follows the present routes instead of its plan', 600, {
+    file: CHAIN,
+    in: 'stagesOf',
+    replace: 'plan ?? planAfter(…)',
+    with: "planAfter(routes, uploads[0]?.route ?? '')",
+  }),
   mistake('a job sent without the inputs that it lacks', 100, {
     file: JOB,
     in: 'sendJob',

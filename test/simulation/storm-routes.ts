@@ -62,6 +62,40 @@ export function withRouteChanges(storm: Scenario, random: Random): Scenario {
   return { ...storm, routes: first, routeChanges: changes };
 }
 
+/** Share of the storms with chains in which the routes of later stages change. */
+const CHAINED_SHARE = 0.5;
+
+/** A storm whose later stages are renamed, removed, brought back, and put after other routes. */
+export function withStageChanges(storm: Scenario, random: Random): Scenario {
+  const isStage = ({ after }: Route): boolean => after !== undefined;
+  if (!storm.routes.some(isStage) || storm.isOperated || !random.chance(CHAINED_SHARE)) return storm;
+  let routes = storm.routes;
+  const changes: RouteChange[] = [];
+  for (const share of random.some([0.05, 0.2, 0.4, 0.6], 0.5)) {
+    const stages = routes.filter(isStage);
+    const kind = stages.length === 0 ? 'bring back' : random.pick(['rename', 'remove', 'move', 'bring back'] as const);
+    const stage = random.pick(stages.length === 0 ? routes : stages);
+    if (kind === 'rename') {
+      const name = `${firstNameOf(stage.name)}${RENAMED}${changes.length + 1}`;
+      routes = routes.map((each) => {
+        if (each === stage) return { ...each, name };
+        return each.after === stage.name ? { ...each, after: name } : each;
+      });
+    } else if (kind === 'remove') {
+      // What comes after it goes too.
+      routes = routes.filter((each) => each !== stage && each.after !== stage.name);
+    } else if (kind === 'move') {
+      const after = random.pick(storm.routes.filter((each) => !isStage(each))).name;
+      routes = routes.map((each) => (each === stage ? { ...each, after } : each));
+    } else {
+      // As they were at first. First files have kept their routes.
+      routes = storm.routes;
+    }
+    changes.push({ at: share * storm.chaosMs, what: `${kind} ${stage.name}`, routes });
+  }
+  return { ...storm, routeChanges: changes };
+}
+
 /** Tells whether these routes want a file. @returns the name of the route. */
 export function routeNameFor(routes: readonly Route[], key: string): string | undefined {
   const owner = routes.find(({ jobs }) => jobs !== undefined && key.startsWith(jobs));
@@ -71,13 +105,23 @@ export function routeNameFor(routes: readonly Route[], key: string): string | un
   return routes.find(fits)?.name;
 }
 
+function deployRoutes(world: World, routes: readonly Route[]): void {
+  if (world.holdWatch !== undefined) {
+    deployCaps(world, undefined, routes);
+    return;
+  }
+  world.settings = { ...world.settings, routes };
+  world.observed.routings.push(routes);
+  world.processes.replaceAll();
+}
+
 /** Schedules the deployments of other routes. @param start when the storm begins, in milliseconds since the epoch. */
 export function scheduleRouteChanges(world: World, start: number): void {
   const { timeline, scenario } = world;
   for (const { at, what, routes } of scenario.routeChanges ?? []) {
     timeline.schedule(start + at, () => {
       world.trace(`the operator: deploy routes: ${what}`);
-      deployCaps(world, undefined, world.observed.deployedAt.has('route') ? corrected(routes) : routes);
+      deployRoutes(world, world.observed.deployedAt.has('route') ? corrected(routes) : routes);
     });
   }
 }

@@ -31,7 +31,7 @@ import { withChains } from './storm-chains.ts';
 import { withCopies } from './storm-copies.ts';
 import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobs } from './storm-jobs.ts';
-import { withRouteChanges } from './storm-routes.ts';
+import { withRouteChanges, withStageChanges } from './storm-routes.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { MINUTE, SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
@@ -233,7 +233,8 @@ function scenarioFor(seed: number): Scenario {
   const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
   const chained = withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
   const held = withHolds(withJobs(chained, new Random(seed, 12)), new Random(seed, 13), BEFORE_STORM_MS);
-  return withRouteChanges(withCopies(held, new Random(seed, 14)), new Random(seed, 15));
+  const changed = withRouteChanges(withCopies(held, new Random(seed, 14)), new Random(seed, 15));
+  return withStageChanges(changed, new Random(seed, 16));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -104,6 +104,7 @@ function codesDeserved(world: World, put: Put): readonly (string | undefined)[] 
 function codesOfLaterStage(world: World, first: Put, entry: Entry): readonly (string | undefined)[] {
   // If the newer file was deleted, the older one has no successor.
   const ifReplaced = isSuperseded(world, first, world.timeline.now()) ? ['superseded'] : [];
+  if (!world.settings.routes.some(({ name }) => name === entry.upload.stage?.route)) return [...ifReplaced, 'unrouted'];
   return [...ifReplaced, ...codesOfWork(world, first, entry)];
 }
 

@@ -3,7 +3,7 @@ import type { ChainReport } from '../../../functions/publish/report-schemas.ts';
 import type { Route } from '../../../functions/uploads/routes.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
-import { RESULTS } from '../names.ts';
+import { LEDGER, RESULTS } from '../names.ts';
 import { isOfChain } from '../observations.ts';
 import type { World } from '../world.ts';
 import { isTerminal } from './facts.ts';
@@ -19,18 +19,89 @@ export async function checkChains(world: World, entries: readonly Entry[]): Prom
   checkAsked(world, entries);
   for (const entry of entries) if (entry.upload.stage !== undefined) checkInputs(world, entry);
   const forgotten = forgottenFirsts(world);
-  const chains = entries
-    .filter(({ upload, route }) => upload.stage === undefined && routesAfter(world, route.name).length > 0)
-    .filter(({ upload }) => !forgotten.some(({ id }) => id === upload.id))
-    .map((first) => chainOf(world, first, entries));
+  const firsts = entries.filter(
+    ({ upload }) => upload.stage === undefined && !forgotten.some(({ id }) => id === upload.id),
+  );
+  const chains: ExpectedChain[] = [];
+  for (const first of firsts) {
+    const planned = await plannedFor(world, first);
+    if (planned !== undefined) chains.push(chainOf(planned, first, entries));
+  }
   for (const chain of chains) checkToldOf(world, chain);
   for (const [key, all] of Map.groupBy(chains, ({ first }) => first.upload.key)) {
     if (!forgotten.some((first) => first.key === key)) await checkReportsAt(world, key, all);
   }
 }
 
-const routesAfter = ({ scenario }: World, name: string): readonly Route[] =>
-  scenario.routes.filter(({ after }) => after === name);
+/** The later stages of a chain. Each stands behind the one that it comes after. */
+interface Planned {
+  readonly stages: readonly Route[];
+  /** Stages that a configuration has lacked. They may be withheld, if the chain names them. */
+  readonly mayLack: readonly string[];
+  /** Those that the chain names as withheld. */
+  readonly named: readonly string[];
+}
+
+/** The routes of these that come after a route, directly or not. */
+function stagesAfter(routes: readonly Route[], name: string): readonly Route[] {
+  const names = [name];
+  const stages: Route[] = [];
+  // A route may stand before the one that it comes after since it was moved.
+  for (const before of names) {
+    for (const route of routes.filter(({ after }) => after === before)) {
+      names.push(route.name);
+      stages.push(route);
+    }
+  }
+  return stages;
+}
+
+/** What a chain does of its plan, as the ledger says. */
+interface ChainInLedger {
+  readonly plan?: readonly { readonly route: string; readonly after: string }[];
+  readonly withheld: readonly { readonly route: string }[];
+}
+
+const textOf = (plan: NonNullable<ChainInLedger['plan']>): string =>
+  plan
+    .map(({ route, after }) => `${after} > ${route}`)
+    .sort()
+    .join();
+
+const planOf = (stages: readonly Route[]) => stages.map(({ name, after = '' }) => ({ route: name, after }));
+
+/**
+ * The stages that come after a first file: those of a configuration that was deployed when its flow succeeded. If only one
+ * ever was, its stages must be. Undefined if there are none.
+ */
+async function plannedFor({ observed, inspector }: World, first: Entry): Promise<Planned | undefined> {
+  const all = observed.routings.map((routes) => stagesAfter(routes, first.route.name));
+  const [only = []] = all;
+  if (new Set(all.map((stages) => textOf(planOf(stages)))).size === 1) {
+    return only.length === 0 ? undefined : { stages: only, mayLack: [], named: [] };
+  }
+  const key = `chains/${first.upload.id}.json`;
+  const stored = await inspector.open(LEDGER, key);
+  if (stored === undefined) {
+    const isMissing = isTerminal(first) && all.every(({ length }) => length > 0);
+    demand(!isMissing, 'a chain was never written', first);
+    return undefined;
+  }
+  const chain = JSON.parse(stored.body.toString()) as ChainInLedger;
+  // A failure that was half told when nothing came after the file any more is told without its chain.
+  if (chain.plan === undefined && all.some(({ length }) => length === 0)) return undefined;
+  const named = chain.withheld.map(({ route }) => route);
+  const isIt = (stages: readonly Route[]): boolean =>
+    chain.plan === undefined
+      ? stages.length === named.length && stages.every(({ name }) => named.includes(name))
+      : textOf(planOf(stages)) === textOf(chain.plan);
+  const stages = all.find(isIt);
+  demand(stages !== undefined || !isTerminal(first), 'a chain has a plan that no configuration had', first, chain, all);
+  const mayLack = (stages ?? []).filter(({ name }) =>
+    observed.routings.some((routes) => !routes.some((route) => route.name === name)),
+  );
+  return { stages: stages ?? [], mayLack: mayLack.map(({ name }) => name), named };
+}
 
 /** The first files of chains of which an entry expired or was damaged. What began may begin again, or never end. */
 function forgottenFirsts({ observed, orderChecker }: World): readonly { readonly id: string; readonly key: string }[] {
@@ -86,23 +157,27 @@ interface ExpectedChain {
 }
 
 /** Works out what should have begun, and demands that this and no more has begun. */
-function chainOf(world: World, first: Entry, entries: readonly Entry[]): ExpectedChain {
+function chainOf(planned: Planned, first: Entry, entries: readonly Entry[]): ExpectedChain {
   const own = entries.filter(({ upload }) => upload.stage?.first.id === first.upload.id);
   const uploads = [first];
   const withheld: string[] = [];
-  // A route stands behind the one that it comes after.
-  for (const route of world.scenario.routes) {
+  for (const route of planned.stages) {
+    // The configuration had no such route when it was to begin.
+    const isLacking = planned.mayLack.includes(route.name) && planned.named.includes(route.name);
     const before = uploads.filter((upload) => upload.route.name === route.after);
     // Nothing before it succeeded, or can begin any more.
     const isLost =
       before.length > 0 ? before.every(({ state }) => state === 'failed') : withheld.includes(route.after ?? '');
     if (isLost) withheld.push(route.name);
-    else if (route.inputs !== 'all') uploads.push(...childrenOf(route, first, before, own));
-    else {
-      const path = pathTo(world, route);
+    else if (route.inputs !== 'all') {
+      uploads.push(...childrenOf({ route, isLacking }, first, before, own));
+      if (isLacking) withheld.push(route.name);
+    } else {
+      const path = pathTo(planned, first, route);
       const ofPath = uploads.filter((upload) => path.includes(upload.route.name));
       const state = { route, first, before, ofPath, isCut: path.some((name) => withheld.includes(name)) };
-      const gathered = gatheredOf(state, own);
+      const isBegun = own.some((entry) => entry.upload.stage?.route === route.name);
+      const gathered = isLacking && !isBegun ? 'withheld' : gatheredOf(state, own);
       if (gathered === 'withheld') withheld.push(route.name);
       else uploads.push(...gathered);
     }
@@ -111,9 +186,9 @@ function chainOf(world: World, first: Entry, entries: readonly Entry[]): Expecte
 }
 
 /** The names of the routes before a route, up to the first one. */
-function pathTo({ scenario }: World, { after }: Route): readonly string[] {
-  const before = scenario.routes.find(({ name }) => name === after);
-  return before === undefined ? [] : [...pathTo({ scenario } as World, before), before.name];
+function pathTo(planned: Planned, first: Entry, { after }: Route): readonly string[] {
+  const before = planned.stages.find(({ name }) => name === after);
+  return before === undefined ? [first.route.name] : [...pathTo(planned, first, before), before.name];
 }
 
 const wants = ({ mediaTypes }: Route, { mediaType }: Pick<StoredAsset, 'mediaType'>): boolean =>
@@ -124,17 +199,18 @@ const assetsFor = (route: Route, entry: Entry): readonly StoredAsset[] =>
 
 /** Each asset that a route wants has begun one upload. */
 function childrenOf(
-  route: Route,
+  { route, isLacking }: { readonly route: Route; readonly isLacking: boolean },
   { upload: { key } }: Entry,
   before: readonly Entry[],
   own: readonly Entry[],
 ): readonly Entry[] {
   return before.flatMap((entry) =>
-    assetsFor(route, entry).map((asset) => {
+    assetsFor(route, entry).flatMap((asset) => {
       const children = own.filter(({ upload, route: { name } }) => {
         const { id, generation, asset: taken } = upload.stage?.parent ?? {};
         return name === route.name && id === entry.upload.id && generation === entry.generation && taken === asset.id;
       });
+      if (isLacking && children.length === 0) return [];
       demand(children.length > 0, 'an asset did not begin its later stage', key, route.name, asset, entry);
       demand(children.length === 1, 'an asset began a later stage twice', key, route.name, asset, children);
       return children[0] as Entry;

@@ -116,7 +116,12 @@ class Ending {
   }
 
   #wasUnrouted(): boolean {
-    return this.#world.observed.routings.some((routes) => routeNameFor(routes, this.#put.key) === undefined);
+    const { stage } = this.#entry.upload;
+    return this.#world.observed.routings.some((routes) =>
+      stage === undefined
+        ? routeNameFor(routes, this.#put.key) === undefined
+        : routes.every(({ name }) => name !== stage.route),
+    );
   }
 
   #wasCancelled(): boolean {

@@ -110,8 +110,10 @@ function checkPost(world: World, post: Post): void {
   const isSent = isTrial !== true && states.every((state) => isHeld(state, post));
   demand(!isSent, 'a held upload was sent', lambda.name, facts, states);
   const { upload, routes, route, isInDoubt } = post;
-  if (upload === undefined || upload.stage !== undefined || isInDoubt) return;
-  const present = routeNameFor(routes, upload.key);
+  if (upload === undefined || isInDoubt) return;
+  const { stage } = upload;
+  const present =
+    stage === undefined ? routeNameFor(routes, upload.key) : routes.find(({ name }) => name === stage.route)?.name;
   demand(route === present, 'an upload was sent by another route than the present one', lambda.name, facts, present);
 }
 
