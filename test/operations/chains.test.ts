@@ -60,7 +60,8 @@ const chainBecomes = (key: string, state: ChainView['state']): Promise<ChainView
   vi.waitFor(async () => {
     const found = await status(key, operated.deployment, signal);
     if (found.kind === 'upload' && found.chain?.state === state) return found.chain;
-    throw new Error(`The chain of ${key} is not ${state} yet: ${JSON.stringify(found)}`);
+    const states = operated.standIn.flows.map((flow) => flow.state).join(', ');
+    throw new Error(`The chain of ${key} is not ${state} yet, with flows ${states}: ${JSON.stringify(found)}`);
   }, PATIENCE);
 
 async function putChain(key: string, state: ChainView['state']): Promise<ChainView> {
