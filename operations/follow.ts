@@ -120,7 +120,7 @@ async function chainsAfter(
   const ended = entries
     .filter((entry) => entry !== undefined)
     .filter(isTerminal)
-    .filter(({ upload, next }) => upload.stage !== undefined || next !== undefined);
+    .filter(({ upload, next, plan }) => upload.stage !== undefined || (next ?? plan) !== undefined);
   const byChain = Map.groupBy(ended, ({ upload }) => firstOf(upload).id);
   return pMap(byChain.values(), (own) => chainAfter(own, deployment, signal), { concurrency: READS_MAX });
 }

@@ -1,5 +1,6 @@
 import { amountText, sharesText, sumText } from '../../functions/base/money.ts';
 import { counted, isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
+import { noRoute } from '../../functions/chains/chain.ts';
 import { isSuccess, shownState } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
@@ -238,11 +239,12 @@ function howToMend(chain: ChainView, { failure }: UploadView, deployment: Pick<D
   if (failed > (failure === undefined ? 0 : 1))
     return ['', `To retry what failed in it, which may be paid for: ${retry}`];
   if (failed > 0 || withheld === undefined) return [];
-  const from = `${retry} --from ${shellWord(withheld.after)}`;
-  return [
-    '',
-    `No upload of it failed, but ${withheld.route} did not begin. To make ${withheld.after} anew, which is paid for: ${from}`,
-  ];
+  const { route, after, why } = withheld;
+  const what = `No upload of it failed, but ${route} did not begin.`;
+  if (why === noRoute(route)) {
+    return ['', `${what} Once its route is back, make it, which is paid for: ${retry} --from ${shellWord(route)}`];
+  }
+  return ['', `${what} To make ${after} anew, which is paid for: ${retry} --from ${shellWord(after)}`];
 }
 
 const inputWord = ({ length }: readonly string[]): string => (length === 0 ? 'no input of a job' : 'input of a job');

@@ -26,6 +26,7 @@ import {
 import { isSuccess, TERMINAL_STATE_NAMES } from '../ledger/terminal-states.ts';
 import {
   INPUTS_MAX,
+  joinedPlans,
   laterRoute,
   matchesAsset,
   type PlannedStage,
@@ -122,6 +123,7 @@ export type ChainUpload = Chain['uploads'][number];
 export const isInChain = (entry: Entry, routes: readonly Route[]): boolean =>
   entry.upload.stage !== undefined ||
   entry.isInChain === true ||
+  entry.plan !== undefined ||
   ('next' in entry && entry.next !== undefined) ||
   (!isSuccess(entry.state) && routesAfter(routes, entry.route.name).length > 0);
 
@@ -133,16 +135,17 @@ export const hasSucceeded = ({ uploads, withheld }: Chain): boolean =>
 const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string => upload.stage?.route ?? route.name;
 
 /**
- * What is planned to come after an upload that succeeds: what its entry says, or for the first file the present routes.
- * Undefined if nothing comes after the first file, and if an older version began the chain.
+ * What is planned to come after an upload that succeeds: what its entry says. For the first file, these are the stages
+ * that the present routes put after it, and those that they had put there when it was sent: its route may have been
+ * renamed since. Undefined if nothing comes after the first file, and if an older version began the chain.
  */
 export function planOf(
   entry: Pick<RunningEntry, 'upload' | 'route' | 'plan' | 'next'>,
   routes: readonly Route[],
 ): Entry['plan'] {
-  if (entry.plan !== undefined) return entry.plan;
-  if (entry.upload.stage !== undefined || entry.next !== undefined) return undefined;
-  const planned = planAfter(routes, stageOf(entry));
+  // With `next`, the file has succeeded before.
+  if (entry.upload.stage !== undefined || entry.next !== undefined) return entry.plan;
+  const planned = joinedPlans(planAfter(routes, stageOf(entry)), entry.plan);
   return planned.length === 0 ? undefined : planned;
 }
 
@@ -272,14 +275,15 @@ const stagesOf = ({ plan, uploads }: Chain, routes: readonly Route[]): readonly 
   plan ?? planAfter(routes, uploads[0]?.route ?? '');
 
 /**
- * The chain with its plan, if its first file has succeeded.
+ * The chain with its plan, if its first file has ended. A failure has the one with which it was sent.
  * @param entry the one that is noted now.
  */
 function withPlan(chain: Chain, entry: Entry, routes: readonly Route[]): Chain {
   const [first] = chain.uploads;
-  if (chain.plan !== undefined || first === undefined || !isSuccess(first.state)) return chain;
+  if (chain.plan !== undefined || first === undefined || first.state === 'under way') return chain;
   const own = entry.upload.id === first.id ? entry.plan : undefined;
-  return { ...chain, schema: 4, plan: own ?? formerPlan(chain, routes) };
+  const plan = own ?? (isSuccess(first.state) ? formerPlan(chain, routes) : undefined);
+  return plan === undefined ? chain : { ...chain, schema: 4, plan };
 }
 
 /**
@@ -331,7 +335,9 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   if (known === undefined)
     return withChildren(withPlan({ ...before, uploads: [now] }, entry, routes), entry, { routes });
   if (!isNewer(now, known)) return chain;
-  const current = now.generation === known.generation ? before : withoutDescendants(before, upload);
+  const isAgain = upload.stage === undefined && !isSuccess(known.state);
+  const same = isAgain ? { ...before, plan: undefined } : before;
+  const current = now.generation === known.generation ? same : withoutDescendants(before, upload);
   // Only uploads behind it are gone: a parent stands before its children.
   const uploads = current.uploads.with(upload.stage === undefined ? 0 : index, now);
   // It may rank higher now: the operator may have deleted a newer file of its key.
@@ -433,7 +439,9 @@ function withoutRoutes(chain: Chain, entry: TerminalEntry): Chain {
     .reduce<Chain>((next, { route }) => withhold(next, { route, after, why: noRoute(route) }), chain);
 }
 
-const noRoute = (name: string): string => `The configuration has no later stage ${name} any more.`;
+/** Why a planned stage is withheld whose route is gone, and what makes it. */
+export const noRoute = (name: string): string =>
+  `The configuration has no later stage ${name} any more. Once it is back, a retry with --from ${name} makes it.`;
 
 /** While an upload of a stage is under way again, what begins after that stage and later ones is open again. */
 function reopened(chain: Chain, route: string, routes: readonly Route[]): Chain {

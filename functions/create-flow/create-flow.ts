@@ -13,6 +13,7 @@ import {
   isSuspect,
   isWaitingJob,
   nextStep,
+  planned,
   rerouted,
   runningMarkerOf,
 } from '../ledger/entry.ts';
@@ -20,6 +21,7 @@ import type { Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { publish } from '../publish/publish.ts';
+import { planAfter } from '../uploads/chain-routes.ts';
 import {
   isInside,
   type OpenedUpload,
@@ -190,7 +192,8 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
     if (before !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', copyWords(before));
   }
   const terms = delivery.claimTerms();
-  const claim = firstClaim(upload, route, terms, job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt));
+  const inputs = job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt);
+  const claim = planned(firstClaim(upload, route, terms, inputs), planAfter(settings.routes, route.name));
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
   await endOlderJobs(delivery, upload);
   const written = await createEntry(delivery, claim, terminal);
@@ -411,7 +414,11 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
     return failUpload(delivery, claim, { code: 'unrouted', message });
   }
   const { failure, job } = chosen;
-  const next = rerouted(entry, object.upload, chosen.route, job && awaitedInputs(job, entry.arrivedAt));
+  const { upload } = object;
+  const { plan: _, ...unplanned } = rerouted(entry, upload, chosen.route, job && awaitedInputs(job, entry.arrivedAt));
+  // Only the first file of a chain is planned here. What comes after a later stage was planned with that.
+  const plan = upload.stage === undefined ? planAfter(settings.routes, chosen.route.name) : entry.plan;
+  const next = planned<ClaimedEntry>(unplanned, plan);
   // This takes one write. If the invocation died between two, the next one would take the upload for one that may be sent.
   if (failure !== undefined) return failUpload(delivery, { ...claim, entry: next }, failure);
   if (isDispatchedAlike(entry, next)) {

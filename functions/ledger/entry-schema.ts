@@ -304,8 +304,9 @@ const facts = {
   /** Since when answers to this upload come from something other than the flow service. Limits that wait. */
   misaddressedSince: z.optional(time),
   /**
-   * The stages that come after this one in its chain, as the configuration said when the first file succeeded. Absent in
-   * a file that has not succeeded, and if an older version began the chain.
+   * The stages that come after this one in its chain. In the first file, as the configuration said when it was sent; and
+   * once it has succeeded, with those that the configuration had then. Absent if there are none, and if an older version
+   * began the chain.
    */
   plan: z.optional(plan),
   /** True once its chain has heard of an end. It stays in its chain, also if the later routes are removed. */

@@ -253,9 +253,9 @@ export function begun(upload: Upload, route: RouteSnapshot, inputs: readonly Inp
   };
 }
 
-/** That entry with what is planned after its stage. Without a plan if an older version began the chain. */
-export const planned = (entry: WaitingEntry, plan: Entry['plan']): WaitingEntry =>
-  plan === undefined ? entry : { ...entry, schema: 4, plan };
+/** That entry with what is planned after its stage. Without a plan if nothing is, or an older version began the chain. */
+export const planned = <E extends Entry>(entry: E, plan: Entry['plan']): E =>
+  plan === undefined || plan.length === 0 ? entry : { ...entry, schema: 4, plan };
 
 /**
  * The claim of an invocation that takes an upload over. A claim that is past its deadline leaves a doubt behind: its

@@ -6,6 +6,7 @@ import {
 } from '@aws-sdk/client-sqs';
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
+import { isInChain } from '../chains/chain.ts';
 import { type Entry, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
@@ -75,7 +76,8 @@ export async function resubmit(
   }
   // A request to make a stage anew puts a marker of the first file, whose chain has begun.
   const entry = stored?.entry;
-  const mayBeMadeAnew = entry?.state === 'succeeded' && entry.next !== undefined && entry.upload.stage === undefined;
+  const isFirst = entry?.state === 'succeeded' && entry.upload.stage === undefined;
+  const mayBeMadeAnew = isFirst && isInChain(entry, settings.routes);
   const goOnMs = mayBeMadeAnew ? await ports.finishAnew?.(marker.uploadId, signal) : undefined;
   if (goOnMs !== undefined) next = { uploadId: marker.uploadId, notBefore: clock.now() + goOnMs };
   if (next !== undefined) {

@@ -38,6 +38,15 @@ export function planAfter(routes: readonly Route[], name: string): readonly Plan
   return plan;
 }
 
+/** A plan, with what an earlier one of the same chain has beside it. */
+export function joinedPlans(
+  plan: readonly PlannedStage[],
+  earlier: readonly PlannedStage[] = [],
+): readonly PlannedStage[] {
+  const known = new Set(plan.map(({ route }) => route));
+  return [...plan, ...earlier.filter(({ route }) => !known.has(route))];
+}
+
 /** The names of the stages that lead to a stage of a plan, the first one first, that one included. */
 export function stagesTo(plan: readonly PlannedStage[], name: string): readonly string[] {
   const names: string[] = [];

@@ -27,7 +27,8 @@ const failuresOf = async (route: string) =>
 const report = () => world.json<ChainReport>(RESULTS, 'a.txt/chain.json');
 const chainEvents = () =>
   world.events.filter(({ detailType }) => detailType.startsWith('Chain')).map(({ detailType }) => detailType);
-const firstId = async () => (await entriesOf('echo'))[0]?.upload.id as string;
+const firstId = async () =>
+  (await world.entries()).find(({ upload }) => upload.stage === undefined)?.upload.id as string;
 
 async function settled(): Promise<void> {
   await world.send('a.txt', 'hello');
@@ -288,7 +289,10 @@ describe('a stage that fails', () => {
     for (let each = 0; each < 3; each += 1) await retryOneOf('each');
     expect(await stagesOf()).toEqual(['echo succeeded', 'each succeeded', 'next withheld', 'last withheld']);
     const { status, stages } = await report();
-    expect([status, stages[2]?.why]).toEqual(['failed', 'The configuration has no later stage next any more.']);
+    expect([status, stages[2]?.why]).toEqual([
+      'failed',
+      'The configuration has no later stage next any more. Once it is back, a retry with --from next makes it.',
+    ]);
   });
 });
 
@@ -296,7 +300,9 @@ describe('a chain whose configuration changes while it runs', () => {
   beforeEach(() => start({ routes: ROUTES }));
   const route = (name: string, more: Partial<Route> = {}): Route => ({ ...ECHO, name, ...more });
   const stagesOf = async () => (await report()).stages.map(({ route: name, status, why }) => [name, status, why]);
-  const GONE = (name: string) => [name, 'withheld', `The configuration has no later stage ${name} any more.`];
+  const gone = (name: string): string =>
+    `The configuration has no later stage ${name} any more. Once it is back, a retry with --from ${name} makes it.`;
+  const GONE = (name: string) => [name, 'withheld', gone(name)];
   const NOT_BEGUN = 'The stage before did not begin.';
 
   /** Ends the first file. The stage after it waits. */
@@ -340,6 +346,88 @@ describe('a chain whose configuration changes while it runs', () => {
     // This is what `flowdrop status` shows.
     const chain = await world.json<Chain>(LEDGER, `chains/${await firstId()}.json`);
     expect(chain.withheld).toMatchObject([{ route: 'all', after: 'each' }]);
+  });
+
+  const RENAMED = [route('photos'), route('each', { after: 'photos' }), ROUTES[2] as Route];
+
+  it.each<[string, readonly Route[], readonly unknown[]]>([
+    ['goes on if its first route is renamed', RENAMED, ['each succeeded', 'all succeeded']],
+    [
+      'goes on if its first route is renamed, and gets a stage more',
+      [...RENAMED, route('more', { after: 'photos' })],
+      ['each succeeded', 'all succeeded'],
+    ],
+    [
+      'goes on if its second stage comes after another one now',
+      [...ROUTES.slice(0, 1), route('other', { prefixes: ['other/'] }), route('each', { after: 'other' })],
+      ['each succeeded', 'all withheld'],
+    ],
+    ['names both if the later routes are removed', ROUTES.slice(0, 1), ['each withheld', 'all withheld']],
+    [
+      'names both if all are renamed',
+      [route('photos'), route('one', { after: 'photos' })],
+      ['each withheld', 'all withheld'],
+    ],
+    [
+      'names the last one if it is removed',
+      [route('photos'), route('each', { after: 'photos' })],
+      ['each succeeded', 'all withheld'],
+    ],
+    [
+      'takes a stage that is added',
+      [...ROUTES, route('more', { after: 'echo' })],
+      ['each succeeded', 'more succeeded', 'all succeeded'],
+    ],
+  ])('while its first flow runs, %s', async (_, routes, later) => {
+    await world.send('a.txt', 'hello');
+    expect((await world.entries()).map(({ state }) => state)).toEqual(['running']);
+    world.redeploy({ routes });
+    await world.settle();
+    const stages = (await report()).stages.map(({ route: name, status }) => `${name} ${status}`);
+    expect(stages[0]).toBe('echo succeeded');
+    expect(stages.slice(1).toSorted()).toEqual(later.toSorted());
+    const isWhole = !later.some((each) => String(each).endsWith('withheld'));
+    expect(chainEvents()).toEqual([isWhole ? 'Chain Succeeded' : 'Chain Failed']);
+  });
+
+  it('makes a stage that was removed while the first flow ran, once its route is back', async () => {
+    await world.send('a.txt', 'hello');
+    world.redeploy({ routes: ROUTES.slice(0, 1) });
+    await world.settle();
+    world.redeploy({ routes: ROUTES });
+    await world.collect({ retry: [await firstId()], from: 'each' });
+    await world.settle();
+    expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
+      'echo succeeded',
+      'each succeeded',
+      'all succeeded',
+    ]);
+  });
+
+  it('names the stages of a file that fails after its route was renamed, and plans it anew when it is retried', async () => {
+    await world.send('a.txt', 'hello');
+    world.redeploy({ routes: RENAMED });
+    await world.collect({ cancel: [await firstId()] });
+    expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
+      'echo failed',
+      'each withheld',
+      'all withheld',
+    ]);
+    await world.collect({ retry: [await firstId()] });
+    await world.settle();
+    expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
+      'photos succeeded',
+      'each succeeded',
+      'all succeeded',
+    ]);
+  });
+
+  it('goes on if the answer of its first flow was lost, and its route renamed before the flow was found', async () => {
+    world.fault('createFlow', { reset: 'after-effect' }, 1);
+    await world.send('a.txt', 'hello');
+    world.redeploy({ routes: RENAMED });
+    await world.settle();
+    expect((await stagesOf()).map(([name]) => name).slice(1)).toEqual(['each', 'all']);
   });
 
   it('names a stage of single assets whose route is removed, and those after it', async () => {

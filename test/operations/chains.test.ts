@@ -151,6 +151,20 @@ describe('status', () => {
     );
   });
 
+  it('tells how to make a stage whose route was removed', async () => {
+    const chain = await putChain('removed.png', 'succeeded');
+    const found = await status('removed.png', operated.deployment, signal);
+    if (found.kind !== 'upload') throw new Error('This is no upload');
+    const why =
+      'The configuration has no later stage packed any more. Once it is back, a retry with --from packed makes it.';
+    const failed = { ...chain, state: 'failed', withheld: [{ route: 'packed', after: 'checked', why }] } as const;
+    const lines = showUpload({ ...found, chain: failed }, operated.deployment);
+    expect(lines.join('\n')).toMatch(/packed +withheld +after checked +The configuration has no later stage packed any more\./);
+    expect(lines.at(-1)).toBe(
+      'No upload of it failed, but packed did not begin. Once its route is back, make it, which is paid for: npm run -s flowdrop -- retry removed.png --from packed',
+    );
+  });
+
   it('sums up a stage with more than ten uploads, with its failures', async () => {
     operated.refuseAfter(11, 422);
     await putChain('many.txt', 'failed');
