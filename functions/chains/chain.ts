@@ -162,11 +162,15 @@ export function nextStages(
   const { key } = firstOf(entry.upload);
   const own = stageOf(entry);
   const before = entry.plan === undefined ? entry.next : undefined;
+  // A chain has no room for more uploads than that, and refuses them by the names of their routes.
+  let left = CHAIN_UPLOADS_MAX;
   return (planOf(entry, routes) ?? planAfter(routes, own)).flatMap(({ route: name, after, inputs }) => {
     const route = laterRoute(routes, name);
     if (after !== own || route === undefined) return [];
     if (before?.every((each) => each.route.name !== name)) return [];
-    const assets = inputs === 'all' ? [] : stored.filter((asset) => matchesAsset(route, key, asset));
+    const wanted = inputs === 'all' ? [] : stored.filter((asset) => matchesAsset(route, key, asset));
+    const assets = wanted.slice(0, Math.max(1, left));
+    left -= assets.length;
     return [{ route: snapshot(route), assets: assets.map(({ id }) => id) }];
   });
 }

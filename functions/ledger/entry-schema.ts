@@ -245,9 +245,9 @@ export const OUTPUT_MESSAGE_CHARS_MAX = 400;
 
 /**
  * Maximum size of an entry, in bytes. Most of it are its outputs, see `OUTPUTS_BYTES_MAX`. The inputs of a flow, its
- * parameters and the messages are the rest.
+ * parameters, the messages, and the ids of the assets that later stages take are the rest.
  */
-export const ENTRY_BYTES_MAX = 40 * 1024 * 1024;
+export const ENTRY_BYTES_MAX = 56 * 1024 * 1024;
 
 /** Answers that an entry keeps. */
 export const ANSWERS_MAX = 3;

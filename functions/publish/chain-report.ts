@@ -2,7 +2,13 @@ import { addressOf, type Chain, type ChainUpload, hasSucceeded } from '../chains
 import { receiptKey } from '../results/results-keys.ts';
 import { type CompletionEvent, DETAIL_BYTES_MAX } from './completion-event.ts';
 import type { ChainReport } from './report-schemas.ts';
-import { iso, uploadFacts } from './upload-facts.ts';
+import { bytesInList, fitting, iso, uploadFacts } from './upload-facts.ts';
+
+/**
+ * Maximum size of `chain.json`, in bytes. The receipts of its uploads say the same, so a larger one leaves out what they
+ * say: first the assets, then further uploads of its stages. Of these it has the number.
+ */
+export const CHAIN_REPORT_BYTES_MAX = 8 * 1024 * 1024;
 
 type StageReport = ChainReport['stages'][number];
 type StageUploadReport = StageReport['uploads'][number];
@@ -19,7 +25,7 @@ export function chainReport(chain: Chain, resultsPrefix: string): ChainReport {
     return { route, status: isWhole ? 'succeeded' : 'failed', ...(why && { why }), uploads: ofRoute };
   });
   const unbegun = [...whys].filter(([route]) => !byRoute.has(route));
-  return {
+  return fitted({
     chain: 1,
     status: hasSucceeded(chain) ? 'succeeded' : 'failed',
     upload: uploadFacts(first, {}),
@@ -27,8 +33,48 @@ export function chainReport(chain: Chain, resultsPrefix: string): ChainReport {
     arrivedAt: iso(uploads[0]?.arrivedAt ?? 0),
     endedAt: iso(endedAt),
     stages: [...stages, ...unbegun.map(([route, why]) => ({ route, status: 'withheld', why, uploads: [] }) as const)],
-  };
+  });
 }
+
+/** The report in a form of at most {@link CHAIN_REPORT_BYTES_MAX}. */
+function fitted(report: ChainReport): ChainReport {
+  if (bytesOf(report) <= CHAIN_REPORT_BYTES_MAX) return report;
+  const stages = report.stages.map((stage) => ({ ...stage, uploads: stage.uploads.map(withoutAssets) }));
+  const lean = { ...report, stages };
+  if (bytesOf(lean) <= CHAIN_REPORT_BYTES_MAX) return lean;
+  let left = CHAIN_REPORT_BYTES_MAX - bytesOf({ ...lean, stages: stages.map((stage) => cut(stage, 0)) });
+  // What a stage leaves of its share is for those after it.
+  const shared = stages.map((stage, index) => {
+    const part = cut(stage, left / (stages.length - index));
+    left -= uploadBytes(part);
+    return part;
+  });
+  return { ...lean, stages: shared };
+}
+
+const uploadBytes = ({ uploads }: StageReport): number => uploads.reduce((sum, upload) => sum + bytesInList(upload), 0);
+
+/** An upper bound. Not the size of one text with all uploads: that would take as much memory again. */
+const bytesOf = (report: ChainReport): number =>
+  bytesInList({ ...report, stages: report.stages.map((stage) => ({ ...stage, uploads: [''] })) }) +
+  report.stages.reduce((sum, stage) => sum + uploadBytes(stage), 0);
+
+const withoutUploads = (stage: StageReport): StageReport => ({ ...stage, uploads: [] });
+
+const withoutAssets = ({ assets, ...upload }: StageUploadReport): StageUploadReport =>
+  assets === undefined ? upload : { ...upload, assetCount: assets.length };
+
+/** A stage with as many of its uploads as take so many bytes: failures first. */
+function cut(stage: StageReport, bytesMax: number): StageReport {
+  const byStatus = [...stage.uploads].sort((one, other) => rankOf(one) - rankOf(other));
+  const uploads = fitting(byStatus, bytesMax);
+  const rest = byStatus.slice(uploads.length);
+  if (rest.length === 0) return stage;
+  const failed = rest.filter(({ status }) => status === 'failed').length;
+  return { ...stage, uploads, more: { succeeded: rest.length - failed, failed } };
+}
+
+const rankOf = ({ status }: StageUploadReport): number => (status === 'failed' ? 0 : 1);
 
 /** @param key the address of its results. */
 function uploadReport(upload: ChainUpload, key: string, resultsPrefix: string): StageUploadReport {
@@ -73,7 +119,7 @@ export function chainEvent(
   const id = `${report.upload.id}-chain-${report.generation}-${Date.parse(report.endedAt)}`;
   const whole = { id, pipeline, ...report, results: { bucket: where.bucket, chainKey: where.key, isCut: false } };
   const json = JSON.stringify(whole);
-  const stages = report.stages.map((stage) => ({ ...stage, uploads: [] }));
+  const stages = report.stages.map(withoutUploads);
   return {
     detailType: report.status === 'succeeded' ? 'Chain Succeeded' : 'Chain Failed',
     detail:

@@ -35,8 +35,8 @@ export type CompletionDetail = Receipt & {
     readonly assetCount: number;
     readonly failedOutputCount: number;
     /**
-     * True if the lists were too long for an event. Then `assets`, `failedOutputs`, `inputs` and `children` are empty;
-     * the receipt has all.
+     * True if the lists were too long for an event. Then `assets`, `failedOutputs`, `inputs` and `children` are empty:
+     * the receipt has them.
      */
     readonly isCut: boolean;
   };

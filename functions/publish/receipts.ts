@@ -12,7 +12,7 @@ import type { Settings } from '../settings/environment.ts';
 import { SEQUENCER_DIGITS_MAX, secondDigits, type Upload } from '../uploads/upload.ts';
 import type { ChainReport, Receipt } from './report-schemas.ts';
 import { type RetrySettings, retryCommand } from './retry-command.ts';
-import { iso, uploadFacts } from './upload-facts.ts';
+import { fitting, iso, uploadFacts } from './upload-facts.ts';
 
 type AdvisedFailure = NonNullable<Receipt['failure']>;
 
@@ -29,6 +29,9 @@ const TRIES_MAX = 10;
  * uploads that begin with its assets.
  */
 export const RECEIPT_BYTES_MAX = 64 * 1024 * 1024;
+
+/** What the list of these uploads may take of it. Further ones are counted. */
+export const CHILDREN_BYTES_MAX = 8 * 1024 * 1024;
 
 /** What a receipt must at least say of a success, also one that an older version wrote. */
 const successSchema = z.object({
@@ -84,15 +87,17 @@ function chainFactsOf(
   entry: TerminalEntry,
   { resultsBucket, resultsPrefix }: ReceiptSettings,
   begin?: ReadonlySet<string>,
-): Pick<Receipt, 'parent' | 'inputs' | 'children'> {
+): Pick<Receipt, 'parent' | 'inputs' | 'children' | 'moreChildren'> {
   const { parent } = entry.upload.stage ?? {};
   const begun = childrenOf(entry, resultsBucket).filter(({ upload }) => begin?.has(upload.id) ?? true);
-  const children = begun.map(({ upload }) => ({
+  const all = begun.map(({ upload }) => ({
     upload: upload.id,
     route: upload.stage?.route ?? '',
     asset: upload.stage?.parent.asset ?? '',
     receipt: receiptKey(resultsPrefix, upload.key),
   }));
+  const children = fitting(all, CHILDREN_BYTES_MAX);
+  const more = all.length - children.length;
   return {
     ...(parent && {
       parent: {
@@ -104,6 +109,7 @@ function chainFactsOf(
     }),
     ...(entry.inputs && { inputs: entry.inputs }),
     ...(children.length > 0 && { children }),
+    ...(more > 0 && { moreChildren: more }),
   };
 }
 

@@ -113,8 +113,10 @@ export const receiptSchema = readonlyObject({
   parent: z.optional(receiptParent),
   /** The objects that were sent, if they were assets of the stage before. */
   inputs: z.optional(z.readonly(z.array(input))),
-  /** The uploads that begin with single assets of this one. */
+  /** The uploads that begin with single assets of this one. If there are very many, as many as fit. */
   children: z.optional(z.readonly(z.array(receiptChild))),
+  /** Number of further uploads that begin so. Absent if `children` has all: `chain.json` counts them. */
+  moreChildren: z.optional(count),
   /** Its flow at the service. Absent if it failed without one. */
   flow: z.optional(receiptFlow),
   /** What that flow costs, as its route said when it was sent. Absent without a flow, and if the route names no price. */
@@ -158,6 +160,13 @@ const stageUpload = readonlyObject({
   failure: z.optional(failure),
 });
 
+const moreUploads = readonlyObject({
+  /** Number of those that succeeded. */
+  succeeded: count,
+  /** Number of those that failed. */
+  failed: count,
+});
+
 const stage = readonlyObject({
   /** Name of the route. */
   route: z.string(),
@@ -165,8 +174,10 @@ const stage = readonlyObject({
   status: z.enum([...TERMINAL_STATE_NAMES, 'withheld']),
   /** Why the stage did not begin. If it has uploads, why a part of it did not. */
   why: z.optional(z.string()),
-  /** The uploads of this stage. */
+  /** The uploads of this stage. Of a very large chain, as many as fit: those that failed first. */
   uploads: z.readonly(z.array(stageUpload)),
+  /** Number of further uploads of this stage. Absent if `uploads` has all: their receipts say how they ended. */
+  more: z.optional(moreUploads),
 });
 
 /**

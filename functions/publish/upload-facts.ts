@@ -12,4 +12,21 @@ export function uploadFacts<C extends object>(
   return { id, bucket, key, versionId, etag, ...content, lastModified: iso(lastModified), ...rank };
 }
 
+/** Bytes of the lines around an item in four lists, without the comma and the end of its own lines. */
+const LISTS_BYTES = 38;
+
+/** What an item of a list takes in a receipt or `chain.json` at most, in bytes: its lines begin with blanks. */
+export const bytesInList = (item: unknown): number =>
+  Buffer.byteLength(JSON.stringify([[[[item]]]], undefined, 2)) - LISTS_BYTES;
+
+/** The first items of a list that take at most so many bytes there. */
+export function fitting<T>(items: readonly T[], bytesMax: number): readonly T[] {
+  let bytes = 0;
+  const end = items.findIndex((item) => {
+    bytes += bytesInList(item);
+    return bytes > bytesMax;
+  });
+  return end === -1 ? items : items.slice(0, end);
+}
+
 export const iso = (ms: number): string => new Date(ms).toISOString();

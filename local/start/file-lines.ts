@@ -59,9 +59,13 @@ export function endLines(
 export function chainLine({ key, report, path }: Progress & { kind: 'chain' }, cwd: string): string {
   const stages = report.stages
     .filter(({ status }) => status !== 'withheld')
-    .map(({ route, uploads }) => {
-      const byStatus = [...Map.groupBy(uploads, ({ status, failure }) => shownState({ state: status, failure }))];
-      return { route, counts: Object.fromEntries(byStatus.map(([status, some]) => [status, some.length])) };
+    .map(({ route, uploads, more = {} }) => {
+      const counts: Record<string, number> = Object.fromEntries(Object.entries(more).filter(([, count]) => count > 0));
+      for (const { status, failure } of uploads) {
+        const state = shownState({ state: status, failure });
+        counts[state] = (counts[state] ?? 0) + 1;
+      }
+      return { route, counts };
     });
   const withheld = report.stages.filter(({ status }) => status === 'withheld');
   const failures = report.stages.flatMap(({ uploads }) => uploads.flatMap(({ failure }) => failure ?? []));
