@@ -34,6 +34,34 @@ export function isPage(mediaType: string | undefined, text: string): boolean {
   return PAGE_TYPES.includes(essenceOf(mediaType ?? '')) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
 }
 
+/** Characters of a page in which its words are looked for. */
+const PAGE_CHARS_MAX = 8_192;
+
+/** The words of a page. */
+export const wordsOfPage = (text: string): string =>
+  cut(
+    text
+      .slice(0, PAGE_CHARS_MAX)
+      .replaceAll(/<!--.*?-->|<(script|style)\b.*?<\/\1\s*>|<[^>]*>?/gis, ' ')
+      .replaceAll(/&(?:amp|lt|gt|quot|nbsp|#39);/g, (entity) => ENTITIES[entity] ?? ' ')
+      .replaceAll(/\s+/g, ' ')
+      .trim(),
+    QUOTE_CHARS_MAX,
+  );
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&amp;': '&',
+  '&lt;': '<',
+  '&gt;': '>',
+  '&quot;': '"',
+  '&#39;': "'",
+};
+
+/** What it can mean that every request gets a 403. */
+export const refusedBy = (base: string): string =>
+  'Every request is refused so: the token is refused, or something before the service refuses all requests, such as a ' +
+  `firewall. Check the token, baseUrl (${cut(base, QUOTE_CHARS_MAX)}), and what stands before it.`;
+
 const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;
 
 /** Tells whether an answer cannot come from the service: a redirect, or an HTML page. */

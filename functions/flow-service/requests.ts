@@ -15,7 +15,16 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { type AnswerFacts, type Blame, blameOf, isForeign, isPage, misaddressed } from './foreign-answer.ts';
+import {
+  type AnswerFacts,
+  type Blame,
+  blameOf,
+  isForeign,
+  isPage,
+  misaddressed,
+  refusedBy,
+  wordsOfPage,
+} from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
 import {
   AnswerLimitError,
@@ -124,10 +133,6 @@ export interface CreationRefusal {
  */
 const LEADS_ELSEWHERE = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)|\/\/|^\/|\\|(?:^|\/)\.{1,2}(?:;|\/|$)/i;
 
-/** True for a 403 without a page. Who answers with a page is something other than the service. */
-const isPlainlyForbidden = ({ status, headers }: TransportResponse): boolean =>
-  status === 403 && !isPage(headers['content-type'], '');
-
 export const isSuccess = (status: number): boolean => status >= 200 && status < 300;
 
 /** Sends requests to the service, with the token and at its pace, and turns responses into values or errors. */
@@ -205,13 +210,13 @@ export class Requests {
   }
 
   /**
-   * Tells whether an answer is about the token. A 401 is. A gateway may answer 403 to a revoked key, but a 403 may also
-   * be about the one request. So the two listings are asked: if one of them is refused too, and none is served, no
-   * request with this token is.
+   * Tells whether an answer is about the token. A 401 is. A gateway may answer 403 to a revoked key, in JSON or with a
+   * page, but a 403 may also be about the one request. So the two listings are asked: if one of them is refused too, and
+   * none is served, no request with this token is.
    */
   async #isTokenRefused({ response, secret }: Answer, signal: AbortSignal): Promise<boolean> {
     if (response.status === 401) return true;
-    if (!isPlainlyForbidden(response)) return false;
+    if (response.status !== 403) return false;
     const now = this.#clock.now();
     // Many requests may be refused at the same time.
     if (this.#probed?.secret !== secret || now >= this.#probed.until) {
@@ -240,7 +245,7 @@ export class Requests {
       };
       const { response } = await this.#sendPaced(call, secret, signal);
       response.destroy();
-      isRefused ||= response.status === 401 || isPlainlyForbidden(response);
+      isRefused ||= response.status === 401 || response.status === 403;
       isServed ||= isSuccess(response.status);
     }
     return isRefused && !isServed;
@@ -305,7 +310,8 @@ export class Requests {
     const error = this.#errorForStatus(answer, facts);
     // An asset may be kept anywhere, and another server's page about it is about the asset.
     const isForJson = answer.operation !== 'asset';
-    return isForJson && isForeign(facts) ? misaddressed(facts, this.#where(answer), error) : error;
+    const isElsewhere = isForJson && answer.isTokenRefused !== true && isForeign(facts);
+    return isElsewhere ? misaddressed(facts, this.#where(answer), error) : error;
   }
 
   /** The same for a creation: its error if the request is to blame, and its error if the address is. */
@@ -313,19 +319,23 @@ export class Requests {
     const facts = await this.#factsOf(answer);
     const error = this.#errorForStatus(answer, facts);
     const { isOwn } = facts;
-    return { error, blame: blameOf(facts), misaddressed: misaddressed(facts, this.#where(answer), error), isOwn };
+    const blame = answer.isTokenRefused ? 'request' : blameOf(facts);
+    return { error, blame, misaddressed: misaddressed(facts, this.#where(answer), error), isOwn };
   }
 
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
     const text = redact(await readErrorBody(response), secret);
     const depthMax = this.#answerDepthMax;
     const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, depthMax);
-    return { response, text, detail: errorDetail(text, depthMax), isOwn };
+    const isOfPage = isPage(response.headers['content-type'], text) && !text.trimStart().startsWith('{');
+    return { response, text, detail: isOfPage ? wordsOfPage(text) : errorDetail(text, depthMax), isOwn };
   }
 
   #errorForStatus({ operation, response, isTokenRefused }: Answer, { detail }: AnswerFacts): FlowServiceError {
     const message = `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`;
-    if (isTokenRefused) return new UnauthorisedError(message);
+    if (isTokenRefused) {
+      return new UnauthorisedError(response.status === 403 ? `${message}. ${refusedBy(this.#base)}` : message);
+    }
     const error = errorForStatus(response, {
       message,
       now: this.#clock.now(),

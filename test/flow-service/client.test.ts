@@ -237,7 +237,7 @@ describe('an error response', () => {
     [404, 'application/json', unknown, 'RejectedError', 'RejectedError'],
     [404, 'text/plain', 'no such template', 'MisaddressedError', 'RejectedError'],
     [404, 'text/html', unknown, 'MisaddressedError', 'RejectedError'],
-    [403, 'text/html', '<html>', 'MisaddressedError', 'ForbiddenError'],
+    [403, 'text/html', '<html>', 'UnauthorisedError', 'ForbiddenError'],
     [400, 'text/html', '<html>', 'MisaddressedError', 'RejectedError'],
     [413, 'text/html', '<html>', 'RejectedError', 'RejectedError'],
     [422, 'text/html', '<html>', 'RejectedError', 'RejectedError'],
