@@ -10,7 +10,7 @@ import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
-import { type Inbox, isInside, type ListedUpload } from '../uploads/inbox.ts';
+import { type Inbox, isInside, type ListedUpload, type UploadPage } from '../uploads/inbox.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
 import { isWantedByKey, jobsRouteOf, mayMatch, routeFor, whySkipped } from '../uploads/routes.ts';
@@ -156,7 +156,7 @@ export class SweepRun {
       this.#countSkipped(swept);
       const missing = await this.#missingOf(swept.filter(({ key }) => mayMatch(this.#ports.settings.routes, key)));
       for (const upload of missing) {
-        if (!(await this.#submit(upload))) return false;
+        if (!(await this.#submit(upload, { uploads, last }))) return false;
       }
       const next = last === undefined ? ({ in: 'ledger' } as const) : ({ in: 'inbox', after: last } as const);
       if (!(await this.#stepTo(next))) return false;
@@ -290,23 +290,27 @@ export class SweepRun {
     this.#counts.missedByRoute = { ...missedByRoute, [name]: (missedByRoute[name] ?? 0) + 1 };
   }
 
-  /** True if the object may be a copy of the one before it at its key. */
-  async #mayBeCopy({ id, bucket, key, bytes, versionId }: ListedUpload): Promise<boolean> {
+  /** True if the object may be a copy of the one before it at its key, which stands behind it on the page. */
+  async #mayBeCopy(upload: ListedUpload, { uploads, last }: UploadPage): Promise<boolean> {
+    const { id, bucket, key, bytes, versionId } = upload;
     const { inbox, receipts } = this.#ports;
     const { closing } = this.#invocation;
     if (versionId === undefined) {
       const told = await receipts.uploadAt(key, closing);
       return told !== undefined && told !== id && hashIn(told) === hashIn(id);
     }
-    for await (const { uploads } of inbox.pages(bucket, key, undefined, closing)) {
-      const before = uploads.filter((each) => each.key === key)[1];
-      return before?.bytes === bytes;
+    let before = uploads[uploads.indexOf(upload) + 1];
+    if (before === undefined && last !== undefined) {
+      for await (const next of inbox.pages(bucket, key, last, closing)) {
+        before = next.uploads[0];
+        break;
+      }
     }
-    return false;
+    return before?.key === key && before.bytes === bytes;
   }
 
-  /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
-  async #submit(upload: ListedUpload): Promise<boolean> {
+  /** Submits one upload of a page, at the pace of the pass. Returns false if the run must end. */
+  async #submit(upload: ListedUpload, page: UploadPage): Promise<boolean> {
     const { queue, clock, telemetry } = this.#ports;
     const isBackfill = this.#kind === 'backfill';
     if (isBackfill && !(await this.#hasShortQueue())) return false;
@@ -321,7 +325,7 @@ export class SweepRun {
     });
     // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none. create-flow looks
     // whether an upload is a copy, which has no entry either.
-    if (!(await this.#mayBeCopy(upload))) {
+    if (!(await this.#mayBeCopy(upload, page))) {
       telemetry.metrics.add(this.#kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
     }
     const message = messageFor({ ...upload, currentAt: this.#currentAt }, isBackfill || undefined);

@@ -395,6 +395,28 @@ describe('a daily sweep', () => {
   });
 
   it.each([
+    [1_000, 1],
+    [3, 2 + 1],
+    [2, 3],
+    [1, 6 + 3],
+  ])('lists the inbox once, and a key again only if its versions stand on two pages of %i', async (keysMax, lists) => {
+    await deployed({ s3: { keysMax } });
+    for (const key of ['a', 'b', 'c']) {
+      await unannounced(key, 'before');
+      await unannounced(key, key === 'b' ? 'before' : 'something else');
+    }
+    world.clock.advance(HOUR);
+    let listed = 0;
+    world.beforeS3((call) => {
+      if (call === 'ListObjectVersions') listed += 1;
+    });
+    expect(await sweep({ since: ago(DAY) })).toMatchObject({ missed: 3 });
+    expect(listed).toBe(lists);
+    // The one with as many bytes may be a copy.
+    expect(world.count('UploadsBackfilled')).toBe(2);
+  });
+
+  it.each([
     ['of an upload of today', 0],
     ['of a multipart upload that took two days', -2 * DAY],
     ['of an upload whose LastModified lies in the future', 400 * DAY],
