@@ -159,7 +159,9 @@ describe('status', () => {
       'The configuration has no later stage packed any more. Once it is back, a retry with --from packed makes it.';
     const failed = { ...chain, state: 'failed', withheld: [{ route: 'packed', after: 'checked', why }] } as const;
     const lines = showUpload({ ...found, chain: failed }, operated.deployment);
-    expect(lines.join('\n')).toMatch(/packed +withheld +after checked +The configuration has no later stage packed any more\./);
+    expect(lines.join('\n')).toMatch(
+      /packed +withheld +after checked +The configuration has no later stage packed any more\./,
+    );
     expect(lines.at(-1)).toBe(
       'No upload of it failed, but packed did not begin. Once its route is back, make it, which is paid for: npm run -s flowdrop -- retry removed.png --from packed',
     );
