@@ -411,8 +411,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('an upload that was held sent by the route that it had', 300, {
     file: CREATE_FLOW,
     in: 'sendIfFit',
-    replace: 'rerouted(entry, object.upload, chosen.route, …)',
-    with: 'rerouted(entry, object.upload, entry.route, job && awaitedInputs(job, entry.arrivedAt))',
+    replace: 'rerouted(entry, upload, chosen.route, …)',
+    with: 'rerouted(entry, upload, entry.route, job && awaitedInputs(job, entry.arrivedAt))',
   }),
   mistake('an upload that was held sent although its route is gone', 600, {
     file: CREATE_FLOW,
