@@ -5,6 +5,7 @@ import {
   type Entry,
   type Input,
   isTerminal,
+  isUntold,
   type NextStage,
   planned,
   type RunningEntry,
@@ -117,15 +118,18 @@ export type Chain = z.infer<typeof chainSchema>;
 export type ChainUpload = Chain['uploads'][number];
 
 /**
- * True if an upload is part of a chain, or begins one. A success says by itself what came after it: routes that were
- * added later make no chain of it. Routes that are removed later take no upload out of its chain.
+ * True if an upload is part of a chain, or begins one. A success says by itself what came after it, and so does a failure
+ * that was told: routes that were added later make no chain of it. Routes that are removed later take no upload out of its
+ * chain.
  */
 export const isInChain = (entry: Entry, routes: readonly Route[]): boolean =>
   entry.upload.stage !== undefined ||
   entry.isInChain === true ||
   entry.plan !== undefined ||
   ('next' in entry && entry.next !== undefined) ||
-  (!isSuccess(entry.state) && routesAfter(routes, entry.route.name).length > 0);
+  (!isSuccess(entry.state) && !isTold(entry) && routesAfter(routes, entry.route.name).length > 0);
+
+const isTold = (entry: Entry): boolean => entry.state === 'failed' && !isUntold(entry);
 
 /** True if every upload succeeded, and no stage was withheld. */
 export const hasSucceeded = ({ uploads, withheld }: Chain): boolean =>

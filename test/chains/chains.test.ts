@@ -8,7 +8,7 @@ import type { ChainReport, Receipt } from '../../functions/publish/report-schema
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
-import { dyingAt, ECHO, INBOX, LEDGER, RESULTS, start, world } from '../support/world.ts';
+import { answer, dyingAt, ECHO, INBOX, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const copies = (count: number): Route['parameters'] => ({ copies: count });
 
@@ -975,6 +975,22 @@ describe('an upload that is collected again', () => {
     expect((await entriesOf('all')).map((entry) => entry.inputs?.length)).toEqual([1]);
     expect(world.service.flows).toHaveLength(2);
     expect((await report()).status).toBe('succeeded');
+  });
+
+  it('begins no chain of a failure that was told before', async () => {
+    world.redeploy({ routes: [ECHO] });
+    world.fault('createFlow', answer({ detail: 'No' }, 422), 1);
+    await world.upload('b.txt', 'hello');
+    const [announced = ''] = world.takeMessages();
+    const announce = () => world.ports.queue.send(announced, new AbortController().signal);
+    await announce();
+    await world.settle();
+    expect(world.service.flows).toEqual([]);
+    world.redeploy({ routes: ROUTES });
+    await announce();
+    await world.settle();
+    expect((await world.keys(LEDGER)).filter((key) => key.startsWith('chains/'))).toEqual([]);
+    expect(chainEvents()).toEqual([]);
   });
 
   it('begins no stage that takes all assets and was added since', async () => {
