@@ -378,12 +378,12 @@ export const MUTATIONS: readonly Mutation[] = [
       with: 'if (isChanged && chain.endedAt !== undefined)',
     },
   ),
-  mistake('a planned stage that the configuration lacks not named', 600, {
-    file: CHAIN,
-    in: 'withChildren',
-    replace: 'const chain = withoutRoutes(before, entry);',
-    with: 'const chain = before;',
-  }),
+  mistake(
+    'a planned stage that the configuration lacks not named',
+    600,
+    { file: CHAIN, in: 'withChildren', replace: 'withoutRoutes(before, entry)', with: 'before' },
+    { file: CHAIN, in: 'gather', replace: 'hasAssets(chain, after) ? withheld(noRoute(name)) : chain', with: 'chain' },
+  ),
   mistake('a chain that follows the present routes instead of its plan', 600, {
     file: CHAIN,
     in: 'stagesOf',

@@ -4,6 +4,9 @@ export const NEXT_INBOX = 'inbox-next';
 /** The key whose uploads S3 lists, and hands out to no function, for ever. */
 export const DENIED_KEY = 'echo/denied.bin';
 export const RESULTS = 'results';
+/** The bucket that the results may go to later. */
+export const NEXT_RESULTS = 'results-next';
+export const RESULT_BUCKETS = [RESULTS, NEXT_RESULTS] as const;
 export const LEDGER = 'ledger';
 export const PIPELINE = 'simulated';
 /** The name that the pipeline may get later. */

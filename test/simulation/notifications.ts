@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { eventBridgeEvent, type S3EventRecord, testEvent } from '../../local/aws/s3/events.ts';
-import { INBOX, NEXT_INBOX, RESULTS } from './names.ts';
+import { INBOX, NEXT_INBOX, RESULT_BUCKETS } from './names.ts';
 import type { Put } from './observations.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
@@ -48,7 +48,8 @@ export class Notifications {
     const isCreated = happened.eventName.startsWith('ObjectCreated');
     const isCopy = isCreated && this.#world.copying.has(key);
     const record: Announced = isCopy ? { ...happened, eventName: 'ObjectCreated:Copy' } : happened;
-    if (bucket.name === RESULTS && isCreated) this.#world.observed.noteWrite(key);
+    const isResult = RESULT_BUCKETS.some((name) => name === bucket.name);
+    if (isResult && isCreated) this.#world.observed.noteWrite(bucket.name, key);
     if (bucket.name !== INBOX && bucket.name !== NEXT_INBOX) return;
     this.#notify(record, isCreated ? this.#notePut(record, key) : undefined);
   }

@@ -94,7 +94,7 @@ export class Observations {
   readonly begun = new Map<string, Lambda>();
   /** Ids of the multipart uploads that a process tried to abort. */
   readonly abortTried = new Set<string>();
-  /** Number of writes of each key in the results bucket. */
+  /** Number of writes of each object in the results buckets, by its bucket and key. */
   readonly resultWrites = new Map<string, number>();
   /** When the entry of an upload expired, each time, by the upload's id. */
   readonly expired = new Map<string, readonly number[]>();
@@ -159,8 +159,9 @@ export class Observations {
     if (!this.publishedAt.has(key)) this.publishedAt.set(key, at);
   }
 
-  noteWrite(resultsKey: string): void {
-    this.resultWrites.set(resultsKey, (this.resultWrites.get(resultsKey) ?? 0) + 1);
+  noteWrite(bucket: string, key: string): void {
+    const name = `${bucket}/${key}`;
+    this.resultWrites.set(name, (this.resultWrites.get(name) ?? 0) + 1);
   }
 
   noteExpired(uploadId: string, at: number): void {

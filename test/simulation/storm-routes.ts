@@ -1,4 +1,5 @@
 import type { Route } from '../../functions/uploads/routes.ts';
+import { NEXT_RESULTS } from './names.ts';
 import type { Random } from './random.ts';
 import type { Scenario } from './scenario.ts';
 import { corrected } from './scenario.ts';
@@ -23,6 +24,8 @@ export const firstNameOf = (name: string): string => name.split(RENAMED)[0] as s
 /** Routes that are deployed in a storm, in milliseconds from its beginning. */
 export interface RouteChange {
   readonly at: number;
+  /** True if the results go to another bucket from then on. */
+  readonly areResultsMoved?: boolean;
   readonly what: string;
   readonly routes: readonly Route[];
 }
@@ -72,7 +75,10 @@ export function withStageChanges(storm: Scenario, random: Random): Scenario {
   let routes = storm.routes;
   const changes: RouteChange[] = [];
   for (const share of random.some([0.05, 0.2, 0.4, 0.6], 0.5)) {
-    const stages = routes.filter(isStage);
+    const later = routes.filter(isStage);
+    // Stages of a third step are in a plan long before they begin.
+    const third = later.filter(({ after }) => later.some(({ name }) => name === after));
+    const stages = third.length > 0 && random.chance(0.5) ? third : later;
     const kind = stages.length === 0 ? 'bring back' : random.pick(['rename', 'remove', 'move', 'bring back'] as const);
     const stage = random.pick(stages.length === 0 ? routes : stages);
     if (kind === 'rename') {
@@ -91,7 +97,8 @@ export function withStageChanges(storm: Scenario, random: Random): Scenario {
       // As they were at first. First files have kept their routes.
       routes = storm.routes;
     }
-    changes.push({ at: share * storm.chaosMs, what: `${kind} ${stage.name}`, routes });
+    const areResultsMoved = random.chance(0.15);
+    changes.push({ at: share * storm.chaosMs, what: `${kind} ${stage.name}`, routes, areResultsMoved });
   }
   return { ...storm, routeChanges: changes };
 }
@@ -118,8 +125,9 @@ function deployRoutes(world: World, routes: readonly Route[]): void {
 /** Schedules the deployments of other routes. @param start when the storm begins, in milliseconds since the epoch. */
 export function scheduleRouteChanges(world: World, start: number): void {
   const { timeline, scenario } = world;
-  for (const { at, what, routes } of scenario.routeChanges ?? []) {
+  for (const { at, what, routes, areResultsMoved } of scenario.routeChanges ?? []) {
     timeline.schedule(start + at, () => {
+      if (areResultsMoved) world.settings = { ...world.settings, resultsBucket: NEXT_RESULTS };
       world.trace(`the operator: deploy routes: ${what}`);
       deployRoutes(world, world.observed.deployedAt.has('route') ? corrected(routes) : routes);
     });

@@ -17,7 +17,18 @@ import type { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
 import { withDeclaredListing } from './long-listings.ts';
 import { longRoundsScenarioOf } from './long-rounds.ts';
-import { BASE_URL, DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, PIPELINE, RESULTS, START } from './names.ts';
+import {
+  BASE_URL,
+  DENIED_KEY,
+  INBOX,
+  LEDGER,
+  NEXT_INBOX,
+  NEXT_RESULTS,
+  PIPELINE,
+  RESULT_BUCKETS,
+  RESULTS,
+  START,
+} from './names.ts';
 import { Neighbours } from './neighbours.ts';
 import { Notifications } from './notifications.ts';
 import { Observations } from './observations.ts';
@@ -256,7 +267,7 @@ function s3Of({ timeline, scenario, notifications, onCall }: World): EmbeddedS3 
     authorize: (access) => {
       // The requests of the test itself have no name.
       const { accessKeyId: name } = access;
-      const resource = access.resource.replace(NEXT_INBOX, INBOX);
+      const resource = access.resource.replace(NEXT_INBOX, INBOX).replace(NEXT_RESULTS, RESULTS);
       if (name !== undefined) onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', ...access, resource });
       return name === undefined || resource !== `arn:aws:s3:::${INBOX}/${DENIED_KEY}`;
     },
@@ -264,7 +275,7 @@ function s3Of({ timeline, scenario, notifications, onCall }: World): EmbeddedS3 
   for (const inbox of [INBOX, NEXT_INBOX]) {
     s3.createBucket(inbox, scenario.versioning === undefined ? {} : { versioning: scenario.versioning });
   }
-  s3.createBucket(RESULTS);
+  for (const results of RESULT_BUCKETS) s3.createBucket(results);
   s3.createBucket(LEDGER);
   return s3;
 }

@@ -3,11 +3,12 @@ import type { ChainReport } from '../../../functions/publish/report-schemas.ts';
 import type { Route } from '../../../functions/uploads/routes.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
-import { LEDGER, RESULTS } from '../names.ts';
+import { LEDGER } from '../names.ts';
 import { isOfChain } from '../observations.ts';
 import type { World } from '../world.ts';
 import { isTerminal } from './facts.ts';
 import { ownersAt } from './publications.ts';
+import { openResults } from './results.ts';
 
 /*
  * What became of chains. What should have become of them is worked out from the routes, from the assets of the flows that
@@ -346,14 +347,17 @@ function checkReport(report: ChainReport, expected: ReturnType<typeof factsOf>, 
 
 /** `chain.json` at a key is of the chain whose file was put there last, of those that have told of an end. */
 async function checkReportsAt(world: World, key: string, chains: readonly ExpectedChain[]): Promise<void> {
-  const { inspector, scenario, chainWatch } = world;
+  const { scenario, chainWatch } = world;
   const told = chains.filter((chain) => hasEnded(chain) || chainWatch.reports.has(chain.first.upload.id));
   if (told.length === 0) return;
   const firsts = told.map(({ first }) => first);
   const { expected, excepted } = ownersAt(world, firsts);
-  const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/chain.json`);
-  if (stored === undefined) return demand(false, 'a chain has ended, and there is no chain.json', key, firsts);
-  const report = JSON.parse(stored.body.toString()) as ChainReport;
+  const stored = await openResults(world, `${scenario.settings.resultsPrefix}${key}/chain.json`);
+  const reports = stored.map(({ body }) => JSON.parse(body.toString()) as ChainReport);
+  const own = reports.filter(({ upload }) => upload.id === expected?.upload.id);
+  // What an earlier chain told may be in the other bucket.
+  const report = own.toSorted((one, other) => (isLaterEnd(one, other) ? 1 : -1)).at(-1) ?? reports.at(-1);
+  if (report === undefined) return demand(false, 'a chain has ended, and there is no chain.json', key, firsts);
   const isOwner = [expected, ...excepted].some((first) => first?.upload.id === report.upload.id);
   demand(isOwner, 'chain.json is of another upload', key, { report: report.upload, expected });
   const owner = told.find(({ first }) => first.upload.id === report.upload.id);

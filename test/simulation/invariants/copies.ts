@@ -1,6 +1,7 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import type { Put } from '../observations.ts';
+import { SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 import { isOf } from './facts.ts';
 
@@ -20,7 +21,7 @@ export const isOfFailure = (world: World, put: Put): boolean => copiedUploadOf(w
  * The upload whose content a copy has, and whether it ever failed. Undefined if that is unclear: it began after the copy,
  * was retried, expired or was damaged. Without versions it is unclear as well.
  */
-function copiedUploadOf({ observed, orderChecker }: World, put: Put) {
+function copiedUploadOf({ observed, orderChecker, scenario }: World, put: Put) {
   if (put.versionId === undefined) return undefined;
   const ofKey = observed.puts.filter(({ bucket, key }) => bucket === put.bucket && key === put.key);
   const before = ofKey.slice(0, ofKey.indexOf(put));
@@ -35,6 +36,8 @@ function copiedUploadOf({ observed, orderChecker }: World, put: Put) {
   if (ends.every(({ state }) => state !== 'failed')) return { end: 'no failure' } as const;
   const [end] = ends;
   const isFinal = ends.length === 1 && orderChecker.stateOf(upload.id) === 'failed';
-  const endedAt = end && orderChecker.endWriteOf(end)?.at;
-  return isFinal && endedAt !== undefined && endedAt < put.at ? ({ end: 'failure' } as const) : undefined;
+  // Clocks differ, and S3 tells whole seconds.
+  const surelyAt =
+    Math.max(end?.endedAt ?? 0, (end && orderChecker.endWriteOf(end)?.at) ?? 0) + scenario.skewMs + SECOND;
+  return isFinal && surelyAt < put.at ? ({ end: 'failure' } as const) : undefined;
 }

@@ -1,10 +1,11 @@
 import type { Entry, TerminalEntry } from '../../../functions/ledger/entry.ts';
 import type { Receipt } from '../../../functions/publish/report-schemas.ts';
 import { demand } from '../demand.ts';
-import { RESULTS } from '../names.ts';
+import { NEXT_RESULTS, RESULTS } from '../names.ts';
 import { isOfChain, type Put } from '../observations.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isOf } from './facts.ts';
+import { openResults } from './results.ts';
 
 /**
  * The receipt at a key is that of the upload that was put there last, of those that have ended. There are two
@@ -40,12 +41,17 @@ function isOwnerUnknown(world: World, key: string, entries: readonly TerminalEnt
 }
 
 async function checkReceiptAt(world: World, key: string, ends: readonly TerminalEntry[]): Promise<void> {
-  const { inspector, scenario } = world;
+  const { scenario } = world;
   const all = ends.filter(({ upload }) => upload.key === key);
   const { expected, excepted } = ownersAt(world, all);
-  const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
-  if (stored === undefined || expected === undefined) return demand(false, 'a receipt is missing', key, all);
-  const receipt = JSON.parse(stored.body.toString()) as Receipt;
+  const stored = await openResults(world, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
+  const receipts = stored.map(({ body }) => JSON.parse(body.toString()) as Receipt);
+  // The receipt of an earlier upload may be in the other bucket.
+  const own = receipts
+    .filter(({ upload }) => upload.id === expected?.upload.id)
+    .toSorted((one, other) => one.generation - other.generation || Date.parse(one.endedAt) - Date.parse(other.endedAt));
+  const receipt = own.at(-1) ?? receipts.at(-1);
+  if (receipt === undefined || expected === undefined) return demand(false, 'a receipt is missing', key, all);
   if (excepted.some(({ upload }) => upload.id === receipt.upload.id)) return;
   demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
     receipt: receipt.upload,
@@ -162,7 +168,8 @@ function publishedEnds({ observed }: World): ReadonlySet<string> {
     const { detailType, detail } = event;
     // After a renaming, the same end is published under the new name.
     const { pipeline: _, ...facts } = JSON.parse(detail) as EventFacts;
-    const said = `${detailType} ${JSON.stringify(facts)}`;
+    // So it is if the results go to another bucket.
+    const said = `${detailType} ${JSON.stringify(facts)}`.replaceAll(NEXT_RESULTS, RESULTS);
     demand((words.get(facts.id) ?? said) === said, 'an end was published in two ways', words.get(facts.id), said);
     words.set(facts.id, said);
     if (isOfChain(event)) continue;

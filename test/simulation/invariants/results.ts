@@ -1,7 +1,7 @@
 import type { Entry, StoredAsset } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
-import { RESULTS } from '../names.ts';
+import { RESULT_BUCKETS, RESULTS } from '../names.ts';
 import type { World } from '../world.ts';
 import { isTerminal, sha256 } from './facts.ts';
 import { isJobFile } from './jobs.ts';
@@ -11,11 +11,15 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
   const { scenario, inspector, observed } = world;
   const prefix = scenario.settings.resultsPrefix;
   const collected = new Map<string, Set<string>>();
-  for (const { key } of await inspector.list(RESULTS)) {
+  const listed = RESULT_BUCKETS.map(async (bucket) =>
+    (await inspector.list(bucket)).map(({ key }) => ({ bucket, key })),
+  );
+  for (const object of (await Promise.all(listed)).flat()) {
+    const { key } = object;
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
     if (/\/(receipt|chain)\.json$/.test(key)) continue;
     const { name, flowId, assetId } = originOf(world, key, prefix);
-    await checkAsset(world, key, world.service.asset(flowId, assetId));
+    await checkAsset(world, object, world.service.asset(flowId, assetId));
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
   }
   for (const [name, flowIds] of collected) {
@@ -38,7 +42,10 @@ function originOf({ service, orderChecker }: World, key: string, prefix: string)
   // Assets of a later stage are in the folder of their upload, below the key of the first file. Its input is an asset.
   const [, firstKey, id] = /^(.*)\/chain\/[^/]+\/([^/]+)$/s.exec(uploadKey) ?? [];
   const isOfLaterStage =
-    id === tag?.upload && input?.bucket === RESULTS && input.key.startsWith(`${prefix}${firstKey}/`);
+    id === tag?.upload &&
+    input !== undefined &&
+    isResults(input.bucket) &&
+    input.key.startsWith(`${prefix}${firstKey}/`);
   // The inputs of a job are other files of its folder. Its entry may have expired or be damaged by now.
   const isOfJob = isJobFile(uploadKey) && orderChecker.uploads.get(tag?.upload ?? '')?.key === uploadKey;
   const isOwn = input?.key === uploadKey || isOfLaterStage || isOfJob;
@@ -52,9 +59,24 @@ function originOf({ service, orderChecker }: World, key: string, prefix: string)
 
 type MadeAsset = ReturnType<World['service']['asset']>;
 
-async function checkAsset(world: World, key: string, made: MadeAsset): Promise<void> {
+const isResults = (bucket: string): boolean => RESULT_BUCKETS.some((name) => name === bucket);
+
+/** What is at a key in any of the results buckets, the first bucket first. */
+export async function openResults(
+  { inspector }: Pick<World, 'inspector'>,
+  key: string,
+): Promise<readonly NonNullable<Awaited<ReturnType<World['inspector']['open']>>>[]> {
+  const opened = await Promise.all(RESULT_BUCKETS.map((bucket) => inspector.open(bucket, key)));
+  return opened.flatMap((one) => one ?? []);
+}
+
+async function checkAsset(
+  world: World,
+  { bucket, key }: { readonly bucket: string; readonly key: string },
+  made: MadeAsset,
+): Promise<void> {
   const { inspector, observed } = world;
-  const opened = await inspector.open(RESULTS, key);
+  const opened = await inspector.open(bucket, key);
   const isWhole = opened !== undefined && sha256(opened.body) === (await made.sha256());
   const sizes = { stored: opened?.body.byteLength, made: made.content.bytes };
   demand(isWhole, 'a result is not what the service made', key, sizes);
@@ -63,12 +85,12 @@ async function checkAsset(world: World, key: string, made: MadeAsset): Promise<v
   const isJudged = made.mediaType === 'application/octet-stream' && key.endsWith('.glb');
   const expected = isJudged ? 'model/gltf-binary' : made.mediaType;
   demand(mediaType === expected, 'a result has another media type', key, mediaType, expected);
-  const writes = observed.resultWrites.get(key);
+  const writes = observed.resultWrites.get(`${bucket}/${key}`);
   demand(writes === 1, 'a result was written more than once', key, writes);
 }
 
 async function checkStored({ inspector }: World, asset: StoredAsset): Promise<void> {
-  const { body, etag } = (await inspector.open(RESULTS, asset.key)) ?? {};
+  const { body, etag } = (await inspector.open(asset.bucket ?? RESULTS, asset.key)) ?? {};
   const isSame = body !== undefined && body.byteLength === asset.bytes && sha256(body) === asset.sha256;
   // Later stages read the asset by its ETag.
   demand(isSame && etag === asset.etag, 'an asset is not there as its entry says', asset, body?.byteLength, etag);
@@ -76,7 +98,8 @@ async function checkStored({ inspector }: World, asset: StoredAsset): Promise<vo
 
 /** Parts cost money: a process completes a multipart upload or tries to abort it, unless it is killed meanwhile. */
 export async function checkMultipartUploads({ inspector, observed }: World): Promise<void> {
-  for (const { key, uploadId } of await inspector.multipartUploads(RESULTS)) {
+  const open = await Promise.all(RESULT_BUCKETS.map((bucket) => inspector.multipartUploads(bucket)));
+  for (const { key, uploadId } of open.flat()) {
     const process = observed.begun.get(uploadId);
     const isTried = observed.abortTried.has(uploadId);
     const isExcused = process === undefined || process.isDead || process.wasFrozen || isTried;
