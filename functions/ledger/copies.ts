@@ -14,7 +14,7 @@ import { SWEEP_REACH_MS } from './waits.ts';
 /** LastModified counts in whole seconds. */
 const SECOND_MS = 1_000;
 
-/** Older versions of a key that are looked at. */
+/** Versions of a key that are looked at, the newest first. Each may cost a request. */
 const VERSIONS_MAX = 20;
 
 /** How far before its end the entry of an upload is looked for, in milliseconds, and in how many pages each time. */
@@ -35,7 +35,7 @@ export interface CopyPorts {
  * @throws any error of S3.
  */
 export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: AbortSignal): Promise<Entry | undefined> {
-  if (upload.stage !== undefined || isCanary(upload, ports.settings)) return undefined;
+  if (isCanary(upload, ports.settings)) return undefined;
   const before =
     upload.versionId === undefined
       ? await unversionedBefore(upload, ports, signal)

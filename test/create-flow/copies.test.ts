@@ -155,6 +155,26 @@ describe.each([
     expect(world.service.flows.map(({ parameters }) => parameters)).toEqual([{ copies: 1 }, { copies: 2 }]);
   });
 
+  it('is sent at another key, although that of its source begins with it', async () => {
+    await start({ versioning });
+    await world.send('a-copy', 'x');
+    await world.settle();
+    laterBy(HOUR);
+    await copy(form, 'a', 'x');
+    await world.settle();
+    expect(world.service.flows).toHaveLength(2);
+  });
+
+  it('is skipped by its ETag, whatever checksums S3 keeps of both', async () => {
+    await start({ versioning });
+    await world.send('a', 'x', { ChecksumAlgorithm: 'CRC32' });
+    await world.settle();
+    laterBy(HOUR);
+    await copy(form, 'a', 'x', { ChecksumAlgorithm: 'SHA256' });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   it('is sent with another content, and where nothing was before', async () => {
     await start({ versioning });
     await copy(form, 'a', 'x');
@@ -164,6 +184,34 @@ describe.each([
     await world.settle();
     expect(world.service.flows).toHaveLength(2);
   });
+});
+
+it('a copy is compared with the version before it, and not with a newer one', async () => {
+  await start({ versioning: 'Enabled' });
+  await world.send('a', 'x');
+  await world.settle();
+  laterBy(HOUR);
+  await copy('s3', 'a', 'x');
+  const announced = world.takeMessages();
+  laterBy(HOUR);
+  await world.send('a', 'y');
+  for (const message of announced) await world.ports.queue.send(message, new AbortController().signal);
+  await world.settle();
+  expect(world.service.flows).toHaveLength(2);
+});
+
+it('a copy is sent if the upload that it repeats is not among the 20 newest versions', async () => {
+  await start({ versioning: 'Enabled' });
+  await world.send('a', 'x');
+  await world.settle();
+  const copyTimes = async (count: number) => {
+    for (let times = 0; times < count; times += 1) await copy('s3', 'a', 'x');
+    await world.settle();
+  };
+  await copyTimes(19);
+  expect(world.service.flows).toHaveLength(1);
+  await copyTimes(1);
+  expect(world.service.flows).toHaveLength(2);
 });
 
 it('the same content that is put, and not copied, is meant', async () => {
