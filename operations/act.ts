@@ -416,12 +416,24 @@ async function makeAnew(
 ): Promise<readonly Acted[]> {
   const acted: Acted[] = [];
   for (const { id: first, key, begins } of stages) {
-    const answer = resultsSchema.parse(await collecting.invoke({ retry: [first], from, late }, signal));
     // The chain may have changed since the plan. Then the id of an upload stands for its key.
     const keys = new Map([[first, key], ...begins.map((each) => [each.id, each.key] as const)]);
-    for (const { upload: id, result } of answer) {
-      acted.push({ id, key: keys.get(id) ?? id, result, isDone: DONE.includes(result) });
+    const ofChain = new Map<string, Acted>();
+    for (let before = 0; ; ) {
+      const answer = resultsSchema.parse(await collecting.invoke({ retry: [first], from, late }, signal));
+      for (const { upload: id, result } of answer) {
+        ofChain.set(id, { id, key: keys.get(id) ?? id, result, isDone: DONE.includes(result) });
+      }
+      const done = ofChain
+        .values()
+        .filter(({ isDone }) => isDone)
+        .toArray().length;
+      onProgress(acted.length + done);
+      // One request begins so many. The next one begins those that are left.
+      if (done === before || !answer.some(({ result }) => result === 'not begun yet')) break;
+      before = done;
     }
+    acted.push(...ofChain.values());
     onProgress(acted.length);
   }
   return acted;

@@ -4,7 +4,6 @@ import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import {
   begunAnew,
-  begunWhole,
   type Chain,
   type ChainUpload,
   gatheredEntry,
@@ -85,6 +84,12 @@ const CONCURRENCY = 16;
  */
 const SETTLED_MS = 16 * 60_000;
 
+/**
+ * Uploads that one request to make stages anew begins. Each takes some ten requests to S3, so that these take about a
+ * minute, and a chain has up to ten thousand.
+ */
+export const ANEW_AT_ONCE_MAX = 1_000;
+
 /** Uploads of a stage made anew that a tick looks at, and the time until the next tick goes on, in milliseconds. */
 const ANEW_STEP_MAX = 100;
 const NEXT_STEP_MS = 30_000;
@@ -96,13 +101,14 @@ export interface Changed {
    * The first three say that it was done, and the others why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
    * never fetched. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
-   * before failed, and the route does not allow that.
+   * before failed, and the route does not allow that. `not begun yet`: one request begins {@link ANEW_AT_ONCE_MAX} uploads
+   * of stages only. The same request begins the next ones. Without it, ticks begin them.
    */
   readonly result:
     | ('resubmitted' | 'cancelled' | 'begun')
     | ('unknown' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
     | ('overrides not allowed' | 'without a flow' | 'shared')
-    | ('without a chain' | 'not in its chain' | 'withheld');
+    | ('without a chain' | 'not in its chain' | 'withheld' | 'not begun yet');
   /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
   readonly isAborted?: boolean;
   /** True if a request may have made a flow that is not known, and therefore not stopped. */
@@ -146,19 +152,32 @@ export function retryUploads(
   });
 }
 
+interface AnewOptions {
+  /** The route of the stage. */
+  readonly from: string;
+  /** True if live files go first. Default: if there are many. */
+  readonly late?: true | undefined;
+}
+
+/** How many uploads a request may still begin. */
+interface Room {
+  left: number;
+}
+
 /**
  * Has a stage made anew, and those after it: by the present routes, from the stored assets of the stage before. All of
- * it is paid for.
+ * it is paid for. The same request goes on where the one before ended.
  * @param firstIds the uploads of the chains' first files. The result has these, if nothing was begun, and otherwise the
  * uploads of the stage.
  */
 export async function makeAnew(
   firstIds: readonly string[],
-  { from, late = isLate(firstIds) }: { readonly from: string; readonly late?: true | undefined },
+  { from, late = isLate(firstIds), atOnceMax = ANEW_AT_ONCE_MAX }: AnewOptions & { readonly atOnceMax?: number },
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
-  const all = await pMap(firstIds, (id) => makeStageAnew(id, { from, late }, ports, signal), {
+  const room = { left: atOnceMax };
+  const all = await pMap(firstIds, (id) => makeStageAnew(id, { from, late, room }, ports, signal), {
     concurrency: CONCURRENCY,
   });
   return all.flat();
@@ -166,13 +185,16 @@ export async function makeAnew(
 
 async function makeStageAnew(
   upload: string,
-  { from, late }: { readonly from: string; readonly late?: true | undefined },
+  { from, late, room }: AnewOptions & { readonly room: Room },
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
   const { chains, ledger, settings, clock } = ports;
   const chain = await chains.read(upload, signal);
   if (chain === undefined) return [{ upload, result: 'without a chain' }];
+  if (room.left <= 0) return [{ upload, result: 'not begun yet' }];
+  // An earlier request was cut off after it had changed the chain, or had no room for the whole stage.
+  if (chain.anew?.some(({ route }) => route === from)) return goOnAnew(chain, { from, late, room }, ports, signal);
   const isFirst = from === chain.uploads[0]?.route;
   const whole = await withAssetsFor(chain, from, settings.routes, async (id) => (await ledger.read(id, signal))?.entry);
   const anew = isFirst ? undefined : madeAnew(whole, from, settings, clock.now());
@@ -186,14 +208,17 @@ async function makeStageAnew(
   if (unfinished.some(({ id, generation }) => (generations.get(id) ?? 0) >= generation)) {
     return [{ upload, result: 'under way' }];
   }
-  // An earlier request was cut off after it had changed the chain. Its stage begins now.
+  // They are in the chain, and have not begun. The invocation that was about to begin them has died.
   if (unfinished.length > 0) {
     const left = unfinished.flatMap(
       ({ id }) => gatheredEntry(chain, id) ?? begins.find((each) => each.upload.id === id) ?? [],
     );
-    return beginWhole({ firstId: upload, from, begins: left, late }, ports, signal);
+    return beginStages(left.slice(0, taken(room, left.length)), late, ports, signal);
   }
-  if (anew === undefined) return retryUploads([upload], ports, signal, { isSuccessRetried: true, late });
+  if (anew === undefined) {
+    room.left -= 1;
+    return retryUploads([upload], ports, signal, { isSuccessRetried: true, late });
+  }
   // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
   const next = withGenerations(anew.chain, begins, generations);
@@ -202,29 +227,35 @@ async function makeStageAnew(
   const isUnderWay = (id: string) =>
     written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');
   if (!begins.every((begin) => isUnderWay(begin.upload.id))) return [{ upload, result: 'under way' }];
-  return beginWhole({ firstId: upload, from, begins, late }, ports, signal);
+  return goOnAnew(written.chain as Chain, { from, late, room }, ports, signal);
 }
 
-interface Beginning {
-  readonly firstId: string;
-  readonly from: string;
-  readonly begins: readonly WaitingEntry[];
-  readonly late: true | undefined;
+/** Takes as much of the room as there is, and returns that. */
+function taken(room: Room, wanted: number): number {
+  const count = Math.min(Math.max(room.left, 0), wanted);
+  room.left -= count;
+  return count;
 }
 
-/** Begins all uploads of a stage. After that, its chain does not lead a tick to them any more. */
-async function beginWhole(
-  { firstId, from, begins, late }: Beginning,
+/** Begins the next uploads of a stage that is being made anew, as many as there is room for. */
+async function goOnAnew(
+  chain: Chain,
+  { from, late, room }: AnewOptions & { readonly room: Room },
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
-  const results = await beginStages(begins, late, ports, signal);
-  if (results.every(({ result }) => result === 'resubmitted')) {
-    const isAnew = (chain: Chain): boolean => chain.anew?.some(({ route }) => route === from) === true;
-    await ports.chains.update(firstId, (now) => (now && isAnew(now) ? begunWhole(now, from) : now), signal);
-  }
-  return results;
+  const own = { ...chain, anew: chain.anew?.filter(({ route }) => route === from) };
+  const all = unfinishedAnew(own, Number.POSITIVE_INFINITY)?.uploads ?? [];
+  const step = unfinishedAnew(own, taken(room, all.length));
+  if (step === undefined) return [{ upload: chain.first.id, result: 'under way' }];
+  const { begun } = await beginStep(chain, { ...step, late: late ?? lateIn(own, from) }, ports, signal);
+  const results = { begun: 'resubmitted', 'under way': 'under way', lost: 'withheld' } as const;
+  return all.map(({ id }, index) => ({ upload: id, result: results[begun[index] as 'begun'] ?? 'not begun yet' }));
 }
+
+/** True if a stage that is made anew has many uploads. */
+const lateIn = ({ uploads }: Chain, name: string): true | undefined =>
+  isLate(uploads.flatMap(({ id, route }) => (route === name ? [id] : [])));
 
 /**
  * Begins what a request to make a stage anew has left, because it was cut off after it had changed the chain. It looks at
@@ -236,7 +267,7 @@ export async function finishAnew(
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const { chains, chainNotes, ledger, telemetry } = ports;
+  const { chains, telemetry } = ports;
   let chain: Chain | undefined;
   try {
     chain = await chains.read(firstId, signal);
@@ -248,27 +279,48 @@ export async function finishAnew(
   }
   const step = chain && unfinishedAnew(chain, ANEW_STEP_MAX);
   if (chain === undefined || step === undefined) return undefined;
-  const { route, seen, uploads } = step;
-  const now = chain;
-  const begun = await pMap(uploads, (upload) => beginLeft(now, upload, ports, signal), { concurrency: CONCURRENCY });
+  const { begun, isLast } = await beginStep(chain, { ...step, late: lateIn(chain, step.route) }, ports, signal);
   if (begun.includes('under way')) return DUE_AGAIN_MS;
+  return isLast ? undefined : NEXT_STEP_MS;
+}
+
+interface AnewStep {
+  readonly route: string;
+  /** Uploads of the stage that have begun after this step. */
+  readonly seen: number;
+  readonly uploads: readonly ChainUpload[];
+  readonly late: true | undefined;
+}
+
+/** Begins some uploads of a stage that is being made anew. The chain remembers how far that came. */
+async function beginStep(
+  chain: Chain,
+  { route, seen, uploads, late }: AnewStep,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<{ readonly begun: readonly ('begun' | 'under way' | 'lost')[]; readonly isLast: boolean }> {
+  const { chains, chainNotes, ledger } = ports;
+  const begun = await pMap(uploads, (upload) => beginLeft(chain, { upload, late }, ports, signal), {
+    concurrency: CONCURRENCY,
+  });
+  if (begun.includes('under way')) return { begun, isLast: false };
   const lost = uploads.filter((_, index) => begun[index] === 'lost');
   const written = await chains.update(
-    firstId,
+    chain.first.id,
     (current) =>
-      current?.generation === now.generation ? seenAnew(current, { route, seen, lost }, ports.settings) : current,
+      current?.generation === chain.generation ? seenAnew(current, { route, seen, lost }, ports.settings) : current,
     signal,
   );
-  const first = lost.length === 0 ? undefined : await ledger.read(firstId, signal);
+  const first = lost.length === 0 ? undefined : await ledger.read(chain.first.id, signal);
   // The chain may have ended with that.
   if (first !== undefined) await chainNotes.note(first.entry, signal);
-  return written.chain?.anew === undefined ? undefined : NEXT_STEP_MS;
+  return { begun, isLast: written.chain?.anew === undefined };
 }
 
 /** Begins an upload of a stage that is made anew, if it has not begun. `lost` if its route is gone. */
 async function beginLeft(
   chain: Chain,
-  upload: ChainUpload,
+  { upload, late }: { readonly upload: ChainUpload; readonly late: true | undefined },
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<'begun' | 'under way' | 'lost'> {
@@ -280,7 +332,7 @@ async function beginLeft(
   const made = parent !== undefined && 'assets' in parent ? (parent.assets ?? []) : [];
   const fresh = begunAnew(chain, upload, made, settings);
   if (fresh === undefined) return 'lost';
-  return (await beginStage(fresh, ports, signal)) ? 'begun' : 'under way';
+  return (await beginStage({ ...fresh, late }, ports, signal)) ? 'begun' : 'under way';
 }
 
 /** The generations of uploads that have an entry, by id. Undefined if one of them has not ended. */

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { addressOf, type Chain, type ChainUpload } from '../../functions/chains/chain.ts';
 import { CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import { finishAnew } from '../../functions/operator/operator.ts';
+import { finishAnew, makeAnew } from '../../functions/operator/operator.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';
@@ -632,6 +632,22 @@ describe('a stage that is made anew', () => {
     expect(world.service.flows).toHaveLength(3 * 21);
   });
 
+  it('of many chains begins no more in one request than of one', async () => {
+    await start({ routes: [ECHO, { ...ECHO, name: 'each', after: 'echo' }] });
+    for (let n = 0; n < 5; n += 1) await world.upload(`customer/${n}`);
+    await world.settle();
+    const firsts = (await entriesOf('echo')).map(({ upload }) => upload.id);
+    const first = await world.invoke(({ closing }) =>
+      makeAnew(firsts, { from: 'each', atOnceMax: 3 }, world.ports, closing),
+    );
+    expect(first.filter(({ result }) => result === 'resubmitted')).toHaveLength(3);
+    expect(first.filter(({ result }) => result === 'not begun yet')).toHaveLength(2);
+    expect((await entriesOf('each')).filter(({ generation }) => generation === 2)).toHaveLength(3);
+    await world.tickAfter(17 * 60_000);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(10 + 5);
+  });
+
   it('may have been added to the routes since', async () => {
     await settled();
     world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'new', after: 'each' }] });
@@ -740,6 +756,47 @@ describe('a stage that is made anew', () => {
       );
       const markers = (await world.keys(LEDGER, 'waiting/')).join('\n');
       expect(entries.filter(({ upload }) => !markers.includes(upload.id))).toEqual([]);
+    });
+
+    /** Asks once for `each` of a chain with 25 uploads in it, of which one request begins ten. */
+    const askForTen = async () => {
+      const id = await firstId();
+      const results = await world.invoke(({ closing }) =>
+        makeAnew([id], { from: 'each', atOnceMax: 10 }, world.ports, closing),
+      );
+      const counts = Object.entries(Object.groupBy(results, ({ result }) => result));
+      return Object.fromEntries(counts.map(([result, all]) => [result, all?.length]));
+    };
+    const startFan = async () => {
+      const routes = [
+        { ...ECHO, parameters: copies(25) },
+        { ...ECHO, name: 'each', after: 'echo' },
+      ];
+      await start({ routes });
+      await settled();
+    };
+
+    it('begins so many in one request, says what is left, and goes on with the same request', async () => {
+      await startFan();
+      expect(await askForTen()).toEqual({ resubmitted: 10, 'not begun yet': 15 });
+      // Live files go first.
+      expect(world.takeMessages()).toEqual([]);
+      expect(await askForTen()).toEqual({ resubmitted: 10, 'not begun yet': 5 });
+      expect(await askForTen()).toEqual({ resubmitted: 5 });
+      expect(await askForTen()).toEqual({ 'under way': 1 });
+      expect(await generations()).toEqual(Array.from({ length: 25 }, () => 2));
+      await world.settle();
+      expect((await report()).status).toBe('succeeded');
+      expect(world.service.flows).toHaveLength(1 + 2 * 25);
+    });
+
+    it('leaves to the ticks what no request begins any more', async () => {
+      await startFan();
+      await askForTen();
+      await world.tickAfter(17 * 60_000);
+      await world.settle();
+      expect(await generations()).toEqual(Array.from({ length: 25 }, () => 2));
+      expect(world.service.flows).toHaveLength(1 + 2 * 25);
     });
 
     it('costs a tick no look at its uploads if its request did not die', async () => {

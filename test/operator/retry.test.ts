@@ -280,6 +280,37 @@ describe('a retry of many', () => {
     expect(await ask({ from: 'two', stages: [stage(1)] })).toEqual([undefined]);
   });
 
+  it('makes a large stage anew in as many requests as it takes', async () => {
+    const answers = [
+      ['resubmitted', 'not begun yet', 'not begun yet'],
+      ['resubmitted', 'not begun yet'],
+      ['under way', 'not begun yet'],
+    ];
+    const collecting = {
+      invoke: async () => {
+        const results = answers.shift() ?? [];
+        const from = 3 - results.length;
+        return results.map((result, at) => ({ upload: `${Math.min(from, 1) + at}`, result }));
+      },
+    };
+    const stages = [{ id: '9', key: 'a', begins: ['0', '1', '2'].map((id) => ({ id, key: id })) }];
+    const counts: number[] = [];
+    const acted = await act(
+      { action: 'retry', uploads: [], from: 'two', stages },
+      { collecting } as never,
+      new AbortController().signal,
+      (count) => counts.push(count),
+    );
+    // The third answer did nothing more, so there is no fourth request.
+    expect(answers).toEqual([]);
+    expect(acted.map(({ id, result, isDone }) => [id, result, isDone])).toEqual([
+      ['0', 'resubmitted', true],
+      ['1', 'under way', false],
+      ['2', 'not begun yet', false],
+    ]);
+    expect(counts.at(-1)).toBe(3);
+  });
+
   it('puts up to twenty into the queue, and one that is retried alone leaves the line', async () => {
     const ids = await manyRejected(21);
     await retry(ids);
