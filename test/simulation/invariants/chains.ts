@@ -71,6 +71,12 @@ const textOf = (plan: NonNullable<ChainInLedger['plan']>): string =>
 
 const planOf = (stages: readonly Route[]) => stages.map(({ name, after = '' }) => ({ route: name, after }));
 
+/** The stages of two configurations. Of a stage that both have, the place in the first one counts. */
+const joined = (one: readonly Route[], other: readonly Route[]): readonly Route[] => [
+  ...one,
+  ...other.filter(({ name }) => one.every((stage) => stage.name !== name)),
+];
+
 /**
  * The stages that come after a first file: those of a configuration that was deployed when its flow succeeded. If only one
  * ever was, its stages must be. Undefined if there are none.
@@ -96,7 +102,8 @@ async function plannedFor({ observed, inspector }: World, first: Entry): Promise
     chain.plan === undefined
       ? stages.length === named.length && stages.every(({ name }) => named.includes(name))
       : textOf(planOf(stages)) === textOf(chain.plan);
-  const stages = all.find(isIt);
+  // Those of the configuration when the file was sent belong to it too.
+  const stages = all.flatMap((now) => all.map((sent) => joined(now, sent))).find(isIt);
   demand(stages !== undefined || !isTerminal(first), 'a chain has a plan that no configuration had', first, chain, all);
   const mayLack = (stages ?? []).filter(({ name }) =>
     observed.routings.some((routes) => !routes.some((route) => route.name === name)),
