@@ -1,6 +1,6 @@
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import type { MetricName } from '../base/telemetry.ts';
-import { copiedEntry, copyWords, currentUploadId, entryOfGone } from '../ledger/copies.ts';
+import { copiedEntry, copyWords, currentUpload, currentUploadId, entryOfGone } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
   claimAgain,
@@ -372,14 +372,24 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
  * Opens an upload that has an entry. Without versions, a copy of it has taken its place under another id, and its content
  * is still there.
  */
-async function openAgain({ ports, invocation }: Delivery, upload: Upload): Promise<OpenedUpload> {
+async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUpload> {
+  const { ports, invocation } = delivery;
   const { work } = invocation;
   try {
     return await ports.inbox.open(upload, work);
   } catch (error) {
     if (!(error instanceof UploadGoneError) || upload.versionId !== undefined) throw error;
-    if ((await currentUploadId(upload, ports, work)) !== upload.id) throw error;
-    return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
+    const { current, copied } = await currentUpload(upload, ports, work);
+    if (copied?.upload.id === upload.id) {
+      return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
+    }
+    // A copy of an upload before this one was skipped: this one has another content, and had no receipt. So it is meant.
+    if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
+      const { bucket, key, etag, lastModified } = current;
+      await openAndBegin(delivery, { bucket, key, etag, currentAt: Math.max(lastModified, ports.clock.now()) });
+      delivery.identify({ uploadId: upload.id });
+    }
+    throw error;
   }
 }
 

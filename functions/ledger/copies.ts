@@ -28,6 +28,8 @@ export interface CopyPorts {
   readonly settings: { readonly inboxBucket: string; readonly canaryKey: string; readonly routes: readonly Route[] };
 }
 
+type CurrentPorts = CopyPorts & { readonly inbox: Pick<Inbox, 'current'> };
+
 /**
  * The entry of the upload of this key that had the same content before: the same size, and the same ETag or checksum. It
  * had not failed when this one was put, and the metadata that Flowdrop reads are the same. Undefined if there is none:
@@ -50,14 +52,24 @@ export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: Abor
  * @throws any error of S3.
  */
 export async function currentUploadId(
-  { bucket, key, id: known }: Pick<Upload, 'bucket' | 'key' | 'id'>,
-  ports: CopyPorts & { readonly inbox: Pick<Inbox, 'current'> },
+  known: Pick<Upload, 'bucket' | 'key' | 'id'>,
+  ports: CurrentPorts,
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  const { current, copied } = await currentUpload(known, ports, signal);
+  return copied?.upload.id ?? current?.id;
+}
+
+/** The same upload as S3 shows it; and if it is a copy, the entry of the one that it repeats. */
+export async function currentUpload(
+  { bucket, key, id: known }: Pick<Upload, 'bucket' | 'key' | 'id'>,
+  ports: CurrentPorts,
+  signal: AbortSignal,
+): Promise<{ readonly current?: Upload | undefined; readonly copied?: Entry | undefined }> {
   const current = await ports.inbox.current(bucket, key, signal);
-  if (current === undefined || current.id === known) return current?.id;
-  if ((await ports.ledger.read(current.id, signal)) !== undefined) return current.id;
-  return (await copiedEntry(current, ports, signal))?.upload.id ?? current.id;
+  if (current === undefined || current.id === known) return { current };
+  if ((await ports.ledger.read(current.id, signal)) !== undefined) return { current };
+  return { current, copied: await copiedEntry(current, ports, signal) };
 }
 
 async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {
@@ -95,10 +107,8 @@ async function unversionedBefore(upload: Upload, ports: CopyPorts, signal: Abort
   // One that is under way has no receipt yet. But it must be newer than the one that has it: that may have had another
   // content.
   const isNewer = (id: string) => told === undefined || secondsIn(id) > secondsIn(told);
-  const stored =
-    told !== undefined && isSame(told)
-      ? await ledger.read(told, signal)
-      : await findEntry(ledger, upload.lastModified, (id) => isSame(id) && isNewer(id), signal);
+  const underWay = await findEntry(ledger, upload.lastModified, (id) => isSame(id) && isNewer(id), signal);
+  const stored = underWay ?? (told !== undefined && isSame(told) ? await ledger.read(told, signal) : undefined);
   if (stored?.entry.upload.bytes !== upload.bytes) return undefined;
   const route = routeFor(settings.routes, upload);
   // Only a route with overrides reads the metadata.
@@ -133,7 +143,7 @@ export function entryOfGone(
   return findEntry(ledger, announcedAt, (id) => hashIn(id) === hash, signal);
 }
 
-/** The first entry of an upload from before that time whose id is sought. */
+/** The newest entry of an upload from before that time whose id is sought. */
 async function findEntry(
   ledger: CopyPorts['ledger'],
   until: number,
@@ -143,12 +153,14 @@ async function findEntry(
   const end = secondDigits(until);
   for (const reachMs of REACHES_MS) {
     let pages = 0;
+    let found: string | undefined;
     for await (const { entries } of ledger.entryPages(secondDigits(until - reachMs), signal)) {
-      const found = entries.find(({ id }) => isSought(id));
-      if (found !== undefined) return ledger.read(found.id, signal);
+      const before = entries.filter(({ id }) => secondsIn(id) <= end);
+      found = before.findLast(({ id }) => isSought(id))?.id ?? found;
       pages += 1;
-      if (pages >= PAGES_MAX || secondsIn(entries.at(-1)?.id ?? '') > end) break;
+      if (pages >= PAGES_MAX || before.length < entries.length) break;
     }
+    if (found !== undefined) return ledger.read(found, signal);
   }
   return undefined;
 }

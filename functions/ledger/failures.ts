@@ -88,7 +88,7 @@ export const FAILURES = {
     action: 'Correct the metadata that the message names, and put the file into the inbox again.',
   },
   'upload-gone': {
-    meaning: 'The object was deleted before it could be sent, or put again with the same content.',
+    meaning: 'The object was deleted before it could be sent.',
     retry: 'cannot-help',
     action: 'Put the file into the inbox again, unless a newer version has a receipt of its own.',
   },

@@ -40,7 +40,7 @@ const FOLDER_PAGES_MAX = 10;
 export class UploadGoneError extends Error {
   override readonly name = 'UploadGoneError';
   readonly key: string;
-  /** True if S3 has another content at its key. False if that is not known. */
+  /** True if S3 has another upload at its key. False if that is not known. */
   readonly isReplaced: boolean;
 
   /** @param what happened to it. */
@@ -196,7 +196,7 @@ export class Inbox {
     const { upload } = first;
     if (reference.id !== undefined && reference.id !== upload.id) {
       first.body.destroy();
-      throw new UploadGoneError(reference, 'was put again with the same content');
+      throw new UploadGoneError(reference, 'was put again with the same content', { isReplaced: true });
     }
     const freshUntil = this.#clock.now() + UNREAD_MAX_MS;
     let unread: Readable | undefined = first.body;

@@ -1,5 +1,6 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import { answer, ECHO, HOUR, MINUTE, start, world } from '../support/world.ts';
+import { answer, ECHO, HOUR, INBOX, MINUTE, start, world } from '../support/world.ts';
 
 // S3 announces a change of metadata, storage class or encryption as a copy. Its content is no new upload.
 
@@ -264,3 +265,81 @@ it.each(['Enabled', undefined] as const)(
     expect(world.service.flows).toHaveLength(3);
   },
 );
+
+describe('without versions, while an upload waits', () => {
+  /** What became of each upload in the ledger, the oldest first. */
+  const ends = async () =>
+    (await world.entries()).map((entry) => (entry.state === 'failed' ? entry.failure.code : entry.state));
+
+  async function waits(content: string) {
+    laterBy(HOUR);
+    await world.collect({ hold: { action: 'pause' } });
+    await world.send('a', content);
+    laterBy(10_000);
+  }
+  async function goesOn() {
+    await world.deliverAll();
+    laterBy(MINUTE);
+    await world.collect({ hold: { action: 'resume' } });
+    await world.settle();
+  }
+
+  it('the same content that is put again replaces it', async () => {
+    await start({ versioning: undefined });
+    await waits('x');
+    await world.send('a', 'x');
+    await goesOn();
+    expect(await ends()).toEqual(['superseded', 'succeeded']);
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('a copy repeats it, and not an upload before it with the same content', async () => {
+    await start({ versioning: undefined });
+    await world.send('a', 'x');
+    await world.settle();
+    await waits('x');
+    await copy('s3', 'a', 'x');
+    await goesOn();
+    expect(await ends()).toEqual(['succeeded', 'succeeded']);
+    expect(world.service.flows).toHaveLength(2);
+  });
+
+  it('a copy repeats the newer of two with the same content', async () => {
+    await start({ versioning: undefined });
+    await waits('x');
+    await world.send('a', 'x');
+    laterBy(10_000);
+    await copy('s3', 'a', 'x');
+    await goesOn();
+    expect(await ends()).toEqual(['superseded', 'succeeded']);
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('a copy of what was there before it is sent', async () => {
+    await start({ versioning: undefined });
+    await world.send('a', 'x');
+    await world.settle();
+    await waits('y');
+    await copy('s3', 'a', 'x');
+    await goesOn();
+    expect(await ends()).toEqual(['succeeded', 'superseded', 'succeeded']);
+    expect(world.service.flows).toHaveLength(2);
+  });
+
+  it('a copy repeats the job that waits, and not one before it with the same content', async () => {
+    await start({ versioning: undefined, routes: [{ ...ECHO, jobs: 'jobs/' }] });
+    const job = JSON.stringify({ inputs: ['front.png'] });
+    await world.send('jobs/front.png', 'front');
+    await world.send('jobs/job.json', job);
+    await world.settle();
+    await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'jobs/front.png' }));
+    laterBy(HOUR);
+    await world.send('jobs/job.json', job);
+    laterBy(MINUTE);
+    await copy('s3', 'jobs/job.json', job);
+    await world.deliverAll();
+    await world.send('jobs/front.png', 'front');
+    await world.settle();
+    expect(await ends()).toEqual(['succeeded', 'succeeded']);
+  });
+});
