@@ -179,7 +179,8 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
   if (chosen === undefined) return unrouted(delivery);
 
   const { route, failure, job } = chosen;
-  if (upload.bytes === 0 && (await isReplacedSoon(delivery, upload))) {
+  const isNew = async () => (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined;
+  if (upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
     return leave(
       delivery,
       'gone',
@@ -187,7 +188,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
       'An empty file that was replaced at once, as a mounted bucket does',
     );
   }
-  if (mayBeCopy && (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined) {
+  if (mayBeCopy && (await isNew())) {
     const before = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
     if (before !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', copyWords(before));
   }

@@ -3,7 +3,7 @@ import { showSweep } from '../../command-line/flowdrop/show-changes.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { skippedNameOf, skipping, whySkipped } from '../../functions/uploads/routes.ts';
 import { SKIPPED_NAMES } from '../../functions/uploads/skipped-names.ts';
-import { ECHO, MINUTE, start, world } from '../support/world.ts';
+import { dyingAt, ECHO, MINUTE, start, world } from '../support/world.ts';
 
 const UNMEANT = [
   ...[
@@ -139,6 +139,19 @@ describe('an empty file', () => {
       expect((await world.entries()).map(({ state, upload }) => [state, upload.bytes])).toEqual([['succeeded', 7]]);
     },
   );
+
+  it('that has failed has its receipt, also if it is replaced before that was put', async () => {
+    await start();
+    await world.upload('photo.png', '');
+    const revive = dyingAt(world.ports.receipts, 'put');
+    await world.deliver();
+    revive();
+    await world.upload('photo.png', 'content');
+    world.clock.advance(10 * MINUTE);
+    await world.settle();
+    const [empty] = (await world.entries()).filter(({ upload }) => upload.bytes === 0);
+    expect(empty).toMatchObject({ state: 'failed', isTold: true });
+  });
 
   it('that stays empty fails, with its receipt', async () => {
     await start();

@@ -10,6 +10,7 @@ import { CREATES_MAX } from './names.ts';
 import type { TickRecord } from './observations.ts';
 import type { Ports, Process } from './processes.ts';
 import { JOBS } from './storm-jobs.ts';
+import { routeNameFor } from './storm-routes.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -151,11 +152,13 @@ export class Invocations {
   }
 
   #deleteMessages(messages: readonly ReceivedMessage[], since: number): void {
-    const { queue, orderChecker, inbox } = this.#world;
+    const { queue, orderChecker, inbox, observed } = this.#world;
     for (const { receiptHandle, body } of messages) {
       for (const upload of uploadsOf(JSON.parse(body))) {
         // S3's message of an upload outside of the present inbox does not lead to its entry. The sweep does.
-        if (upload.bucket === inbox || upload.uploadId !== undefined) orderChecker.seesDeletion(upload, since);
+        // Nor does the message of a file that no route wanted for a while.
+        const leads = upload.bucket === inbox && observed.routings.every((routes) => routeNameFor(routes, upload.key));
+        if (leads || upload.uploadId !== undefined) orderChecker.seesDeletion(upload, since);
       }
       queue.delete(receiptHandle);
     }
