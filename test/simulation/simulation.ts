@@ -15,6 +15,7 @@ import { warmUp } from './s3.ts';
 import { liveWithSlowCounterpart } from './slow-counterpart.ts';
 import { runStorm } from './storm.ts';
 import { endHolds } from './storm-holds.ts';
+import { routeNameFor } from './storm-routes.ts';
 import { MINUTE } from './timeline.ts';
 import { type NeededPermission, World } from './world.ts';
 
@@ -167,8 +168,13 @@ async function doEverythingAgain(world: World): Promise<void> {
   await sweep(world);
   await settle(world);
   await checkAll(world);
-  // An upload whose entry expired is paid for again if its message or the sweep brings it again.
-  if (world.observed.expired.size === 0 && !mayGoOn) checkUnchanged(before, await snapshotOf(world));
+  // An upload whose entry expired is paid for again if its message or the sweep brings it again. And what no route wanted
+  // when its message came may have a route now.
+  const { expired, puts, routings } = world.observed;
+  const mayBeWanted = puts.some(
+    ({ key }) => new Set(routings.map((routes) => routeNameFor(routes, key) === undefined)).size > 1,
+  );
+  if (expired.size === 0 && !mayGoOn && !mayBeWanted) checkUnchanged(before, await snapshotOf(world));
 }
 
 const describe = (error: unknown): string =>
