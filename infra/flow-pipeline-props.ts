@@ -7,7 +7,9 @@ import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
+import type { JsonObject } from '../functions/base/json.ts';
 import { ConfigurationError, together } from '../functions/base/validation.ts';
+import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
@@ -22,6 +24,9 @@ import {
 
 /** A route. Without `input`, it takes files. */
 export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;
+
+/** The service, in the configuration. */
+export type ServiceProps = string | ServiceDescription | (JsonObject & { readonly from: string });
 
 export interface FlowPipelineProps {
   /** Base URL of the flow service, `https://...`. */
@@ -39,6 +44,12 @@ export interface FlowPipelineProps {
    * @default - see {@link PipelineSettings}
    */
   readonly settings?: Partial<PipelineSettings>;
+  /**
+   * How the flow service speaks: the name of a description that ships with Flowdrop, a whole description, or one with
+   * some members changed: `{ from: 'flows', state: { completed: ['succeeded'] } }`. `null` removes a member.
+   * @default 'flows'
+   */
+  readonly service?: ServiceProps;
   /**
    * An existing bucket for the uploads. It must send its events to EventBridge. Its other notifications stay as they
    * are. If it is encrypted with a key, or belongs to another account, import the bucket together with that key and
@@ -181,7 +192,7 @@ export interface CheckedProps {
  * @throws {ConfigurationError} naming every issue of the props, not only the first.
  */
 export function checkProps(props: FlowPipelineProps, where: string): CheckedProps {
-  const { name, baseUrl, routes, settings } = props;
+  const { name, baseUrl, routes, settings, service } = props;
   const {
     maxConcurrency = MAX_CONCURRENCY_DEFAULT,
     batchWindow = Duration.seconds(0),
@@ -189,7 +200,7 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
     versionRetention = Duration.days(VERSION_RETENTION_DAYS.min),
   } = props;
   const [context] = together(
-    () => parseContext(asWritten({ pipeline: name, baseUrl, routes, settings }, where), where),
+    () => parseContext(asWritten({ pipeline: name, baseUrl, routes, settings, service }, where), where),
     () =>
       checkRanges(where, [
         ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],

@@ -14,6 +14,7 @@ import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import type { Context } from '../functions/settings/context.ts';
 import type { Env } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
+import { shortOf } from '../functions/settings/service.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import { CollectOutputs } from './constructs/collect-outputs.ts';
 import { CompletionEvents } from './constructs/completion-events.ts';
@@ -216,7 +217,8 @@ export class FlowPipeline extends Construct {
     return { createFlow, collectOutputs };
   }
 
-  #environment({ pipeline, baseUrl, routes, settings }: Context): Env {
+  #environment({ pipeline, baseUrl, routes, settings, service }: Context): Env {
+    const described = shortOf(service);
     const changed = Object.entries(settings).filter(
       ([name, value]) => !isDeepStrictEqual(value, SETTINGS_DEFAULT[name as keyof PipelineSettings]),
     );
@@ -234,6 +236,7 @@ export class FlowPipeline extends Construct {
       EVENT_BUS: this.#parts.events.busArn,
       ROUTES: JSON.stringify(routes),
       SETTINGS: JSON.stringify(Object.fromEntries(changed)),
+      ...(described !== undefined && { SERVICE: JSON.stringify(described) }),
     };
   }
 

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
+import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import type { Entry } from '../functions/ledger/entry.ts';
 import { RUNNING_PREFIX } from '../functions/ledger/keys.ts';
 import type { Env } from '../functions/settings/environment.ts';
@@ -56,6 +57,8 @@ export interface PipelineOptions {
   readonly s3Port?: number;
   /** A running flow service. Default: the pipeline starts a stand-in. */
   readonly service?: { readonly url: string; readonly token: string };
+  /** How the service speaks. Default: {@link FLOWS}. */
+  readonly speaks?: ServiceDescription;
   readonly standIn?: StandInOptions;
   /** Timeout of both functions, in seconds. Default 300. */
   readonly timeoutSeconds?: number;
@@ -360,6 +363,7 @@ function createFunctions(
     EVENT_BUS,
     ROUTES: JSON.stringify(options.routes.map(({ skippedNames: _, ...route }) => route)),
     SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),
+    ...(options.speaks && { SERVICE: JSON.stringify(options.speaks) }),
   };
   const create = (name: FunctionName, concurrency: number): LocalFunction =>
     new LocalFunction(

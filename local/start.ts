@@ -90,23 +90,24 @@ async function main(): Promise<number> {
     return 0;
   }
   const signal = interruption();
-  const { routes: written, settings, warnings } = readContext();
+  const { routes: written, settings, service: speaks, warnings } = readContext();
   const routes = skipping(written, settings.skippedNames);
   const { inboxPrefix } = settings;
   const args = await withJobs(given, { routes, inboxPrefix });
+  const service = args.service && { ...args.service, speaks };
   const screen = new Screen(process.stdout);
-  if (args.service !== undefined && !args.skipCheck) {
-    screen.status([], `Asking the flow service at ${args.service.url}`);
-    const issue = await issueOfService(args.service, SERVICE_WORDS, signal).catch((error) => {
+  if (service !== undefined && !args.skipCheck) {
+    screen.status([], `Asking the flow service at ${service.url}`);
+    const issue = await issueOfService(service, SERVICE_WORDS, signal).catch((error) => {
       if (!signal.aborted) throw error;
     });
     screen.clear();
     if (signal.aborted) return interrupted();
     if (issue !== undefined) {
       const { what, todo } = issue;
-      throw new ConfigurationError([printable(`The flow service at ${args.service.url} ${what}. ${todo}`)]);
+      throw new ConfigurationError([printable(`The flow service at ${service.url} ${what}. ${todo}`)]);
     }
-    const listing = await examineListing(args.service, settings, signal).catch((error) => {
+    const listing = await examineListing(service, settings, signal).catch((error) => {
       if (!signal.aborted) throw error;
     });
     if (signal.aborted) return interrupted();
@@ -137,6 +138,7 @@ async function main(): Promise<number> {
         stateDir: state.dir,
         name: state.name,
         routes,
+        speaks,
         ...(isWatching && { inboxDir: args.inboxDir }),
         ...(s3Port !== undefined && { s3Port }),
         ...(args.service

@@ -72,8 +72,8 @@ export function reasonNotToAsk({ configuration, token }: PlannedDeployment): str
 
 /** Only for a plan without a {@link reasonNotToAsk}. */
 function serviceOf({ configuration, token = '' }: PlannedDeployment): Service {
-  const { baseUrl } = configuration as Context;
-  return { url: baseUrl.href.replace(/\/+$/, ''), token };
+  const { baseUrl, service } = configuration as Context;
+  return { url: baseUrl.href.replace(/\/+$/, ''), token, speaks: service };
 }
 
 function examineConfiguration({ plan: { source, configuration } }: Subject): Outcome {

@@ -221,7 +221,7 @@ async function examineTemplates({ deployment, offered }: Subject): Promise<Outco
 
 async function examineListing({ deployment, signal }: Subject): Promise<Outcome> {
   return outcomeOfListing(
-    deployment.settings.flowListing,
+    deployment.settings.service.list?.order,
     await deployment.collecting.invoke({ listing: true }, signal),
   );
 }

@@ -3,7 +3,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import type { JsonObject } from '../functions/base/json.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { ARCHIVED, encodingFailure, inputFailure, sizeFailure } from '../functions/create-flow/admission.ts';
-import { flowBody } from '../functions/flow-service/request-body.ts';
+import { filledBody } from '../functions/flow-service/request-body.ts';
 import type { FlowInput, FlowTag, InputSource } from '../functions/flow-service/types.ts';
 import { type Entry, isJob, isTerminal } from '../functions/ledger/entry.ts';
 import type { Settings } from '../functions/settings/environment.ts';
@@ -124,7 +124,7 @@ export async function explain(
         : `There is no file ${what.path}, no object with the key ${what.key} in the inbox, and no upload with this id.`,
     );
   }
-  return withHold(await explained(subject, settings, signal), deployment, signal);
+  return withHold(await explained(subject, settings), deployment, signal);
 }
 
 async function withHold(explanation: Explanation, deployment: Deployment, signal: AbortSignal): Promise<Explanation> {
@@ -136,20 +136,16 @@ async function withHold(explanation: Explanation, deployment: Deployment, signal
 /** What the explanation of a file needs of the settings. */
 export type FileSettings = Pick<
   Settings,
-  'routes' | 'inboxPrefix' | 'inboxBucket' | 'inputBytesMax' | 'textBytesMax' | 'pipeline'
+  'routes' | 'inboxPrefix' | 'inboxBucket' | 'inputBytesMax' | 'textBytesMax' | 'pipeline' | 'service'
 >;
 
 /** The same for a file of this machine, without a pipeline. Undefined if there is no such file. */
-export async function explainFile(
-  path: string,
-  settings: FileSettings,
-  signal: AbortSignal,
-): Promise<Explanation | undefined> {
+export async function explainFile(path: string, settings: FileSettings): Promise<Explanation | undefined> {
   const subject = await fileSubject(path, settings);
-  return subject && explained(subject, settings, signal);
+  return subject && explained(subject, settings);
 }
 
-async function explained(subject: Subject, settings: FileSettings, signal: AbortSignal): Promise<Explanation> {
+async function explained(subject: Subject, settings: FileSettings): Promise<Explanation> {
   const { key, bytes, mediaType, isFile } = subject;
   const route = routeFor(settings.routes, subject);
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
@@ -164,7 +160,7 @@ async function explained(subject: Subject, settings: FileSettings, signal: Abort
     return { ...facts, issue, request: undefined };
   }
   try {
-    return { ...facts, ...(await explainedBy(route, subject, settings, signal)) };
+    return { ...facts, ...(await explainedBy(route, subject, settings)) };
   } catch (error) {
     if (!(error instanceof InvalidOverrideError || error instanceof InvalidJobError)) throw error;
     return { ...facts, issue: `It fails: ${error.message}.`, request: undefined };
@@ -176,10 +172,9 @@ async function explainedBy(
   route: Route,
   subject: Subject,
   settings: FileSettings,
-  signal: AbortSignal,
 ): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
   if (subject.isArchived) return { issue: ARCHIVED.message, request: undefined };
-  if (route.jobs !== undefined) return explainedJob(route, subject, settings, signal);
+  if (route.jobs !== undefined) return explainedJob(route, subject, settings);
   const chosen = snapshot(route, subject.metadata);
   const what = 'The file';
   const failure = sizeFailure(settings, what, subject.bytes, route.input) ?? encodingFailure(what, subject);
@@ -188,9 +183,7 @@ async function explainedBy(
   return {
     issue,
     request:
-      issue === undefined
-        ? await requestOf({ route: chosen, ...tagged(subject.id), inputs }, settings, signal)
-        : undefined,
+      issue === undefined ? await requestOf({ route: chosen, ...tagged(subject.id), inputs }, settings) : undefined,
   };
 }
 
@@ -198,7 +191,6 @@ async function explainedJob(
   route: Route,
   subject: Subject,
   settings: FileSettings,
-  signal: AbortSignal,
 ): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
   const { key } = subject;
   const job = parseJob(await subject.head(JOB_BYTES_MAX + 1), key, route);
@@ -228,7 +220,7 @@ async function explainedJob(
     },
     request:
       issue === undefined
-        ? await requestOf({ route: chosen, ...tagged(subject.id), inputs: shown }, settings, signal)
+        ? await requestOf({ route: chosen, ...tagged(subject.id), inputs: shown }, settings)
         : undefined,
   };
 }
@@ -329,7 +321,7 @@ async function sentOf(
   const issue = inputFailure(settings, opened, route.input)?.message;
   if (issue !== undefined) return { issue, request: undefined };
   const inputs = opened.inputs.map((input) => shownInput(input, signal));
-  return { issue, request: await requestOf({ route, ...tagged(upload.id, generation), inputs }, settings, signal) };
+  return { issue, request: await requestOf({ route, ...tagged(upload.id, generation), inputs }, settings) };
 }
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
@@ -527,37 +519,30 @@ async function requestOf(
     upload,
     generation,
   }: Pick<FlowTag, 'upload' | 'generation'> & { readonly route: RouteSnapshot; readonly inputs: readonly Shown[] },
-  { pipeline }: Pick<FileSettings, 'pipeline'>,
-  signal: AbortSignal,
+  { pipeline, service }: Pick<FileSettings, 'pipeline' | 'service'>,
 ): Promise<object> {
   const { template, parameters, additional } = route;
   const inputs = await Promise.all(shown.map((each) => cutInput(each, route)));
   const tag = { pipeline, upload, generation };
-  const body = await flowBody({ template, parameters, additional, tag, inputs }, signal);
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of body.chunks(signal)) chunks.push(Uint8Array.from(chunk));
-  const request = JSON.parse(Buffer.concat(chunks).toString()) as { inputs: { data: string }[] };
-  const cut = request.inputs.map(({ data, ...rest }, index) => {
-    const { bytes = 0, source } = inputs[index] ?? {};
-    const isWhole = source?.bytes === bytes;
-    return { ...rest, data: isWhole ? data : `${data.replace(/=*$/, '')}… (${bytes} bytes in all)` };
-  });
-  return { ...request, inputs: cut };
+  return filledBody(service.create.body, { template, parameters, additional, tag, inputs }, (index) => {
+    const { start = Buffer.alloc(0), bytes = 0, as } = inputs[index] ?? {};
+    const text = as === 'text' ? Buffer.from(start).toString() : Buffer.from(start).toString('base64');
+    return start.byteLength === bytes ? text : `${text.replace(/=*$/, '')}… (${bytes} bytes in all)`;
+  }) as object;
 }
 
 /** The first bytes of an input, and its true size. */
-async function cutInput(shown: Shown, route: RouteSnapshot): Promise<FlowInput & { readonly bytes: number }> {
+async function cutInput(
+  shown: Shown,
+  route: RouteSnapshot,
+): Promise<FlowInput & { readonly start: Uint8Array; readonly bytes: number }> {
   const { as = route.input, bytes, mediaType, additional } = shown;
-  const start = await shown.head(SHOWN_BYTES);
+  const head = await shown.head(SHOWN_BYTES);
   // The cut may split a character.
-  const source = sourceOf(as === 'text' ? wellFormed(start) : start);
-  return { as, mediaType, source, additional, bytes };
+  const start = as === 'text' ? wellFormed(head) : head;
+  const source = { bytes: start.byteLength, open: async () => [start] as unknown as AsyncIterable<Uint8Array> };
+  return { as, mediaType, source, additional, start, bytes };
 }
-
-const sourceOf = (bytes: Uint8Array): InputSource => ({
-  bytes: bytes.byteLength,
-  open: async () => [bytes] as unknown as AsyncIterable<Uint8Array>,
-});
 
 /** The text without the rest of a character that was cut. */
 const wellFormed = (bytes: Uint8Array): Uint8Array =>

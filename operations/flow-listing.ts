@@ -25,10 +25,11 @@ const answerSchema = z.union([
 const UNLISTED = ['not-found', 'not-served', 'rejected', 'forbidden'];
 
 /** A client of a service that no deployment serves yet. */
-export function clientOf({ url, token }: Service, settings: PipelineSettings): FlowService {
+export function clientOf({ url, token, speaks }: Service, settings: PipelineSettings): FlowService {
   const given = async () => token;
   return createFlowService({
     ...settings,
+    service: speaks,
     baseUrl: new URL(url),
     token: { get: given, renew: given },
     clock: systemClock,
@@ -41,23 +42,25 @@ export async function examineListing(
   settings: PipelineSettings,
   signal: AbortSignal,
 ): Promise<Outcome> {
-  return outcomeOfListing(settings.flowListing, await listingAnswer(clientOf(service, settings), signal));
+  return outcomeOfListing(service.speaks.list?.order, await listingAnswer(clientOf(service, settings), signal));
 }
 
 /**
- * Compares the setting `flowListing` with what the listing of flows shows.
+ * Compares what the description says of the listing of flows with what it shows.
+ * @param declared its order. Undefined if the description has no listing.
  * @param answer to the question for the listing, as the collecting function gives it.
  */
-export function outcomeOfListing(declared: PipelineSettings['flowListing'], answer: unknown): Outcome {
+export function outcomeOfListing(declared: FlowService['listing'], answer: unknown): Outcome {
   const parsed = answerSchema.parse(answer);
-  const fits = (value: PipelineSettings['flowListing']) => `Set settings.flowListing to "${value}".`;
-  const isNone = declared === 'none';
+  const fits = (value: FlowService['listing']) =>
+    `In the description of the service, set "list" to ${value === undefined ? 'null' : `{"order": "${value}"}`}.`;
+  const isNone = declared === undefined;
   if ('issue' in parsed) {
     const { code, message } = parsed.issue;
     if (!UNLISTED.includes(code)) return { notChecked: `the service does not answer for its flows: ${code}` };
     if (isNone) return 'good';
-    const what = `The service does not list its flows (${message}), and settings.flowListing is "${declared}".`;
-    return { severity: 'warning', what, todo: `${fits('none')} Then settings.inDoubt decides about lost answers.` };
+    const what = `The service does not list its flows (${message}), although its description says so.`;
+    return { severity: 'warning', what, todo: `${fits(undefined)} Then settings.inDoubt decides about lost answers.` };
   }
   const { flows, hasMore, isNewestFirst, showsAdditional, showsEnded } = parsed.listing;
   if (flows === 0) return 'good'; // It contradicts nothing.
@@ -68,11 +71,11 @@ export function outcomeOfListing(declared: PipelineSettings['flowListing'], answ
   if (missing.length > 0) {
     if (isNone) return 'good';
     const what = `The first ${counted(flows, 'flow')} of the listing ${flows === 1 ? 'does' : 'do'} not show ${missing.join(', nor ')}.`;
-    return { severity: 'note', what, todo: `If the service never shows it: ${fits('none')}` };
+    return { severity: 'note', what, todo: `If the service never shows it: ${fits(undefined)}` };
   }
   if (declared === 'newest-first' && !isNewestFirst) {
-    const what = 'The listing of flows is not newest first, and settings.flowListing says that it is.';
-    return { severity: 'warning', what, todo: `${fits('any-order')} Or let settings.flowsQuery sort it.` };
+    const what = 'The listing of flows is not newest first, although the description of the service says so.';
+    return { severity: 'warning', what, todo: `${fits('any-order')} Or let its "query" sort it.` };
   }
   const better = isNewestFirst && hasMore ? 'newest-first' : 'any-order';
   if (declared === better || declared === 'newest-first') return 'good';

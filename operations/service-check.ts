@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
+import { errorDetail } from '../functions/flow-service/answers.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { isCompressed, readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
-import { errorDetail } from '../functions/flow-service/schemas.ts';
+import { type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
 import { TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
 import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
 
@@ -15,6 +16,8 @@ const DETAIL_DEPTH_MAX = 20;
 export interface Service {
   readonly url: string;
   readonly token: string;
+  /** How it speaks. */
+  readonly speaks: ServiceDescription;
 }
 
 /** How the user changes what is wrong: `npm start` has other ways than a deployment. */
@@ -92,12 +95,16 @@ class ServiceCheck {
 
   async issue(): Promise<ServiceIssue | undefined> {
     try {
-      const templates = await this.#verdict('templates');
-      if (templates.is === 'good') return undefined;
-      const flows = await this.#verdict('flows');
-      if (flows.is === 'good') return undefined;
-      if (templates.is === 'wrong') return templates.issue;
-      if (flows.is === 'wrong') return flows.issue;
+      const { templates, list } = this.#service.speaks;
+      const verdicts: Verdict[] = [];
+      for (const listing of [templates, list]) {
+        if (listing === undefined) continue;
+        const verdict = await this.#verdict(listing.path);
+        if (verdict.is === 'good') return undefined;
+        verdicts.push(verdict);
+      }
+      const wrong = verdicts.find((verdict) => verdict.is === 'wrong');
+      if (wrong !== undefined) return wrong.issue;
       if (await this.#servesOutputs()) return undefined;
       const { address, goOn } = this.#words;
       return wrongAnswer(
@@ -116,13 +123,14 @@ class ServiceCheck {
   }
 
   async #get(path: string): Promise<Answer> {
-    const url = new URL(`${this.#service.url}/${path}`);
+    const url = new URL(`${this.#service.url}${path}`);
+    const { token, speaks } = this.#service;
     const headers = {
       Accept: 'application/json',
       'Accept-Encoding': 'identity',
       'User-Agent': 'flowdrop',
       'Content-Type': 'application/json',
-      Authorization: `Bearer ${this.#service.token}`,
+      ...tokenHeader(speaks, token),
     };
     const answerMs = 2 * ANSWER_MS; // A body that trickles exceeds no single wait.
     const response = await this.#transport({ method: 'GET', url, headers, answerMs }, this.#signal);
@@ -139,7 +147,7 @@ class ServiceCheck {
     // The operation is known here, but this method of it is not served.
     if (status === 405 || status === 501) return { is: 'good' };
     if (status >= 300 && status < 400) return { is: 'wrong', issue: this.#issueOfRedirect(answer, path) };
-    const told = isJson ? errorDetail(answer.text, DETAIL_DEPTH_MAX) : '';
+    const told = isJson ? errorDetail(answer.text, this.#service.speaks.errors, DETAIL_DEPTH_MAX) : '';
     const shown = `(${status}${told === '' ? '' : `: ${told}`})`;
     const issue = issueOfStatus(shown, answer);
     if (issue !== undefined) return { is: 'wrong', issue };
@@ -150,11 +158,11 @@ class ServiceCheck {
 
   #issueOfRedirect({ status, headers: { location } }: Answer, path: string): ServiceIssue {
     const { address } = this.#words;
-    const target = location === undefined ? null : URL.parse(location, `${this.#service.url}/${path}`);
+    const target = location === undefined ? null : URL.parse(location, `${this.#service.url}${path}`);
     if (target === null) return wrongAnswer(`redirects to no address (${status})`, `Check ${address}`);
     // The rest of the address may hold a secret.
     const shown = `${target.origin}${target.pathname}`;
-    const base = shown.replace(/\/+$/, '').replace(new RegExp(`/${path}$`), '');
+    const base = shown.replace(/\/+$/, '').replace(new RegExp(`${path}$`), '');
     const isSuggested = base !== shown.replace(/\/+$/, '') && base !== this.#service.url;
     if (isSuggested && issueOfBaseUrl(base) === undefined) {
       return wrongAnswer(`redirects to ${shown} (${status}), and uploads follow no redirect`, `Use ${address} ${base}`);
@@ -174,11 +182,13 @@ class ServiceCheck {
       const text = answer.text.replaceAll('\\/', '/');
       return { ...answer, text: text.replaceAll(path, '').replaceAll(pathOfBase, '').replaceAll('/', '') };
     };
-    const unserved = await ask(`${flow}/${nobody}`);
-    const again = await ask(`${nobody}/${flow}`);
+    const unserved = await ask(`/${flow}/${nobody}`);
+    const again = await ask(`/${nobody}/${flow}`);
     // An answer with a request's id or the time says nothing by its text.
     const isComparable = unserved.text === again.text;
-    for (const path of [`flows/${flow}/outputs`, `${flow}/outputs`]) {
+    const { outputs, state } = this.#service.speaks;
+    for (const described of [outputs.path ?? state.path].flat()) {
+      const path = described.replaceAll('{id}', flow).replaceAll('{template}', nobody);
       const answer = await ask(path);
       const differs = answer.status !== unserved.status || (isComparable && answer.text !== unserved.text);
       if (differs && (answer.status === 404 || this.#judge(answer, path).is === 'good')) return true;

@@ -77,20 +77,18 @@ async function accountOf(
  * @param error why there is no pipeline to ask. It is thrown if one was named.
  * @throws {UsageError}
  */
-export async function explainOffline(
-  error: unknown,
-  { directory, path, signal }: Offline,
-  what: string,
-): Promise<Explanation> {
+export async function explainOffline(error: unknown, { directory, path }: Offline, what: string): Promise<Explanation> {
   if (!(error instanceof NoDeploymentError)) throw error;
   const { configuration } = configurationIn(directory, undefined);
   if (configuration instanceof ConfigurationError) throw new UsageError(configuration.message);
-  const { pipeline, routes, settings } = configuration;
-  const explanation = await explainFile(
-    path(what),
-    { ...settings, pipeline, routes, inboxBucket: 'the inbox' },
-    signal,
-  );
+  const { pipeline, routes, settings, service } = configuration;
+  const explanation = await explainFile(path(what), {
+    ...settings,
+    pipeline,
+    routes,
+    service,
+    inboxBucket: 'the inbox',
+  });
   if (explanation === undefined) throw new UsageError(`There is no file ${what}. ${error.message}`);
   return explanation;
 }

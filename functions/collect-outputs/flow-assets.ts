@@ -23,6 +23,7 @@ import { KeyTakenError, type OpenedAsset, type Results } from '../results/result
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import type { Settings } from '../settings/environment.ts';
+import { fitsType } from '../uploads/route-conditions.ts';
 import { outageOf } from './failure-isolation.ts';
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
@@ -269,16 +270,18 @@ export class FlowAssets {
   async #open(entry: RunningEntry, assetId: string, signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> {
     const { flows, settings } = this.#ports;
     const flowId = entry.flow.id;
-    const mayBePage = settings.htmlTemplates.includes(entry.route.template);
-    const options = { mayBePage, onSent, uploadId: entry.upload.id };
+    const { template, name } = entry.route;
+    const { makes } = settings.routes.find((route) => route.name === name) ?? {};
+    const accepts = makes && ((mediaType: string) => makes.some((wanted) => fitsType(wanted, mediaType)));
+    const options = { accepts, onSent, uploadId: entry.upload.id, template };
     const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, signal, options);
     const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
-    const template = encodedId(entry.route.template);
+    const templateId = encodedId(template);
     const metadata = {
       [UPLOAD_METADATA]: entry.upload.id,
       [FLOW_METADATA]: encodedId(flowId),
       [ASSET_METADATA]: encodedId(assetId),
-      ...(template.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': template } : {}),
+      ...(templateId.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': templateId } : {}),
     };
     return { to: { key, mediaType, metadata }, chunks, bytesMax };
   }

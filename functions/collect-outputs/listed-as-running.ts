@@ -3,7 +3,6 @@ import type { Clock } from '../base/clock.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
-import type { PipelineSettings } from '../settings/settings.ts';
 
 /** With fewer due flows than this, single polls cost about as much as the listing. */
 const FLOWS_MIN = 16;
@@ -23,7 +22,6 @@ const USELESS_MS = 10 * 60_000;
 interface ListedAsRunningPorts {
   readonly flows: FlowService;
   readonly clock: Clock;
-  readonly settings: Pick<PipelineSettings, 'flowListing'>;
 }
 
 /**
@@ -46,8 +44,8 @@ export class ListedAsRunning {
    * @param roundAt when the round began, in milliseconds since the epoch.
    */
   async running(due: readonly RunningMarker[], roundAt: number, signal: AbortSignal): Promise<ReadonlySet<string>> {
-    const { clock, settings } = this.#ports;
-    const isAsked = settings.flowListing !== 'none' && due.length >= FLOWS_MIN && clock.now() >= this.#asksAt;
+    const { clock, flows } = this.#ports;
+    const isAsked = flows.listing !== undefined && due.length >= FLOWS_MIN && clock.now() >= this.#asksAt;
     if (!isAsked) return new Set();
     const flowIds = due.map(({ flowId }) => flowId).filter((flowId) => !isPolledItself(flowId, roundAt));
     return this.#read(new Set(flowIds), signal);

@@ -1,17 +1,23 @@
-import { isTelling, OCTET_STREAM, typeOfName } from '../base/media-type.ts';
+import { essenceOf, isTelling, OCTET_STREAM, typeOfName } from '../base/media-type.ts';
+import { shorten } from '../base/printable.ts';
 import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-decoders.ts';
 import { type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from './errors.ts';
 import { isPage } from './foreign-answer.ts';
 import { GatheredBytes } from './json-answer.ts';
+import { at as valueAt } from './json-pointer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
 import { canonicalMediaType, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
 import type { Asset } from './types.ts';
 
-/** Bytes of a plain asset that are looked at to recognise a page. A page may begin with white space. */
-const PAGE_HEAD_BYTES_MAX = 1024;
+/** Bytes of a plain asset that are looked at to recognise what came in its place. Error documents have less. */
+const HEAD_BYTES_MAX = 4 * 1024;
 
-const BYTE_ORDER_MARK_BYTES = 3;
+/** Takes each answer for the asset itself. */
+const PLAIN: Pick<EnvelopeScanner, 'push' | 'end'> = {
+  push: (chunk) => ({ is: 'asset', received: [chunk] }),
+  end: () => ({ is: 'asset', received: [] }),
+};
 
 /** Media type of a data URI that names none, if no name of the asset tells it (RFC 2397, section 2). */
 const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
@@ -19,10 +25,15 @@ const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
 /** Maximum number of bytes that may follow the data URI in its envelope. They are held until the end, to be checked. */
 const ENVELOPE_TAIL_BYTES_MAX = 1024 * 1024;
 
+/** Longest quotation of what came in place of an asset, in characters. */
+const QUOTE_CHARS_MAX = 200;
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 interface AnswerFacts {
+  /** Pointer to the data URI of an asset that comes in JSON. Undefined if each answer is the asset itself. */
+  readonly data?: string | undefined;
   /** The `Content-Type`. Undefined if the response has none. */
   readonly mediaType: string | undefined;
   /** Names of the asset, the most telling one first: their extensions tell its type if nothing else does. */
@@ -33,8 +44,8 @@ interface AnswerFacts {
   readonly length?: number | undefined;
   /** True if HTTP marks the end of the body, by its length or by chunks. */
   readonly isDelimited: boolean;
-  /** True if the asset may be an HTML page. Default false. */
-  readonly mayBePage?: boolean | undefined;
+  /** Tells whether an asset may have a media type. Default: any type but that of a document. */
+  readonly accepts?: ((mediaType: string) => boolean) | undefined;
   readonly assetBytesMax: number;
   /** Called when the data begins, and as more of it comes, with a count of the asset's bytes. */
   readonly onData?: ((bytes: number) => void) | undefined;
@@ -43,8 +54,8 @@ interface AnswerFacts {
 /**
  * Reads an asset from the body of its response.
  *
- * If the response is a JSON object whose member `data` is a data URI that begins within {@link SCAN_BYTES_MAX}, it is
- * an envelope. Then the asset is the data of the URI, decoded on the fly. Any other response is the asset as it came,
+ * If the response is JSON with a data URI at the pointer `data`, which begins within {@link SCAN_BYTES_MAX}, it is an
+ * envelope. Then the asset is the data of the URI, decoded on the fly. Any other response is the asset as it came,
  * also if it is JSON.
  *
  * An envelope proves by itself that it is whole: the parts before and after the data are kept, and together they must
@@ -53,15 +64,16 @@ interface AnswerFacts {
  *
  * If its media type says nothing, the extension of a name of it decides, and then its first bytes.
  *
- * A plain asset that is an HTML page is rejected, unless it may be one: a proxy in front of the service answers
- * with a page and 200. No proxy knows the form of the envelope, so the data in it may be a page.
+ * A plain asset that is a document is rejected, unless it is declared: services and proxies answer with 200 and a page, an
+ * error or a progress in JSON or XML, an address, or nothing. None of them knows the form of the envelope, so the data in
+ * it may be a document.
  * @throws {NotAnAssetError}
  * @throws {DamagedAssetError} the beginning is already damaged. See {@link Asset.chunks} for the rest.
  * @throws any error of `body`, here and in the chunks.
  */
 export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFacts): Promise<Asset> {
   const incoming = wholeBody(body, facts.length);
-  const scanner = new EnvelopeScanner();
+  const scanner = facts.data === undefined ? PLAIN : new EnvelopeScanner(facts.data);
   const { onData = () => {} } = facts;
   try {
     for (;;) {
@@ -72,17 +84,21 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
         throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
       }
       const said = (found.is === 'asset' ? facts : found).mediaType;
-      const mediaType = canonicalMediaType(said, facts.secret);
+      const spelled = canonicalMediaType(said, facts.secret);
       const unnamed = found.is === 'envelope' && said === undefined ? URI_MEDIA_TYPE_DEFAULT : undefined;
-      const chunks =
-        found.is === 'asset'
-          ? following(await beginningOf(found.received, incoming, mediaType, facts), incoming, onData)
-          : decoded(found, incoming, onData);
+      const head = found.is === 'asset' ? await headOf(found.received, incoming, spelled) : undefined;
+      const raw =
+        head === undefined
+          ? decoded(found as Envelope, facts.data ?? '', incoming, onData)
+          : following(head.chunks, incoming, onData);
+      const { mediaType, chunks } = await typed(spelled, facts.names ?? [], limited(raw, facts.assetBytesMax), unnamed);
+      const instead = head === undefined ? undefined : documentIn(head, mediaType);
+      if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
+        await chunks.return();
+        throw notAnAsset(instead, mediaType, head);
+      }
       onData(0);
-      return {
-        bytesMax: facts.length,
-        ...(await typed(mediaType, facts.names ?? [], limited(chunks, facts.assetBytesMax), unnamed)),
-      };
+      return { bytesMax: facts.length, mediaType, chunks };
     }
   } catch (error) {
     await incoming.return();
@@ -99,7 +115,7 @@ async function typed(
   names: readonly string[],
   chunks: AsyncGenerator<Uint8Array, void>,
   unnamed: string | undefined,
-): Promise<Pick<Asset, 'mediaType' | 'chunks'>> {
+): Promise<{ readonly mediaType: string; readonly chunks: AsyncGenerator<Uint8Array, void> }> {
   if (isTelling(mediaType)) return { mediaType, chunks };
   const named = names.map((name) => typeOfName(name) ?? '').find(isTelling) ?? unnamed;
   if (named !== undefined) return { mediaType: named, chunks };
@@ -113,7 +129,7 @@ async function typed(
   return { mediaType: typeOfBytes(beginning) ?? OCTET_STREAM, chunks: rejoined(beginning, chunks) };
 }
 
-async function* rejoined(beginning: Buffer, rest: AsyncGenerator<Uint8Array, void>): AsyncGenerator<Uint8Array> {
+async function* rejoined(beginning: Buffer, rest: AsyncGenerator<Uint8Array, void>): AsyncGenerator<Uint8Array, void> {
   try {
     if (beginning.byteLength > 0) yield beginning;
     yield* rest;
@@ -136,35 +152,100 @@ async function* wholeBody(
   }
 }
 
+/** The beginning of a plain asset. */
+interface Head {
+  readonly chunks: readonly Uint8Array[];
+  /** At most {@link HEAD_BYTES_MAX} bytes, as text. */
+  readonly text: string;
+  /** True if the asset has no more bytes. */
+  readonly isAll: boolean;
+}
+
+const BYTE_ORDER_MARK_BYTES = 3;
+
 /**
- * The chunks received of a plain asset, with as many more as tell that it is no page.
- * @throws {NotAnAssetError}
+ * Reads on until the head shows whether the asset is a document. The result does not depend on the pieces in which the
+ * answer comes. Even a byte order mark may be cut.
  */
-async function beginningOf(
+async function headOf(
   received: readonly Uint8Array[],
   incoming: AsyncGenerator<Uint8Array, void>,
   mediaType: string,
-  { mayBePage = false }: AnswerFacts,
-): Promise<readonly Uint8Array[]> {
-  if (mayBePage) return received;
+): Promise<Head> {
   const chunks = [...received];
+  const mayBeText = !isTelling(mediaType) || essenceOf(mediaType) === 'text/plain';
   for (;;) {
     const bytes = chunks.reduce((sum, { byteLength }) => sum + byteLength, 0);
-    const text = Buffer.concat(chunks, Math.min(bytes, PAGE_HEAD_BYTES_MAX)).toString();
-    // The result must not depend on the pieces in which the answer comes. Even a byte order mark may be cut.
-    const isOpen = bytes < PAGE_HEAD_BYTES_MAX && (bytes <= BYTE_ORDER_MARK_BYTES || /^\s*(?:<|$)/.test(text));
-    const next = isOpen ? await incoming.next() : undefined;
-    if (next !== undefined && next.done !== true) chunks.push(next.value);
-    else if (isPage(mediaType, text)) throw pageError(mediaType);
-    else return chunks;
+    const text = Buffer.concat(chunks, Math.min(bytes, HEAD_BYTES_MAX))
+      .toString()
+      .replace(/^\uFEFF/, '');
+    const isOpen = mayBeText || bytes <= BYTE_ORDER_MARK_BYTES || /^\s*(?:[<{[]|$)/.test(text);
+    if (!isOpen || bytes > HEAD_BYTES_MAX) return { chunks, text, isAll: false };
+    const next = await incoming.next();
+    if (next.done === true) return { chunks, text, isAll: true };
+    chunks.push(next.value);
   }
 }
 
-const pageError = (mediaType: string): NotAnAssetError =>
-  new NotAnAssetError(
-    `An HTML page (${mediaType}) came in place of the asset. Check what stands before the service and its ` +
-      'assets: a proxy, a login. If the template makes pages, name it in settings.htmlTemplates.',
+/** What came in place of an asset, and the media type that a route may declare for it. */
+interface Instead {
+  readonly what: string;
+  readonly mediaType: string;
+}
+
+/** An address alone, or base64 without anything around it. */
+const ADDRESS = /^\s*https?:\/\/\S+\s*$/i;
+const BASE64 = /^\s*[A-Za-z0-9+/_-]{200,}={0,2}\s*$/;
+
+const JSON_TYPES: readonly string[] = ['application/json', 'text/json', 'application/problem+json'];
+const XML_TYPES: readonly string[] = ['application/xml', 'text/xml', 'application/problem+xml'];
+
+/**
+ * The document that came in place of an asset, by its media type or its content. JSON and XML of other types, such as
+ * `model/gltf+json` and `image/svg+xml`, are assets.
+ */
+function documentIn({ text, isAll }: Head, mediaType: string): Instead | undefined {
+  const essence = essenceOf(mediaType);
+  if (isAll && text === '') return { what: 'Nothing', mediaType };
+  if (isPage(mediaType, text)) return { what: 'An HTML page', mediaType: 'text/html' };
+  const isOfJson = JSON_TYPES.includes(essence);
+  if (isOfJson || (isAll && !/[+/]json$/.test(essence) && isJsonDocument(text))) {
+    return { what: 'JSON', mediaType: isOfJson ? essence : 'application/json' };
+  }
+  const isOfXml = XML_TYPES.includes(essence);
+  if (
+    isOfXml ||
+    (isAll && !/\+xml$/.test(essence) && /^\s*(?:<\?xml[^>]*>\s*)?<(?:\w+:)?(?:Error|Fault)\b/.test(text))
+  ) {
+    return { what: 'XML', mediaType: isOfXml ? essence : 'application/xml' };
+  }
+  if (isTelling(mediaType) && essence !== 'text/plain') return undefined;
+  if (isAll && ADDRESS.test(text)) return { what: 'An address', mediaType };
+  return BASE64.test(text) ? { what: 'Bare base64', mediaType } : undefined;
+}
+
+function isJsonDocument(text: string): boolean {
+  if (!/^\s*[[{].*[\]}]\s*$/s.test(text)) return false;
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function notAnAsset(instead: Instead | undefined, mediaType: string, head: Head | undefined): NotAnAssetError {
+  const what = instead?.what ?? `A file of the type ${mediaType}`;
+  const declared = instead?.mediaType ?? essenceOf(mediaType);
+  const quoted =
+    head === undefined || instead === undefined || head.text === ''
+      ? ''
+      : `: ${shorten(head.text.trim(), QUOTE_CHARS_MAX, '…')}`;
+  return new NotAnAssetError(
+    `${what} came in place of the asset${quoted}. Check the service, and what stands before it and its assets: a proxy, ` +
+      `a login. If the template makes such files, add "${declared}" to "makes" of the route.`,
   );
+}
 
 async function* following(
   received: readonly Uint8Array[],
@@ -196,6 +277,7 @@ async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): As
 /** Yields the bytes of the data URI in an envelope. Then checks that the envelope is whole. */
 async function* decoded(
   { head, rest, isBase64 }: Envelope,
+  pointer: string,
   incoming: AsyncGenerator<Uint8Array, void>,
   onData: (bytes: number) => void,
 ): AsyncGenerator<Uint8Array> {
@@ -235,7 +317,7 @@ async function* decoded(
     }
     decoder.end();
     if (!block.isEmpty) yield block.take();
-    checkEnvelope(head, await tailOf(bytes.subarray(at), incoming));
+    checkEnvelope(pointer, head, await tailOf(bytes.subarray(at), incoming));
   } finally {
     await incoming.return();
   }
@@ -253,19 +335,19 @@ async function tailOf(received: Buffer, incoming: AsyncGenerator<Uint8Array, voi
 }
 
 /**
- * Checks that `head` and `tail` are JSON around one member `data`. It tries two values. If `data` does not take both,
- * another member of the same name follows.
+ * Checks that `head` and `tail` are JSON around the data. It tries two values. If the pointer does not find both, another
+ * member of the same name follows.
  */
-function checkEnvelope(head: string, tail: string): void {
+function checkEnvelope(pointer: string, head: string, tail: string): void {
   for (const data of ['', '-']) {
-    let envelope: { readonly data?: unknown };
+    let envelope: unknown;
     try {
       // In Latin-1, every byte of a string stays one character. Outside of strings, JSON is ASCII.
       envelope = JSON.parse((head + data + tail).replace(/^\xef\xbb\xbf/, ''));
     } catch (cause) {
       throw new DamagedAssetError('The answer is not whole: the text around its data is not JSON', { cause });
     }
-    if (envelope.data !== data) throw new DamagedAssetError('The answer has its data twice');
+    if (valueAt(envelope, pointer) !== data) throw new DamagedAssetError('The answer has its data twice');
   }
 }
 

@@ -16,7 +16,7 @@ import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
 import { TimeLimit } from './time-limit.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
-import type { Asset, OfUpload } from './types.ts';
+import type { Asset, AssetOptions, OfUpload } from './types.ts';
 
 /**
  * Longest wait from the head of a response until its data begins, in milliseconds. An envelope may hold 64 KiB before
@@ -24,33 +24,40 @@ import type { Asset, OfUpload } from './types.ts';
  */
 const ENVELOPE_MS = 30_000;
 
+/** Redirects of an asset that are followed, each after the same checks: from the service to a store, and to a network near us. */
+const REDIRECTS_MAX = 3;
+
 /** Time over which the rate of a download is measured, in milliseconds of waiting for the service. */
 const RATE_WINDOW_MS = 30_000;
+
+/** Where an asset is: at an address of the service, or at one that an answer of the service names. */
+type Source = { readonly url: URL } | { readonly link: string; readonly answer: Answer };
 
 interface AssetRequest extends OfUpload {
   readonly flowId: string;
   readonly assetId: string;
+  readonly from: Source;
+  /** Pointer to the data URI of an asset that comes in JSON. Default: each answer is the asset itself. */
+  readonly data?: string | undefined;
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
   readonly bytesPerSecondMin: number;
   readonly clock: Clock;
   readonly onSent?: (() => void) | undefined;
-  /** True if the asset may be an HTML page. Default false. */
-  readonly mayBePage?: boolean | undefined;
+  readonly accepts?: AssetOptions['accepts'];
 }
 
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */
 export async function downloadAsset(
   requests: Requests,
-  { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, mayBePage, onSent, uploadId }: AssetRequest,
+  { flowId, assetId, from, assetBytesMax, bytesPerSecondMin, clock, accepts, data, onSent, uploadId }: AssetRequest,
   callersSignal: AbortSignal,
 ): Promise<Asset> {
-  const url = requests.url('flows', flowId, 'outputs', assetId);
   const subject = assetSubject(flowId, assetId);
-  const call: Call = { operation: 'asset', method: 'GET', url, subject, uploadId, onSent };
+  const about = { operation: 'asset', method: 'GET', subject, uploadId, onSent } as const;
   const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
   try {
-    return await assetWithin(requests, call, progress, { assetBytesMax, mayBePage });
+    return await assetWithin(requests, about, progress, { from, assetBytesMax, accepts, data });
   } catch (error) {
     progress.end();
     throw error;
@@ -59,20 +66,32 @@ export async function downloadAsset(
 
 async function assetWithin(
   requests: Requests,
-  call: Call,
+  about: Omit<Call, 'url'>,
   progress: Progress,
-  { assetBytesMax, mayBePage }: Pick<AssetRequest, 'assetBytesMax' | 'mayBePage'>,
+  { from, assetBytesMax, accepts, data }: Pick<AssetRequest, 'from' | 'assetBytesMax' | 'accepts' | 'data'>,
 ): Promise<Asset> {
   const { signal } = progress;
-  let answer = await requests.send(call, signal);
-  const elsewhere = URL.parse(answer.response.headers.location ?? '', call.url.href)?.pathname;
-  if (isRedirect(answer.response)) {
-    answer = await followRedirect(requests, answer, call, signal);
-    if (isRedirect(answer.response)) {
-      answer.response.destroy();
-      throw new ForbiddenAddressError('The asset was redirected twice');
+  let hop: Hop =
+    'url' in from
+      ? { url: from.url, answer: await requests.send({ ...about, url: from.url }, signal) }
+      : await follow(
+          requests,
+          { answer: from.answer, address: from.link },
+          { ...about, url: new URL(from.link) },
+          signal,
+        );
+  const names: string[] = [hop.url.pathname];
+  for (let hops = 0; isRedirect(hop.answer.response); hops += 1) {
+    const { answer, url } = hop;
+    answer.response.destroy();
+    if (hops === REDIRECTS_MAX) {
+      throw new ForbiddenAddressError(`The asset was redirected more than ${REDIRECTS_MAX} times`);
     }
+    const redirected = { ...about, url, subject: redirectSubject(about.subject, hops) };
+    hop = await follow(requests, { answer, address: answer.response.headers.location }, redirected, signal);
+    names.unshift(hop.url.pathname);
   }
+  const { answer } = hop;
   const { response, secret, hadToken } = answer;
   if (response.status !== 200) {
     progress.wait();
@@ -90,13 +109,14 @@ async function assetWithin(
   const length = response.headers['content-length'];
   return assetOf(received(response, progress), {
     mediaType: response.headers['content-type'],
-    names: [...fileNames(response.headers['content-disposition']), elsewhere ?? '', call.url.pathname],
+    names: [...fileNames(response.headers['content-disposition']), ...names],
+    data,
     secret,
     length: length === undefined ? undefined : Number(length),
     isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
     assetBytesMax,
     onData: (bytes) => progress.brought(bytes),
-    mayBePage,
+    accepts,
   });
 }
 
@@ -170,16 +190,23 @@ class Progress {
 
 const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 307, 308].includes(status);
 
-/** Follows a redirect if its target is allowed. Sends the token only to an address below the base. */
-async function followRedirect(
+/** An answer, and the address that gave it. */
+interface Hop {
+  readonly url: URL;
+  readonly answer: Answer;
+}
+
+/**
+ * Follows an address that an answer names, if it is allowed. Sends the token only to an address below the base.
+ * @param call the request for it, with the address that named it.
+ */
+async function follow(
   requests: Requests,
-  { response, secret }: Answer,
-  from: Call,
+  { answer: { response, secret }, address }: { readonly answer: Answer; readonly address: string | undefined },
+  call: Call,
   signal: AbortSignal,
-): Promise<Answer> {
-  response.destroy();
-  const { location } = response.headers;
-  const url = location === undefined ? null : URL.parse(location, from.url.href);
+): Promise<Hop> {
+  const url = address === undefined ? null : URL.parse(address, call.url.href);
   if (url === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
   const reach = requests.isLocal ? 'machine' : reachOf(response.address);
   const isAllowed = isHttpsOrLoopback(url) && (reach === 'machine' || !isLoopback(url));
@@ -189,9 +216,8 @@ async function followRedirect(
     const why = holdsSecret ? ', with a user, a password or the token in the address' : '';
     throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}${why}`);
   }
-  const call: Call = { ...from, url, subject: redirectSubject(from.subject) };
-  if (requests.isForToken(url, secret)) return requests.send(call, signal);
-  return requests.sendElsewhere({ ...call, reach }, secret, signal);
+  if (requests.isForToken(url, secret)) return { url, answer: await requests.send({ ...call, url }, signal) };
+  return { url, answer: await requests.sendElsewhere({ ...call, url, reach }, secret, signal) };
 }
 
 /** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, it is too slow. */

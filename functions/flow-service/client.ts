@@ -1,5 +1,15 @@
 import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import {
+  createdSchema,
+  type FlowPage,
+  flowPageSchema,
+  flowSchema,
+  type LinkedOutput,
+  linkedOutputsSchema,
+  outputPageSchema,
+  templatePageSchema,
+} from './answers.ts';
 import { downloadAsset } from './asset-download.ts';
 import {
   FlowServiceError,
@@ -21,13 +31,13 @@ import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
 import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
-  createdSchema,
-  type FlowPage,
-  flowPageSchema,
-  flowSchema,
-  outputPageSchema,
-  templatePageSchema,
-} from './schemas.ts';
+  type ChangeDescription,
+  type LinkedOutputs,
+  type ListedOutputs,
+  needsTemplate,
+  type Refusal,
+  type ServiceDescription,
+} from './service-description.ts';
 import type {
   Asset,
   AssetOptions,
@@ -59,16 +69,10 @@ export const OUTPUTS_MAX = 10_000;
 export const PAGES_ANSWER_MS = 60_000;
 
 export interface FlowServiceOptions extends RequestOptions {
-  /** Path of the outputs listing: `/flows/{id}/outputs`, `/{id}/outputs`, or `auto` to find out. */
-  readonly outputsPath: 'auto' | 'flows' | 'root';
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
   /** The setting `assetBytesPerSecondMin`. Default: one byte in half a minute. */
   readonly assetBytesPerSecondMin?: number | undefined;
-  /** The setting `flowListing`. Default: `any-order`. */
-  readonly flowListing?: 'newest-first' | 'any-order' | 'none' | undefined;
-  /** Query of the listing of flows: the setting `flowsQuery`. Default: none. */
-  readonly flowsQuery?: string | undefined;
   /** Most pages that a search reads. Default: {@link FIND_PAGES_MAX} */
   readonly findPagesMax?: number | undefined;
 }
@@ -82,16 +86,15 @@ export function createFlowService(options: FlowServiceOptions): FlowService {
 }
 
 /**
- * Statuses that show that no flow was made, even if a gateway answers: the request, its token or its time is at fault.
- * Any other status may come from a gateway after the service has made the flow.
+ * Statuses that show that no flow was made, even if a gateway answers: the request is at fault. So do a refused token, a
+ * spent credit and too many requests. Any other status may come from a gateway after the service has made the flow.
  */
-const NO_FLOW_STATUSES: readonly number[] = [400, 401, 402, 413, 415, 422, 429];
+const NO_FLOW_STATUSES: readonly number[] = [400, 413, 415, 422];
+const NO_FLOW_REFUSALS: readonly (Refusal | undefined)[] = ['tokenRefused', 'outOfCredit', 'throttled'];
 
 interface ListingLimits {
   readonly pagesMax: number;
   readonly entriesMax: number;
-  /** True if a page that does not mention further pages may still have some. */
-  readonly mayBeSilent: boolean;
   readonly rank: Rank;
   /** Longest time for all answers, in milliseconds. Default: no limit but that of each page. */
   readonly answersMs?: number | undefined;
@@ -101,7 +104,6 @@ interface ListingLimits {
 const SHORT_LISTING = {
   pagesMax: OUTPUT_PAGES_MAX,
   entriesMax: OUTPUTS_MAX,
-  mayBeSilent: false,
   answersMs: PAGES_ANSWER_MS,
 } as const;
 
@@ -110,28 +112,36 @@ class HttpFlowService implements FlowService {
   readonly #clock: Clock;
   readonly #assetBytesMax: number;
   readonly #assetBytesPerSecondMin: number;
-  readonly #flowListing: NonNullable<FlowServiceOptions['flowListing']>;
-  readonly #flowsQuery: string;
+  readonly #service: ServiceDescription;
   readonly #findPagesMax: number;
-  /** The candidates for the path of the outputs listing. Only one remains once it has succeeded. */
-  #outputsPaths: readonly ('flows' | 'root')[];
+  /** The candidates for the path of the outputs. Only one remains once it has succeeded. */
+  #outputsPaths: readonly string[];
 
   constructor(options: FlowServiceOptions) {
+    const { service } = options;
     this.#requests = new Requests(options);
     this.#clock = options.clock;
     this.#assetBytesMax = options.assetBytesMax;
     this.#assetBytesPerSecondMin = options.assetBytesPerSecondMin ?? 0;
-    this.#flowListing = options.flowListing ?? 'any-order';
-    this.#flowsQuery = options.flowsQuery ?? '';
+    this.#service = service;
     this.#findPagesMax = options.findPagesMax ?? FIND_PAGES_MAX;
-    this.#outputsPaths = options.outputsPath === 'auto' ? ['flows', 'root'] : [options.outputsPath];
+    this.#outputsPaths = [service.outputs.path ?? service.state.path].flat();
+  }
+
+  get listing(): FlowService['listing'] {
+    return this.#service.list?.order;
+  }
+
+  get needsTemplate(): boolean {
+    return needsTemplate(this.#service);
   }
 
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
+    const { method = 'POST', path, id, body } = this.#service.create;
     const call: Call = {
       operation: 'create',
-      method: 'POST',
-      url: this.#requests.url('flows'),
+      method,
+      url: this.#requests.url(path, { template: request.template }),
       subject: request.tag.upload,
       uploadId: request.tag.upload,
       startBy: request.startBy,
@@ -139,15 +149,15 @@ class HttpFlowService implements FlowService {
       onWaiting: request.onWaiting,
       beforeSending: request.beforeSending,
       body: async () => {
-        const body = await flowBody(request, signal);
-        if (body.unfit !== undefined) throw body.unfit;
-        return body;
+        const filled = await flowBody(body, request, signal);
+        if (filled.unfit !== undefined) throw filled.unfit;
+        return filled;
       },
     };
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#creationError(answer, signal);
     try {
-      return await this.#requests.read(answer, createdSchema, signal);
+      return await this.#requests.read(answer, createdSchema({ id }), signal);
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       const why = cause instanceof Error ? cause.message : String(cause);
@@ -161,19 +171,29 @@ class HttpFlowService implements FlowService {
   async get(
     flowId: string,
     signal: AbortSignal,
-    { onSent, uploadId }: Pick<AssetOptions, 'onSent'> & OfUpload = {},
+    { onSent, uploadId, template }: Pick<AssetOptions, 'onSent'> & OfUpload = {},
   ): Promise<FlowRecord> {
-    const url = this.#requests.url('flows', flowId);
+    const { state } = this.#service;
+    const url = this.#requests.url(state.path, { id: flowId, template });
     const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), uploadId, onSent };
     const answer = await this.#requests.send(call, signal);
-    return this.#requests.read(answer, flowSchema, signal);
+    return this.#requests.read(answer, flowSchema(flowId, state), signal);
   }
 
-  async outputs(flowId: string, signal: AbortSignal, { uploadId }: OfUpload = {}): Promise<readonly Output[]> {
+  async outputs(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<readonly Output[]> {
+    const { outputs: described } = this.#service;
+    if ('addresses' in described) {
+      const { links } = await this.#links(flowId, described, signal, of);
+      return links.map(({ assetId, address, instead }) =>
+        address === undefined
+          ? { assetId, status: 'failed', error: `It is no address, but ${instead}` }
+          : { assetId, status: 'ready' },
+      );
+    }
     const errors: (NotFoundError | NotServedError)[] = [];
     for (const path of this.#outputsPaths) {
       try {
-        const outputs = await this.#allOutputs({ flowId, uploadId }, path, signal);
+        const outputs = await this.#listedOutputs({ flowId, ...of }, path, described, signal);
         this.#outputsPaths = [path];
         return outputs;
       } catch (error) {
@@ -185,21 +205,39 @@ class HttpFlowService implements FlowService {
     throw errors.find((error) => error instanceof NotFoundError) ?? errors[0];
   }
 
-  asset(flowId: string, assetId: string, signal: AbortSignal, options: AssetOptions = {}): Promise<Asset> {
-    const limits = { assetBytesMax: this.#assetBytesMax, bytesPerSecondMin: this.#assetBytesPerSecondMin };
-    return downloadAsset(this.#requests, { flowId, assetId, ...limits, ...options, clock: this.#clock }, signal);
+  async asset(flowId: string, assetId: string, signal: AbortSignal, options: AssetOptions = {}): Promise<Asset> {
+    const { outputs } = this.#service;
+    const limits = {
+      assetBytesMax: this.#assetBytesMax,
+      bytesPerSecondMin: this.#assetBytesPerSecondMin,
+      clock: this.#clock,
+    };
+    const request = { flowId, assetId, ...limits, ...options };
+    if (!('addresses' in outputs)) {
+      const url = this.#requests.url(outputs.asset, { id: flowId, asset: assetId, template: options.template });
+      return downloadAsset(this.#requests, { ...request, from: { url }, data: outputs.data }, signal);
+    }
+    // Asked for anew at each attempt, because addresses expire.
+    const { links, answer } = await this.#links(flowId, outputs, signal, options);
+    const link = links.find((each) => each.assetId === assetId);
+    if (link?.address === undefined) {
+      throw new NotFoundError(`The job has no address of ${assetId} any more`, { knownToBeServed: true });
+    }
+    if (!/^data:/i.test(link.address)) {
+      return downloadAsset(this.#requests, { ...request, from: { link: link.address, answer } }, signal);
+    }
+    const url = this.#requests.url(outputs.path ?? this.#service.state.path, {
+      id: flowId,
+      template: options.template,
+    });
+    return downloadAsset(this.#requests, { ...request, from: { url }, data: link.pointer }, signal);
   }
 
-  async abort(flowId: string, signal: AbortSignal, { uploadId }: OfUpload = {}): Promise<FlowServiceError | undefined> {
-    const body = () => jsonBody({ action: 'abort' });
+  async abort(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {
+    const { abort } = this.#service;
+    if (abort === undefined) return new NotServedError('The description of the service has no way to abort a job');
     try {
-      const url = this.#requests.url('flows', flowId);
-      // A subject of its own: a flow whose polls are always throttled may still be aborted.
-      const subject = `abort ${flowSubject(flowId)}`;
-      const call: Call = { operation: 'abort', method: 'PATCH', url, subject, uploadId, body };
-      const answer = await this.#requests.send(call, signal);
-      if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
-      answer.response.destroy();
+      await this.#change(abort, flowId, signal, of);
       return undefined;
     } catch (error) {
       if (error instanceof FlowServiceError) return error;
@@ -207,7 +245,37 @@ class HttpFlowService implements FlowService {
     }
   }
 
+  async #change(
+    { method, path, body }: ChangeDescription,
+    flowId: string,
+    signal: AbortSignal,
+    { uploadId, template }: OfUpload,
+  ): Promise<void> {
+    const url = this.#requests.url(path, { id: flowId, template });
+    // A subject of its own: a flow whose polls are always throttled may still be aborted.
+    const subject = `abort ${flowSubject(flowId)}`;
+    const call: Call = { operation: 'abort', method, url, subject, uploadId, body: body && (() => jsonBody(body)) };
+    const answer = await this.#requests.send(call, signal);
+    if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
+    answer.response.destroy();
+  }
+
+  /** The addresses in the answer about a job. */
+  async #links(
+    flowId: string,
+    linked: LinkedOutputs,
+    signal: AbortSignal,
+    { uploadId, template }: OfUpload,
+  ): Promise<{ readonly links: readonly LinkedOutput[]; readonly answer: Answer }> {
+    const path = linked.path ?? this.#service.state.path;
+    const url = this.#requests.url(path, { id: flowId, template });
+    const call: Call = { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
+    const answer = await this.#requests.send(call, signal);
+    return { links: await this.#requests.read(answer, linkedOutputsSchema(linked), signal, PAGE_ANSWER), answer };
+  }
+
   async isServing(signal: AbortSignal): Promise<boolean> {
+    if (this.#service.list === undefined) return false;
     const limits = { pagesMax: 1, entriesMax: LIST_FLOWS_MAX, rank: 2 } as const;
     try {
       for await (const _ of this.#listFlows(limits, signal).pages()) return true;
@@ -224,7 +292,9 @@ class HttpFlowService implements FlowService {
   }
 
   async templates(signal: AbortSignal): Promise<readonly unknown[]> {
-    const url = this.#requests.url('templates');
+    const { templates: described } = this.#service;
+    if (described === undefined) throw new NotServedError('The description of the service has no listing of templates');
+    const url = this.#requests.url(described.path);
     const call: Call = {
       operation: 'templates',
       method: 'GET',
@@ -232,7 +302,7 @@ class HttpFlowService implements FlowService {
       subject: 'templates',
       patienceMs: LIST_PATIENCE_MS,
     };
-    const listing = this.#listing(call, templatePageSchema, { ...SHORT_LISTING, rank: 2 }, signal);
+    const listing = this.#listing(call, templatePageSchema(described), { ...SHORT_LISTING, rank: 2 }, signal);
     const templates: unknown[] = [];
     for await (const { page, fresh } of listing.pages()) {
       templates.push(...page.templates.filter((_, index) => fresh.has(page.ids[index] ?? '')));
@@ -246,15 +316,16 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     hadFlowBefore = async (_before: number): Promise<boolean> => false,
   ): Promise<readonly Found[]> {
-    if (this.#flowListing === 'none') {
-      return sought.map(() => ({ result: 'unknown', why: 'settings.flowListing says that there is no listing' }));
+    const { list } = this.#service;
+    if (list === undefined) {
+      return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of jobs' }));
     }
     const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
     const limits = { pagesMax: this.#findPagesMax, entriesMax: FIND_FLOWS_MAX, rank: 1 } as const;
     return findFlows({
       sought,
-      isNewestFirst: this.#flowListing === 'newest-first',
+      isNewestFirst: list.order === 'newest-first',
       list: () => this.#listFlows(limits, signal),
       isFlowKnown: async () => isKnownHere || hadFlowBefore(listedBefore),
     });
@@ -281,10 +352,11 @@ class HttpFlowService implements FlowService {
 
   /** The error for a creation without success. Unlike a read, a creation may have taken effect all the same. */
   async #creationError(answer: Answer, signal: AbortSignal): Promise<FlowServiceError> {
-    const { status, sent = 'all' } = answer.response;
+    const { status, refusal: meaning, sent = 'all' } = answer.response;
     const refusal = await this.#requests.refusalOf(answer);
     const cause = await this.#refusalError(refusal, status, signal);
-    if (sent !== 'all' || NO_FLOW_STATUSES.includes(status) || cause instanceof UnauthorisedError) return cause;
+    const isNone = NO_FLOW_STATUSES.includes(status) || NO_FLOW_REFUSALS.includes(meaning);
+    if (sent !== 'all' || isNone || cause instanceof UnauthorisedError) return cause;
     // A 5xx of the service itself says that something broke, perhaps after the flow was made.
     return new InDoubtError(cause.message, { cause, isOwnRefusal: refusal.isOwn && status >= 400 && status < 500 });
   }
@@ -307,29 +379,32 @@ class HttpFlowService implements FlowService {
     return isForGood ? new RejectedError(error.message, { cause: error, status }) : error;
   }
 
-  #listFlows(limits: Omit<ListingLimits, 'mayBeSilent'>, signal: AbortSignal): Listing<FlowPage> {
+  /** @throws {NotServedError} the description has no listing of jobs. */
+  #listFlows(limits: ListingLimits, signal: AbortSignal): Listing<FlowPage> {
+    const { list, state } = this.#service;
+    if (list === undefined) throw new NotServedError('The description of the service has no listing of jobs');
     // Single polls can replace the listing, so they must not wait until it is allowed.
     const patienceMs = limits.rank === 2 ? LIST_PATIENCE_MS : undefined;
-    const url = this.#requests.url('flows');
-    url.search = this.#flowsQuery;
+    const url = this.#requests.url(list.path);
+    url.search = list.query ?? '';
     const call: Call = { operation: 'list', method: 'GET', url, subject: 'list', patienceMs };
-    return this.#listing(call, flowPageSchema, { ...limits, mayBeSilent: true }, signal);
+    return this.#listing(call, flowPageSchema(list, state), limits, signal);
   }
 
   /**
    * @throws {UnintelligibleAnswerError} the flow has more outputs than can be read.
    * @throws {TooSlowError} the pages come too slowly.
    */
-  async #allOutputs(
-    { flowId, uploadId }: OfUpload & { readonly flowId: string },
-    path: 'flows' | 'root',
+  async #listedOutputs(
+    { flowId, uploadId, template }: OfUpload & { readonly flowId: string },
+    path: string,
+    listed: ListedOutputs,
     signal: AbortSignal,
   ): Promise<readonly Output[]> {
-    const operation = `outputs of ${path}` as const;
-    const segments = path === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
-    const url = this.#requests.url(...segments);
+    const operation = `outputs at ${path}` as const;
+    const url = this.#requests.url(path, { id: flowId, template });
     const call: Call = { operation, method: 'GET', url, subject: flowSubject(flowId), uploadId };
-    const listing = this.#listing(call, outputPageSchema, { ...SHORT_LISTING, rank: 0 }, signal);
+    const listing = this.#listing(call, outputPageSchema(listed), { ...SHORT_LISTING, rank: 0 }, signal);
     const outputs: Output[] = [];
     for await (const { page, fresh } of listing.pages()) {
       // Not `push(...)`: a page may have more outputs than a call can have arguments.

@@ -1,5 +1,6 @@
 import { DamagedAssetError } from './errors.ts';
 import { GatheredBytes } from './json-answer.ts';
+import { stepsOf } from './json-pointer.ts';
 import { unescaped } from './json-string.ts';
 
 /** The data URI of an envelope must begin within this many bytes of the response. */
@@ -35,22 +36,36 @@ export interface Envelope {
   readonly rest: Buffer;
 }
 
+/** A list or an object that is open. */
+interface Frame {
+  readonly isList: boolean;
+  /** The place of the present value: the name of the member, or the index in the list. */
+  step: string;
+}
+
 /**
- * Finds the member `data` of a JSON object that arrives in pieces of any size. Follows only strings, brackets and the
- * names of the outermost members. `JSON.parse` checks the rest later.
+ * Finds the data at a JSON pointer in JSON that arrives in pieces of any size. Follows only strings, brackets and names
+ * of members. `JSON.parse` checks the rest later.
  */
 export class EnvelopeScanner {
+  /** The steps to the data. */
+  readonly #steps: readonly string[];
   /** Less than {@link SCAN_BYTES_MAX}. */
   readonly #received = new GatheredBytes(SCAN_BYTES_MAX);
-  #depth = 0;
+  readonly #frames: Frame[] = [];
   #isInString = false;
   #isEscaped = false;
-  /** True if the next string at the outermost level is the name of a member. */
+  /** True if the next string is the name of a member. */
   #isName = false;
-  /** The name that was read last. */
+  /** The name that is being read. */
   #name = '';
   /** The bytes behind the opening quote of the data, until the URI's comma has come. */
   #uri: Buffer | undefined;
+
+  /** @param pointer to the data: `"/data"`. */
+  constructor(pointer: string) {
+    this.#steps = stepsOf(pointer);
+  }
 
   /** Takes in the next piece. Returns undefined until the kind of the response is known. */
   push(chunk: Buffer): PlainAsset | Envelope | undefined {
@@ -82,35 +97,53 @@ export class EnvelopeScanner {
       if (position >= SCAN_BYTES_MAX) return 'nowhere';
       const byte = chunk[at];
       if (this.#isInString) {
-        if (this.#isEscaped) this.#isEscaped = false;
-        else if (byte === BACKSLASH) this.#isEscaped = true;
-        else if (byte === QUOTE) {
-          this.#isInString = false;
-          this.#isName = false;
-          continue;
-        }
-        if (this.#isName) this.#name += String.fromCharCode(byte ?? 0);
-      } else if (WHITE_SPACE.includes(byte)) {
-      } else if (this.#depth === 0) {
-        if (OPENING[0] === byte) {
-          this.#depth = 1;
-          this.#isName = true;
-        } else if (byte !== BYTE_ORDER_MARK[position]) return 'nowhere';
-      } else if (this.#depth === 1 && byte === COMMA) {
-        this.#isName = true;
-        this.#name = '';
-      } else if (this.#depth === 1 && byte === COLON) {
-        this.#name = unescaped(this.#name) ?? '';
-      } else if (this.#depth === 1 && this.#name === 'data' && !this.#isName) {
-        return byte === QUOTE ? at + 1 : 'nowhere';
-      } else if (byte === QUOTE) this.#isInString = true;
-      else if (OPENING.includes(byte)) this.#depth += 1;
-      else if (CLOSING.includes(byte)) {
-        this.#depth -= 1;
-        if (this.#depth === 0) return 'nowhere';
+        this.#followString(byte);
+        continue;
       }
+      if (WHITE_SPACE.includes(byte)) continue;
+      const frame = this.#frames.at(-1);
+      if (frame === undefined) {
+        if (OPENING.includes(byte)) this.#open(byte);
+        else if (byte !== BYTE_ORDER_MARK[position]) return 'nowhere';
+      } else if (byte === COMMA) {
+        if (frame.isList) frame.step = String(Number(frame.step) + 1);
+        else this.#isName = true;
+      } else if (byte === COLON) {
+        frame.step = unescaped(this.#name) ?? '';
+      } else if (CLOSING.includes(byte)) {
+        this.#frames.pop();
+        if (this.#frames.length === 0) return 'nowhere';
+      } else if (!this.#isName && this.#isAtData()) {
+        return byte === QUOTE ? at + 1 : 'nowhere';
+      } else if (byte === QUOTE) {
+        this.#isInString = true;
+        if (this.#isName) this.#name = '';
+      } else if (OPENING.includes(byte)) this.#open(byte);
     }
     return undefined;
+  }
+
+  #open(bracket: number | undefined): void {
+    const isList = bracket === OPENING[1];
+    this.#frames.push({ isList, step: isList ? '0' : '' });
+    this.#isName = !isList;
+  }
+
+  #followString(byte: number | undefined): void {
+    if (this.#isEscaped) this.#isEscaped = false;
+    else if (byte === BACKSLASH) this.#isEscaped = true;
+    else if (byte === QUOTE) {
+      this.#isInString = false;
+      this.#isName = false;
+      return;
+    }
+    if (this.#isName) this.#name += String.fromCharCode(byte ?? 0);
+  }
+
+  #isAtData(): boolean {
+    return (
+      this.#frames.length === this.#steps.length && this.#frames.every(({ step }, index) => step === this.#steps[index])
+    );
   }
 
   /** Reads the URI up to its comma. Any of its characters may be written as an escape. */

@@ -180,7 +180,7 @@ export class AssetTooLargeError extends FlowServiceError {
   readonly code = 'asset-too-large';
 }
 
-/** An HTML page came in place of an asset: a login or the error of a proxy. A retry may bring the asset. */
+/** Something came in place of an asset: a login, an error, a progress, nothing. A retry may bring the asset. */
 export class NotAnAssetError extends FlowServiceError {
   override readonly name = 'NotAnAssetError';
   readonly code = 'not-an-asset';

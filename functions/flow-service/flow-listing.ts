@@ -1,18 +1,7 @@
+import { shorten } from '../base/printable.ts';
 import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
 import { linksIn } from './link-header.ts';
-
-/** What a page says about the next one. */
-export type NextPage =
-  /** A URL or a path. */
-  | { readonly kind: 'address'; readonly address: string }
-  /** A cursor or a number, and the query parameter that takes it. */
-  | { readonly kind: 'parameter'; readonly name: string; readonly value: string }
-  /** There is no next page. */
-  | { readonly kind: 'end' }
-  /** There is a next page, but the page does not say where. */
-  | { readonly kind: 'more' }
-  /** Nothing. */
-  | { readonly kind: 'unsaid' };
+import type { NextPage, PageSigns } from './pages.ts';
 
 /** Longest address or cursor of a next page, in characters. Servers refuse longer ones, and each is remembered. */
 const NEXT_CHARS_MAX = 8 * 1024;
@@ -29,9 +18,8 @@ export interface ListingPage {
   readonly ids: readonly string[];
   /** Number of entries on the page, including those without a usable id. */
   readonly entries: number;
-  /** Number of entries on all pages. Undefined if the page does not say. */
-  readonly total: number | undefined;
   readonly next: NextPage;
+  readonly signs: PageSigns;
 }
 
 interface ListingOptions<P> {
@@ -43,24 +31,22 @@ interface ListingOptions<P> {
   readonly read: (url: URL) => Promise<{ readonly page: P; readonly link: string | undefined }>;
   readonly pagesMax: number;
   readonly entriesMax: number;
-  /** True if a page that does not mention further pages may still have some. Then `?page=` is tried. */
-  readonly mayBeSilent: boolean;
 }
 
 /**
- * Reads a listing page by page. No specification says how the service pages its listings.
+ * Reads a listing page by page, in the form that the description declares.
  *
- * A page names the next one by an address, a path, a cursor or a number, in its body or in its `Link` header. The token
- * goes with every request, so an address is followed only if it may carry the token.
+ * The token goes with every request, so an address of a next page is followed only if it may carry the token.
  *
  * A page without a new entry is no sign of the end if it names a next one: flows that were made meanwhile push the entries
  * of a page to the next one.
  *
- * A page that does not mention a next one may still be the first of many. Then `?page=` is tried. It starts at 1, which
- * is the second page of a service that counts from 0. A service that ignores the parameter repeats itself at 2 and at 3.
+ * Numbered pages are read until one is empty, or until all entries that the listing counts were seen. A service that
+ * ignores the number repeats itself at the second number and after it.
  *
- * The end is known if a page says so, if the pages stop naming a next one, if a page is empty, or if all entries that
- * the listing counts were seen. In all other cases, `stopReason` says why reading stopped.
+ * The end is known if a page names no next one, if a numbered page is empty, or if all entries that the listing counts
+ * were seen. In all other cases, `stopReason` says why reading stopped. A page that says in another form that there is
+ * more is such a case.
  */
 export class Listing<P extends ListingPage> {
   /** Why the listing may have more entries than were read. Undefined if the end is known, or not yet reached. */
@@ -78,11 +64,10 @@ export class Listing<P extends ListingPage> {
   readonly #requested = new Set<string>();
   /** The page to read next. Undefined if there is none. */
   #url: URL | undefined;
-  /** The page number tried last. */
-  #number = 0;
-  /** Number of pages in a row, from the second number on, that had no new entry. */
+  /** The number of the page read last. Undefined if it has none. */
+  #number: number | undefined;
+  /** Number of numbered pages in a row, from the second on, that had no new entry. */
   #repeats = 0;
-  #hasNamedNext = false;
   /** The lowest total that a page stated. Entries made meanwhile appear on pages already read. */
   #total = Number.POSITIVE_INFINITY;
 
@@ -120,8 +105,7 @@ export class Listing<P extends ListingPage> {
     const { pagesMax, entriesMax } = this.#options;
     this.pagesRead += 1;
     for (const id of fresh) this.#seen.add(id);
-    this.#total = Math.min(this.#total, page.total ?? Number.POSITIVE_INFINITY);
-    let following = this.#following(page, nextOf(page, link), fresh);
+    let following = this.#following(page, link, fresh);
     if (following instanceof URL && (this.pagesRead >= pagesMax || this.#seen.size > entriesMax)) {
       following = `the listing has more than ${this.#seen.size} entries`;
     }
@@ -130,37 +114,62 @@ export class Listing<P extends ListingPage> {
   }
 
   /** The address of the next page, or the reason why it cannot be read. Undefined if this page is the last. */
-  #following(page: P, next: NextPage, fresh: ReadonlySet<string>): URL | string | undefined {
-    const isLast = next.kind === 'end' || (next.kind === 'unsaid' && this.#isComplete(page));
-    if (isLast) return this.#shortage(page);
-    if (next.kind === 'address' || next.kind === 'parameter') {
-      this.#hasNamedNext = true;
-      const { length } = next.kind === 'parameter' ? next.value : next.address;
-      if (length > NEXT_CHARS_MAX) {
-        return `the address of the next page has ${length} characters, and at most ${NEXT_CHARS_MAX} are sent`;
+  #following(page: P, link: string | undefined, fresh: ReadonlySet<string>): URL | string | undefined {
+    const { next, signs } = page;
+    this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
+    switch (next.kind) {
+      case 'number':
+        return this.#numbered(page, next, fresh);
+      case 'parameter':
+        return this.#named(next.value, this.#with(next.name, next.value));
+      case 'address':
+        return this.#named(next.address, this.#at(next.address));
+      case 'link':
+      case 'end': {
+        const address = link === undefined ? undefined : linksIn(link).get('next');
+        if (address !== undefined && next.kind === 'link') return this.#named(address, this.#at(address));
+        return this.#ended(page, [...signs.more, ...(address === undefined ? [] : ['the header Link'])]);
       }
-      const url = next.kind === 'parameter' ? this.#with(next.name, next.value) : this.#at(next.address);
-      if (url === undefined) return 'the next page of the listing is elsewhere';
-      return this.#requested.has(url.href) ? 'the listing repeats itself' : url;
     }
-    this.#repeats = this.#number >= 2 && fresh.size === 0 ? this.#repeats + 1 : 0;
-    if (this.#repeats > REPEATS_MAX || (page.entries === 0 && this.#number >= 1)) {
-      // If the service ignored the number, there would have been nothing new from 2 on.
-      this.mayPass = this.#number - this.#repeats >= 2;
+  }
+
+  /** Checks the address of a next page that this page names. */
+  #named({ length }: string, url: URL | undefined): URL | string {
+    if (length > NEXT_CHARS_MAX) {
+      return `the address of the next page has ${length} characters, and at most ${NEXT_CHARS_MAX} are sent`;
+    }
+    if (url === undefined) return 'the next page of the listing is elsewhere';
+    return this.#requested.has(url.href) ? 'the listing repeats itself' : url;
+  }
+
+  #numbered(
+    page: P,
+    { name, first, total = Number.POSITIVE_INFINITY }: Extract<NextPage, { readonly kind: 'number' }>,
+    fresh: ReadonlySet<string>,
+  ): URL | string | undefined {
+    const { entries } = page;
+    this.#total = Math.min(this.#total, total);
+    const isCounted = this.#total !== Number.POSITIVE_INFINITY;
+    if (entries === 0 || (isCounted && this.#shortage(page) === undefined)) return this.#ended(page, page.signs.more);
+    const pagesAfterFirst = (this.#number ?? first) - first;
+    this.#repeats = pagesAfterFirst > 0 && fresh.size === 0 ? this.#repeats + 1 : 0;
+    if (this.#repeats > REPEATS_MAX) {
+      // If the service ignored the number, there would have been nothing new after the first page.
+      this.mayPass = pagesAfterFirst - this.#repeats >= 1;
       return 'the listing cannot be paged through';
     }
-    this.#number += 1;
-    return this.#with('page', String(this.#number));
+    // The first page is read once more by its number. This shows what was made in between.
+    this.#number = this.#number === undefined ? first : this.#number + 1;
+    return this.#with(name, String(this.#number));
   }
 
-  /** Tells whether a page that does not mention a next one is the last. */
-  #isComplete({ entries, total }: P): boolean {
-    if (this.#hasNamedNext || entries === 0) return true;
-    if (total === undefined) return !this.#options.mayBeSilent;
-    return Math.max(this.#seen.size, entries) >= total;
+  /** Why this page may not be the last, although none follows in the declared form. Undefined if it is. */
+  #ended(page: P, more: readonly string[]): string | undefined {
+    if (more.length === 0) return this.#shortage(page);
+    return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared`;
   }
 
-  /** Compares the listing with its own count, at its end. Undefined if no entry is missing. */
+  /** Compares the listing with its own count. Undefined if no entry is missing. */
   #shortage({ entries }: P): string | undefined {
     const listed = Math.max(this.#seen.size, entries);
     if (this.#total === Number.POSITIVE_INFINITY || listed >= this.#total) return undefined;
@@ -183,13 +192,3 @@ export class Listing<P extends ListingPage> {
 /** Tells whether the service rejected the request for a page. A retry would be rejected too. */
 export const isRejection = (error: unknown): error is NotFoundError | NotServedError | RejectedError =>
   error instanceof NotFoundError || error instanceof NotServedError || error instanceof RejectedError;
-
-/** What a page says about the next one, in its body or in its `Link` header. */
-function nextOf({ next }: ListingPage, link: string | undefined): NextPage {
-  if ((next.kind !== 'unsaid' && next.kind !== 'more') || link === undefined) return next;
-  const links = linksIn(link);
-  const address = links.get('next');
-  if (address !== undefined) return { kind: 'address', address };
-  const isAmongPages = ['prev', 'previous', 'first', 'last'].some((relation) => links.has(relation));
-  return isAmongPages && next.kind === 'unsaid' ? { kind: 'end' } : next;
-}

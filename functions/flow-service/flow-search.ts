@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
+import type { FlowPage } from './answers.ts';
 import { isRejection, type Listing } from './flow-listing.ts';
-import type { FlowPage } from './schemas.ts';
 import type { FlowRecord, FlowTag, Found, Sought } from './types.ts';
 
 /** Maximum number of pages and of flows of the listing that are read. A longer listing proves nothing. */

@@ -1,7 +1,7 @@
 import { essenceOf } from '../base/media-type.ts';
+import { cut } from './answers.ts';
 import { type FlowServiceError, MisaddressedError } from './errors.ts';
 import { redact } from './redact.ts';
-import { cut } from './schemas.ts';
 import type { TransportResponse } from './transport.ts';
 
 /** What an answer without the wanted JSON consists of. */

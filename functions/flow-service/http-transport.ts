@@ -141,7 +141,7 @@ class Exchange {
   }
 
   #awaitHead(): void {
-    const { firstByteMs } = this.#limits;
+    const firstByteMs = this.#request.headMs ?? this.#limits.firstByteMs;
     if (this.#answer === undefined) this.#waitLimit.set(firstByteMs, `No answer within ${firstByteMs} ms`);
   }
 

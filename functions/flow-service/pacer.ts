@@ -173,7 +173,7 @@ export class Pacer {
       }
       firstRefusedAt ??= now;
       const askedMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
-      const isSpent = response.status === 402 && askedMs === undefined;
+      const isSpent = response.refusal === 'outOfCredit' && askedMs === undefined;
       const againAt = pace.refused(subject, number, askedMs, isSpent ? SPENT_WAIT_MS : undefined);
       const endsAt = Math.min(startBy, firstRefusedAt + (request.patienceMs ?? PATIENCE_MS[kind]));
       // Nobody pays a bill within seconds, so the caller knows better how long to wait.
@@ -192,10 +192,12 @@ export const assetSubject = (flowId: string, assetId: string): string =>
   `${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`;
 
 /**
- * The subject of a redirected request about an asset. One of its own: the answered redirect would clear the refusals of
- * the target each time.
+ * The subject of a redirected request about an asset. One of its own for each: the answered redirect would clear the
+ * refusals of the target each time.
+ * @param hops number of redirects before.
  */
-export const redirectSubject = (subject: string): string => `${subject}/redirected`;
+export const redirectSubject = (subject: string, hops: number): string =>
+  `${subject}/redirected${hops === 0 ? '' : `/${hops}`}`;
 
 /** True for a 503 to a creation that was sent to its last byte. A flow may exist, which the caller must find out. */
 const mayHaveTakenEffect = (kind: RequestKind, { status, sent = 'all' }: TransportResponse): boolean =>

@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto';
+import type { Json, JsonObject } from '../base/json.ts';
 import { InvalidTextError, UnavailableError } from './errors.ts';
 import { canonicalMediaType } from './media-type.ts';
-import { type CreateRequest, FLOW_TAG_NAME, type InputSource } from './types.ts';
+import { type CreateRequest, FLOW_TAG_NAME, type FlowInput, type InputSource } from './types.ts';
 
 /**
  * Bytes encoded as base64 by one call: a multiple of 3. Small, because Node 24 makes base64 strings between 128 KiB and
@@ -27,36 +29,35 @@ export interface FlowBody {
 type Part = Uint8Array | { readonly as: 'file' | 'text'; readonly source: InputSource };
 
 /**
- * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read
- * first, because its length as a JSON string is known only then. A long one is read again while it is sent. Inputs are
- * read one after the other.
+ * The JSON of a creation, at a fixed cost in memory: the described body with its placeholders replaced. A file becomes a
+ * base64 data URI on the fly. A text is read first, because its length as a JSON string is known only then. A long one is
+ * read again while it is sent. Inputs are read one after the other.
  * @throws {InvalidTextError} a text is not UTF-8.
  * @throws {UnavailableError} a source is not as long as it says. Thrown here for a text, in `chunks` for a file.
  * @throws any error of a source, likewise.
  */
-export async function flowBody(request: CreateRequest, signal: AbortSignal): Promise<FlowBody> {
-  const { template, parameters, additional, tag, inputs } = request;
-  const head = { template, ...(parameters === undefined ? {} : { parameters }) };
-  const json = JSON.stringify({ ...head, additional: { ...additional, [FLOW_TAG_NAME]: tag } });
-  const parts: Part[] = [Buffer.from(`${json.slice(0, -1)},"inputs":[`)];
-  let bytes = (parts[0] as Uint8Array).byteLength;
+export async function flowBody(body: JsonObject, request: CreateRequest, signal: AbortSignal): Promise<FlowBody> {
+  // Stands for the bytes of an input until the JSON is written. No text of the route can hold it.
+  const mark = randomUUID();
+  const pieces = JSON.stringify(filledBody(body, request, (index) => `#${index}${mark}`)).split(
+    new RegExp(`#(\\d+)${mark}`),
+  );
+  const parts: Part[] = [];
+  let bytes = 0;
   let keptMax = KEPT_TEXT_BYTES_MAX;
   let unfit: InvalidTextError | undefined;
-  const add = (part: Part, length: number): void => {
-    parts.push(part);
-    bytes += length;
-  };
-  const addText = (text: string): void => {
-    const part = Buffer.from(text);
-    add(part, part.byteLength);
-  };
-  for (const [index, { as, mediaType, source, additional }] of inputs.entries()) {
-    const start = as === 'text' ? '' : `data:${canonicalMediaType(mediaType)};base64,`;
-    // The data comes last, so exactly two characters follow it.
-    const opening = JSON.stringify({ additional, data: start }).slice(0, -2);
-    addText(index === 0 ? opening : `,${opening}`);
-    if (as === 'file') add({ as, source }, 4 * Math.ceil(source.bytes / 3));
-    else {
+  for (const [index, piece] of pieces.entries()) {
+    if (index % 2 === 0) {
+      const text = Buffer.from(piece);
+      parts.push(text);
+      bytes += text.byteLength;
+      continue;
+    }
+    const { as, source } = request.inputs[Number(piece)] as FlowInput;
+    if (as === 'file') {
+      parts.push({ as, source });
+      bytes += 4 * Math.ceil(source.bytes / 3);
+    } else {
       const kept: Uint8Array[] = [];
       const isKept = source.bytes <= keptMax;
       let length = 0;
@@ -73,12 +74,49 @@ export async function flowBody(request: CreateRequest, signal: AbortSignal): Pro
       if (hasNul) unfit ??= new InvalidTextError('The text has a NUL: it is UTF-16, or no text at all');
       else if (isBlank) unfit ??= new InvalidTextError('The text is blank', { code: 'input-blank' });
       if (isKept) keptMax -= source.bytes;
-      add(isKept ? Buffer.concat(kept) : { as, source }, length);
+      parts.push(isKept ? Buffer.concat(kept) : { as, source });
+      bytes += length;
     }
-    addText('"}');
   }
-  addText(']}');
   return { bytes, unfit, chunks: (signal) => inBlocks(parts, signal) };
+}
+
+/**
+ * The described body with its placeholders replaced.
+ * @param bytesOf what stands for the bytes of an input: base64 in a data URI, or a text.
+ */
+export function filledBody(
+  body: JsonObject,
+  { template, parameters, tag, inputs, ...request }: Omit<CreateRequest, 'startBy'>,
+  bytesOf: (index: number) => string,
+): Json | undefined {
+  const additional = { ...request.additional, [FLOW_TAG_NAME]: tag } as unknown as JsonObject;
+  const list = inputs.map(({ as, mediaType, additional }, index) => ({
+    additional,
+    data: `${as === 'text' ? '' : `data:${canonicalMediaType(mediaType)};base64,`}${bytesOf(index)}`,
+  }));
+  const values: ReadonlyMap<unknown, Json | undefined> = new Map<string, Json | undefined>([
+    ['{template}', template],
+    ['{parameters}', parameters],
+    ['{additional}', additional],
+    ['{inputs}', list],
+    ['{input}', list[0]?.data],
+  ]);
+  const fill = (value: Json): Json | undefined => {
+    if (values.has(value)) return values.get(value);
+    if (Array.isArray(value)) return value.flatMap((item) => fill(item) ?? []);
+    if (typeof value !== 'object' || value === null) return value;
+    const members: [string, Json][] = [];
+    // The members beside `...` win, wherever it stands.
+    const spread = fill((value as JsonObject)['...'] ?? null);
+    if (typeof spread === 'object' && spread !== null) members.push(...Object.entries(spread));
+    for (const [name, member] of Object.entries(value)) {
+      const each = name === '...' ? undefined : fill(member);
+      if (each !== undefined) members.push([name, each]);
+    }
+    return Object.fromEntries(members);
+  };
+  return fill(body);
 }
 
 /** Yields the parts in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the socket has one, the other is filled. */

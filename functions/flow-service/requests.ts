@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
+import { cut, errorDetail, isOwnError, isUsableId } from './answers.ts';
 import {
   FlowServiceError,
   ForbiddenAddressError,
@@ -37,7 +38,14 @@ import {
 import { Pacer, type Rank } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
 import type { FlowBody } from './request-body.ts';
-import { cut, errorDetail, isOwnError, isUsableId } from './schemas.ts';
+import {
+  ANSWER_DEPTH_MAX,
+  ANSWER_SECONDS,
+  isToldByWords,
+  refusalOf,
+  type ServiceDescription,
+  tokenHeader,
+} from './service-description.ts';
 import { errorForStatus } from './status-errors.ts';
 import {
   type RequestBody,
@@ -55,11 +63,13 @@ import type { CreateRequest, OfUpload, Token } from './types.ts';
 const JSON_ANSWER_MS = 20_000;
 
 /**
- * Longest time from the last byte of a creation to the end of its answer, in milliseconds. A service that stores a
- * large file before it answers may take the minute of {@link TRANSPORT_LIMITS} until the head. The few hundred bytes
- * after the head may take a minute too. If the answer takes longer, the creation is in doubt.
+ * Longest time from the head of the answer to a creation to its end, in milliseconds: some hundred bytes. If they take
+ * longer, the creation is in doubt. How long the head may take is declared, because a service may store a large file first.
  */
-export const CREATION_ANSWER_MS = 120_000;
+const CREATION_REST_MS = 60_000;
+
+/** Longest time from the last byte of a creation to the end of its answer, if nothing else is declared, in milliseconds. */
+export const CREATION_ANSWER_MS = ANSWER_SECONDS * 1000 + CREATION_REST_MS;
 
 /** How long the answer of the listings to a 403 is believed, in milliseconds. */
 const PROBED_MS = 10_000;
@@ -75,15 +85,14 @@ export interface RequestOptions {
   readonly baseUrl: URL;
   readonly token: Token;
   readonly clock: Clock;
-  /** Maximum nesting depth of lists and objects in a response. */
-  readonly answerDepthMax: number;
+  readonly service: ServiceDescription;
   /** The pace of all requests. Default: one of its own without a ceiling. */
   readonly pacer?: Pacer | undefined;
   /** @default over node:http and node:https, with {@link TRANSPORT_LIMITS} */
   readonly transport?: Transport | undefined;
 }
 
-type Operation = 'create' | 'get' | 'list' | 'templates' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort';
+type Operation = 'create' | 'get' | 'list' | 'templates' | `outputs at ${string}` | 'asset' | 'abort';
 
 export interface Call extends OfUpload {
   readonly operation: Operation;
@@ -133,6 +142,9 @@ export interface CreationRefusal {
  */
 const LEADS_ELSEWHERE = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)|\/\/|^\/|\\|(?:^|\/)\.{1,2}(?:;|\/|$)/i;
 
+/** True for a 403 that nothing more is known about. */
+const isForbidden = ({ status, refusal }: TransportResponse): boolean => status === 403 && refusal === undefined;
+
 export const isSuccess = (status: number): boolean => status >= 200 && status < 300;
 
 /** Sends requests to the service, with the token and at its pace, and turns responses into values or errors. */
@@ -143,6 +155,7 @@ export class Requests {
   readonly #pacer: Pacer;
   readonly #token: Token;
   readonly #clock: Clock;
+  readonly #service: ServiceDescription;
   readonly #answerDepthMax: number;
   readonly #transport: Transport;
   readonly #answers = new AnswerReader();
@@ -155,7 +168,7 @@ export class Requests {
   #creationRefusal: Refusal | undefined;
 
   /** @throws {ForbiddenAddressError} the base address is neither https nor on this machine, or holds credentials. */
-  constructor({ baseUrl, token, clock, answerDepthMax, transport, pacer }: RequestOptions) {
+  constructor({ baseUrl, token, clock, service, transport, pacer }: RequestOptions) {
     if (!isHttpsOrLoopback(baseUrl)) {
       throw new ForbiddenAddressError(`${baseUrl.origin}: expected https, because the token is sent there`);
     }
@@ -167,7 +180,8 @@ export class Requests {
     this.#pacer = pacer ?? new Pacer(clock);
     this.#token = token;
     this.#clock = clock;
-    this.#answerDepthMax = answerDepthMax;
+    this.#service = service;
+    this.#answerDepthMax = service.answerDepthMax ?? ANSWER_DEPTH_MAX;
     this.#transport = transport ?? httpTransport({ clock });
   }
 
@@ -180,13 +194,21 @@ export class Requests {
     this.#served.add(operation);
   }
 
-  /** @throws {NotFoundError} a segment is an id that no flow or asset can have. */
-  url(...segments: readonly string[]): URL {
-    for (const segment of segments) {
-      if (isUsableId(segment)) continue;
-      throw new NotFoundError(`Nothing can have the id ${quoted(segment)}`, { knownToBeServed: true });
-    }
-    return new URL([this.#base, ...segments.map(encodeURIComponent)].join('/'));
+  /**
+   * The address of a path of the description, with its placeholders replaced. A template may have slashes.
+   * @throws {NotFoundError} an id is one that no flow or asset can have.
+   */
+  url(path: string, values: { readonly [name: string]: string | undefined } = {}): URL {
+    const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => {
+      const value = values[name] ?? '';
+      const parts = name === 'template' ? value.split('/') : [value];
+      for (const part of parts) {
+        if (isUsableId(part)) continue;
+        throw new NotFoundError(`Nothing can have the ${name} ${quoted(value)}`, { knownToBeServed: true });
+      }
+      return parts.map(encodeURIComponent).join('/');
+    });
+    return new URL(this.#base + filled);
   }
 
   /**
@@ -215,8 +237,8 @@ export class Requests {
    * none is served, no request with this token is.
    */
   async #isTokenRefused({ response, secret }: Answer, signal: AbortSignal): Promise<boolean> {
-    if (response.status === 401) return true;
-    if (response.status !== 403) return false;
+    if (response.refusal === 'tokenRefused') return true;
+    if (!isForbidden(response)) return false;
     const now = this.#clock.now();
     // Many requests may be refused at the same time.
     if (this.#probed?.secret !== secret || now >= this.#probed.until) {
@@ -235,17 +257,16 @@ export class Requests {
   async #areListingsRefused(secret: string, signal: AbortSignal): Promise<boolean> {
     let isRefused = false;
     let isServed = false;
-    for (const [operation, path] of [
-      ['list', 'flows'],
-      ['templates', 'templates'],
-    ] as const) {
+    const { list, templates } = this.#service;
+    for (const [operation, listing] of [['list', list] as const, ['templates', templates] as const]) {
+      if (listing === undefined) continue;
       const call: Call = {
-        ...{ operation, method: 'GET', url: this.url(path), subject: operation, rank: 1 },
+        ...{ operation, method: 'GET', url: this.url(listing.path), subject: operation, rank: 1 },
         patienceMs: PROBE_PATIENCE_MS,
       };
       const { response } = await this.#sendPaced(call, secret, signal);
       response.destroy();
-      isRefused ||= response.status === 401 || response.status === 403;
+      isRefused ||= response.refusal === 'tokenRefused' || isForbidden(response);
       isServed ||= isSuccess(response.status);
     }
     return isRefused && !isServed;
@@ -286,6 +307,7 @@ export class Requests {
   #parsed<S extends z.ZodMiniType>(answer: Answer, text: string, schema: S, partsMax: number): z.infer<S> {
     const { operation, response } = answer;
     let why: unknown;
+    let shape = '';
     try {
       const parsed = schema.safeParse(parseJson(text, { depthMax: this.#answerDepthMax, partsMax }));
       if (parsed.success) {
@@ -294,13 +316,19 @@ export class Requests {
         return parsed.data;
       }
       why = parsed.error;
+      shape = ` (${parsed.error.issues[0]?.message})`;
     } catch (error) {
       why = error;
     }
     if (isForeign({ response, text })) throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
-    const message = why instanceof AnswerLimitError ? why.message : 'the answer fits no known shape';
+    const message = why instanceof AnswerLimitError ? why.message : `the answer fits no known shape${shape}`;
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
-    const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, this.#answerDepthMax);
+    const isOwn = isOwnError(
+      essenceOf(response.headers['content-type'] ?? ''),
+      text,
+      this.#service.errors,
+      this.#answerDepthMax,
+    );
     throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError: isOwn });
   }
 
@@ -326,9 +354,10 @@ export class Requests {
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
     const text = redact(await readErrorBody(response), secret);
     const depthMax = this.#answerDepthMax;
-    const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, depthMax);
+    const { errors } = this.#service;
+    const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, errors, depthMax);
     const isOfPage = isPage(response.headers['content-type'], text) && !text.trimStart().startsWith('{');
-    return { response, text, detail: isOfPage ? wordsOfPage(text) : errorDetail(text, depthMax), isOwn };
+    return { response, text, detail: isOfPage ? wordsOfPage(text) : errorDetail(text, errors, depthMax), isOwn };
   }
 
   #errorForStatus({ operation, response, isTokenRefused }: Answer, { detail }: AnswerFacts): FlowServiceError {
@@ -350,6 +379,27 @@ export class Requests {
 
   #where({ operation, secret }: Answer) {
     return { operation, base: this.#base, secret };
+  }
+
+  /** The longest times for an answer, in milliseconds. */
+  #limitsOf(operation: Operation): Pick<TransportRequest, 'answerMs' | 'headMs'> {
+    if (operation === 'asset') return {}; // It may have any size. The time without a byte is limited.
+    if (operation !== 'create') return { answerMs: JSON_ANSWER_MS };
+    const headMs = (this.#service.create.answerSeconds ?? ANSWER_SECONDS) * 1000;
+    return { headMs, answerMs: headMs + CREATION_REST_MS };
+  }
+
+  /** Adds what a refusal means. Where only its words tell, its body is read first. */
+  async #understood(response: TransportResponse, isService: boolean): Promise<TransportResponse> {
+    const { status } = response;
+    const { errors } = this.#service;
+    if (!isService || isSuccess(status)) return response;
+    if (!isToldByWords(errors, status)) return { ...response, refusal: refusalOf(errors, status) };
+    const text = await readErrorBody(response);
+    const body = (async function* () {
+      yield Buffer.from(text);
+    })();
+    return { ...response, body, refusal: refusalOf(errors, status, text) };
   }
 
   /** Sends a request at the pace that the service allows. */
@@ -386,14 +436,17 @@ export class Requests {
       'Accept-Encoding': 'identity',
       'User-Agent': 'flowdrop',
       // The specification wants the content type with every request. Elsewhere it could break a signed address.
-      ...(hadToken ? { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` } : {}),
+      ...(hadToken && {
+        'Content-Type': 'application/json',
+        ...tokenHeader(this.#service, secret),
+      }),
       ...(hadToken && uploadId !== undefined && traceOf(uploadId)),
     };
     const sending = new Sending(await body?.(), signal);
     try {
-      const request = { method, url, headers, body: sending.body, reach, uploadId, answerMs: answerMsOf(operation) };
+      const request = { method, url, headers, body: sending.body, reach, uploadId, ...this.#limitsOf(operation) };
       onSent?.();
-      const response = await this.#transport(request, signal);
+      const response = await this.#understood(await this.#transport(request, signal), hadToken);
       return { operation, response, secret, hadToken };
     } catch (error) {
       throw sendingFailure(error, operation, sending, signal);
@@ -450,12 +503,6 @@ class ToldWait implements Disposable {
   [Symbol.dispose](): void {
     this.#timer.abort();
   }
-}
-
-/** Longest time for the whole answer, in milliseconds. */
-function answerMsOf(operation: Operation): number | undefined {
-  if (operation === 'asset') return undefined; // It may have any size. The time without a byte is limited.
-  return operation === 'create' ? CREATION_ANSWER_MS : JSON_ANSWER_MS;
 }
 
 /** A body while it is being sent. Keeps the failure of the input apart from the failure of the connection. */

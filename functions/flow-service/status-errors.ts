@@ -24,22 +24,23 @@ interface ErrorFacts {
 }
 
 /**
- * Tells whether the service asks us to slow down. 402 counts too: the account's budget is spent. No file is at fault
- * then, so none should fail and need a retry by hand.
+ * Tells whether the service asks us to slow down. A spent credit counts too: no file is at fault then, so none should
+ * fail and need a retry by hand.
  */
-export const isThrottled = ({ status, headers }: TransportResponse): boolean =>
-  status === 429 || status === 402 || (status === 503 && headers['retry-after'] !== undefined);
+export const isThrottled = ({ status, headers, refusal }: TransportResponse): boolean =>
+  refusal === 'throttled' || refusal === 'outOfCredit' || (status === 503 && headers['retry-after'] !== undefined);
 
 /** The error for a status other than success. `create` treats some of them differently: see `client.ts`. */
 export function errorForStatus(response: TransportResponse, facts: ErrorFacts): FlowServiceError {
-  const { status } = response;
+  const { status, refusal } = response;
   const { message, now, isServed, bodyStarted } = facts;
   if (isThrottled(response)) {
     return new ThrottledError(message, { retryAfterMs: retryAfterMs(response, now) ?? exhaustedMs(response, now) });
   }
+  if (refusal === 'tokenRefused') return new UnauthorisedError(message);
+  if (refusal === 'notReady') return new NotReadyError(message);
   switch (status) {
     case 401:
-      return new UnauthorisedError(message);
     case 403:
       return new ForbiddenError(message);
     case 404:
@@ -49,9 +50,6 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
       return new NotServedError(message);
     case 408: // The request did not arrive in time (RFC 9110, section 15.5.9), so the service did not act on it.
       return new UnavailableError(message, { bodyStarted });
-    case 409:
-    case 425:
-      return new NotReadyError(message);
     case 410: // The status itself says that the flow existed.
       return new NotFoundError(message, { knownToBeServed: true });
   }

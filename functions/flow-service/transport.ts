@@ -1,10 +1,11 @@
 import type { Reach } from './addresses.ts';
+import type { Refusal } from './service-description.ts';
 
 /** How much of a request's body went out. It becomes `all` as soon as the last byte may have left. */
 export type Sent = 'nothing' | 'part' | 'all';
 
 export interface TransportRequest {
-  readonly method: 'GET' | 'POST' | 'PATCH';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: RequestBody | undefined;
@@ -13,6 +14,8 @@ export interface TransportRequest {
    * with the response if that comes earlier; without a body, at once. Default: no limit but {@link TransportLimits}.
    */
   readonly answerMs?: number | undefined;
+  /** Longest wait from the request's last byte to the head of the response. Default: {@link TransportLimits.firstByteMs}. */
+  readonly headMs?: number | undefined;
   /** Refuses to connect to an address outside of it, whatever name led there. Default: any address. */
   readonly reach?: Reach | undefined;
   /** The upload that the request is about. It is not sent. */
@@ -39,6 +42,8 @@ export interface TransportResponse {
    * Leaving the loop early destroys the connection.
    */
   readonly body: AsyncIterable<Uint8Array>;
+  /** What the status means by the service's description. The transport does not know. */
+  readonly refusal?: Refusal | undefined;
   /** Releases the connection. Harmless after the body was read. */
   destroy(): void;
 }

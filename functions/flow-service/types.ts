@@ -49,12 +49,18 @@ export interface FlowInput {
   readonly additional: JsonObject;
 }
 
-/** The states that we tell apart. `schemas.ts` maps the service's own words to them. */
+/** The states that we tell apart. The description of the service maps its words to them. */
 export type FlowState = 'running' | 'completed' | 'failed' | 'aborted';
 
 export interface FlowRecord {
   readonly flowId: string;
   readonly state: FlowState;
+  /** The service's own word for the state. Undefined if it has none. */
+  readonly word?: string | undefined;
+  /** False if the description does not know the word. Then the flow counts as running. */
+  readonly isDeclared?: boolean | undefined;
+  /** How far it is, as the service counts. */
+  readonly progress?: number | undefined;
   /** Milliseconds since the epoch. Undefined if the service does not say. */
   readonly createdAt?: number | undefined;
   /** The service's own description of the error, cut to 300 characters. */
@@ -67,16 +73,20 @@ export interface Output {
   /** `ready`: can be downloaded. `failed`: will never be ready, says the service. `pending`: not ready yet. */
   readonly status: 'ready' | 'failed' | 'pending';
   readonly error?: string | undefined;
+  /** The service's word, if the description does not know it. Then the output counts as pending. */
+  readonly undeclaredWord?: string | undefined;
 }
 
 /** The upload that a request is about. The service gets it as the id of a trace. */
 export interface OfUpload {
   readonly uploadId?: string | undefined;
+  /** The flow's template. Needed if {@link FlowService.needsTemplate}. */
+  readonly template?: string | undefined;
 }
 
 export interface AssetOptions extends OfUpload {
-  /** True if the asset may be an HTML page. Default false. */
-  readonly mayBePage?: boolean | undefined;
+  /** Tells whether an asset may have a media type. Default: any type but that of a document (HTML, JSON, XML). */
+  readonly accepts?: ((mediaType: string) => boolean) | undefined;
   /** Called when the request is sent, which may be later than the call: see `pacer.ts`. */
   readonly onSent?: (() => void) | undefined;
 }
@@ -103,6 +113,10 @@ export interface Asset {
  * {@link UnintelligibleAnswerError}, {@link MisaddressedError} and the signal's reason.
  */
 export interface FlowService {
+  /** The order of the listing of flows. Undefined if the description has none. */
+  readonly listing: 'newest-first' | 'any-order' | undefined;
+  /** True if the paths of the service have the template of a flow in them. */
+  readonly needsTemplate: boolean;
   /**
    * `POST /flows`. Resolves with the new flow's id. Settles only after the request is settled or destroyed. After any
    * error but {@link InDoubtError}, no flow was created.
@@ -122,11 +136,11 @@ export interface FlowService {
    */
   outputs(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<readonly Output[]>;
   /**
-   * `GET /flows/{id}/outputs/{asset}`. Follows one redirect. The caller must read the chunks or abort the signal;
+   * `GET /flows/{id}/outputs/{asset}`. Follows a few redirects. The caller must read the chunks or abort the signal;
    * otherwise the connection stays open.
    * @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} @throws {ForbiddenAddressError}
    * @throws {TooSlowError} the data does not begin in time after the head of the response.
-   * @throws {NotAnAssetError} an HTML page came instead, and the asset may be none.
+   * @throws {NotAnAssetError} something else came instead: a page, an error in JSON, a file of another type.
    */
   asset(flowId: string, assetId: string, signal: AbortSignal, options?: AssetOptions): Promise<Asset>;
   /**

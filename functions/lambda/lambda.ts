@@ -79,12 +79,9 @@ export function lambda<P, T>(
     s3: xray.s3(s3Client(AWS_CLIENT), settings.ledgerBucket),
     flows: createFlowService({
       baseUrl: settings.baseUrl,
-      outputsPath: settings.outputsPath,
-      flowListing: settings.flowListing,
-      flowsQuery: settings.flowsQuery,
+      service: settings.service,
       assetBytesMax: settings.assetBytesMax,
       assetBytesPerSecondMin: settings.assetBytesPerSecondMin,
-      answerDepthMax: settings.answerDepthMax,
       pacer,
       token,
       clock,

@@ -200,10 +200,10 @@ export const OUTPUT_FAILURES = {
     action: 'Tell the operator of the service if it happens again.',
   },
   'not-an-asset': {
-    meaning: 'An HTML page came in place of the asset: a login, or the error of a proxy.',
+    meaning: 'Something else came in place of the asset: a page, an error, a progress, or a file of another type.',
     retry: 'after-change',
     action:
-      'Check what stands before the service and its assets. If the template makes HTML pages, name it in `htmlTemplates`. Then `flowdrop collect` fetches the missing outputs, without a new flow.',
+      'Check the service, and what stands before it and its assets. If the template makes such files, add their type to `makes` of the route. Then `flowdrop collect` fetches the missing outputs, without a new flow.',
   },
   'out-of-time': {
     meaning:

@@ -1,9 +1,12 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, compareMembers, type IsSound, strictObject } from '../base/validation.ts';
+import type { ServiceDescription } from '../flow-service/service-description.ts';
+import { FLOWS } from '../flow-service/services.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
 import { deadMembers, deadRoutes } from './route-checks.ts';
+import { serviceSchema } from './service.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, pipelineNameSchema, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
 
@@ -16,6 +19,8 @@ export interface Context {
   readonly baseUrl: URL;
   readonly routes: readonly Route[];
   readonly settings: PipelineSettings;
+  /** How the flow service speaks. */
+  readonly service: ServiceDescription;
   /** The part that only infrastructure needs. Infrastructure checks it. */
   readonly deployment: unknown;
 }
@@ -32,6 +37,7 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
       baseUrl: baseUrlSchema,
       routes: routesSchema,
       settings: z._default(settingsSchema, SETTINGS_DEFAULT),
+      service: z._default(serviceSchema, FLOWS),
       deployment,
       // Editors read it. Nothing else does.
       $schema: z.optional(z.string({ error: 'expected the path of a JSON schema' })),
@@ -92,9 +98,11 @@ export const frozenContext = ({
   baseUrl,
   routes,
   settings,
+  service,
   deployment,
 }: Omit<Context, 'deployment'> & Partial<Context>): Context => ({
   ...{ pipeline, baseUrl, deployment },
   routes: deepFreeze(routes),
   settings: Object.freeze(settings),
+  service: deepFreeze(service),
 });

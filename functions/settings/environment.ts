@@ -4,8 +4,10 @@ import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { quoted } from '../base/printable.ts';
 import { ConfigurationError, check, text } from '../base/validation.ts';
+import type { ServiceDescription } from '../flow-service/service-description.ts';
 import { type Route, routesSchema, skipping } from '../uploads/routes.ts';
 import { issuesOfBuckets } from './buckets.ts';
+import { serviceSchema } from './service.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, pipelineNameSchema, settingsSchema } from './settings.ts';
 
@@ -38,6 +40,8 @@ export interface Env {
   readonly ROUTES: string;
   /** JSON of the {@link PipelineSettings} that differ from the defaults. */
   readonly SETTINGS: string;
+  /** JSON of how the service speaks: the name of a description, or a description. Default: `flows`. */
+  readonly SERVICE?: string;
 }
 
 /** The settings of both functions: their environment, parsed and frozen. */
@@ -55,6 +59,8 @@ export interface Settings extends PipelineSettings {
   /** The inbox folder of a local run, or nothing if it has none. Undefined in a deployment. */
   readonly localInbox?: string | undefined;
   readonly eventBus: string;
+  /** How the flow service speaks. */
+  readonly service: ServiceDescription;
   readonly routes: readonly Route[];
   /** True if the routes are in a file beside the bundle, because the environment has no room for them. */
   readonly areRoutesBeside?: true;
@@ -87,10 +93,10 @@ export function parseEnv(env: Variables): Settings {
   const variables = check(envSchema, env, '');
   const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env));
   const chosen = checkJson(settingsSchema, 'SETTINGS', () => env.SETTINGS);
-  const issues = [...variables.issues, ...routes.issues, ...chosen.issues];
-  if (variables.data === undefined || routes.data === undefined || chosen.data === undefined) {
-    throw new ConfigurationError(issues);
-  }
+  const service = checkJson(serviceSchema, 'SERVICE', () => env.SERVICE ?? '"flows"');
+  const issues = [...variables.issues, ...routes.issues, ...chosen.issues, ...service.issues];
+  const isSound = variables.data !== undefined && routes.data !== undefined && chosen.data !== undefined;
+  if (!isSound || service.data === undefined) throw new ConfigurationError(issues);
   const settings: Settings = {
     ...chosen.data,
     pipeline: variables.data.PIPELINE,
@@ -104,6 +110,7 @@ export function parseEnv(env: Variables): Settings {
     command: variables.data.COMMAND,
     localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
+    service: deepFreeze(service.data),
     routes: deepFreeze(skipping(routes.data, chosen.data.skippedNames)),
     ...(areRoutesBeside(env.ROUTES) && { areRoutesBeside: true }),
   };

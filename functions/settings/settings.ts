@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { type Budget, budgetSchema } from '../uploads/budget.ts';
-import { GONE, templateSchema } from '../uploads/routes.ts';
+import { GONE } from '../uploads/routes.ts';
 import { SKIPPED_NAMES } from '../uploads/skipped-names.ts';
 import { issueOfResultsKey, RESULTS_KEY_END } from './results-key-pattern.ts';
 
@@ -47,12 +47,6 @@ const SKIPPED_NAME_EXPECTED = 'a name such as "*.tmp", "._*", "Thumbs.db" or "__
 /** Names that are skipped. */
 const SKIPPED_NAMES_MAX = 100;
 
-/** As many templates as there can be routes. */
-const TEMPLATES_MAX = 200;
-
-/** Printable ASCII without `?`, `#` and braces, into which earlier versions put a time. */
-const QUERY = /^[!"$->@-z|~]{0,500}$/;
-
 /** The characters that S3 calls safe, without the asterisk, which is a wildcard in a policy. */
 const PREFIX = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})([A-Za-z0-9!_.'()-]+/)*$`);
 
@@ -82,11 +76,6 @@ export const SETTINGS = {
   assetBytesPerSecondMin: whole('bytes a second', { min: 1, max: GIB, default: 4 * KIB }),
   /** Maximum number of outputs of one flow that are stored. */
   outputsMax: whole('outputs', { min: 1, max: 10_000, default: 1_000 }),
-  /**
-   * Maximum nesting of the service's JSON, in levels. Known answers have less than ten levels, apart from the
-   * `additional` of users.
-   */
-  answerDepthMax: whole('levels', { min: 50, max: 1_000, default: 100 }),
   /**
    * After this many failures that the file may have caused, the upload fails. The assets of a flow have as many attempts
    * together.
@@ -126,22 +115,8 @@ export const SETTINGS = {
    * `{"flows": 500, "per": "day", "timezone": "Europe/Berlin"}`. What it has no room for waits: see docs/holds.md.
    */
   budget: budgetSetting(),
-  /** Path of the listing of outputs: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
-  outputsPath: oneOf(['auto', 'flows', 'root'], 'auto'),
-  /**
-   * The order of the flow listing (`GET /flows`): `newest-first`, `any-order`, or `none` if it is not served or does not
-   * show each flow with its `additional`. It is searched if a creation got no answer. `flowdrop doctor` says what fits.
-   */
-  flowListing: oneOf(['newest-first', 'any-order', 'none'], 'any-order'),
-  /** Query of every request for the flow listing, such as `sort_by=-created_at&page_size=100`. It must leave out no flow. */
-  flowsQuery: textSetting(flowsQuerySchema(), ''),
   /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
-  /**
-   * Ids or names of the templates that make HTML pages, as the routes spell them. If another template seems to make one,
-   * it is not stored: it is a login or the error of a proxy.
-   */
-  htmlTemplates: listOf(templateSchema, TEMPLATES_MAX),
   /**
    * Names of files that no person meant, which are skipped. `*` at the beginning or the end stands for any characters, and
    * a slash at the end for a folder. The case of letters does not matter. A route whose own `suffixes` name such a file
@@ -158,6 +133,19 @@ export const SETTINGS = {
    */
   canaryKey: textSetting(canaryKeySchema(), ''),
 };
+
+/** What took the place of settings that said how the service speaks. */
+const GONE_SETTINGS: ReadonlyMap<string, string> = new Map([
+  ['outputsPath', moved('"outputs": {"path": "/{id}/outputs"}')],
+  ['flowListing', moved('"list": {"order": "newest-first"}, or "list": null if flows are not listed')],
+  ['flowsQuery', moved('"list": {"query": "page_size=100"}')],
+  ['answerDepthMax', moved('"answerDepthMax": 200')],
+  ['htmlTemplates', 'is gone. Set "makes": ["text/html"] in each route whose template makes pages, and remove it'],
+]);
+
+function moved(members: string): string {
+  return `is a part of how the service speaks. Beside "settings", write "service": {"from": "flows", ${members}}, and remove it`;
+}
 
 /** A value for each setting of {@link SETTINGS}. */
 export type PipelineSettings = {
@@ -181,7 +169,7 @@ export const settingsSchema: z.ZodMiniType<PipelineSettings> = (
       ]),
     ),
     'an object',
-    GONE,
+    new Map([...GONE, ...GONE_SETTINGS]),
   ) as unknown as z.ZodMiniType<PipelineSettings>
 ).check(
   compareMembers(({ canaryKey, inboxPrefix }, isSound, context) => {
@@ -255,13 +243,6 @@ function resultsKeySchema(): z.ZodMiniType<string> {
     }),
     z.regex(RESULTS_KEY_END, { error: 'expected it to end in {assetId} or {assetId}{ext}' }),
     z.maxLength(KEY_PART_LENGTH_MAX, { error: `expected at most ${KEY_PART_LENGTH_MAX} characters` }),
-  );
-}
-
-function flowsQuerySchema(): z.ZodMiniType<string> {
-  return matching(
-    'nothing, or a query such as "sort_by=-created_at" of at most 500 printable ASCII characters, without spaces, "?", "#" and braces',
-    QUERY,
   );
 }
 

@@ -42,10 +42,13 @@ function listOf(each: z.ZodMiniType<string>, what: string) {
 const MEDIA_TYPE_EXPECTED = 'a media type such as "image/png", "image/*" or "*/*", without parameters';
 
 /** @internal */
+export const MEDIA_TYPES_SCHEMA = listOf(matching(MEDIA_TYPE_EXPECTED, MEDIA_TYPE), 'media types');
+
+/** @internal */
 export const CONDITION_SCHEMAS = {
   prefixes: listOf(boundedText('a prefix', KEY_BYTES_MAX), 'prefixes'),
   suffixes: listOf(boundedText('a suffix', KEY_BYTES_MAX), 'suffixes'),
-  mediaTypes: listOf(matching(MEDIA_TYPE_EXPECTED, MEDIA_TYPE), 'media types'),
+  mediaTypes: MEDIA_TYPES_SCHEMA,
 } satisfies Record<keyof Conditions, z.ZodMiniType>;
 
 /** Tells whether the conditions on the key are met. They are checked before the object is opened. */
@@ -66,7 +69,8 @@ export function matchesObject({ mediaTypes }: Conditions, { key, mediaType }: Up
   return isMet(mediaTypes, (wanted) => fitsType(wanted, type === FORM ? mediaTypeOf(undefined, key) : type));
 }
 
-function fitsType(wide: string, narrow: string): boolean {
+/** Tells whether a media type is one that another stands for: `fitsType("image/*", "image/png")`. */
+export function fitsType(wide: string, narrow: string): boolean {
   const [wideType, wideSubtype] = registeredType(wide).split('/');
   const [type, subtype] = registeredType(narrow).split('/');
   return (wideType === '*' || wideType === type) && (wideSubtype === '*' || wideSubtype === subtype);

@@ -12,6 +12,7 @@ import {
   CONDITION_SCHEMAS,
   type Conditions,
   hasObjectCondition,
+  MEDIA_TYPES_SCHEMA,
   matchesKey,
   matchesObject,
   type UploadFacts,
@@ -53,6 +54,11 @@ export interface Route extends Conditions {
   readonly jobs?: string | undefined;
   /** How long a job waits for its inputs, in seconds. Default: an hour. */
   readonly deadlineSeconds?: number | undefined;
+  /**
+   * Media types of what the template makes, such as `model/*`. Any other asset is none. Without it, an asset may be
+   * anything but a document that stands in place of one: HTML, JSON or XML.
+   */
+  readonly makes?: readonly string[] | undefined;
   /** What one flow of the route costs. */
   readonly price?: Price | undefined;
   /** Cap on the flows of the route. What it has no room for waits. */
@@ -171,6 +177,7 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
     jobs: z.optional(jobsSchema),
     deadlineSeconds: z.optional(deadlineSecondsSchema),
+    makes: MEDIA_TYPES_SCHEMA,
     price: z.optional(priceSchema),
     budget: z.optional(budgetSchema),
     weight: z.optional(

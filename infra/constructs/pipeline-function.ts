@@ -151,7 +151,7 @@ export class PipelineFunction extends Construct {
 }
 
 /** The variables that hold JSON. In such a text, only some values may be known after deployment. */
-const JSON_NAMES: readonly string[] = ['ROUTES', 'SETTINGS'] satisfies (keyof Env)[];
+const JSON_NAMES: readonly string[] = ['ROUTES', 'SETTINGS', 'SERVICE'] satisfies (keyof Env)[];
 
 function bytesOf(environment: Env): number {
   return Object.entries(environment).reduce(

@@ -109,7 +109,16 @@ interface Uploaded {
 export interface SessionOptions {
   readonly pipeline: Pick<
     PipelineOptions,
-    'bundleDir' | 'stateDir' | 'name' | 'routes' | 'inboxDir' | 's3Port' | 'service' | 'standIn' | 'tickIntervalMs'
+    | 'bundleDir'
+    | 'stateDir'
+    | 'name'
+    | 'routes'
+    | 'inboxDir'
+    | 's3Port'
+    | 'service'
+    | 'speaks'
+    | 'standIn'
+    | 'tickIntervalMs'
   > & {
     readonly settings: PipelineSettings;
   };

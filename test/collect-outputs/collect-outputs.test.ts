@@ -36,6 +36,9 @@ it('keeps long routes in the ledger for operators, once in a process, and short 
   expect(await world.json(LEDGER, 'state/routes.json')).toEqual({ routes: world.ports.settings.routes });
 });
 
+/** A route whose template makes files of any type. */
+const ANYTHING = { ...ECHO, makes: ['*/*'] };
+
 describe('a flow that ended', () => {
   it('has every output stored unchanged, has a receipt, and has no marker any more', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }] });
@@ -143,7 +146,7 @@ describe('a flow that ended', () => {
   });
 
   it('with ten thousand outputs has as many stored as the settings allow, and a receipt that counts the others', async () => {
-    await start({ settings: { outputsMax: 20 } });
+    await start({ settings: { outputsMax: 20 }, routes: [ANYTHING] });
     await running();
     const outputs = Array.from({ length: 10_000 }, (_, index) => ({ id: `${index}` }));
     world.service.intercept = (_, { operation }) =>
@@ -249,7 +252,7 @@ describe('ids of the service', () => {
   it('are those of flows and assets like any other, whatever they are', async () => {
     // Each is the id of a flow and of its asset. They go over the wire.
     const ids = IDS.flatMap((id) => [id, id]);
-    await start({ isVirtual: false, service: { newId: () => ids.shift() ?? 'another' } });
+    await start({ isVirtual: false, service: { newId: () => ids.shift() ?? 'another' }, routes: [ANYTHING] });
     for (const id of IDS) await world.send(`${IDS.indexOf(id)}`, id);
     await world.settle();
     for (const [index, id] of IDS.entries()) {
@@ -268,7 +271,7 @@ describe('ids of the service', () => {
     await start({
       isVirtual: false,
       service: { newId: () => id },
-      routes: [{ ...ECHO, template: 'é'.repeat(80) }],
+      routes: [{ ...ANYTHING, template: 'é'.repeat(80) }],
     });
     world.service.intercept = (_, { operation }) => {
       if (operation === 'createFlow') return answer({ flow_id: id });
@@ -307,8 +310,8 @@ describe('an asset that comes damaged', () => {
     expect(world.service.counts.getAsset).toBe(tries);
   });
 
-  it('as a page is none if its template makes pages', async () => {
-    await start({ settings: { htmlTemplates: ['other', 'bytes_echo'] } });
+  it('as a page is one if its route makes pages', async () => {
+    await start({ routes: [{ ...ECHO, makes: ['text/html', 'model/*'] }] });
     await running();
     world.fault('getAsset', page);
     const { status, assets } = await world.settled('a.bin');
@@ -370,7 +373,7 @@ describe('an asset that is refused again and again', () => {
 
 describe('an object at the key of an asset that another writer put there', () => {
   it('stays as it is, and the receipt names it', async () => {
-    await start({ settings: { attemptsMax: 2 } });
+    await start({ settings: { attemptsMax: 2 }, routes: [ANYTHING] });
     const { flow } = await running('a');
     world.service.intercept = (_, { operation }) =>
       operation === 'listOutputs' ? answer([{ id: 'a1' }]) : operation === 'getAsset' ? answer({}) : undefined;

@@ -116,7 +116,7 @@ it('a slow asset that is faster than the minimum rate is stored', async () => {
   await slowAssets(['slow.bin'], () => {
     async function* body() {
       for (let second = 0; second < 120; second += 1) {
-        yield Buffer.alloc(5_000, 'x');
+        yield Buffer.alloc(5_000, 'x ');
         await world.clock.sleep(SECOND);
       }
     }

@@ -322,7 +322,7 @@ describe('many flows that are due', () => {
     return answer({ flows, total: 10_000 });
   };
   it.each<[string, number, WorldOptions, (request: { readonly url: string }) => Fault]>([
-    ['is not declared', 0, { settings: { flowListing: 'none' } }, others],
+    ['is not declared', 0, { speaks: { list: null } }, others],
     ['is not served', 1, {}, () => ({ status: 404 })],
     ['is full of other flows', 3, {}, others],
   ])('are polled one by one if the listing %s; %i requests in ten minutes', async (_, requests, options, fault) => {

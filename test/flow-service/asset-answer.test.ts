@@ -14,7 +14,8 @@ interface Options {
   readonly isDelimited?: boolean;
   readonly assetBytesMax?: number;
   readonly mediaType?: string;
-  readonly mayBePage?: boolean;
+  readonly accepts?: (mediaType: string) => boolean;
+  readonly data?: string;
   readonly names?: readonly string[];
 }
 
@@ -27,13 +28,17 @@ async function read(answer: string | Uint8Array, options: Options = {}): Promise
     isDelimited = true,
     assetBytesMax = 100 * MIB,
     mediaType = 'x/answer',
-    mayBePage,
+    accepts,
     names,
+    data = '/data',
   } = options;
-  const facts = { mediaType, names, length, isDelimited, assetBytesMax, mayBePage };
+  const facts = { data, mediaType, names, length, isDelimited, assetBytesMax, accepts };
   const asset = await assetOf(streamed(pieces(body, cuts)), facts);
   return { mediaType: asset.mediaType, bytes: await collect(asset.chunks) };
 }
+
+/** Accepts an asset of any media type. */
+const any = (): boolean => true;
 
 const decoded = async (answer: string | Uint8Array, options?: Options): Promise<string> =>
   (await read(answer, options)).bytes.toString('latin1');
@@ -391,14 +396,17 @@ describe('a response that is the asset itself', () => {
     '{"a":"\\\\","b":"data:,a"}',
   ])('stays as it is: %j', async (answer) => {
     for (const cuts of [[], everyByte(answer)]) {
-      expect(await read(answer, { cuts })).toEqual({ mediaType: 'x/answer', bytes: Buffer.from(answer, 'latin1') });
+      expect(await read(answer, { cuts, accepts: any })).toEqual({
+        mediaType: 'x/answer',
+        bytes: Buffer.from(answer, 'latin1'),
+      });
     }
   });
 
   it('stays as it is for any bytes, in pieces of any size', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.array(fc.nat(300)), async (bytes, cuts) => {
-        expect((await read(bytes, { cuts, length: bytes.byteLength })).bytes).toEqual(Buffer.from(bytes));
+        expect((await read(bytes, { cuts, length: bytes.byteLength, accepts: any })).bytes).toEqual(Buffer.from(bytes));
       }),
     );
   });
@@ -429,12 +437,13 @@ describe('an HTML page', () => {
 
   it('is named with its media type, and with what to do', async () => {
     await expect(read('<html>', { mediaType: 'model/x' })).rejects.toThrow(
-      /^An HTML page \(model\/x\) came in place of the asset\. .* name it in settings\.htmlTemplates\.$/,
+      /^An HTML page came in place of the asset: <html>\. .* add "text\/html" to "makes" of the route\.$/,
     );
   });
 
-  it('can be an asset if its template makes pages', async () => {
-    for (const [, answer] of pages) expect(await decoded(answer, { mayBePage: true })).toBe(answer);
+  it('can be an asset if its route makes pages', async () => {
+    for (const [, answer] of pages)
+      expect(await decoded(answer, { accepts: (type) => type === 'text/html' })).toBe(answer);
   });
 
   it('can be in an envelope, which no proxy knows', async () => {
@@ -444,7 +453,7 @@ describe('an HTML page', () => {
     });
   });
 
-  it.each(['<', '<?xml version="1.0"?><a/>', '<svg></svg>', '<htmlx>', `${' '.repeat(1_024)}<html>`, '  ', 'a <html>'])(
+  it.each(['<', '<?xml version="1.0"?><a/>', '<svg></svg>', '<htmlx>', `${' '.repeat(4_096)}<html>`, '  ', 'a <html>'])(
     'is not %j',
     async (answer) => {
       for (const cuts of [[], everyByte(answer)]) expect(await decoded(answer, { cuts })).toBe(answer);
@@ -460,9 +469,89 @@ describe('an HTML page', () => {
         isOpen = false;
       }
     };
-    const facts = { mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
+    const facts = { data: '/data', mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
     await expect(assetOf(body(), facts)).rejects.toThrow(NotAnAssetError);
     expect(isOpen).toBe(false);
+  });
+});
+
+describe('what came in place of an asset', () => {
+  const REPEATED = 'QUJD'.repeat(100);
+  const documents: readonly (readonly [mediaType: string, answer: string, declared: string])[] = [
+    ['application/json', '{"data":null,"status":"processing"}', 'application/json'],
+    ['application/json', '[]', 'application/json'],
+    ['application/octet-stream', '{"data":null,"status":"processing"}', 'application/json'],
+    ['model/gltf-binary', '\n{"error":"asset has expired","code":410}\n', 'application/json'],
+    ['text/plain', '{"detail":"not ready"}', 'application/json'],
+    ['application/problem+json', '{"title":"Gone"}', 'application/problem+json'],
+    ['application/json', `{"data":"${REPEATED}","media_type":"model/gltf-binary"}`, 'application/json'],
+    ['application/xml', '<a/>', 'application/xml'],
+    ['binary/octet-stream', '<?xml version="1.0"?>\n<Error><Code>NoSuchKey</Code></Error>', 'application/xml'],
+    ['text/plain', 'https://cdn.example.com/a.glb?signature=abc\n', 'text/plain'],
+    ['text/plain; charset=utf-8', REPEATED, 'text/plain;charset=utf-8'],
+    ['application/octet-stream', `${REPEATED}QQ==`, 'application/octet-stream'],
+    ['model/gltf-binary', '', 'model/gltf-binary'],
+  ];
+
+  it.each(documents)('with the media type %s is none, in any pieces: %j', async (mediaType, answer) => {
+    for (const cuts of [[], everyByte(answer)]) {
+      const { message } = await read(answer, { mediaType, cuts }).then(
+        () => expect.fail('It was taken for an asset'),
+        (error: NotAnAssetError) => error,
+      );
+      expect(message).toContain('came in place of the asset');
+      expect(message).toContain(answer.trim().slice(0, 100));
+    }
+  });
+
+  it.each(documents)(
+    'with the media type %s is an asset if it is declared: %j',
+    async (mediaType, answer, declared) => {
+      expect(await decoded(answer, { mediaType, accepts: (type) => type === declared })).toBe(answer);
+    },
+  );
+
+  it('is any file of a type that is not declared, in an envelope too', async () => {
+    const accepts = (type: string): boolean => type.startsWith('model/');
+    for (const answer of ['\x89PNG\r\n', '{"data":"data:image/png;base64,iVBORw=="}']) {
+      await expect(read(answer, { mediaType: 'image/png', accepts })).rejects.toThrow(
+        'A file of the type image/png came in place of the asset',
+      );
+    }
+  });
+
+  it.each([
+    ['model/gltf+json', '{"asset":{"version":"2.0"}}'],
+    ['application/geo+json', '{"type":"Point"}'],
+    ['image/svg+xml', '<?xml version="1.0"?><svg/>'],
+    ['text/plain', 'A fox that jumps over a dog.'],
+    ['text/csv', 'https://cdn.example.com/a.glb'],
+    ['model/gltf-binary', '{ is no JSON }'],
+  ])('is not an asset of the type %s', async (mediaType, answer) => {
+    expect(await decoded(answer, { mediaType })).toBe(answer);
+  });
+});
+
+describe('the data at a pointer', () => {
+  const at = (data: string, answer: string) => read(answer, { data });
+  it.each([
+    ['/data', '{"data":"data:,x"}'],
+    ['/output/0', '{"status":"done","output":["data:,x","data:,y"]}'],
+    ['/output/1', '{"output":["https://example.com",  "data:,x"]}'],
+    ['/a~1b/c~0d', '{"c~d":"data:,no","a/b":{"c~d":"data:,x"}}'],
+    ['/0/model/url', '[{"other":{"url":"data:,no"},"model":{"name":"url","url":"data:,x"}}]'],
+    [
+      '/result/deep/data',
+      '{"data":"data:,no","result":{"data":"data:,no","deep":{"more":[{"data":1}],"data":"data:,x"}}}',
+    ],
+  ])('is found at %s of %s', async (pointer, answer) => {
+    expect((await at(pointer, answer)).bytes.toString()).toBe('x');
+  });
+
+  it('is not found elsewhere', async () => {
+    for (const answer of ['{"output":{"0":1}}', '{"output":[]}', '{"x":{"output":["data:,x"]}}', '["data:,x"]']) {
+      await expect(at('/output/0', answer)).rejects.toThrow(NotAnAssetError);
+    }
   });
 });
 
@@ -473,6 +562,7 @@ describe('the progress of an asset', () => {
   ])('is told from its opening on: of %s', async (_, answer, bytes) => {
     const told: number[] = [];
     const facts = {
+      data: '/data',
       mediaType: 'x/y',
       isDelimited: true,
       assetBytesMax: MIB,
@@ -517,7 +607,7 @@ describe('the connection', () => {
         isOpen = false;
       }
     };
-    const facts = { mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
+    const facts = { data: '/data', mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
     const reading = async () => {
       for await (const _ of (await assetOf(body(), facts)).chunks) if (when.includes('early')) break;
     };
@@ -577,7 +667,7 @@ describe('the type of an asset', () => {
       if (bytes !== beginning && beginning === 'glT') continue;
       const expected = { mediaType, bytes: Buffer.from(bytes, 'latin1') };
       for (const cuts of [[], [1, 2, 3, 5, 9]]) {
-        expect(await read(bytes, { mediaType: NOTHING, names: ['a1', 'a.bin'], cuts })).toEqual(expected);
+        expect(await read(bytes, { mediaType: NOTHING, names: ['a1', 'a.bin'], cuts, accepts: any })).toEqual(expected);
         expect(await read(envelopeOf(bytes), { names: ['a1'], cuts })).toEqual(expected);
       }
     }

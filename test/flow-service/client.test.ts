@@ -2,12 +2,14 @@ import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
+import type { Json } from '../../functions/base/json.ts';
 import type { Reach } from '../../functions/flow-service/addresses.ts';
 import { OUTPUT_PAGES_MAX, OUTPUTS_MAX } from '../../functions/flow-service/client.ts';
 import * as errors from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
+import { speaking } from '../support/speaking.ts';
 import { collect, streamed } from './chunks.ts';
 import {
   bodyOf,
@@ -84,12 +86,18 @@ function canned(
 
 const PUBLIC = new URL('/api', PUBLIC_ORIGIN);
 
+/** Ways in which listings name their next page. A patch of the pages by number removes their members. */
+const ADDRESS = { by: 'address', at: '/next', parameter: null, first: null, total: null };
+const LINK = { by: 'link', parameter: null, first: null, total: null };
+const CURSOR = { by: 'cursor', at: '/next_cursor', parameter: 'cursor' };
+const NUMBER = { by: 'number', parameter: 'page', total: '/total' };
+
 describe('every request', () => {
   it('goes to the path of the interface, with the required headers', async () => {
     await using server = await scripted(async (request, response) => {
       if (request.url?.endsWith('/a%2F1')) return response.end('raw');
       if (request.url?.endsWith('/outputs')) return json(request, response, []);
-      return json(request, response, { flow_id: 'f1' });
+      return json(request, response, { flow_id: 'f1', state: 'running' });
     });
     const flows = clientOf(new URL('/v1/', server.url));
     await flows.create(requestOf(sourceOf('hi')), never);
@@ -491,13 +499,13 @@ describe('the token', () => {
   });
 
   it.each([
-    ['the body', (address: string): Page => ({ body: { flows: [{ id: 'f1' }], next: address } })],
-    ['a Link header', (address: string): Page => ({ body: [{ id: 'f1' }], link: `<${address}>; rel="next"` })],
-  ])('is not in the address of a next page, by %s', async (_, page) => {
+    ['the body', ADDRESS, (address: string): Page => ({ body: { flows: [{ id: 'f1' }], next: address } })],
+    ['a Link header', LINK, (address: string): Page => ({ body: [{ id: 'f1' }], link: `<${address}>; rel="next"` })],
+  ])('is not in the address of a next page, by %s', async (_, pages, page) => {
     const spellings = [TOKEN, encodeURIComponent(TOKEN), ENCODED, `${TOKEN.slice(0, 5)}\t${TOKEN.slice(5)}`];
     for (const spelling of spellings) {
       const { asked, transport } = paged(() => page(`/api/flows?by=${spelling}`));
-      const flows = clientOf(PUBLIC, { transport });
+      const flows = clientOf(PUBLIC, { transport, service: speaking({ list: { pages } }) });
       for await (const _page of flows.list(never));
       expect(asked).toEqual(['/api/flows']);
     }
@@ -655,64 +663,99 @@ describe('an input that stalls', () => {
 });
 
 describe('a flow', () => {
-  it.each([
-    [{ flow_id: 'f1', state: 'running' }, { state: 'running' }],
-    [{ id: 'f1', status: 'Succeeded' }, { state: 'completed' }],
-    [{ id: 'f1', state: 'done' }, { state: 'completed' }],
+  it.each<[unknown, object]>([
+    [
+      { flow_id: 'f1', state: 'running' },
+      { state: 'running', word: 'running', isDeclared: true },
+    ],
+    [{ id: 'f1', state: 'completed' }, { state: 'completed' }],
+    [{ id: 'f1', state: 'running', progress: 0.25 }, { progress: 0.25 }],
+    [{ id: 'f1', state: 'running', progress: 'half' }, { progress: undefined }],
     [
       { id: 'f1', state: 'failed', error: 'out of memory' },
       { state: 'failed', error: 'out of memory' },
     ],
     [
-      { id: 'f1', state: 'error', error: { code: 7 } },
+      { id: 'f1', state: 'failed', error: { code: 7 } },
       { state: 'failed', error: '{"code":7}' },
     ],
     [{ id: 'f1', state: 'failed', error: { message: 'no memory' } }, { error: 'no memory' }],
-    [{ id: 'f1', state: 'failed', error: { message: { message: {} } } }, { error: '{"message":{"message":{}}}' }],
+    [{ id: 'f1', state: 'failed', error: { message: { message: {} } } }, { error: undefined }],
+    [{ id: 'f1', state: 'failed', error: { message: { message: 7 } } }, { error: '{"message":{"message":7}}' }],
+    ...[0, '', 'None', { code: null }, { code: 0, message: '' }, [], [{ code: null }]].map(
+      (error): [unknown, object] => [{ state: 'completed', error }, { error: undefined }],
+    ),
     [{ id: 'f1', state: 'failed', error: ['no', 'memory'] }, { error: '["no","memory"]' }],
     [{ id: 'f1', state: 'failed', error: 'x'.repeat(100_000) }, { error: `${'x'.repeat(300)}…` }],
     [{ id: 'f1', state: 'failed', error: null }, { error: undefined }],
-    [{ id: 'f1', state: 'canceled' }, { state: 'aborted' }],
+    [{ id: 'f1', state: 'aborted' }, { state: 'aborted' }],
+    [{ state: 'running' }, { state: 'running' }],
+    ...['done', 'Completed', 'succeed', 'canceled'].map((state): [unknown, object] => [
+      { state },
+      { state: 'running', word: state, isDeclared: false },
+    ]),
     [{ id: 'f1', state: 'aborting' }, { state: 'running' }],
     [{ id: 'f1', state: 'created' }, { state: 'running' }],
-    [{ id: 'f1', state: 'unheard of' }, { state: 'running' }],
-    [{ id: 'f1' }, { state: 'running' }],
-    [{ id: 'f1', state: 5 }, { state: 'running' }],
-    [{ id: 'f1', state: null }, { state: 'running' }],
-    [{ id: 'f1', created_at: '2026-01-02T04:04:05.5+01:00' }, { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 500) }],
-    [{ id: 'f1', created_at: '2026-01-02 03:04:05.123456' }, { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 123) }],
-    [{ id: 'f1', created_at: 1_767_323_045 }, { createdAt: 1_767_323_045_000 }],
-    [{ id: 'f1', created_at: 1_767_323_045_000 }, { createdAt: 1_767_323_045_000 }],
-    [{ id: 'f1', created_at: 'yesterday' }, { createdAt: undefined }],
     [
-      { id: 'f1', created_at: 1e300 },
+      { id: 'f1', state: 5 },
+      { state: 'running', word: '5', isDeclared: false },
+    ],
+    [{ state: { toString: 1 } }, { state: 'running', word: '{"toString":1}', isDeclared: false }],
+    [{ state: 'x'.repeat(10_000) }, { word: `${'x'.repeat(64)}…`, isDeclared: false }],
+    [
+      { id: 'f1', state: 'running', created_at: '2026-01-02T04:04:05.5+01:00' },
+      { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 500) },
+    ],
+    [
+      { id: 'f1', state: 'running', created_at: '2026-01-02 03:04:05.123456' },
+      { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 123) },
+    ],
+    [{ id: 'f1', state: 'running', created_at: 1_767_323_045 }, { createdAt: 1_767_323_045_000 }],
+    [{ id: 'f1', state: 'running', created_at: 1_767_323_045_000 }, { createdAt: 1_767_323_045_000 }],
+    [{ id: 'f1', state: 'running', created_at: 'yesterday' }, { createdAt: undefined }],
+    [
+      { id: 'f1', state: 'running', created_at: 1e300 },
       { state: 'running', createdAt: 1e300 },
     ],
     [
-      { id: 'f1', additional: { flowdrop: { pipeline: 'p', upload: 'u', generation: 3 }, more: [] } },
+      { id: 'f1', state: 'running', additional: { flowdrop: { pipeline: 'p', upload: 'u', generation: 3 }, more: [] } },
       { tag: { pipeline: 'p', upload: 'u', generation: 3 } },
     ],
-    [{ id: 'f1', additional: { flowdrop: { pipeline: 'p' } } }, { tag: undefined }],
-    [{ id: 'f1', additional: 'text' }, { tag: undefined }],
-    [{ id: 'f1', additional: [[[]]] }, { tag: undefined }],
+    [{ id: 'f1', state: 'running', additional: { flowdrop: { pipeline: 'p' } } }, { tag: undefined }],
+    [{ id: 'f1', state: 'running', additional: 'text' }, { tag: undefined }],
+    [{ id: 'f1', state: 'running', additional: [[[]]] }, { tag: undefined }],
   ])('is read from %j', async (body, record) => {
     const { transport } = canned({ status: 200, body: JSON.stringify(body) });
     expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1', ...record });
   });
 
-  it.each(['[]', '{"state":"done"}', '{"id":"..","state":"done"}', '{"id":"1","state":{"toString":1,"valueOf":1}}'])(
-    'cannot be read from %s',
+  it.each(['[]', '{"id":"f1"}', '{"id":"f1","state":null}', '{"id":"f1","status":"completed"}', 'null'])(
+    'cannot be read from %s, and the error says what is missing',
     async (body) => {
       const { transport } = canned({ status: 200, body });
       const error = await failureOf(clientOf(PUBLIC, { transport }).get('f1', never));
-      expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
+      const message = expect.stringContaining(`(no word for the state at /state): ${body}`);
+      expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message });
     },
   );
+
+  it('is read by the words and pointers of its description', async () => {
+    const body = '{"data":{"task":{"status":"SUCCEEDED","at":1767323045,"why":{"text":"none"}},"percent":40}}';
+    const { transport } = canned({ status: 200, body });
+    const state = {
+      ...{ path: '/tasks/{id}', word: ['/status', '/data/task/status'], completed: ['SUCCEEDED'], failed: ['FAILED'] },
+      ...{ error: '/data/task/why/text', progress: '/data/percent', createdAt: '/data/task/at' },
+    };
+    expect(await clientOf(PUBLIC, { transport, service: speaking({ state }) }).get('f1', never)).toMatchObject({
+      ...{ state: 'completed', word: 'SUCCEEDED', progress: 40, error: undefined },
+      createdAt: 1_767_323_045_000,
+    });
+  });
 
   it('is gone after a 404 only if the same operation has succeeded before', async () => {
     const { transport } = canned(
       { status: 404 },
-      { status: 200, body: '{"id":"f2"}' },
+      { status: 200, body: '{"state":"running"}' },
       { status: 404 },
       { status: 404 },
       { status: 404 },
@@ -741,13 +784,19 @@ describe('the outputs of a flow', () => {
     return clientOf(PUBLIC, { transport }).outputs('f1', never);
   };
 
-  it.each([
+  it.each<[unknown, object]>([
     [{ outputs: [{ asset_id: 'a', id: 'b', status: 'ready' }] }, [{ assetId: 'a', status: 'ready' }]],
     [[{ id: 'b' }], [{ assetId: 'b', status: 'ready' }]],
     [[{ id: 5 }], [{ assetId: '5', status: 'ready' }]],
-    [[{ id: 'b', status: 'Completed' }], [{ assetId: 'b', status: 'ready' }]],
+    [[{ id: 'b', status: 'completed' }], [{ assetId: 'b', status: 'ready' }]],
     [[{ id: 'b', status: 'processing' }], [{ assetId: 'b', status: 'pending' }]],
-    [[{ id: 'b', status: 'unheard of' }], [{ assetId: 'b', status: 'pending' }]],
+    ...['unheard of', 'Completed', 'generated'].map((status): [unknown, object] => [
+      [{ id: 'b', status }],
+      [{ assetId: 'b', status: 'pending', undeclaredWord: status }],
+    ]),
+    [[{ asset_id: null, status: 'pending' }], [{ assetId: '"none"', status: 'pending' }]],
+    [{ outputs: null }, []],
+    [[{ id: 'b', error: { code: null, message: null } }], [{ assetId: 'b', status: 'ready' }]],
     [[{ id: 'b', status: 'failed' }], [{ assetId: 'b', status: 'failed' }]],
     [[{ id: 'b', state: null, error: null }], [{ assetId: 'b', status: 'ready' }]],
     [[{ id: 'b', status: 'ready', error: false }], [{ assetId: 'b', status: 'ready' }]],
@@ -772,7 +821,7 @@ describe('the outputs of a flow', () => {
   });
 
   it.each([
-    ...['"text"', '{}', '[1]', '[null]', '[[]]', '{"outputs":{}}', '{"outputs":null}', '{"outputs":[["a"]]}', 'null'],
+    ...['"text"', '{}', '[1]', '[null]', '[[]]', '{"outputs":{}}', '{"outputs":[["a"]]}', 'null'],
     ...['<xml>', ''],
   ])('cannot be read from %j, which the error quotes', async (body) => {
     const { transport } = canned({ status: 200, body });
@@ -781,9 +830,9 @@ describe('the outputs of a flow', () => {
   });
 
   /** Reads a listing whose pages come from `pageAt`. Returns the outcome and the requested paths. */
-  const pagedOutputs = async (pageAt: (pathAndQuery: string) => Page) => {
+  const pagedOutputs = async (pageAt: (pathAndQuery: string) => Page, pages: Json = null) => {
     const { asked, transport } = paged(pageAt);
-    const flows = clientOf(PUBLIC, { transport, outputsPath: 'flows' });
+    const flows = clientOf(PUBLIC, { transport, service: speaking({ outputs: { pages } }) });
     const outcome = await flows.outputs('f1', never).then(
       (outputs) => ({ ids: outputs.map(({ assetId }) => assetId), error: undefined }),
       (error: unknown) => ({ ids: undefined, error }),
@@ -793,28 +842,62 @@ describe('the outputs of a flow', () => {
   const OUTPUTS = '/api/flows/f1/outputs';
   const two = [{ id: 'a' }, { id: 'b' }];
 
-  it.each<[string, Page, string]>([
-    ['a path', { body: { outputs: two, next: `${OUTPUTS}?c=x` } }, '?c=x'],
-    ['a cursor', { body: { outputs: two, next_cursor: 'x/y' } }, '?cursor=x%2Fy'],
-    ['a Link header', { body: two, link: `<${OUTPUTS}?c=x>; rel="next"` }, '?c=x'],
-  ])('are read from all pages if the next one is named by %s', async (_, first, query) => {
-    const { ids, asked } = await pagedOutputs((path) =>
-      path === OUTPUTS ? first : { body: { outputs: [{ id: 'b' }, { id: 'c' }] } },
+  it.each<[string, Json, Page, string]>([
+    ['a path', ADDRESS, { body: { outputs: two, next: `${OUTPUTS}?c=x` } }, '?c=x'],
+    ['a cursor', CURSOR, { body: { outputs: two, next_cursor: 'x/y' } }, '?cursor=x%2Fy'],
+    [
+      'a cursor further down',
+      { by: 'cursor', at: '/meta/pages/after', parameter: 'after' },
+      { body: { outputs: two, meta: { pages: { after: 7 } } } },
+      '?after=7',
+    ],
+    ['a Link header', LINK, { body: two, link: `<${OUTPUTS}?c=x>; rel="next"` }, '?c=x'],
+  ])('are read from all pages if the next one is named by %s', async (_, pages, first, query) => {
+    const { ids, asked } = await pagedOutputs(
+      (path) => (path === OUTPUTS ? first : { body: { outputs: [{ id: 'b' }, { id: 'c' }] } }),
+      pages,
     );
     expect({ ids, asked }).toEqual({ ids: ['a', 'b', 'c'], asked: [OUTPUTS, `${OUTPUTS}${query}`] });
   });
 
-  it.each<[string, (number: number) => object]>([
-    ['the listing counts more than it shows', () => ({ total: 5 })],
-    ['the listing counts more than it shows in another word', () => ({ total_count: 5 })],
-    ['has_more is true', (number) => ({ has_more: number < 3 })],
-  ])('are read from pages by number if %s', async (_, more) => {
-    const pages = [two, [{ id: 'c' }, { id: 'd' }], [{ id: 'e' }]];
-    const { ids } = await pagedOutputs((path) => {
-      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 1);
-      return { body: { outputs: pages[number - 1] ?? [], ...more(number) } };
-    });
+  it.each<[string, number, object, Json]>([
+    ['up to the number that the listing counts', 4, { total: 5 }, NUMBER],
+    ['up to the first that is empty', 5, {}, NUMBER],
+    ['that begin at 0', 5, {}, { ...NUMBER, first: 0 }],
+  ])('are read from numbered pages, %s: %i', async (_, requests, more, pages) => {
+    const first = typeof pages === 'object' && pages !== null && 'first' in pages ? 0 : 1;
+    const listed = [two, [{ id: 'c' }, { id: 'd' }], [{ id: 'e' }]];
+    const { ids, asked } = await pagedOutputs((path) => {
+      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? first);
+      return { body: { outputs: listed[number - first] ?? [], ...more } };
+    }, pages);
     expect(ids).toEqual(['a', 'b', 'c', 'd', 'e']);
+    expect(asked).toHaveLength(requests);
+  });
+
+  it.each<[string, object]>([
+    ['next_page_token', { next_page_token: 'x' }],
+    ['nextPageToken', { nextPageToken: 'x' }],
+    ['_links/next', { _links: { next: { href: '/x' }, self: { href: '/y' } } }],
+    ['next', { next: { href: '/x' } }],
+    ['page/totalPages', { page: { number: 0, totalPages: 3 } }],
+    ['pages', { page: 1, pages: 3 }],
+    ['has_more', { has_more: true }],
+    ['pagination/hasMore', { pagination: { hasMore: true } }],
+    ['meta/continuation', { meta: { continuation: 'x' } }],
+    ['is_truncated', { is_truncated: true }],
+  ])('are not the whole if %s says that there is more and no form of it is declared', async (where, more) => {
+    const { error, asked } = await pagedOutputs(() => ({ body: { outputs: two, ...more } }));
+    expect(error).toMatchObject({
+      name: 'UnintelligibleAnswerError',
+      message: expect.stringContaining(`it says that there is more (/${where}), in a form that is not declared`),
+    });
+    expect(asked).toEqual([OUTPUTS]);
+  });
+
+  it('are not the whole if a Link header leads on and none is declared', async () => {
+    const { error } = await pagedOutputs(() => ({ body: two, link: `<${OUTPUTS}?c=x>; rel="next"` }));
+    expect(error).toMatchObject({ message: expect.stringContaining('(the header Link)') });
   });
 
   it.each<[string, unknown]>([
@@ -822,22 +905,26 @@ describe('the outputs of a flow', () => {
     ['an object', { outputs: two }],
     ['all that are counted', { outputs: two, total: 2 }],
     ['all that are counted, one of them twice', { outputs: [...two, { id: 'b' }], total: 3 }],
-    ['the last page', { outputs: two, next: null, has_more: false }],
+    ['the last page', { outputs: two, next: null, has_more: false, _links: { next: null }, meta: { pages: 1 } }],
   ])('are complete if they come as %s, and no other page is requested', async (_, body) => {
     const { ids, asked } = await pagedOutputs(() => ({ body }));
     expect({ ids, asked }).toEqual({ ids: ['a', 'b'], asked: [OUTPUTS] });
   });
 
-  it.each<[string, (path: string) => Page]>([
-    ['are counted and not shown', () => ({ body: { outputs: two, total: 5 } })],
-    ['are counted and not shown to the end', () => ({ body: { outputs: two, next: null, total: 5 } })],
-    ['are said to be more and not shown', () => ({ body: { outputs: two, has_more: true } })],
-    ['come again and again', () => ({ body: { outputs: two, next_cursor: 'x' } })],
-    ['are on another origin', () => ({ body: { outputs: two, next: 'https://other.example.com/api/flows' } })],
-    ['are rejected', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 422, body: 'no' })],
-    ['are not found', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 404, body: 'no' })],
-  ])('that %s make reading fail', async (_, pageAt) => {
-    const { error, asked } = await pagedOutputs(pageAt);
+  const thenRefused =
+    (status: number) =>
+    (path: string): Page =>
+      path === OUTPUTS ? { body: { outputs: two, next_cursor: 2 } } : { status, body: 'no' };
+  it.each<[string, Json, (path: string) => Page]>([
+    ['are counted and not shown', null, () => ({ body: { outputs: two, total: 5 } })],
+    ['are counted and not shown to the end', CURSOR, () => ({ body: { outputs: two, next_cursor: null, total: 5 } })],
+    ['come again and again', CURSOR, () => ({ body: { outputs: two, next_cursor: 'x' } })],
+    ['come again at each number', NUMBER, () => ({ body: { outputs: two } })],
+    ['are on another origin', ADDRESS, () => ({ body: { outputs: two, next: 'https://other.example.com/api/flows' } })],
+    ['are rejected', CURSOR, thenRefused(422)],
+    ['are not found', CURSOR, thenRefused(404)],
+  ])('that %s make reading fail', async (_, pages, pageAt) => {
+    const { error, asked } = await pagedOutputs(pageAt, pages);
     expect(error).toMatchObject({
       name: 'UnintelligibleAnswerError',
       message: expect.stringContaining('not all outputs can be listed'),
@@ -851,17 +938,18 @@ describe('the outputs of a flow', () => {
     const { error, asked } = await pagedOutputs(() => {
       number += 1;
       return { body: { outputs: [{ id: `a${number}` }], next_cursor: `c${number}` } };
-    });
+    }, CURSOR);
     expect(error).toMatchObject({ name: 'UnintelligibleAnswerError' });
     expect(asked.length).toBe(OUTPUT_PAGES_MAX);
     const many = Array.from({ length: OUTPUTS_MAX + 1 }, (_, index) => ({ id: `a${index}` }));
-    const crowd = await pagedOutputs(() => ({ body: { outputs: many, next_cursor: 'x' } }));
+    const crowd = await pagedOutputs(() => ({ body: { outputs: many, next_cursor: 'x' } }), CURSOR);
     expect(crowd.error).toMatchObject({ name: 'UnintelligibleAnswerError' });
   });
 
   it('that are throttled on a later page are throttled', async () => {
-    const { error } = await pagedOutputs((path) =>
-      path === OUTPUTS ? { body: { outputs: two, next_cursor: 'x' } } : { status: 429, body: 'slower' },
+    const { error } = await pagedOutputs(
+      (path) => (path === OUTPUTS ? { body: { outputs: two, next_cursor: 'x' } } : { status: 429, body: 'slower' }),
+      CURSOR,
     );
     expect(error).toMatchObject({ name: 'ThrottledError' });
   });
@@ -902,13 +990,15 @@ describe('the outputs of a flow', () => {
     expect(await told(409)).toMatchObject({ name: 'NotReadyError' });
   });
 
-  it('are requested at one path only if it is pinned', async () => {
-    for (const [outputsPath, path] of [
-      ['flows', '/flows/f1/outputs'],
-      ['root', '/f1/outputs'],
+  it('are requested at one path only if one is declared', async () => {
+    for (const [declared, path] of [
+      ['/flows/{id}/outputs', '/flows/f1/outputs'],
+      ['/{id}/outputs', '/f1/outputs'],
     ] as const) {
       await using server = await scripted((request, response) => json(request, response, {}, 404));
-      await failureOf(clientOf(server.url, { outputsPath }).outputs('f1', never));
+      await failureOf(
+        clientOf(server.url, { service: speaking({ outputs: { path: declared } }) }).outputs('f1', never),
+      );
       expect(server.requests.map(({ url }) => url)).toEqual([path]);
     }
   });
@@ -922,7 +1012,11 @@ it.each(['outputs', 'templates'] as const)(
       clock.pass(19_000);
       return { body: { [what]: [{ id: `${index}` }], next_cursor: `${index}` } };
     });
-    const flows = clientOf(PUBLIC, { transport, clock, outputsPath: 'flows' });
+    const flows = clientOf(PUBLIC, {
+      transport,
+      clock,
+      service: speaking({ outputs: { pages: CURSOR }, templates: { pages: CURSOR } }),
+    });
     const error = await failureOf(what === 'outputs' ? flows.outputs('f1', never) : flows.templates(never));
     expect(error).toBeInstanceOf(errors.TooSlowError);
     expect(asked).toHaveLength(4);
@@ -943,22 +1037,27 @@ describe('a JSON response', () => {
     await until(() => server.open.size === 0);
   });
 
-  it('may be nested as deep as the setting allows, and no deeper', async () => {
-    const body = (levels: number) => `{"id":"f1","additional":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
+  it('may be nested as deep as the description allows, and no deeper', async () => {
+    const body = (levels: number) =>
+      `{"state":"running","additional":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
     await using server = await scripted(({ url }, response) => response.end(body(url?.endsWith('deeper') ? 61 : 60)));
-    const flows = clientOf(server.url, { answerDepthMax: 60 });
+    const flows = clientOf(server.url, { service: speaking({ answerDepthMax: 60 }) });
     expect(await flows.get('f1', never)).toMatchObject({ flowId: 'f1' });
     await expect(flows.get('deeper', never)).rejects.toThrow(errors.UnintelligibleAnswerError);
   });
 
   it('may have brackets in its strings, and a byte order mark', async () => {
-    const body = `\uFEFF{"id":"f1","more":"${'['.repeat(500)}\\"[","deep":${'['.repeat(90)}${']'.repeat(90)}}`;
+    const body = `\uFEFF{"id":"f1","state":"running","more":"${'['.repeat(500)}\\"[","deep":${'['.repeat(90)}${']'.repeat(90)}}`;
     await using server = await scripted((_, response) => response.end(body));
     expect(await clientOf(server.url).get('f1', never)).toMatchObject({ flowId: 'f1' });
   });
 
   it.each(['utf-8', 'aws-chunked'])('may have the Content-Encoding %s, which is none', async (encoding) => {
-    const { transport } = canned({ status: 200, headers: { 'content-encoding': encoding }, body: '{"id":"f1"}' });
+    const { transport } = canned({
+      status: 200,
+      headers: { 'content-encoding': encoding },
+      body: '{"state":"failed"}',
+    });
     expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1' });
   });
 
@@ -1063,7 +1162,7 @@ describe('an asset', () => {
     more();
   };
   it.each<[string, (response: ServerResponse) => void]>([
-    ['stalls', (response) => void response.write('x'.repeat(100_000))],
+    ['stalls', (response) => void response.write('x y'.repeat(30_000))],
     ['has escapes without end', escapes],
   ])('that %s and is aborted rejects with the reason, and its connection is closed', async (_, answer) => {
     await using server = await scripted((_request, response) => answer(response));
@@ -1116,10 +1215,22 @@ describe('an asset', () => {
     }
   });
 
-  it.each([301, 302, 303, 307, 308])('is redirected once at most: %i', async (status) => {
-    const { transport, asked } = canned({ status, headers: { location: 'https://storage.example.com/x' } });
+  it.each([301, 302, 303, 307, 308])('is redirected three times at most: %i', async (status) => {
+    const redirect = { status, headers: { location: 'https://storage.example.com/x' } };
+    const found = canned(redirect, redirect, redirect, { status: 200, body: 'glTF' });
+    expect(await read(clientOf(PUBLIC, { transport: found.transport }))).toMatchObject({ text: 'glTF' });
+    const { transport, asked } = canned(redirect);
     await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.ForbiddenAddressError);
-    expect(asked).toHaveLength(2);
+    expect(asked).toHaveLength(4);
+  });
+
+  it('gets no token back once a redirect has left its service, and each redirect is checked', async () => {
+    const away = { status: 302, headers: { location: 'https://storage.example.com/x' } };
+    for (const location of ['http://storage.example.com/y', 'https://user@storage.example.com/y', 'https://[::1]/y']) {
+      const { transport, asked } = canned(away, { status: 302, headers: { location } });
+      await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.ForbiddenAddressError);
+      expect(asked).toHaveLength(2);
+    }
   });
 
   it.each(['https://', 'https://cdn.example:99999/'])('is never redirected to the invalid %s', async (location) => {
@@ -1163,7 +1274,8 @@ describe('templates', () => {
       const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 1);
       return { body: { templates: pages[number - 1] ?? [], ...more(number) } };
     });
-    return { asked, templates: clientOf(PUBLIC, { transport }).templates(never) };
+    const service = speaking({ templates: { pages: { by: 'cursor', at: '/next_page', parameter: 'page' } } });
+    return { asked, templates: clientOf(PUBLIC, { transport, service }).templates(never) };
   };
   const pages = [[{ id: 'a', input_types: ['image/png'] }, { name: 'b' }], [{ id: 'c' }]];
 

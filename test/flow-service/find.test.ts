@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import type { Json, JsonObject } from '../../functions/base/json.ts';
 import type { FlowServiceOptions } from '../../functions/flow-service/client.ts';
 import { NotFoundError, NotServedError, RejectedError, ThrottledError } from '../../functions/flow-service/errors.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, SharedSearch } from '../../functions/flow-service/flow-search.ts';
 import type { FlowService, Found } from '../../functions/flow-service/types.ts';
+import { speaking } from '../support/speaking.ts';
 import { clientOf, never, type Page, PUBLIC_ORIGIN, paged, StillClock, TAG, until } from './scripted.ts';
 
 const SINCE = Date.UTC(2026, 0, 1, 12);
@@ -28,10 +30,17 @@ type PageAt = (pathAndQuery: string, index: number) => unknown;
 const isPage = (answer: unknown): answer is Page => typeof answer === 'object' && answer !== null && 'body' in answer;
 
 const SOUGHT = { tag: TAG, since: SINCE, mayBeAbsent: true };
-const NEWEST_FIRST = { flowListing: 'newest-first' } as const;
+/** Ways in which a listing names its next page. A patch of the pages by number removes their members. */
+const NUMBERED = {};
+const CURSOR = { by: 'cursor', at: ['/next', '/next_cursor'], parameter: 'cursor', first: null, total: null };
+const ADDRESS = { by: 'address', at: '/next', parameter: null, first: null, total: null };
+
+const listedBy = (pages: Json, list: JsonObject = {}) => ({ service: speaking({ list: { pages, ...list } }) });
+const NEWEST_FIRST = listedBy(CURSOR, { order: 'newest-first' });
+const NEWEST_FIRST_NUMBERED = listedBy(NUMBERED, { order: 'newest-first' });
 
 /** A client whose listing has the pages of `pageAt`, and the paths that it requested. */
-function listing(pageAt: PageAt, options: Partial<FlowServiceOptions> = {}) {
+function listing(pageAt: PageAt, options: Partial<FlowServiceOptions> = listedBy(CURSOR)) {
   const { asked, transport } = paged((path, index) => {
     const answer = pageAt(path, index);
     return isPage(answer) ? answer : { body: answer };
@@ -41,7 +50,7 @@ function listing(pageAt: PageAt, options: Partial<FlowServiceOptions> = {}) {
 }
 
 /** Searches a listing with the pages of `pageAt`. */
-async function find(pageAt: PageAt, options: Partial<FlowServiceOptions> = {}, sought = SOUGHT) {
+async function find(pageAt: PageAt, options: Partial<FlowServiceOptions> = listedBy(CURSOR), sought = SOUGHT) {
   const { flows, asked } = listing(pageAt, options);
   const [found] = await flows.find([sought], never);
   return { found: found as Found, asked };
@@ -58,13 +67,15 @@ describe('a flow with the tag', () => {
     const { found, asked } = await find((path) => {
       const number = Math.max(1, pages.indexOf(path));
       return [flow(`a${number}`, 3 - number), number === 3 ? ours('mine', 0) : flow(`b${number}`, 3 - number)];
-    });
+    }, listedBy(NUMBERED));
     expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine', state: 'running', tag: TAG } });
     expect(asked).toEqual(pages);
   });
 
-  it.each(['flows', 'items', 'results', 'data'])('is found in the member %s', async (member) => {
-    expect(await resultOf(() => ({ [member]: [ours('mine')] }))).toBe('mine');
+  it('is found where the description says that the flows are', async () => {
+    const list = { items: '/data/jobs', id: '/job/id' };
+    const job = { job: { id: 'mine' }, state: 'running', additional: { flowdrop: TAG } };
+    expect(await resultOf(() => ({ data: { jobs: [job] } }), listedBy(CURSOR, list))).toBe('mine');
   });
 
   it('is found in an `additional` that comes as a text of JSON', async () => {
@@ -182,31 +193,36 @@ describe('absence is proven', () => {
       const { found, asked } = await find((path) => {
         const number = Number(/page=(\d+)/.exec(path)?.[1] ?? first);
         return number < first + 3 ? [flow(`f${number}`)] : [];
-      });
+      }, listedBy({ first }));
       expect(found.result).toBe('absent');
-      expect(asked.length).toBe(first === 1 ? 2 * 5 : 2 * 4);
+      expect(asked.length).toBe(2 * 5);
     }
-    const zeroBased = (path: string) =>
-      [[ours('mine')], []][Number(/page=(\d+)/.exec(path)?.[1] ?? 9) - 1] ?? [flow('a')];
-    expect(await resultOf(zeroBased)).toBe('mine');
   });
 
   it.each([
-    ['an address', { next: 'https://flows.example.com/flows?after=x2' }, '/flows?after=x2'],
-    ['a path', { next: '/flows?after=x2' }, '/flows?after=x2'],
-    ['a query', { next: '?limit=10&after=x2' }, '/flows?limit=10&after=x2'],
-    ['a cursor', { next_cursor: 'a b' }, '/flows?cursor=a+b'],
-    ['a bare cursor', { cursor: 'x' }, '/flows?cursor=x'],
-    ['a page token', { next_page_token: 'x' }, '/flows?page_token=x'],
-    ['a cursor called next', { next: 'x' }, '/flows?cursor=x'],
-    ['a number', { next: 2 }, '/flows?page=2'],
-    ['a next page', { next_page: 2 }, '/flows?page=2'],
-    ['a Link header', { link: '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next' }, '/flows?p=c'],
-  ])('by two readings if the listing names the next page by %s', async (_, next, path) => {
+    ['an address', ADDRESS, { next: 'https://flows.example.com/flows?after=x2' }, '/flows?after=x2'],
+    ['a path', ADDRESS, { next: '/flows?after=x2' }, '/flows?after=x2'],
+    ['a query', ADDRESS, { next: '?limit=10&after=x2' }, '/flows?limit=10&after=x2'],
+    ['a cursor', CURSOR, { next_cursor: 'a b' }, '/flows?cursor=a+b'],
+    ['a cursor called next', CURSOR, { next: 'x' }, '/flows?cursor=x'],
+    [
+      'a page token',
+      { ...CURSOR, at: '/nextPageToken', parameter: 'pageToken' },
+      { nextPageToken: 'x' },
+      '/flows?pageToken=x',
+    ],
+    ['a number', { ...CURSOR, at: '/meta/next', parameter: 'p' }, { meta: { next: 2 } }, '/flows?p=2'],
+    [
+      'a Link header',
+      { by: 'link', parameter: null, first: null, total: null },
+      { link: '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next' },
+      '/flows?p=c',
+    ],
+  ])('by two readings if the listing names the next page by %s', async (_, pages, next, path) => {
     const { found, asked } = await find((at) => {
       const more = at === '/flows' ? next : {};
       return 'link' in next ? { body: [flow(at)], ...more } : { flows: [flow(at)], ...more };
-    });
+    }, listedBy(pages));
     expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', path, '/flows', path] });
   });
 
@@ -233,7 +249,7 @@ describe('absence is proven', () => {
     ['listed late, below newer ones, in the first reading', (made: number) => (made === 0 ? 1.5 : undefined)],
   ])('if pages are numbered from 1, the listing is newest first, and a flow is %s', async (_, timeOf) => {
     const account = newAccount(newestFirst(3, -15), timeOf);
-    const { found, asked } = await find(account.pageAt, NEWEST_FIRST);
+    const { found, asked } = await find(account.pageAt, NEWEST_FIRST_NUMBERED);
     expect(found).toEqual({ result: 'absent' });
     // Each reading ends with the third page: the first one is read twice.
     expect(asked.length).toBeLessThanOrEqual(3 * 4);
@@ -246,7 +262,7 @@ describe('absence is proven', () => {
       if (index === 1) listed = [...made, ...listed];
       const start = 5 * (Number(/page=(\d+)/.exec(path)?.[1] ?? 1) - 1);
       return listed.slice(start, start + 5);
-    }, NEWEST_FIRST);
+    }, NEWEST_FIRST_NUMBERED);
     expect(found).toEqual({ result: 'absent' });
     expect(asked.length).toBeLessThanOrEqual(3 * 6);
   });
@@ -262,10 +278,10 @@ describe('absence is proven', () => {
       const flowAt = (index: number) => flow(`f${index}`, 9 - index / 2, index < 120 ? { state: 'running' } : {});
       return { flows: Array.from({ length: 50 }, (_, index) => flowAt(first + index)), total: 1_000_000 };
     };
-    const { found, asked } = await find(pageAt, NEWEST_FIRST);
+    const { found, asked } = await find(pageAt, NEWEST_FIRST_NUMBERED);
     expect(found.result).toBe('absent');
     expect(asked.length).toBeLessThanOrEqual(8);
-    expect(await resultOf(pageAt)).toBe('unknown');
+    expect(await resultOf(pageAt, listedBy(NUMBERED))).toBe('unknown');
   });
 });
 
@@ -276,14 +292,14 @@ describe('absence is not proven', () => {
   });
 
   it('if no listing is declared, and nothing is requested', async () => {
-    const { found, asked } = await find(() => [ours('mine')], { flowListing: 'none' });
+    const { found, asked } = await find(() => [ours('mine')], { service: speaking({ list: null }) });
     expect({ result: found.result, asked }).toEqual({ result: 'unknown', asked: [] });
   });
 
   it('before the service must list the flow, and the listing is read once', async () => {
     const early = { ...SOUGHT, mayBeAbsent: false };
     const pageAt = (path: string) => ({ flows: [flow(path)], next: path === '/flows' ? 'x' : null });
-    const { found, asked } = await find(pageAt, {}, early);
+    const { found, asked } = await find(pageAt, listedBy(CURSOR), early);
     expect({ result: found.result, asked }).toEqual({ result: 'unknown', asked: ['/flows', '/flows?cursor=x'] });
     const other = { ...SOUGHT, tag: { ...TAG, upload: 'other' } };
     const results = await listing(pageAt).flows.find([early, other], never);
@@ -291,7 +307,10 @@ describe('absence is not proven', () => {
   });
 
   it('if a page after the first is always rejected', async () => {
-    const { found, asked } = await find((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 }));
+    const { found, asked } = await find(
+      (path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 }),
+      listedBy(NUMBERED),
+    );
     expect(found.result).toBe('unknown');
     expect(asked.filter((path) => path === '/flows')).toHaveLength(4);
   });
@@ -303,9 +322,11 @@ describe('absence is not proven', () => {
     ['counts more than it shows', { flows: [flow('a')], total: 2 }],
     ['counts what is on the page', { flows: [flow('a')], count: 1 }],
     ['has a flow of an unusable id', { flows: [flow('a'), flow('..')], total: 2 }],
-    ['shows no ended flow', { flows: [flow('a', -9, { state: 'queued' })], next: null }],
+    ['shows no ended flow', { flows: [flow('a', -9, { state: 'queued' })], total: 1 }],
+    ['is empty, and names a next page in another form', { flows: [], next_page_token: 'x' }],
+    ['counts all that it shows, and names a next page in another form', { flows: [flow('a')], total: 1, next: 'x' }],
   ])('if the listing %s', async (_, page) => {
-    expect(await resultOf(() => page)).toBe('unknown');
+    expect(await resultOf(() => page, listedBy(NUMBERED))).toBe('unknown');
   });
 
   it.each([
@@ -327,7 +348,7 @@ describe('absence is not proven', () => {
     const { found } = await find((path) => {
       const times = pages[Number(/page=(\d+)/.exec(path)?.[1] ?? 0)] ?? [];
       return times.map((minutes) => flow(`m${minutes}`, minutes));
-    }, NEWEST_FIRST);
+    }, NEWEST_FIRST_NUMBERED);
     expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('not newest first') });
   });
 
@@ -339,7 +360,7 @@ describe('absence is not proven', () => {
       if (number === 0) made += 1;
       const listed = number === 1 ? [flow(`new${made}`, 3 + made), ...all] : all;
       return listed.slice(5 * Math.max(0, number - 1)).slice(0, 5);
-    }, NEWEST_FIRST);
+    }, NEWEST_FIRST_NUMBERED);
     expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('while it is read') });
   });
 
@@ -360,7 +381,7 @@ describe('absence is not proven', () => {
 
   it('if the next page is on another origin, where the token must not go', async () => {
     for (const next of ['https://other.example.com/flows', 'http://flows.example.com/flows', 'https://']) {
-      const { found, asked } = await find(() => ({ flows: [flow('a')], next }));
+      const { found, asked } = await find(() => ({ flows: [flow('a')], next }), listedBy(ADDRESS));
       expect(found.result).toBe('unknown');
       expect(asked).toEqual(['/flows']);
     }
@@ -409,16 +430,19 @@ interface Naming {
   /** Index of the first flow of a page. NaN if its name means nothing any more. */
   readonly startOf: (path: string, ids: readonly string[]) => number;
   readonly nextOf: (ids: readonly string[], end: number) => object;
+  readonly pages: Json;
 }
 
 const NAMINGS: Readonly<Record<string, Naming>> = {
   'a number': {
     startOf: (path) => 2 * (Math.max(1, Number(/page=(\d+)/.exec(path)?.[1] ?? 1)) - 1),
     nextOf: () => ({}),
+    pages: NUMBERED,
   },
   'a cursor that hides an offset': {
     startOf: (path) => (/cursor=(x*)/.exec(path)?.[1] ?? '').length,
     nextOf: (ids, end) => ({ next_cursor: end < ids.length ? 'x'.repeat(end) : null }),
+    pages: CURSOR,
   },
   'the flow before': {
     startOf: (path, ids) => {
@@ -426,55 +450,59 @@ const NAMINGS: Readonly<Record<string, Naming>> = {
       return before === undefined ? 0 : ids.indexOf(before) + 1 || Number.NaN;
     },
     nextOf: (ids, end) => ({ next_cursor: end < ids.length ? ids[end - 1] : null }),
+    pages: CURSOR,
   },
 };
 
-describe.each(Object.entries(NAMINGS))('a listing that changes, with pages named by %s,', (_, { startOf, nextOf }) => {
-  const LEAVES = (ids: string[]) => ids.shift();
-  const MOVES = (ids: string[]) => ids.push(ids.shift() as string);
+describe.each(Object.entries(NAMINGS))(
+  'a listing that changes, with pages named by %s,',
+  (_, { startOf, nextOf, pages }) => {
+    const LEAVES = (ids: string[]) => ids.shift();
+    const MOVES = (ids: string[]) => ids.push(ids.shift() as string);
 
-  /** Searches an account whose flows `between` changes after its first page was read, `times` times. */
-  const changing = async (ids: string, between: (ids: string[]) => void, times = 1) => {
-    const left = [...ids];
-    let changes = 0;
-    const { found } = await find((path) => {
-      const start = startOf(path, left);
-      if (Number.isNaN(start)) return { body: 'The cursor is not valid', status: 422 };
-      const page = left.slice(start, start + 2).map((id) => (id === 'm' ? ours(id) : flow(id)));
-      const answer = { flows: page, ...nextOf(left, start + 2) };
-      if (start === 0 && path !== '/flows?page=1') {
-        changes += 1;
-        if (changes <= times) between(left);
-      }
-      return answer;
+    /** Searches an account whose flows `between` changes after its first page was read, `times` times. */
+    const changing = async (ids: string, between: (ids: string[]) => void, times = 1) => {
+      const left = [...ids];
+      let changes = 0;
+      const { found } = await find((path) => {
+        const start = startOf(path, left);
+        if (Number.isNaN(start)) return { body: 'The cursor is not valid', status: 422 };
+        const page = left.slice(start, start + 2).map((id) => (id === 'm' ? ours(id) : flow(id)));
+        const answer = { flows: page, ...nextOf(left, start + 2) };
+        if (start === 0 && path !== '/flows?page=1') {
+          changes += 1;
+          if (changes <= times) between(left);
+        }
+        return answer;
+      }, listedBy(pages));
+      return found;
+    };
+
+    it.each<[string, string, (ids: string[]) => void]>([
+      ['another was deleted', 'abmc', LEAVES],
+      ['another moved to the end', 'abmcd', MOVES],
+      ['it moved to the front', 'abcdm', (ids) => ids.unshift(ids.pop() as string)],
+    ])('shows a flow that was skipped because %s', async (_, ids, between) => {
+      expect(await changing(ids, between)).toMatchObject({ result: 'found', flow: { flowId: 'm' } });
     });
-    return found;
-  };
 
-  it.each<[string, string, (ids: string[]) => void]>([
-    ['another was deleted', 'abmc', LEAVES],
-    ['another moved to the end', 'abmcd', MOVES],
-    ['it moved to the front', 'abcdm', (ids) => ids.unshift(ids.pop() as string)],
-  ])('shows a flow that was skipped because %s', async (_, ids, between) => {
-    expect(await changing(ids, between)).toMatchObject({ result: 'found', flow: { flowId: 'm' } });
-  });
+    it.each([
+      ['leave it', LEAVES],
+      ['move in it', MOVES],
+    ])('proves nothing if flows %s during every reading', async (_, between) => {
+      const why = expect.stringContaining('while it is read');
+      expect(await changing('abcdefghijkl', between, 99)).toEqual({ result: 'unknown', why });
+    });
 
-  it.each([
-    ['leave it', LEAVES],
-    ['move in it', MOVES],
-  ])('proves nothing if flows %s during every reading', async (_, between) => {
-    const why = expect.stringContaining('while it is read');
-    expect(await changing('abcdefghijkl', between, 99)).toEqual({ result: 'unknown', why });
-  });
-
-  it.each<[string, (ids: string[]) => void]>([
-    ['a flow left it', LEAVES],
-    ['a flow moved', MOVES],
-    ['a flow was made', (ids) => ids.unshift('n')],
-  ])('proves absence once nothing changes: %s', async (_, between) => {
-    expect(await changing('abcd', between)).toEqual({ result: 'absent' });
-  });
-});
+    it.each<[string, (ids: string[]) => void]>([
+      ['a flow left it', LEAVES],
+      ['a flow moved', MOVES],
+      ['a flow was made', (ids) => ids.unshift('n')],
+    ])('proves absence once nothing changes: %s', async (_, between) => {
+      expect(await changing('abcd', between)).toEqual({ result: 'absent' });
+    });
+  },
+);
 
 describe('the listing of flows', () => {
   const all = async (flows: FlowService): Promise<readonly (readonly string[])[]> => {
@@ -504,8 +532,9 @@ describe('the listing of flows', () => {
   });
 
   it('yields each flow once', async () => {
-    const { flows } = listing((path) =>
-      path.endsWith('2') ? [flow('b'), flow('c')] : path.endsWith('3') ? [] : [flow('a'), flow('b')],
+    const { flows } = listing(
+      (path) => (path.endsWith('2') ? [flow('b'), flow('c')] : path.endsWith('3') ? [] : [flow('a'), flow('b')]),
+      listedBy(NUMBERED),
     );
     expect(await all(flows)).toEqual([['a', 'b'], [], ['c'], []]);
   });
@@ -526,39 +555,46 @@ describe('the listing of flows', () => {
       const at = Number(/page=(\d+)/.exec(path)?.[1] ?? first) - first;
       if (at === 1) newestFirst.unshift(flow(`c${newestFirst.length}`));
       return newestFirst.slice(at, at + 1);
-    });
+    }, listedBy({ first }));
     expect((await all(flows)).flat()).toEqual(['b', 'a']);
   });
 
   it('is read on if new flows push two pages at once', async () => {
     const newestFirst = [flow('c'), flow('b'), flow('a')];
-    const { flows } = listing((path) => {
-      const at = Number(/page=(\d+)/.exec(path)?.[1] ?? 0);
-      if (at === 2) newestFirst.unshift(flow('e'), flow('d'));
-      return newestFirst.slice(at, at + 1);
-    });
+    const { flows } = listing(
+      (path) => {
+        const at = Number(/page=(\d+)/.exec(path)?.[1] ?? 0);
+        if (at === 2) newestFirst.unshift(flow('e'), flow('d'));
+        return newestFirst.slice(at, at + 1);
+      },
+      listedBy({ first: 0 }),
+    );
     expect((await all(flows)).flat()).toEqual(['c', 'b', 'a']);
   });
 
   it('is read again if new flows push more pages at once', async () => {
     const newestFirst = ['f', 'e', 'd', 'c', 'b', 'a'].map((id) => flow(id));
-    const { found, asked } = await find((path) => {
-      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 0);
-      if (number === 5 && newestFirst.length === 6) newestFirst.unshift(...['j', 'i', 'h', 'g'].map((id) => flow(id)));
-      return newestFirst.slice(number, number + 1);
-    });
+    const { found, asked } = await find(
+      (path) => {
+        const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 0);
+        if (number === 5 && newestFirst.length === 6)
+          newestFirst.unshift(...['j', 'i', 'h', 'g'].map((id) => flow(id)));
+        return newestFirst.slice(number, number + 1);
+      },
+      listedBy({ first: 0 }),
+    );
     expect(found).toEqual({ result: 'absent' });
     expect(asked.filter((path) => path === '/flows')).toHaveLength(3);
   });
 
   it('is read once if it ignores the page number', async () => {
-    const { found, asked } = await find(() => [flow('a')]);
+    const { found, asked } = await find(() => [flow('a')], listedBy(NUMBERED));
     expect(found).toEqual({ result: 'unknown', why: 'the listing cannot be paged through' });
     expect(asked).toHaveLength(6);
   });
 
   it('is read on to a sixth page, and no further, if its pages stay the same', async () => {
-    const { flows, asked } = listing(() => [flow('a')]);
+    const { flows, asked } = listing(() => [flow('a')], listedBy(NUMBERED));
     expect((await all(flows)).flat()).toEqual(['a']);
     expect(asked).toEqual(['/flows', ...[1, 2, 3, 4, 5].map((page) => `/flows?page=${page}`)]);
   });
@@ -574,7 +610,9 @@ describe('the listing of flows', () => {
     ['rejects a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 })],
     ['does not have a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 404 })],
   ])('ends if it %s', async (_, pageAt) => {
-    expect((await all(listing(pageAt).flows)).flat()).toEqual(['a']);
+    for (const pages of [NUMBERED, ADDRESS]) {
+      expect((await all(listing(pageAt, listedBy(pages)).flows)).flat()).toEqual(['a']);
+    }
   });
 
   it.each([
@@ -587,12 +625,17 @@ describe('the listing of flows', () => {
   });
 
   it('fails if a later page is throttled', async () => {
-    const { flows } = listing((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 429 }));
+    const { flows } = listing(
+      (path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 429 }),
+      listedBy(NUMBERED),
+    );
     await expect(all(flows)).rejects.toThrow(ThrottledError);
   });
 
-  it('is asked for with the query of the settings on each page', async () => {
-    const { flows, asked } = listing((path) => [flow(path)], { flowsQuery: 'sort_by=-created_at&limit=2' });
+  it('is asked for with the query of the description on each page', async () => {
+    const { flows, asked } = listing((path) => [flow(path)], {
+      service: speaking({ list: { query: 'sort_by=-created_at&limit=2' } }),
+    });
     for await (const _ of flows.list(never)) if (asked.length === 2) break;
     await flows.isServing(never);
     expect(asked.map((path) => path.replace('%2D', '-'))).toEqual([

@@ -1,6 +1,7 @@
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../../functions/base/clock.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { powertools } from '../../functions/lambda/powertools.ts';
 import { peakKib } from '../support/function-process.ts';
@@ -76,9 +77,8 @@ async function perform({ url, operation, sideBySide, heldBytes }: MemoryTask): P
     baseUrl: new URL(url),
     token: { get: async () => 'obviously-fake/token-1', renew: async () => 'obviously-fake/token-2' },
     clock: systemClock,
-    outputsPath: 'flows',
+    service: FLOWS,
     assetBytesMax: 1024 * 1024,
-    answerDepthMax: 100,
   });
   const outcomes: Record<string, number> = {};
   let message: string | undefined;

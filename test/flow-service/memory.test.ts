@@ -75,7 +75,7 @@ const record = (more: string): string => `{"flow_id":"f1","state":"running",${mo
 const taken: readonly (readonly [operation: MemoryOperation, what: string, body: () => string])[] = [
   ['create', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
   ['create', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
-  ['get', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
+  ['get', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","state":"running","error":"ü', '"}')],
   ['get', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
   ['outputs', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
   ['outputs', 'ten thousand ids', () => `[${ids(40_000)}]`],

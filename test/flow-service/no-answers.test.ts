@@ -48,7 +48,7 @@ const NO_ANSWERS: readonly (readonly [what: string, fault: Fault])[] = [
 async function answeredWith(fault: Fault): Promise<FlowService> {
   const { service, url } = await serveStandIn({ tokens: [TOKEN] });
   service.intercept = () => fault;
-  return clientOf(new URL(url), { outputsPath: 'flows' });
+  return clientOf(new URL(url));
 }
 
 /** What callers tell these answers by. A page comes from another server than the flow service. */

@@ -2,6 +2,8 @@ import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { ThrottledError } from '../../functions/flow-service/errors.ts';
 import { Pacer, type Rank, type RequestKind } from '../../functions/flow-service/pacer.ts';
+import { refusalOf } from '../../functions/flow-service/service-description.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { TransportResponse } from '../../functions/flow-service/transport.ts';
 import { Limiter, type Limits, type Rate } from '../../local/flow-service/limiter.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
@@ -28,6 +30,7 @@ const CALLER_WAIT_MS = 5 * SECOND;
 const response = (status: number, headers: Record<string, string> = {}): TransportResponse => ({
   status,
   headers,
+  refusal: refusalOf(FLOWS.errors, status),
   body: (async function* () {})(),
   destroy() {},
 });

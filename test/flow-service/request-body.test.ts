@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { InvalidTextError, UnavailableError } from '../../functions/flow-service/errors.ts';
 import { flowBody } from '../../functions/flow-service/request-body.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { CreateRequest, FlowInput, InputSource } from '../../functions/flow-service/types.ts';
 import { collect, pieces, refilled } from './chunks.ts';
 
@@ -22,9 +23,11 @@ const requestOf = (source: InputSource, more: Partial<FlowInput> = {}): CreateRe
   inputs: [{ as: 'file', mediaType: 'image/png', source, additional: { bucket: 'inbox', key: 'a b.png' }, ...more }],
 });
 
+const bodyOf = (request: CreateRequest, signal: AbortSignal) => flowBody(FLOWS.create.body, request, signal);
+
 /** The body and the length announced for it. */
 async function encoded(request: CreateRequest): Promise<{ bytes: number; body: Buffer }> {
-  const { bytes, chunks } = await flowBody(request, never);
+  const { bytes, chunks } = await bodyOf(request, never);
   return { bytes, body: await collect(chunks(never)) };
 }
 
@@ -101,7 +104,7 @@ describe('the body of a file', () => {
   });
 
   it('comes in two buffers that take turns, each untouched until the next but one is asked for', async () => {
-    const { bytes, chunks } = await flowBody(requestOf(sourceOf(Buffer.alloc(2_000_000, 'flowdrop'))), never);
+    const { bytes, chunks } = await bodyOf(requestOf(sourceOf(Buffer.alloc(2_000_000, 'flowdrop'))), never);
     const blocks: { block: Uint8Array; copy: Buffer }[] = [];
     for await (const block of chunks(never)) {
       const before = blocks.at(-1);
@@ -117,14 +120,14 @@ describe('the body of a file', () => {
   });
 
   it('starts again from the beginning when it is asked for again', async () => {
-    const body = await flowBody(requestOf(sourceOf(Buffer.from('once more'))), never);
+    const body = await bodyOf(requestOf(sourceOf(Buffer.from('once more'))), never);
     const [once, again] = [await collect(body.chunks(never)), await collect(body.chunks(never))];
     expect(again.equals(once)).toBe(true);
   });
 
   it('never ends if the file is not as long as announced', async () => {
     for (const announced of [8, 10, 0, 1_000]) {
-      const { bytes, chunks } = await flowBody(requestOf(sourceOf(Buffer.from('nine byte'), [4], announced)), never);
+      const { bytes, chunks } = await bodyOf(requestOf(sourceOf(Buffer.from('nine byte'), [4], announced)), never);
       const received: Buffer[] = [];
       const reading = (async () => {
         for await (const chunk of chunks(never)) received.push(Buffer.from(chunk));
@@ -192,7 +195,7 @@ describe('the body of a text', () => {
 
   it('starts again from the beginning when it is asked for again, long or short', async () => {
     for (const text of ['once more', 'once more '.repeat(200_000)]) {
-      const body = await flowBody(requestOf(sourceOf(Buffer.from(text)), { as: 'text' }), never);
+      const body = await bodyOf(requestOf(sourceOf(Buffer.from(text)), { as: 'text' }), never);
       const [once, again] = [await collect(body.chunks(never)), await collect(body.chunks(never))];
       expect(again.equals(once)).toBe(true);
     }
@@ -217,7 +220,7 @@ describe('the body of a text', () => {
     const surrogate = Buffer.from([0xed, 0xa0, 0x80]);
     const cut = Buffer.from('ä').subarray(0, 1);
     for (const bytes of [Buffer.from([0x61, 0xff]), cut, surrogate, Buffer.alloc(2_000_000, 0xff)]) {
-      const error = await failureOf(flowBody(requestOf(sourceOf(bytes), { as: 'text' }), never));
+      const error = await failureOf(bodyOf(requestOf(sourceOf(bytes), { as: 'text' }), never));
       expect(error).toBeInstanceOf(InvalidTextError);
       expect(error).toMatchObject({ message: 'The text is not valid UTF-8', cause: expect.any(TypeError) });
     }
@@ -228,7 +231,7 @@ it.each(['a red chair', 'ein grüner Stuhl', '写真\n', 'a'])(
   'a text in UTF-16 without a byte order mark is refused before anything is sent: %s',
   async (text) => {
     for (const bytes of [Buffer.from(text, 'utf16le'), Buffer.from(text, 'utf16le').swap16()]) {
-      const body = flowBody(requestOf(sourceOf(bytes), { as: 'text' }), never);
+      const body = bodyOf(requestOf(sourceOf(bytes), { as: 'text' }), never);
       const error = await body.then(
         ({ unfit }) => unfit,
         (thrown: unknown) => thrown,

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type RequestListener, type ServerRe
 import { createServer as createRawServer, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { createFlowService, type FlowServiceOptions } from '../../functions/flow-service/client.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { CreateRequest, FlowService, InputSource, Token } from '../../functions/flow-service/types.ts';
 import { streamed } from './chunks.ts';
@@ -42,9 +43,8 @@ export const clientOf = (baseUrl: URL, more: Partial<FlowServiceOptions> = {}): 
     baseUrl,
     token: scriptedToken(),
     clock: systemClock,
-    outputsPath: 'auto',
+    service: FLOWS,
     assetBytesMax: 100 * 1024 * 1024,
-    answerDepthMax: 100,
     ...more,
   });
 

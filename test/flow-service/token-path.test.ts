@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Transport } from '../../functions/flow-service/transport.ts';
+import { speaking } from '../support/speaking.ts';
 import { collect, streamed } from './chunks.ts';
 import { clientOf, never, TOKEN } from './scripted.ts';
 
@@ -23,7 +24,9 @@ function shared(address: string, base = '/team/v1') {
       destroy() {},
     };
   };
-  return { flows: clientOf(new URL(base, ORIGIN), { transport, outputsPath: 'flows' }), requested, withToken };
+  const byAddress = { by: 'address', at: '/next', parameter: null, first: null, total: null };
+  const service = speaking({ list: { pages: byAddress }, outputs: { pages: byAddress } });
+  return { flows: clientOf(new URL(base, ORIGIN), { transport, service }), requested, withToken };
 }
 
 describe('the token of a service at /team/v1', () => {

@@ -536,7 +536,7 @@ describe('what flows cost', () => {
   });
 
   it('does not count what was not made, and tells what may have been paid twice', async () => {
-    await start({ routes, settings: { flowListing: 'none' } });
+    await start({ routes, speaks: { list: null } });
     world.fault('createFlow', answer({ detail: 'No' }, 422), 1);
     await sendAll(1, 'rejected');
     expect(await totals()).toEqual([{ '["echo","","EUR"]': { flows: 0, micros: 0 } }]);

@@ -92,7 +92,9 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
   });
 
   it('has the JSON schemas, for editors by their path and for programs by their name', () => {
-    const names = ['chain', 'flowdrop', 'flowdrop.stage', 'job', 'receipt'].map((name) => `${name}.schema.json`);
+    const names = ['chain', 'flowdrop', 'flowdrop.stage', 'job', 'receipt', 'service'].map(
+      (name) => `${name}.schema.json`,
+    );
     expect(readdirSync(join(app, 'node_modules/flowdrop/docs/schemas')).sort()).toEqual(names);
     const { resolve } = createRequire(join(app, 'app.js'));
     for (const name of names) {

@@ -98,7 +98,7 @@ async function makeRareCalls(record: Record): Promise<void> {
 
   // An asset breaks off after a part of it was stored.
   world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { truncate: 9_500_000 } : undefined);
-  await world.upload('broken.bin', Buffer.alloc(10_000_000, 'flowdrop'));
+  await world.upload('broken.bin', Buffer.alloc(10_000_000, 'flow drop'));
   await deliver();
   await collectAll();
 

@@ -12,22 +12,22 @@ it.each([
   ['newest-first', listing({})],
   ['newest-first', listing({ hasMore: true })],
   ['newest-first', listing({ flows: 0, showsAdditional: false, showsEnded: false })],
-  ['none', issue('not-served')],
-  ['none', listing({ showsAdditional: false })],
-] as const)('the setting %s fits %j', (declared, answer) => {
+  [undefined, issue('not-served')],
+  [undefined, listing({ showsAdditional: false })],
+] as const)('the listing %s fits %j', (declared, answer) => {
   expect(outcomeOfListing(declared, answer)).toBe('good');
 });
 
 it.each([
-  ['any-order', issue('not-served'), 'warning', '"none"'],
-  ['newest-first', issue('not-found'), 'warning', '"none"'],
+  ['any-order', issue('not-served'), 'warning', 'null'],
+  ['newest-first', issue('not-found'), 'warning', 'null'],
   ['newest-first', listing({ isNewestFirst: false }), 'warning', '"any-order"'],
   ['any-order', listing({ hasMore: true }), 'note', '"newest-first"'],
-  ['any-order', listing({ showsAdditional: false }), 'note', '"none"'],
-  ['newest-first', listing({ showsEnded: false }), 'note', '"none"'],
-  ['none', listing({}), 'note', '"any-order"'],
-  ['none', listing({ hasMore: true }), 'note', '"newest-first"'],
-] as const)('the setting %s does not fit %j', (declared, answer, severity, todo) => {
+  ['any-order', listing({ showsAdditional: false }), 'note', 'null'],
+  ['newest-first', listing({ showsEnded: false }), 'note', 'null'],
+  [undefined, listing({}), 'note', '"any-order"'],
+  [undefined, listing({ hasMore: true }), 'note', '"newest-first"'],
+] as const)('the listing %s does not fit %j', (declared, answer, severity, todo) => {
   const finding = outcomeOfListing(declared, answer) as Finding;
   expect([finding.severity, finding.todo]).toEqual([severity, expect.stringContaining(todo)]);
 });

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { Route } from '../../functions/uploads/routes.ts';
 import { INBOX_BUCKET } from '../../local/pipeline.ts';
 import { folderWith } from '../support/folder.ts';
 import { issuesOf } from '../support/json-schema.ts';
@@ -7,7 +8,7 @@ import { Operated, ROUTES } from './support.ts';
 
 vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
-const VIEWS = { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multiview/' } as const;
+const VIEWS: Route = { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multiview/', makes: ['*/*'] };
 
 let operated: Operated;
 beforeAll(async () => {

@@ -3,6 +3,7 @@ import { createServer as createTlsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { issueOfService } from '../../operations/service-check.ts';
 import { answering, listening, serveStandIn, web } from '../support/servers.ts';
@@ -13,7 +14,7 @@ const WORDS = { address: '--service', goOn: 'add --skip-check' };
 
 /** The issue as `npm start` prints it. */
 async function issueAt(url: string): Promise<string | undefined> {
-  const issue = await issueOfService({ url, token: TOKEN }, WORDS, new AbortController().signal);
+  const issue = await issueOfService({ url, token: TOKEN, speaks: FLOWS }, WORDS, new AbortController().signal);
   return issue && `The flow service at ${url} ${issue.what}. ${issue.todo}`;
 }
 

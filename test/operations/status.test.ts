@@ -352,7 +352,7 @@ describe('explain', () => {
     await mkdir(folder);
     await writeFile(join(folder, 'job.json'), '{}');
     const jobs = { name: 'jobs', template: 'text', input: 'text', jobs: '__MACOSX/' } as const;
-    const explained = await explainFile(join(folder, 'job.json'), { ...deployment.settings, routes: [jobs] }, signal);
+    const explained = await explainFile(join(folder, 'job.json'), { ...deployment.settings, routes: [jobs] });
     expect(explained?.issue).toContain('fits "__MACOSX/"');
   });
 

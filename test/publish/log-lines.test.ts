@@ -54,7 +54,7 @@ describe('every line that the functions log about an upload has its id', () => {
   });
 
   it('if the answer to its request is lost', async () => {
-    const world = await start({ settings: { flowListing: 'none' } });
+    const world = await start({ speaks: { list: null } });
     world.fault('createFlow', { reset: 'after-effect' }, 1);
     await world.send('a.png');
     await world.waitOutDoubt();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Chain, nextStages, planOf } from '../../functions/chains/chain.ts';
 import { fittingOutputs, OUTPUTS_BYTES_MAX } from '../../functions/collect-outputs/flow-assets.ts';
-import { ID_BYTES_MAX } from '../../functions/flow-service/schemas.ts';
+import { ID_BYTES_MAX } from '../../functions/flow-service/answers.ts';
 import { answered, ended, firstClaim, running, type TerminalEntry } from '../../functions/ledger/entry.ts';
 import { ENTRY_BYTES_MAX } from '../../functions/ledger/entry-schema.ts';
 import { CHAIN_REPORT_BYTES_MAX, chainEvent, chainReport } from '../../functions/publish/chain-report.ts';

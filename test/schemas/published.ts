@@ -1,4 +1,6 @@
 import * as z from 'zod/mini';
+import { descriptionSchema } from '../../functions/flow-service/service-description.ts';
+import { SERVICES } from '../../functions/flow-service/services.ts';
 import { chainReportSchema, receiptSchema } from '../../functions/publish/report-schemas.ts';
 import { jobSchema } from '../../functions/uploads/job.ts';
 import { stackSchema } from '../../infra/deployment.ts';
@@ -43,6 +45,12 @@ export const PUBLISHED = {
     docs: docsOfConfiguration(),
     isPart: true,
   },
+  service: {
+    title: 'How a flow service speaks',
+    description: 'A whole description of a service: the member `service` of flowdrop.json.',
+    schema: descriptionSchema,
+    docs: docsOfService(),
+  },
   job: {
     title: 'A job of Flowdrop',
     description: 'The content of job.json: the inputs of one flow.',
@@ -70,6 +78,24 @@ export const PUBLISHED = {
 } satisfies Readonly<Record<string, Published>>;
 
 export type PublishedName = keyof typeof PUBLISHED;
+
+function docsOfService(): Docs {
+  const of = (name: string) => docsOf(['functions/flow-service/service-description.ts'], name);
+  const pages = { ...of('NumberedPages'), ...of('CursorPages'), ...of('AddressedPages') };
+  const paged = (docs: Docs): Docs => ({ ...docs, pages: { ...docs.pages, members: pages } });
+  const { outputs, list, templates, errors, ...docs } = of('ServiceDescription');
+  const worded = Object.entries(of('ErrorsDescription')).map(([name, { text }]) => [
+    name,
+    { text, members: of('WordedRefusal') },
+  ]);
+  return {
+    ...docs,
+    outputs: { ...outputs, members: paged({ ...of('AnyOutputs'), ...of('LinkedOutputs'), ...of('ListedOutputs') }) },
+    list: { ...list, members: paged({ ...of('PagedListing'), ...of('ListDescription') }) },
+    templates: { ...templates, members: paged(of('PagedListing')) },
+    errors: { ...errors, members: Object.fromEntries(worded) },
+  };
+}
 
 function docsOfConfiguration(): Docs {
   const { routes, settings, deployment, ...rows } = rowsOf('');
@@ -109,9 +135,26 @@ export function jsonSchemaOf({ title, description, schema, docs, isPart = false 
       if (flags.length > 0) throw new Error(`${jsonSchema.pattern}: the patterns of JSON schemas have no ${flags}`);
     },
   }) as JsonSchema & { readonly $schema: string };
+  if (made.properties?.service !== undefined) made.properties.service = serviceMember();
   describeMembers(made, docs);
   if (isPart) requireNothing(made);
   return { $schema, title, description, ...made } as JsonSchema;
+}
+
+/** The member `service` of a configuration. The code resolves the first two forms to the third. */
+function serviceMember(): JsonSchema {
+  const name = { enum: Object.keys(SERVICES) };
+  const {
+    $schema: _,
+    title,
+    description,
+    ...whole
+  } = jsonSchemaOf(PUBLISHED.service) as JsonSchema & {
+    readonly $schema: string;
+    readonly title: string;
+  };
+  const changed = { type: 'object', properties: { from: name }, required: ['from'] };
+  return { anyOf: [name, changed, whole] } as unknown as JsonSchema;
 }
 
 const flagsOf = ({ _zod }: z.core.$ZodType): readonly string[] =>

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { parseContext } from '../../functions/settings/context.ts';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { messagesOf, route } from './fixtures.ts';
@@ -12,6 +13,7 @@ describe('parseContext', () => {
       baseUrl: new URL('https://flows.example.com'),
       routes: [route],
       settings: SETTINGS_DEFAULT,
+      service: FLOWS,
       deployment: undefined,
     });
   });
@@ -27,7 +29,7 @@ describe('parseContext', () => {
       'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.com',
       expect.stringMatching(/^flowdrop\.routes\[1\]\.suffixes\[0\]: expected a suffix .*, got 5$/),
       'flowdrop.settings.attemptsMax: expected a whole number of attempts from 1 to 100, got 1.5',
-      'flowdrop.route: unknown, expected only pipeline, baseUrl, routes, settings, deployment, $schema here. Did you mean routes?',
+      'flowdrop.route: unknown, expected only pipeline, baseUrl, routes, settings, service, deployment, $schema here. Did you mean routes?',
     ]);
   });
 

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { parseEnv } from '../../functions/settings/environment.ts';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { sharedFolder } from '../support/folder.ts';
@@ -19,6 +20,7 @@ describe('parseEnv', () => {
       collectFunction: 'collect-outputs',
       command: 'flowdrop',
       eventBus: 'default',
+      service: FLOWS,
       routes: [route],
       ...SETTINGS_DEFAULT,
     });

@@ -23,7 +23,7 @@ function worldWith(why: string, others: readonly object[], pageSize = 2, paging 
     observed,
     scenario: {
       variation: { listFlows: 'served', pageSize, paging },
-      settings: { inDoubt: 'retry', flowListing: 'any-order' },
+      settings: { inDoubt: 'retry' },
     },
     service: { flows: [...others, { createdAt: at, deleted: false, additional: ours, inputs: [] }] },
   } as unknown as World;

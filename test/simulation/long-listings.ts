@@ -12,8 +12,8 @@ export function withDeclaredListing(storm: Scenario, random: Random): Scenario {
   // The listing of a busy account may lag by four minutes, and then clocks may not differ by minutes too.
   const scenario = random.chance(0.1) && !storm.isSkewWild ? busy(storm, random) : storm;
   const isNewestFirst = scenario.variation.order === 'descending' && random.chance(0.5);
-  const flowListing = random.chance(0.1) ? 'none' : isNewestFirst ? 'newest-first' : 'any-order';
-  return { ...scenario, settings: { ...scenario.settings, flowListing } };
+  const list = random.chance(0.1) ? null : { order: isNewestFirst ? 'newest-first' : 'any-order' };
+  return { ...scenario, speaks: { list } };
 }
 
 /** An account in which other clients make a flow every few seconds, and a search reads few pages. */

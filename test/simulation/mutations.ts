@@ -133,9 +133,9 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('a page stored as the asset', 1000, {
     file: 'flow-service/asset-answer.ts',
-    in: 'beginningOf',
-    replace: 'if (mayBePage) return received;',
-    with: 'return received;',
+    in: 'documentIn',
+    replace: "if (isPage(mediaType, text)) return { what: 'An HTML page', mediaType: 'text/html' };",
+    with: '',
   }),
   mistake('no abort of a download that broke off', 1000, {
     file: RESULTS,
@@ -299,14 +299,14 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a refusal after the last byte believed in any form', 500, {
     file: 'flow-service/client.ts',
     in: 'HttpFlowService.#creationError',
-    replace: "sent !== 'all' || NO_FLOW_STATUSES.includes(status)",
-    with: "sent !== 'all' || status < 500",
+    replace: 'NO_FLOW_STATUSES.includes(status) || NO_FLOW_REFUSALS.includes(meaning)',
+    with: 'status < 500',
   }),
   mistake('no time limit of the answer to a creation', 300, {
     file: 'flow-service/requests.ts',
-    in: 'answerMsOf',
-    replace: "operation === 'create' ? CREATION_ANSWER_MS : JSON_ANSWER_MS",
-    with: "operation === 'create' ? undefined : JSON_ANSWER_MS",
+    in: 'Requests.#limitsOf',
+    replace: 'answerMs: headMs + CREATION_REST_MS',
+    with: 'answerMs: undefined',
   }),
   mistake(
     'slow assets that keep their places',

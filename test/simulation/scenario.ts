@@ -1,3 +1,4 @@
+import type { JsonObject } from '../../functions/base/json.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
@@ -69,6 +70,8 @@ export interface Scenario {
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
   readonly settings: PipelineSettings;
+  /** What differs in the description of the service, beside what its variation asks for. */
+  readonly speaks?: JsonObject;
   readonly variation: Partial<Variation>;
   readonly collectors: number;
   readonly createLimitMs: number;

@@ -6,6 +6,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { Queue } from '../../local/aws/sqs.ts';
 import { Refusal } from '../../local/flow-service/answer.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
+import { descriptionOf } from '../support/speaking.ts';
 import { backfillScenarioOf } from './backfill.ts';
 import { ChainWatch } from './chain-watch.ts';
 import { type CallKind, type Fault, FaultPlan, focusOf } from './faults.ts';
@@ -298,9 +299,10 @@ function serviceOf(world: World): StandInFlowService {
   });
 }
 
-function settingsOf({ settings, routes }: Scenario): Settings {
+function settingsOf({ settings, routes, variation, speaks }: Scenario): Settings {
   return {
     ...settings,
+    service: descriptionOf(variation, speaks),
     pipeline: PIPELINE,
     baseUrl: BASE_URL,
     tokenSecretId: 'token',

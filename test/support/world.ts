@@ -12,6 +12,7 @@ import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { onTestFinished } from 'vitest';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
+import type { Json } from '../../functions/base/json.ts';
 import { type LogFields, logTo, type MetricName } from '../../functions/base/telemetry.ts';
 import { collect, collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorShare } from '../../functions/collect-outputs/collector.ts';
@@ -47,6 +48,7 @@ import type { Fault } from '../../local/flow-service/fault.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { inProcessTransport } from './in-process-transport.ts';
+import { descriptionOf } from './speaking.ts';
 import { VirtualTime } from './virtual-time.ts';
 
 export const INBOX = 'inbox';
@@ -72,6 +74,8 @@ export const answer = (body: unknown, status = 200): Fault => ({
 export interface WorldOptions {
   readonly routes?: readonly Route[];
   readonly settings?: Partial<PipelineSettings>;
+  /** What differs in the description of the service. Default: nothing but the variation of the stand-in. */
+  readonly speaks?: Json;
   readonly versioning?: Versioning | undefined;
   readonly resultsVersioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
@@ -177,7 +181,7 @@ async function loadSdk(): Promise<void> {
   embedded.close();
 }
 
-function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings {
+function settingsOf({ settings, routes, service, speaks }: WorldOptions, baseUrl: URL): Settings {
   return {
     ...SETTINGS_DEFAULT,
     // A tick makes one round only, so the test decides how much time passes.
@@ -193,6 +197,7 @@ function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings 
     collectFunction: 'test-collect-outputs',
     command: 'flowdrop',
     eventBus: 'default',
+    service: descriptionOf(service?.variation, speaks),
     routes: routes ?? [ECHO],
   };
 }

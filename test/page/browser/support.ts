@@ -69,7 +69,7 @@ export const ROUTES: PipelineOptions['routes'] = [
   { name: 'prompts', input: 'text', template: 'model_generate_fromprompt', suffixes: ['.txt'] },
   { name: 'notes', input: 'file', template: 'bytes_echo', suffixes: ['.md'] },
   { name: 'models', input: 'file', template: 'model_optimize', suffixes: ['.glb'] },
-  { name: 'echoes', input: 'file', template: 'bytes_echo', prefixes: ['echo/'], overrides: true },
+  { name: 'echoes', input: 'file', template: 'bytes_echo', prefixes: ['echo/'], overrides: true, makes: ['*/*'] },
   { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multiview/' },
 ];
 
@@ -222,7 +222,9 @@ export class Visit implements AsyncDisposable {
 
   /** Waits until the list shows a file in a state. */
   async shows(name: string, state: string): Promise<void> {
-    await this.row(name).filter({ hasText: state }).waitFor();
+    // The line of a chain names states of its stages too.
+    const word = this.page.locator('.state-word').filter({ hasText: new RegExp(`^\\s*${state}\\s*$`) });
+    await this.row(name).filter({ has: word }).waitFor();
   }
 
   /** The button of a chain that shows its later stages. */

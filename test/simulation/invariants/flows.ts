@@ -157,7 +157,7 @@ function doNewFlowsFillPages({ scenario, service }: World, at: number): boolean 
 
 /** True if the service lists all flows with their tags, in a form that the functions understand. */
 function areFlowsListed({ scenario, observed }: World): boolean {
-  const { variation, settings } = scenario;
+  const { variation, speaks } = scenario;
   const isServed = variation.listFlows === 'served';
   const isPaged = ['page', 'cursor'].includes(variation.paging ?? 'page');
   const isRefused = observed.incidents.some(
@@ -165,5 +165,5 @@ function areFlowsListed({ scenario, observed }: World): boolean {
   );
   // A listing that is longer than a search proves nothing.
   const isShort = scenario.findPagesMax === undefined;
-  return isServed && isPaged && isShort && settings.flowListing !== 'none' && !isRefused;
+  return isServed && isPaged && isShort && speaks?.list !== null && !isRefused;
 }

@@ -1,0 +1,360 @@
+import * as z from 'zod/mini';
+import { quoted, shorten } from '../base/printable.ts';
+import type { ListingPage } from './flow-listing.ts';
+import { parseJson, SMALL_ANSWER } from './json-answer.ts';
+import { at, pointerOf } from './json-pointer.ts';
+import { CUT } from './long-texts.ts';
+import { nextOf, signsIn } from './pages.ts';
+import { holdsToken } from './redact.ts';
+import type {
+  ErrorsDescription,
+  LinkedOutputs,
+  ListDescription,
+  ListedOutputs,
+  PagedListing,
+  Pages,
+  Pointers,
+  StateDescription,
+} from './service-description.ts';
+import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
+
+/** What the service's answers mean, by its description. Members that only inform (times, errors) are dropped if they are not understood. */
+
+/** Longest id that is accepted, in bytes of UTF-8. Real ones have 24 characters. */
+export const ID_BYTES_MAX = 256;
+
+/** Longest quotation of the service's words, in characters. */
+const QUOTE_CHARS_MAX = 300;
+
+/** Longest quotation of an id that nothing can have, in characters. */
+const UNUSABLE_ID_CHARS_MAX = 64;
+
+/** Longest word for a state that is kept, in characters. */
+const WORD_CHARS_MAX = 64;
+
+/**
+ * Tells whether an id can stand in a path, in a key and in a receipt. `.` and `..` would lead upwards, however they are
+ * encoded. An id that held the token names nothing after its redaction.
+ */
+export const isUsableId = (id: string): boolean =>
+  id !== '' &&
+  id !== '.' &&
+  id !== '..' &&
+  id.isWellFormed() &&
+  Buffer.byteLength(id) <= ID_BYTES_MAX &&
+  !holdsToken(id);
+
+/** Cuts the service's words to the length of a quotation. */
+export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string => shorten(text, charsMax, '…');
+
+/** The text of an unchecked id. {@link parseJson} has read a number beyond 2^53 as the text of its digits. */
+function idText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  return Number.isSafeInteger(value) ? String(value) : undefined;
+}
+
+/** An unchecked id as text. Undefined if nothing can have it. */
+function usableId(value: unknown): string | undefined {
+  const id = idText(value);
+  return id !== undefined && isUsableId(id) ? id : undefined;
+}
+
+/** Not a schema: it would make an error of each of the many thousand items that a page may have. */
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** The value at the first of some pointers that finds one. `null` counts as none. */
+function found(json: unknown, pointers: Pointers | undefined): unknown {
+  if (pointers === undefined) return undefined;
+  for (const pointer of [pointers].flat()) {
+    const value = at(json, pointer);
+    if (value !== undefined && value !== null) return value;
+  }
+  return undefined;
+}
+
+/** The word at a pointer. `null` if there is none. A value that is no text is shown as JSON. */
+function wordAt(json: unknown, pointers: Pointers | undefined): string | null {
+  const value = found(json, pointers);
+  if (value === undefined) return null;
+  return typeof value === 'string' ? cut(value, WORD_CHARS_MAX) : quoted(value, WORD_CHARS_MAX, '…');
+}
+
+/**
+ * True for a value that stands for no error: services write `null`, `0`, `""`, `"None"`, or an object of these, where
+ * nothing is wrong.
+ */
+function isNoError(error: unknown): boolean {
+  if (typeof error === 'object' && error !== null) return Object.values(error).every(isNoError);
+  return [undefined, null, false, 0, '', 'None', 'none', 'null'].includes(error as string);
+}
+
+/** The service's description of an error, in whatever shape it comes. */
+function errorText(error: unknown): string | undefined {
+  if (isNoError(error)) return undefined;
+  if (typeof error === 'string') return cut(error);
+  if (typeof error === 'object') {
+    for (const name of ['message', 'detail', 'error']) {
+      const text = (error as Record<string, unknown>)[name];
+      if (typeof text === 'string' && text !== '') return cut(text);
+    }
+  }
+  return quoted(error, QUOTE_CHARS_MAX, '…');
+}
+
+/** Milliseconds since the epoch, from an ISO 8601 text or from a number of seconds or milliseconds. */
+function timeOf(value: unknown): number | undefined {
+  // 1e11 seconds are in the year 5138; 1e11 milliseconds are in 1973.
+  if (typeof value === 'number' && value > 0) return value < 1e11 ? value * 1000 : value;
+  if (typeof value !== 'string') return undefined;
+  const parts = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)\s*(Z|[+-]\d\d:?\d\d)?$/i.exec(value);
+  if (parts === null) return undefined;
+  // A time without a zone means UTC. Date would assume the zone of this machine.
+  const time = Date.parse(`${parts[1]}T${parts[2]}${parts[3] ?? 'Z'}`);
+  return Number.isNaN(time) ? undefined : time;
+}
+
+/**
+ * Tells whether an error response has the form of the service's own. Gateways and firewalls answer with pages, with
+ * other members, or with another media type.
+ */
+export function isOwnError(mediaType: string, text: string, errors: ErrorsDescription, depthMax: number): boolean {
+  if (mediaType !== (errors.mediaType ?? 'application/json')) return false;
+  try {
+    const body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
+    const words = isObject(body) ? found(body, errors.words) : undefined;
+    return Array.isArray(words) || (typeof words === 'string' && words !== '');
+  } catch {
+    return false; // Not readable JSON.
+  }
+}
+
+/**
+ * The explanation in the body of an error response: where the description says, or else the whole body. The validation
+ * errors of the public service are a list of `{ loc, msg }`. Any other text is the explanation itself.
+ */
+export function errorDetail(text: string, { words }: ErrorsDescription, depthMax: number): string {
+  let body: unknown;
+  try {
+    body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
+  } catch {
+    return cut(text.trim()); // Not readable JSON, so the text itself is the explanation.
+  }
+  const detail = found(body, words) ?? body;
+  if (!Array.isArray(detail)) return errorText(detail) ?? '';
+  return cut(detail.map((item) => [placeOf(item), errorText(item?.msg ?? item)].filter(Boolean).join(': ')).join('; '));
+}
+
+const placeOf = (item: { readonly loc?: unknown } | null): string =>
+  Array.isArray(item?.loc) ? item.loc.filter((step) => ['string', 'number'].includes(typeof step)).join('.') : '';
+
+const tagSchema = z.object({
+  [FLOW_TAG_NAME]: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
+});
+
+/** Limits of an `additional` that comes as a text of JSON. In the answer around it, it is one part. */
+const ADDITIONAL_LIMITS = { depthMax: 100, partsMax: SMALL_ANSWER.partsMax };
+
+/** The object in an `additional`. Some services store and return it as a text of JSON. */
+function objectIn(additional: unknown): object | undefined {
+  let value = additional;
+  if (typeof value === 'string' && value.trimStart().startsWith('{')) {
+    try {
+      value = parseJson(value, ADDITIONAL_LIMITS);
+    } catch {
+      return undefined; // Another client has attached text that is not JSON.
+    }
+  }
+  return isObject(value) ? value : undefined;
+}
+
+function flowTagOf(additional: unknown): FlowTag | undefined {
+  const object = objectIn(additional);
+  if (object === undefined || !(FLOW_TAG_NAME in object)) return undefined; // Most listed flows may be of others.
+  const parsed = tagSchema.safeParse(object);
+  return parsed.success ? parsed.data[FLOW_TAG_NAME] : undefined;
+}
+
+/** True for an `additional` in a text that was cut. Its tag is unknown. */
+const isCut = (additional: unknown): boolean => typeof additional === 'string' && additional.endsWith(CUT);
+
+/** A schema that reads a parsed answer by `read`, which returns undefined, and `message`, for what does not fit. */
+const answer = <T>(message: string, read: (json: unknown) => T | undefined) =>
+  z.pipe(
+    z.unknown(),
+    z.transform((json, context): T => {
+      const value = read(json);
+      if (value !== undefined) return value;
+      context.issues.push({ code: 'custom', message, input: json });
+      return z.NEVER;
+    }),
+  );
+
+/** The answer to a creation. Only the id is needed. */
+export const createdSchema = ({ id }: { readonly id: Pointers }) =>
+  answer(`no usable id at ${[id].flat().join(' or ')}`, (json) => {
+    const flowId = usableId(found(json, id));
+    return flowId === undefined ? undefined : { flowId };
+  });
+
+/** The facts about a job in an answer or in an item of the listing. */
+function recordOf(flowId: string, json: unknown, state: StateDescription): FlowRecord {
+  const word = wordAt(json, state.word);
+  const declared = (['completed', 'failed', 'aborted', 'running'] as const).find((name) => state[name]?.includes(word));
+  const progress = found(json, state.progress);
+  return {
+    flowId,
+    // A running flow is polled again. A flow that is wrongly called ended would lose its outputs.
+    state: declared ?? 'running',
+    word: word ?? undefined,
+    isDeclared: declared !== undefined,
+    createdAt: timeOf(found(json, state.createdAt)),
+    progress: typeof progress === 'number' && Number.isFinite(progress) ? progress : undefined,
+    error: errorText(found(json, state.error)),
+    tag: flowTagOf(found(json, state.additional)),
+  };
+}
+
+/** The answer about one job. */
+export const flowSchema = (flowId: string, state: StateDescription) =>
+  answer(`no word for the state at ${[state.word].flat().join(' or ')}`, (json): FlowRecord | undefined => {
+    if (!isObject(json)) return undefined;
+    const record = recordOf(flowId, json, state);
+    return record.word === undefined && !record.isDeclared ? undefined : record;
+  });
+
+/** One listed output. */
+function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs): Output {
+  const given = found(item, listed.id);
+  const id = idText(given);
+  const isUsable = id !== undefined && isUsableId(id);
+  const shown = isUsable
+    ? id
+    : id === undefined
+      ? quoted(given ?? 'none', UNUSABLE_ID_CHARS_MAX, '…')
+      : cut(id, UNUSABLE_ID_CHARS_MAX);
+  const error = errorText(found(item, listed.error));
+  if (error !== undefined) return { assetId: shown, status: 'failed', error };
+  const word = wordAt(item, listed.word);
+  const status = (['ready', 'failed', 'pending'] as const).find((name) => listed[name]?.includes(word));
+  if (status === undefined) return { assetId: shown, status: 'pending', undeclaredWord: word ?? 'none' };
+  if (status !== 'pending' && !isUsable) {
+    return { assetId: shown, status: 'failed', error: `The service lists it under an unusable id: ${shown}` };
+  }
+  return { assetId: shown, status };
+}
+
+/** The items of a page, which has `null` in their place if there are none. Undefined if it has no list. */
+function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefined {
+  for (const pointer of [pointers].flat()) {
+    const value = at(json, pointer);
+    if (Array.isArray(value)) return value;
+    if (value === null && pointer !== '') return [];
+  }
+  return undefined;
+}
+
+/** What every page says about itself. */
+function pageFacts(json: unknown, entries: number, pages: Pages | undefined): Omit<ListingPage, 'ids'> {
+  return { entries, next: nextOf(json, pages), signs: signsIn(json, pages) };
+}
+
+export interface FlowPage extends ListingPage {
+  readonly flows: readonly FlowRecord[];
+  /** True if a flow on the page shows its `additional`. Otherwise tags are invisible. */
+  readonly showsAdditional: boolean;
+}
+
+/** One page of the listing of jobs. */
+export const flowPageSchema = (list: ListDescription, state: StateDescription) =>
+  answer(`no list at ${shownPointers(list.items)}`, (json): FlowPage | undefined => {
+    const items = itemsOf(json, list.items);
+    if (items === undefined) return undefined;
+    const flows = items.flatMap((item) => {
+      if (!isObject(item) || isCut(found(item, state.additional))) return [];
+      const flowId = usableId(found(item, list.id));
+      return flowId === undefined ? [] : [recordOf(flowId, item, state)];
+    });
+    return {
+      ...pageFacts(json, items.length, list.pages),
+      flows,
+      showsAdditional: items.some((item) => Object.keys(objectIn(found(item, state.additional)) ?? {}).length > 0),
+      ids: flows.map(({ flowId }) => flowId),
+    };
+  });
+
+interface TemplatePage extends ListingPage {
+  /** As the service writes them. */
+  readonly templates: readonly unknown[];
+}
+
+/** One page of the listing of templates. */
+export const templatePageSchema = ({ items: pointers, pages }: PagedListing) =>
+  answer(`no list at ${shownPointers(pointers)}`, (json): TemplatePage | undefined => {
+    const templates = itemsOf(json, pointers);
+    if (templates === undefined) return undefined;
+    const ids = templates.map((each) => JSON.stringify(each));
+    return { ...pageFacts(json, templates.length, pages), templates, ids };
+  });
+
+interface OutputPage extends ListingPage {
+  readonly outputs: readonly Output[];
+}
+
+/** One page of the outputs of a job. An id that is listed twice is one output. */
+export const outputPageSchema = (listed: ListedOutputs) =>
+  answer(`no list of outputs at ${shownPointers(listed.items)}`, (json): OutputPage | undefined => {
+    const items = itemsOf(json, listed.items);
+    if (items === undefined || !items.every(isObject)) return undefined;
+    const outputs = new Map<string, Output>();
+    for (const item of items) {
+      const output = outputOf(item, listed);
+      if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
+    }
+    return {
+      ...pageFacts(json, items.length, listed.pages),
+      outputs: [...outputs.values()],
+      ids: [...outputs.keys()],
+    };
+  });
+
+const shownPointers = (pointers: Pointers): string =>
+  [pointers]
+    .flat()
+    .map((pointer) => (pointer === '' ? 'the answer itself' : pointer))
+    .join(' or ');
+
+/** The result of a job at an address, or as a data URI in the answer. Its id is the place where the answer has it. */
+export interface LinkedOutput {
+  readonly assetId: string;
+  readonly pointer: string;
+  /** The address, or the beginning of the data URI. Undefined if it is neither. */
+  readonly address: string | undefined;
+  /** What stands there instead. */
+  readonly instead: string;
+}
+
+/** The results in an answer: at the declared pointers, and in lists and objects there. */
+export const linkedOutputsSchema = ({ addresses }: LinkedOutputs) =>
+  answer('no object', (json): readonly LinkedOutput[] | undefined =>
+    isObject(json) || Array.isArray(json)
+      ? addresses.flatMap((pointer) => [...linksIn(at(json, pointer), pointer, true)])
+      : undefined,
+  );
+
+/** @param isWanted false within an object, whose other members may say anything about the result. */
+function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator<LinkedOutput> {
+  if (value === undefined || value === null || value === '') return;
+  if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) yield* linksIn(item, pointer + pointerOf([String(index)]), isWanted);
+  } else if (isObject(value)) {
+    for (const [name, member] of Object.entries(value)) yield* linksIn(member, pointer + pointerOf([name]), false);
+  } else {
+    const isLink = typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value);
+    if (!isLink && !isWanted) return;
+    const assetId = pointer.slice(1).replaceAll('~1', '/').replaceAll('~0', '~').replaceAll('/', '.');
+    yield { assetId, pointer, address: isLink ? value : undefined, instead: quoted(value, UNUSABLE_ID_CHARS_MAX, '…') };
+  }
+}
+
+export type { FlowState };

@@ -1,0 +1,482 @@
+import * as z from 'zod/mini';
+import type { Json, JsonObject } from '../base/json.ts';
+import { MEDIA_TYPE } from '../base/media-type.ts';
+import { matching, strictObject } from '../base/validation.ts';
+import { POINTER } from './json-pointer.ts';
+
+/**
+ * How a service speaks. The client knows nothing else about it: a fact that is not declared here is not used, and an
+ * answer that does not fit is told. `services.ts` has the descriptions that ship with Flowdrop, and `FLOWS` is the first.
+ *
+ * A pointer is a JSON pointer (RFC 6901) into an answer. Of several pointers, the first that finds something counts.
+ * A path is below `baseUrl`. In it, `{template}`, `{id}` (of the job) and `{asset}` (of the output) are replaced.
+ */
+export interface ServiceDescription {
+  /** How the token is sent. */
+  readonly token: TokenDescription;
+  /** The request that makes a job, and its answer. */
+  readonly create: CreateDescription;
+  /** The request for one job, and where its answer says what. In `list`, each item is such an answer. */
+  readonly state: StateDescription;
+  /** How the outputs of a job come: listed with their ids, or as addresses in an answer. */
+  readonly outputs: OutputsDescription;
+  /** The listing of jobs, in which the job of a lost answer is searched. Without it, `inDoubt` decides. */
+  readonly list?: ListDescription | undefined;
+  /** The listing of templates. Without it, templates are not checked. */
+  readonly templates?: PagedListing | undefined;
+  /** The request that aborts a job. Without it, jobs that were given up run on. */
+  readonly abort?: ChangeDescription | undefined;
+  /** What the service's errors mean. */
+  readonly errors: ErrorsDescription;
+  /** Maximum nesting of lists and objects in an answer, in levels. Default: 100. */
+  readonly answerDepthMax?: number | undefined;
+}
+
+/** One pointer, or several, of which the first that finds something counts. */
+export type Pointers = string | readonly string[];
+
+/** Words of the service, as it spells them. `null` stands for no word at all. */
+type Words = readonly (string | null)[];
+
+/** How the token is sent. */
+interface TokenDescription {
+  /** Name of the header that carries the token. */
+  readonly header: string;
+  /** Word before the token, such as `Bearer`. Default: none. */
+  readonly scheme?: string | undefined;
+}
+
+/** The request that makes a job, and its answer. */
+export interface CreateDescription {
+  /** Method. Default: `POST`. */
+  readonly method?: 'POST' | 'PUT' | undefined;
+  /** Path. It may hold `{template}`. */
+  readonly path: string;
+  /**
+   * The body. A text that is one of these words is replaced: `{template}` and `{parameters}` are those of the route;
+   * `{additional}` is that of the route, with Flowdrop's tag in it; `{inputs}` is a list of `{"additional": …, "data": …}`,
+   * one for each input; `{input}` is the first input: a file as a data URI, a text as it is. A member `...` with
+   * `{parameters}` or `{additional}` stands for their members, and the members beside it win. A member whose value is
+   * missing is left out.
+   */
+  readonly body: JsonObject;
+  /** Where the answer has the id of the job. */
+  readonly id: Pointers;
+  /** Longest time until the head of the answer, in seconds. A service may store the file first. Default: 60. */
+  readonly answerSeconds?: number | undefined;
+  /** The idempotency key of a creation. Default: none. */
+  readonly idempotency?: IdempotencyDescription | undefined;
+}
+
+/** The idempotency key of a creation. */
+interface IdempotencyDescription {
+  /** Name of the header that carries the key. */
+  readonly header: string;
+  /** For how long the service honours it, in hours. With 0 it is only sent. */
+  readonly hours: number;
+}
+
+/** One job: its request, and where its answer says what. */
+export interface StateDescription {
+  /** Path. It holds `{id}`. */
+  readonly path: string;
+  /** Where the word for its state is. */
+  readonly word: Pointers;
+  /** Words of a job that has made its outputs. */
+  readonly completed: Words;
+  /** Words of a job that has failed. */
+  readonly failed: Words;
+  /** Words of a job that was aborted. */
+  readonly aborted?: Words | undefined;
+  /** Words of a job that has not ended. Any word that is not declared counts as one, and is told. */
+  readonly running: Words;
+  /** Where its error is. */
+  readonly error?: Pointers | undefined;
+  /** Where its progress is, a number. */
+  readonly progress?: Pointers | undefined;
+  /** Where what `{additional}` attached is shown. Flowdrop recognises its jobs by it. */
+  readonly additional?: Pointers | undefined;
+  /** When it was made: an ISO 8601 text, or a number of seconds or milliseconds since 1970. */
+  readonly createdAt?: Pointers | undefined;
+}
+
+/** How the outputs of a job come: listed with their ids, or as addresses in an answer. */
+export type OutputsDescription = ListedOutputs | LinkedOutputs;
+
+/** What holds for all outputs. */
+interface AnyOutputs {
+  /** True if a completed job is whole. Otherwise it is looked at twice, a poll interval apart. */
+  readonly isWhole: boolean;
+  /** How long the service keeps the results of an ended job, in hours. Default: nothing is known. */
+  readonly keptHours?: number | undefined;
+}
+
+/** Outputs in a listing of their own, each with an id. */
+export interface ListedOutputs extends AnyOutputs {
+  /** Path of the listing. Of several, the first that is served counts. */
+  readonly path: Pointers;
+  /** Where the list is. The empty pointer is the answer itself. */
+  readonly items: Pointers;
+  /** Where an item has its id. */
+  readonly id: Pointers;
+  /** Where an item has the word for its state. */
+  readonly word?: Pointers | undefined;
+  /** Words of an output that can be fetched. */
+  readonly ready: Words;
+  /** Words of an output that will never be there. */
+  readonly failed?: Words | undefined;
+  /** Words of an output that is not there yet. Any word that is not declared counts as one, and is told. */
+  readonly pending?: Words | undefined;
+  /** Where an item has its error. */
+  readonly error?: Pointers | undefined;
+  /** Path of an output's bytes. It holds `{id}` and `{asset}`. */
+  readonly asset: string;
+  /** Pointer to the data URI, if the service answers with JSON around an output. */
+  readonly data?: string | undefined;
+  /** How the listing names its next page. Default: it has one page. */
+  readonly pages?: Pages | undefined;
+}
+
+/** Outputs as addresses, or data URIs, in an answer. */
+export interface LinkedOutputs extends AnyOutputs {
+  /** Path of the answer. Default: that of the state. */
+  readonly path?: string | undefined;
+  /** Pointers to addresses, or to lists and objects of them. */
+  readonly addresses: readonly string[];
+}
+
+/** A listing with its pages. */
+export interface PagedListing {
+  /** Path of the listing. */
+  readonly path: string;
+  /** Where the list is. The empty pointer is the answer itself. */
+  readonly items: Pointers;
+  /** How it names its next page. Default: it has one page. */
+  readonly pages?: Pages | undefined;
+}
+
+/** The listing of jobs. The answer for one job says where an item has what. */
+export interface ListDescription extends PagedListing {
+  /** Where an item has its id. */
+  readonly id: Pointers;
+  /** Query of each request, such as `sort_by=-created_at&page_size=100`. It must leave out no job. Default: none. */
+  readonly query?: string | undefined;
+  /** The order: `newest-first`, or `any-order`. */
+  readonly order: 'newest-first' | 'any-order';
+}
+
+/**
+ * How a listing names its next page. Whatever is declared, an answer that says otherwise that there is more is not the
+ * whole, and is told.
+ */
+export type Pages = AddressedPages | CursorPages | NumberedPages | LinkedPages;
+
+/** Pages that name the address of the next one. */
+interface AddressedPages {
+  /** `address`, `cursor`, `number`, or `link` for the header `Link` with `rel="next"` (RFC 8288). */
+  readonly by: 'address';
+  /** Where the address or the cursor is. */
+  readonly at: Pointers;
+}
+
+/** Pages with a cursor, which the next request repeats in a parameter. */
+interface CursorPages {
+  readonly by: 'cursor';
+  readonly at: Pointers;
+  /** Query parameter that takes the cursor or the number. */
+  readonly parameter: string;
+}
+
+/** Pages that are numbered in a parameter. */
+interface NumberedPages {
+  readonly by: 'number';
+  readonly parameter: string;
+  /** Number of the first page. Default: 1. */
+  readonly first?: 0 | 1 | undefined;
+  /** Where the number of entries on all pages is. Default: pages are read until one is empty. */
+  readonly total?: Pointers | undefined;
+}
+
+interface LinkedPages {
+  readonly by: 'link';
+}
+
+/** A request that changes a job. */
+export interface ChangeDescription {
+  /** Method. */
+  readonly method: 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /** Path. It holds `{id}`. */
+  readonly path: string;
+  /** Body. Default: none. */
+  readonly body?: JsonObject | undefined;
+}
+
+/** What a refusal means, by its status and its words. */
+export type Refusal = 'outOfCredit' | 'tokenRefused' | 'throttled' | 'notReady';
+
+/** Statuses, and statuses whose explanation has some words in it. */
+export type Refusals = readonly (number | WordedRefusal)[];
+
+interface WordedRefusal {
+  /** Status of the answer. */
+  readonly status: number;
+  /** Words in its explanation. The case of letters does not matter. */
+  readonly says: string;
+}
+
+/** What the errors of a service mean. */
+export interface ErrorsDescription extends Readonly<Record<Refusal, Refusals>> {
+  /**
+   * Where the service explains its errors. JSON without anything there is not the service's own: it is that of a gateway
+   * or a firewall.
+   */
+  readonly words: Pointers;
+  /** Media type of the service's errors. Default: `application/json`. */
+  readonly mediaType?: string | undefined;
+  /** The account is out of credit: statuses, or `{"status": 403, "says": "balance"}`. Uploads wait. */
+  readonly outOfCredit: Refusals;
+  /** The token is refused. Uploads wait until it is replaced. */
+  readonly tokenRefused: Refusals;
+  /** Too many requests. They slow down. */
+  readonly throttled: Refusals;
+  /** What was asked for is not there yet. */
+  readonly notReady: Refusals;
+}
+
+const REFUSALS: readonly Refusal[] = ['outOfCredit', 'tokenRefused', 'throttled', 'notReady'];
+
+/** True if only the words of an answer with this status tell what it means. */
+export const isToldByWords = (errors: ErrorsDescription, status: number): boolean =>
+  REFUSALS.some((name) => errors[name].some((each) => typeof each === 'object' && each.status === status));
+
+/**
+ * What an answer means. Words are more exact than a status, so they decide first: `{"status": 403, "says": "balance"}`
+ * before `403`.
+ * @param text the body, in which the case of letters does not matter.
+ */
+export function refusalOf(errors: ErrorsDescription, status: number, text = ''): Refusal | undefined {
+  const body = text.toLowerCase();
+  const isSaid = (each: Refusals[number]): boolean =>
+    typeof each === 'object' && each.status === status && body.includes(each.says.toLowerCase());
+  return REFUSALS.find((name) => errors[name].some(isSaid)) ?? REFUSALS.find((name) => errors[name].includes(status));
+}
+
+/** Default nesting of an answer, in levels. Known answers have less than ten, apart from the `additional` of users. */
+export const ANSWER_DEPTH_MAX = 100;
+
+/** Default time until the head of the answer to a creation, in seconds. */
+export const ANSWER_SECONDS = 60;
+
+const POINTERS_MAX = 10;
+const POINTER_CHARS_MAX = 200;
+const WORDS_MAX = 50;
+const WORD_CHARS_MAX = 100;
+const PATH_CHARS_MAX = 300;
+
+const pointerError = `expected a JSON pointer such as "/data/id" of at most ${POINTER_CHARS_MAX} characters`;
+const pointer = z
+  .string({ error: pointerError })
+  .check(z.regex(POINTER, { error: pointerError }), z.maxLength(POINTER_CHARS_MAX, { error: pointerError }));
+
+const pointerList = z
+  .array(pointer, { error: 'expected JSON pointers' })
+  .check(
+    z.minLength(1, { error: 'expected at least one JSON pointer' }),
+    z.maxLength(POINTERS_MAX, { error: `expected at most ${POINTERS_MAX} JSON pointers` }),
+  );
+
+const pointers = z.union([pointer, pointerList], {
+  error: 'expected a JSON pointer such as "/data/id", or a list of them',
+});
+
+const wordsError = `expected a list of at most ${WORDS_MAX} words such as "done", or null for no word`;
+const word = z.string({ error: wordsError }).check(z.maxLength(WORD_CHARS_MAX, { error: wordsError }));
+const words = z.array(z.nullable(word), { error: wordsError }).check(z.maxLength(WORDS_MAX, { error: wordsError }));
+
+/** A path below `baseUrl`: segments of letters, digits and `-._~!$'()*+,;=:@`, and of the placeholders. */
+function path(needed: readonly string[], also: readonly string[] = []): z.ZodMiniType<string> {
+  const names = [...needed, ...also].map((name) => `\\{${name}\\}`).join('|');
+  const part = `(?:[A-Za-z0-9\\-_~!$'()*+,;=:@.]|${names})+`;
+  const holdsNeeded = needed.map((name) => `(?=.*\\{${name}\\})`).join('');
+  const placeholders = needed.length === 0 ? '' : ` with ${needed.map((name) => `{${name}}`).join(' and ')}`;
+  return matching(
+    `a path such as "/jobs/{id}"${placeholders}, of at most ${PATH_CHARS_MAX} characters`,
+    new RegExp(`^(?!.{${PATH_CHARS_MAX + 1}})(?!.*/\\.{1,2}(?:/|$))${holdsNeeded}(?:/${part})+/?$`),
+  );
+}
+
+const headerName = matching('the name of a header', /^[A-Za-z0-9-]{1,100}$/);
+const parameterName = matching('the name of a query parameter', /^[A-Za-z0-9_.[\]-]{1,100}$/);
+
+/** Printable ASCII without `?`, `#` and braces. */
+const query = matching(
+  'nothing, or a query such as "sort_by=-created_at" of at most 500 printable ASCII characters, without spaces, "?", "#" and braces',
+  /^[!"$->@-z|~]{0,500}$/,
+);
+
+const hours = z
+  .number({ error: 'expected a number of hours' })
+  .check(z.gte(0, { error: 'expected 0 hours or more' }), z.lte(87_600, { error: 'expected at most 87600 hours' }));
+
+const pages = z.discriminatedUnion(
+  'by',
+  [
+    strictObject({ by: z.literal('address'), at: pointers }),
+    strictObject({ by: z.literal('cursor'), at: pointers, parameter: parameterName }),
+    strictObject({
+      by: z.literal('number'),
+      parameter: parameterName,
+      first: z.optional(z.literal([0, 1], { error: 'expected 0 or 1' })),
+      total: z.optional(pointers),
+    }),
+    strictObject({ by: z.literal('link') }),
+  ],
+  { error: 'expected {"by": "address", "cursor", "number" or "link"}' },
+);
+
+const status = z
+  .int({ error: 'expected a status from 200 to 599' })
+  .check(
+    z.gte(200, { error: 'expected a status from 200 to 599' }),
+    z.lte(599, { error: 'expected a status from 200 to 599' }),
+  );
+
+const refusals = z
+  .array(
+    z.union([status, strictObject({ status, says: z.string().check(z.minLength(1), z.maxLength(WORD_CHARS_MAX)) })], {
+      error: 'expected a status, or {"status": 403, "says": "balance"}',
+    }),
+    { error: 'expected a list of statuses' },
+  )
+  .check(z.maxLength(WORDS_MAX, { error: `expected at most ${WORDS_MAX}` }));
+
+const jsonObject = z.record(z.string(), z.json(), {
+  error: 'expected an object',
+}) as unknown as z.ZodMiniType<JsonObject>;
+
+const isWhole = z.boolean({ error: 'expected true or false' });
+
+const listedOutputs = strictObject({
+  path: z.union([
+    path(['id'], ['template']),
+    z.array(path(['id'], ['template'])).check(z.minLength(1), z.maxLength(POINTERS_MAX)),
+  ]),
+  items: pointers,
+  id: pointers,
+  word: z.optional(pointers),
+  ready: words,
+  failed: z.optional(words),
+  pending: z.optional(words),
+  error: z.optional(pointers),
+  asset: path(['id', 'asset'], ['template']),
+  data: z.optional(pointer),
+  pages: z.optional(pages),
+  isWhole,
+  keptHours: z.optional(hours),
+});
+
+const linkedOutputs = strictObject({
+  path: z.optional(path(['id'], ['template'])),
+  addresses: pointerList,
+  isWhole,
+  keptHours: z.optional(hours),
+});
+
+/** The schema of a whole description. @internal */
+export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject(
+  {
+    token: strictObject({
+      header: headerName,
+      scheme: z.optional(matching('a scheme such as "Bearer"', /^[A-Za-z0-9-]{1,100}$/)),
+    }),
+    create: strictObject({
+      method: z.optional(z.enum(['POST', 'PUT'], { error: 'expected "POST" or "PUT"' })),
+      path: path([], ['template']),
+      body: jsonObject,
+      id: pointers,
+      answerSeconds: z.optional(
+        z
+          .int({ error: 'expected seconds from 5 to 600' })
+          .check(
+            z.gte(5, { error: 'expected seconds from 5 to 600' }),
+            z.lte(600, { error: 'expected seconds from 5 to 600' }),
+          ),
+      ),
+      idempotency: z.optional(strictObject({ header: headerName, hours })),
+    }),
+    state: strictObject({
+      path: path(['id'], ['template']),
+      word: pointers,
+      completed: words,
+      failed: words,
+      aborted: z.optional(words),
+      running: words,
+      error: z.optional(pointers),
+      progress: z.optional(pointers),
+      additional: z.optional(pointers),
+      createdAt: z.optional(pointers),
+    }),
+    outputs: z.union([listedOutputs, linkedOutputs], { error: 'expected the outputs: listed, or their addresses' }),
+    list: z.optional(
+      strictObject({
+        path: path([]),
+        items: pointers,
+        id: pointers,
+        query: z.optional(query),
+        order: z.enum(['newest-first', 'any-order'], { error: 'expected "newest-first" or "any-order"' }),
+        pages: z.optional(pages),
+      }),
+    ),
+    templates: z.optional(strictObject({ path: path([]), items: pointers, pages: z.optional(pages) })),
+    abort: z.optional(
+      strictObject({
+        method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE'], { error: 'expected "POST", "PUT", "PATCH" or "DELETE"' }),
+        path: path(['id'], ['template']),
+        body: z.optional(jsonObject),
+      }),
+    ),
+    errors: strictObject({
+      words: pointers,
+      mediaType: z.optional(matching('a media type such as "application/json"', MEDIA_TYPE)),
+      outOfCredit: refusals,
+      tokenRefused: refusals,
+      throttled: refusals,
+      notReady: refusals,
+    }),
+    answerDepthMax: z.optional(
+      z
+        .int({ error: 'expected levels from 50 to 1000' })
+        .check(
+          z.gte(50, { error: 'expected levels from 50 to 1000' }),
+          z.lte(1000, { error: 'expected levels from 50 to 1000' }),
+        ),
+    ),
+  },
+  'the description of a service',
+) as unknown as z.ZodMiniType<ServiceDescription>;
+
+/** The header with the token. */
+export const tokenHeader = (
+  { token: { header, scheme } }: ServiceDescription,
+  token: string,
+): Record<string, string> => ({
+  [header]: scheme === undefined ? token : `${scheme} ${token}`,
+});
+
+/** True if a request about a job needs its template. */
+export const needsTemplate = ({ state, outputs, abort }: ServiceDescription): boolean =>
+  JSON.stringify([state.path, outputs.path, 'asset' in outputs && outputs.asset, abort?.path]).includes('{template}');
+
+/**
+ * A description with some members changed, as RFC 7396 (JSON Merge Patch) says: members of objects are merged, anything
+ * else is replaced, and `null` removes a member.
+ */
+export function merged(base: Json, changes: Json): Json {
+  if (typeof changes !== 'object' || changes === null || Array.isArray(changes)) return changes;
+  const result = new Map(typeof base === 'object' && base !== null && !Array.isArray(base) ? Object.entries(base) : []);
+  for (const [name, change] of Object.entries(changes)) {
+    if (change === null) result.delete(name);
+    else result.set(name, merged(result.get(name) ?? null, change));
+  }
+  return Object.fromEntries(result);
+}

@@ -1,0 +1,94 @@
+import { describe, expect, it } from 'vitest';
+import type { ServiceDescription } from '../../functions/flow-service/service-description.ts';
+import { FLOWS, SERVICES } from '../../functions/flow-service/services.ts';
+import { parseContext } from '../../functions/settings/context.ts';
+import { parseEnv } from '../../functions/settings/environment.ts';
+import { shortOf } from '../../functions/settings/service.ts';
+import { env, messagesOf, route } from './fixtures.ts';
+
+const contextWith = (service: unknown) =>
+  parseContext({ baseUrl: 'https://flows.example.com', routes: [route], ...(service !== undefined && { service }) });
+
+const issuesOf = (service: unknown): readonly string[] => messagesOf(() => contextWith(service));
+
+describe('the service of a configuration', () => {
+  it('is the flow service if nothing is said', () => {
+    expect(contextWith(undefined).service).toEqual(FLOWS);
+    expect(contextWith('flows').service).toEqual(FLOWS);
+  });
+
+  it('may be a description with some members changed, as a merge patch changes them', () => {
+    const { service } = contextWith({
+      from: 'flows',
+      state: { completed: ['succeed'] },
+      list: null,
+      create: { body: { additional: null, prompt: '{input}' } },
+    });
+    const { list: _, ...rest } = FLOWS;
+    const { additional: __, ...body } = FLOWS.create.body;
+    expect(service).toEqual({
+      ...rest,
+      state: { ...FLOWS.state, completed: ['succeed'] },
+      create: { ...FLOWS.create, body: { ...body, prompt: '{input}' } },
+    });
+  });
+
+  it('may be a whole description, and is frozen', () => {
+    const { service } = contextWith(FLOWS);
+    expect(service).toEqual(FLOWS);
+    expect(Object.isFrozen(service.state.completed)).toBe(true);
+  });
+
+  it.each<[string, unknown, string]>([
+    ['an unknown name', 'flowz', 'service: expected "flows"'],
+    ['a list', [], 'service: expected "flows"'],
+    ['changes of an unknown description', { from: 'flowz' }, 'service.from: expected the name of a description: flows'],
+    ['a member in another word', { from: 'flows', state: { complete: ['x'] } }, 'service.state.complete: unknown, '],
+    ['a pointer without a slash', { from: 'flows', state: { word: 'state' } }, 'service.state.word: expected a JSON'],
+    ['words that are no list', { from: 'flows', state: { failed: 'failed' } }, 'service.state.failed: expected a list'],
+    ['a path without its id', { from: 'flows', state: { path: '/flows' } }, 'service.state.path: expected a path such'],
+    [
+      'a path that leads upwards',
+      { from: 'flows', abort: { path: '/../{id}' } },
+      'service.abort.path: expected a path',
+    ],
+    ['a path with a query', { from: 'flows', state: { path: '/f/{id}?x=1' } }, 'service.state.path: expected a path'],
+    ['a path with another placeholder', { from: 'flows', state: { path: '/{id}/{asset}' } }, 'service.state.path: '],
+    [
+      'a query with a question mark',
+      { from: 'flows', list: { query: '?page_size=5' } },
+      'service.list.query: expected',
+    ],
+    ['a status that is none', { from: 'flows', errors: { outOfCredit: [4020] } }, 'service.errors.outOfCredit[0]: '],
+    ['pages in no known form', { from: 'flows', list: { pages: { by: 'magic' } } }, 'service.list.pages'],
+    ['a description without its outputs', { from: 'flows', outputs: null }, 'service.outputs: expected'],
+  ])('is not %s', (_, service, issue) => {
+    const issues = issuesOf(service);
+    expect(issues.join('\n')).toContain(`flowdrop.${issue}`);
+  });
+});
+
+describe('the functions', () => {
+  const serviceIn = (service: ServiceDescription) => {
+    const short = shortOf(service);
+    return parseEnv(env(short === undefined ? {} : { SERVICE: JSON.stringify(short) })).service;
+  };
+
+  it.each(Object.entries(SERVICES))('read %s from its name', (name, service) => {
+    expect([undefined, name]).toContain(shortOf(service));
+    expect(serviceIn(service)).toEqual(service);
+  });
+
+  it('read any other description as it stands', () => {
+    const service = { ...FLOWS, answerDepthMax: 60 };
+    expect(shortOf(service)).toBe(service);
+    expect(serviceIn(service)).toEqual(service);
+  });
+
+  it('name what is wrong with a description in their environment', () => {
+    expect(messagesOf(() => parseEnv(env({ SERVICE: '{' })))).toEqual([expect.stringContaining('SERVICE: expected')]);
+    expect(messagesOf(() => parseEnv(env({ SERVICE: '"magic"' })))).toEqual([
+      expect.stringContaining('SERVICE: expected "flows"'),
+    ]);
+  });
+});
