@@ -78,6 +78,7 @@ export interface PipelineStatus {
     readonly oldestArrivedAt: string | undefined;
   };
   readonly running: { readonly count: number; readonly oldestCreatedAt: string | undefined };
+  /** Without those that gave way to a newer file. */
   readonly failed: { readonly count: number; readonly since: string };
   readonly collectors: readonly CollectorStatus[];
   /** The last daily sweep that ended. Undefined if none has. */
@@ -338,7 +339,9 @@ async function runningStatus(deployment: Deployment, signal: AbortSignal): Promi
 async function failedStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['failed']> {
   const since = deployment.clock.now() - DAY_MS;
   const ids = new Set<string>();
-  for await (const { uploadId } of failedMarkers(deployment, since, signal)) ids.add(uploadId);
+  for await (const { uploadId, isReplaced } of failedMarkers(deployment, since, signal)) {
+    if (isReplaced !== true) ids.add(uploadId);
+  }
   return { count: ids.size, since: new Date(since).toISOString() };
 }
 

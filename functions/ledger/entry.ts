@@ -11,7 +11,7 @@ import { firstOf, type Upload } from '../uploads/upload.ts';
 import { ANSWERS_MAX, type entrySchema, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
-import { isTerminalState, type TerminalState } from './terminal-states.ts';
+import { isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
 
 /**
  * An entry: all that is known of one upload. It alone decides the upload's state.
@@ -173,7 +173,11 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
 export const ageFrom = ({ createdAt, collectedAgainAt = createdAt }: FlowFacts): number => collectedAgainAt;
 
 /** The marker of an upload that failed. */
-export const failedMarkerOf = ({ endedAt, upload }: FailedEntry): FailedMarker => ({ endedAt, uploadId: upload.id });
+export const failedMarkerOf = ({ endedAt, upload, failure }: FailedEntry): FailedMarker => ({
+  endedAt,
+  uploadId: upload.id,
+  ...(failure.code === SUPERSEDED && { isReplaced: true }),
+});
 
 /**
  * True if a claim of this upload has died, or its last attempt ran out of time. Such an upload is sent alone. Ask it

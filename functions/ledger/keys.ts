@@ -11,6 +11,7 @@ import { decodedId, encodedId, shortSegment } from '../base/key-segment.ts';
  *                                                  of its class, its route and its segment.
  *   failed/<ended>/<upload id>                     marker of a failed upload. No function works from it: it answers
  *                                                  which uploads failed since a time.
+ *   failed/<ended>/<upload id>/replaced            the same, of one that gave way to a newer file
  *   chains/<upload id of the first file>.json      how the uploads of a chain stand
  *   state/collector-<index>.json                   a collector's lease, and its state between ticks
  *   state/holds.json                               what is held, what is spent of budgets, and what that follows from
@@ -72,11 +73,16 @@ export interface Turn {
 /** No text is encoded like this. */
 const NO_SEGMENT = '!';
 
+/** Ends the key of the marker of an upload that gave way to a newer file. */
+const REPLACED_SUFFIX = '/replaced';
+
 /** An upload that failed. The key of its marker holds all of this. */
 export interface FailedMarker {
   /** When it failed, milliseconds since the epoch. */
   readonly endedAt: number;
   readonly uploadId: string;
+  /** True if it gave way to a newer file: nothing is wrong. */
+  readonly isReplaced?: true | undefined;
 }
 
 export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${uploadId}.json`;
@@ -118,8 +124,8 @@ export function segmentOf(key: string, inboxPrefix: string): string {
   return rest.length === 0 ? NO_SEGMENT : shortSegment(first);
 }
 
-export const failedKey = ({ endedAt, uploadId }: FailedMarker): string =>
-  `${FAILED_PREFIX}${time(endedAt)}/${uploadId}`;
+export const failedKey = ({ endedAt, uploadId, isReplaced }: FailedMarker): string =>
+  `${FAILED_PREFIX}${time(endedAt)}/${uploadId}${isReplaced === true ? REPLACED_SUFFIX : ''}`;
 
 /** Sorts before every upload that failed at `since` or later, and after those that failed earlier. */
 export const failedSinceKey = (since: number): string => `${FAILED_PREFIX}${time(since)}`;
@@ -168,9 +174,10 @@ export function parseWaitingKey(key: string): WaitingMarker | undefined {
 
 /** The marker of a key. Undefined if the key is not ours. */
 export function parseFailedKey(key: string): FailedMarker | undefined {
-  const [, endedAt, uploadId = ''] = /^failed\/(\d{4}-[^/]+)\/([0-9a-f]+)$/.exec(key) ?? [];
+  const [, endedAt, uploadId = '', suffix] = /^failed\/(\d{4}-[^/]+)\/([0-9a-f]+)(\/replaced)?$/.exec(key) ?? [];
   if (endedAt === undefined) return undefined;
-  const marker = { endedAt: Date.parse(endedAt), uploadId };
+  const isReplaced = suffix === undefined ? {} : ({ isReplaced: true } as const);
+  const marker = { endedAt: Date.parse(endedAt), uploadId, ...isReplaced };
   return isKeyOf(key, marker.endedAt, () => failedKey(marker)) ? marker : undefined;
 }
 

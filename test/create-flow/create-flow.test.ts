@@ -173,12 +173,15 @@ describe('a file that waits, in a bucket without versions', () => {
     expect(world.count('UploadsFailed')).toBe(0);
     expect(world.count('UploadsSuperseded')).toBe(1);
     expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', upload: { bytes: 6 } });
+    // Whoever counts failures leaves it out, without reading its entry.
+    expect(await world.keys(LEDGER, 'failed/')).toEqual([expect.stringMatching(/\/replaced$/)]);
   });
 
   it('is gone if it is deleted', async () => {
     const end = await endOfWaiting(() => world.remove('a'));
     expect(end).toMatchObject({ failure: { code: 'upload-gone', message: `${INBOX}/a was deleted.` } });
     expect(world.count('UploadsFailed')).toBe(1);
+    expect(await world.keys(LEDGER, 'failed/')).toEqual([expect.not.stringMatching(/\/replaced$/)]);
   });
 });
 

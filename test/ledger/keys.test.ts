@@ -44,6 +44,9 @@ describe('keys of the ledger', () => {
     expect(CHAINS_PREFIX).toBe('chains/');
     expect(LINES_PREFIX).toBe('waiting/t');
     expect(failedKey({ endedAt: createdAt, uploadId })).toBe(`failed/2026-01-02T03:04:05.678Z/${uploadId}`);
+    expect(failedKey({ endedAt: createdAt, uploadId, isReplaced: true })).toBe(
+      `failed/2026-01-02T03:04:05.678Z/${uploadId}/replaced`,
+    );
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
     const turn = { class: 'late', route: 'a%20route', segment: '!', since: createdAt - 678 } as const;
     const inLine = { turn, notBefore: createdAt, uploadId };
@@ -88,6 +91,8 @@ describe('keys of the ledger', () => {
         expect(parseWaitingKey(waitingKey(waiting))).toEqual(waiting);
         const failed = { endedAt: createdAt, uploadId };
         expect(parseFailedKey(failedKey(failed))).toEqual(failed);
+        const replaced = { ...failed, isReplaced: true } as const;
+        expect(parseFailedKey(failedKey(replaced))).toEqual(replaced);
       }),
     );
   });
@@ -115,6 +120,7 @@ describe('keys of the ledger', () => {
     'running/',
     `failed/2026-01-02T03:04:05Z/${uploadId}`,
     `failed/2026-01-02T03:04:05.678Z/${uploadId}/more`,
+    `failed/2026-01-02T03:04:05.678Z/${uploadId}/replaced/more`,
     `x/failed/2026-01-02T03:04:05.678Z/${uploadId}`,
     'running/yesterday/abab/flow',
     `running/2026-01-02T03:04:05.678Z/${uploadId}`,

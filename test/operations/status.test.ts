@@ -4,7 +4,7 @@ import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sd
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { showExplanation, showList, showPipeline, showPrefix, showUpload } from '../../command-line/flowdrop/show.ts';
 import { agoText, duration } from '../../functions/base/duration.ts';
-import { waitingKey } from '../../functions/ledger/keys.ts';
+import { failedKey, waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain, explainFile } from '../../operations/explain.ts';
 import { holdsOf } from '../../operations/holds.ts';
@@ -41,6 +41,22 @@ describe('status', () => {
     expect(output).toMatch(/failed +2 {2}\(in the last 24 hours\)/);
     expect(output).toMatch(/running +0/);
     expect(output).toContain('npm run -s flowdrop -- list --failed');
+  });
+
+  it('counts no file as failed that gave way to a newer one', async () => {
+    const counted = async () => (await pipelineStatus(operated.deployment, signal)).failed.count;
+    const before = await counted();
+    const marked = (id: string, isReplaced?: true) => {
+      const Key = failedKey({ endedAt: Date.now(), uploadId: id.repeat(40), isReplaced });
+      onTestFinished(async () => {
+        await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key }));
+      });
+      return operated.pipeline.s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key }));
+    };
+    await marked('a', true);
+    expect(await counted()).toBe(before);
+    await marked('b');
+    expect(await counted()).toBe(before + 1);
   });
 
   it('says so if it has not read the reasons of all that wait', async () => {

@@ -83,7 +83,12 @@ export async function checkMarkers(world: World, entries: readonly Entry[]): Pro
  */
 export async function checkFailedMarkers(world: World, entries: readonly Entry[]): Promise<void> {
   const expected = entries.flatMap((entry) =>
-    entry.state === 'failed' ? [`failed/${new Date(entry.endedAt).toISOString()}/${entry.upload.id}`] : [],
+    entry.state === 'failed'
+      ? [
+          `failed/${new Date(entry.endedAt).toISOString()}/${entry.upload.id}` +
+            (entry.failure.code === 'superseded' ? '/replaced' : ''),
+        ]
+      : [],
   );
   const markers = (await world.inspector.list(LEDGER, 'failed/')).map(({ key }) => key);
   const missing = expected.filter((key) => !markers.includes(key));
@@ -92,6 +97,6 @@ export async function checkFailedMarkers(world: World, entries: readonly Entry[]
     // The marker of an entry that expired expires by the same rule. The entry may have been made anew since.
     .filter(({ generation, upload }) => generation === 1 && !world.observed.expired.has(upload.id))
     .map(({ upload }) => upload.id);
-  const stray = markers.filter((key) => !expected.includes(key) && neverRetried.some((id) => key.endsWith(`/${id}`)));
+  const stray = markers.filter((key) => !expected.includes(key) && neverRetried.some((id) => key.includes(`/${id}`)));
   demand(stray.length === 0, 'a marker of a failure that never was', stray);
 }
