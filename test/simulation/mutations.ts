@@ -446,9 +446,9 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('a copy that replaces the upload before it', 200, {
     file: COPIES,
-    in: 'currentUploadId',
-    replace: '(await copiedEntry(current, ports, signal))?.upload.id ?? current.id',
-    with: 'current.id',
+    in: 'currentUpload',
+    replace: 'return { current, copied: await copiedEntry(current, ports, signal) };',
+    with: 'return { current };',
   }),
   mistake('a flow sent without being counted', 100, {
     file: PERMIT,
