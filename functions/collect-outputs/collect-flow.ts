@@ -110,7 +110,7 @@ export class FlowCollector {
     // Asked once more, because a proxy that answers 404 to everything may have interfered before.
     const isGone = async () =>
       (await this.#observer.isServiceThere(marker)) && (await this.#observe(marker)).kind === 'gone';
-    if (await this.#endIfConfirmed(stored, { code: GONE, message }, isGone)) await this.#abort(marker);
+    if (await this.#endIfConfirmed(stored, { code: GONE, message }, isGone)) await this.#abort(stored.entry);
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }
 
@@ -145,7 +145,7 @@ export class FlowCollector {
     const { flowAgeMaxSeconds } = this.#ports.settings;
     const message = `No poll saw the flow end within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure: { code: 'timed-out', message } });
-    await this.#abort(marker);
+    await this.#abort(stored.entry);
   }
 
   /**
@@ -255,8 +255,9 @@ export class FlowCollector {
   }
 
   /** Aborts an abandoned flow, which costs its owner as long as it runs. */
-  async #abort({ uploadId, flowId }: RunningMarker): Promise<void> {
-    const error = await this.#ports.flows.abort(flowId, this.#tick.invocation.closing, { uploadId });
+  async #abort({ upload, flow, route: { template } }: RunningEntry): Promise<void> {
+    const [uploadId, flowId] = [upload.id, flow.id];
+    const error = await this.#ports.flows.abort(flowId, this.#tick.invocation.closing, { uploadId, template });
     if (error !== undefined)
       this.#ports.telemetry.log.warn('The flow could not be aborted', { uploadId, flowId, error });
   }

@@ -7,9 +7,10 @@ import {
   TooSlowError,
   UnavailableError,
 } from '../flow-service/errors.ts';
-import type { FlowRecord, FlowService, Output } from '../flow-service/types.ts';
+import type { FlowRecord, FlowService, OfUpload, Output } from '../flow-service/types.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
+import type { Ledger } from '../ledger/store.ts';
 import { OUTPUTS, type TickContext } from './tick-context.ts';
 
 /** The failure code of a flow that the service no longer knows. */
@@ -32,6 +33,7 @@ export type Observation =
 
 interface ObserverPorts {
   readonly flows: FlowService;
+  readonly ledger: Pick<Ledger, 'read'>;
   readonly clock: Clock;
 }
 
@@ -72,13 +74,14 @@ export class FlowObserver {
       if (this.#ports.clock.now() - sentAt < SLOW_POLL_MS) this.#tick.slow.forget(marker.uploadId);
       else this.#tick.slow.note(marker.uploadId, sentAt);
     };
+    const of = await this.#ofUpload(marker);
     const get = async (): Promise<FlowRecord> => {
-      const flow = await this.#ports.flows.get(marker.flowId, signal, { onSent, uploadId: marker.uploadId });
+      const flow = await this.#ports.flows.get(marker.flowId, signal, { onSent, ...of });
       noteTime();
       return flow;
     };
     try {
-      return await this.#observe(marker, get, signal);
+      return await this.#observe(marker, get, of, signal);
     } catch (error) {
       // A throttled poll, or one that the end of the time cut off, waited for us and not for the service.
       if (error instanceof UnavailableError || error instanceof TooSlowError) noteTime();
@@ -86,14 +89,26 @@ export class FlowObserver {
     }
   }
 
+  /** What a request about the flow needs to know. The marker has no template, and most services need none. */
+  async #ofUpload({ uploadId }: RunningMarker): Promise<OfUpload> {
+    if (!this.#ports.flows.needsTemplate) return { uploadId };
+    const stored = await this.#ports.ledger.read(uploadId, this.#tick.invocation.closing);
+    return { uploadId, template: stored?.entry.route?.template };
+  }
+
   /** Asks for the flow. If the service does not serve that, the outputs listing alone tells. */
-  async #observe(marker: RunningMarker, get: () => Promise<FlowRecord>, signal: AbortSignal): Promise<Observation> {
+  async #observe(
+    marker: RunningMarker,
+    get: () => Promise<FlowRecord>,
+    of: OfUpload,
+    signal: AbortSignal,
+  ): Promise<Observation> {
     let flow: FlowRecord;
     try {
       flow = await get();
     } catch (error) {
       if (error instanceof NotFoundError && error.knownToBeServed) return { kind: 'gone' };
-      if (error instanceof NotFoundError || error instanceof NotServedError) return this.#byOutputs(marker, signal);
+      if (error instanceof NotFoundError || error instanceof NotServedError) return this.#byOutputs(marker, of, signal);
       throw error;
     }
     // Whatever happens in the rest of this poll, the service knows the flow.
@@ -102,7 +117,7 @@ export class FlowObserver {
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {
-      return { kind: 'finished', outputs: await this.#ports.flows.outputs(marker.flowId, signal, marker), failure };
+      return { kind: 'finished', outputs: await this.#ports.flows.outputs(marker.flowId, signal, of), failure };
     } catch (error) {
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
@@ -121,10 +136,10 @@ export class FlowObserver {
    * A flow has finished if it has outputs, none of them is pending, and a second poll at least one poll interval later
    * sees the same.
    */
-  async #byOutputs(marker: RunningMarker, signal: AbortSignal): Promise<Observation> {
+  async #byOutputs(marker: RunningMarker, of: OfUpload, signal: AbortSignal): Promise<Observation> {
     let outputs: readonly Output[];
     try {
-      outputs = await this.#ports.flows.outputs(marker.flowId, signal, marker);
+      outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
     } catch (error) {
       // In a new process, a 404 may also mean that the operation is not served. It tells nothing about the flow.
       if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'unsure' };

@@ -86,7 +86,8 @@ async function yieldFlow(
   }
   delivery.count('FlowsOrphaned');
   delivery.log.warn('Another invocation took over this upload. Our flow is orphaned. We try to abort it.');
-  const error = await delivery.ports.flows.abort(flowId, delivery.invocation.closing, { uploadId: mine.upload.id });
+  const of = { uploadId: mine.upload.id, template: mine.route.template };
+  const error = await delivery.ports.flows.abort(flowId, delivery.invocation.closing, of);
   if (error !== undefined) delivery.log.warn('The orphaned flow could not be aborted', { error });
   return 'orphaned';
 }

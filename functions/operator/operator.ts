@@ -439,11 +439,11 @@ async function cancel(
 
 /** A service that does not abort the flow runs it to its end. Nothing of it is collected. */
 async function abort(
-  { upload, flow }: RunningEntry,
+  { upload, flow, route: { template } }: RunningEntry,
   { flows, telemetry }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const error = await flows.abort(flow.id, signal, { uploadId: upload.id });
+  const error = await flows.abort(flow.id, signal, { uploadId: upload.id, template });
   if (error === undefined) return true;
   telemetry.log.warn('The cancelled flow could not be aborted', { uploadId: upload.id, flowId: flow.id, error });
   return false;

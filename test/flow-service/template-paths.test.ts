@@ -1,0 +1,97 @@
+import { beforeEach, expect, it } from 'vitest';
+import type { ClaimedEntry } from '../../functions/ledger/entry.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
+import { DAY, LEDGER, MINUTE, start, world } from '../support/world.ts';
+
+/** A template whose name has a slash, as names of models have. The stand-in knows it by the second part. */
+const ROUTES: readonly Route[] = [{ name: 'echo', input: 'file', template: 'owner/bytes_echo' }];
+const BELOW = '/owner/bytes_echo';
+
+/** A service all of whose paths have the template in them. The list of jobs has no template, so there is none. */
+const SPEAKS = {
+  create: { path: '/{template}/flows', body: { template: 'bytes_echo' } },
+  state: { path: '/{template}/flows/{id}' },
+  outputs: { path: '/{template}/flows/{id}/outputs', asset: '/{template}/flows/{id}/outputs/{asset}' },
+  abort: { path: '/{template}/flows/{id}' },
+  list: null,
+  templates: null,
+};
+
+/** The requests, as the service gets them. */
+let requests: string[];
+
+const begin = (more: Parameters<typeof start>[0] = {}) =>
+  start({
+    routes: ROUTES,
+    speaks: SPEAKS,
+    ...more,
+    transport: (direct) => (request, signal) => {
+      const { pathname } = request.url;
+      requests.push(`${request.method} ${pathname}`);
+      // Any other path is not served.
+      const url = new URL(pathname.startsWith(`${BELOW}/`) ? pathname.slice(BELOW.length) : '/elsewhere', request.url);
+      return direct({ ...request, url }, signal);
+    },
+  });
+
+beforeEach(() => {
+  requests = [];
+});
+
+it('polls a flow and fetches its outputs at paths with its template', async () => {
+  await begin();
+  await world.send('a.png', 'bytes');
+  const { status, assets } = await world.settled('a.png');
+  expect(status).toBe('succeeded');
+  expect((await world.object('results', assets[0]?.key ?? '')).bytes.toString()).toBe('bytes');
+  const [flow] = world.service.flows;
+  expect(requests).toEqual(
+    expect.arrayContaining([
+      `POST ${BELOW}/flows`,
+      `GET ${BELOW}/flows/${flow?.id}`,
+      `GET ${BELOW}/flows/${flow?.id}/outputs`,
+      `GET ${BELOW}/flows/${flow?.id}/outputs/${flow?.outputs[0]?.assetId}`,
+    ]),
+  );
+});
+
+it('aborts a cancelled flow there', async () => {
+  await begin();
+  await world.send('a.png');
+  const upload = (await world.entry()).upload.id;
+  expect(await world.collect({ cancel: [upload] })).toEqual([{ upload, result: 'cancelled', isAborted: true }]);
+  expect(world.service.flows).toMatchObject([{ aborted: true }]);
+});
+
+it('aborts a flow past its maximum age there', async () => {
+  await begin({ service: { flowMs: DAY }, settings: { flowAgeMaxSeconds: 3600 } });
+  await world.send('a.png');
+  await world.tickAfter(61 * MINUTE);
+  expect(await world.receipt('a.png')).toMatchObject({ failure: { code: 'timed-out' } });
+  expect(world.service.flows).toMatchObject([{ aborted: true }]);
+});
+
+it('aborts a flow there that another invocation made an orphan', async () => {
+  await begin();
+  const { flows } = world.ports;
+  const { create } = flows;
+  flows.create = async (request, signal) => {
+    flows.create = create;
+    const entry = (await world.entry()) as ClaimedEntry;
+    const theirs = { ...entry, nonce: 'theirs', state: 'running', flow: { id: 'theirs', createdAt: entry.claimedAt } };
+    await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify(theirs));
+    return create.call(flows, request, signal);
+  };
+  await world.send('a.png');
+  expect(world.count('FlowsOrphaned')).toBe(1);
+  expect(world.service.flows).toMatchObject([{ aborted: true }]);
+});
+
+it('drops the marker of a flow whose upload has no entry any more', async () => {
+  await begin();
+  await world.send('a.png');
+  const [key = ''] = await world.keys(LEDGER, 'uploads/');
+  await world.remove(key, LEDGER);
+  await world.tickAfter(2 * MINUTE);
+  expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+});
