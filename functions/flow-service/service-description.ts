@@ -354,6 +354,21 @@ const jsonObject = z.record(z.string(), z.json(), {
   error: 'expected an object',
 }) as unknown as z.ZodMiniType<JsonObject>;
 
+/** True if a text of the body is one of some placeholders. */
+const holds = (value: Json, placeholders: readonly string[]): boolean =>
+  typeof value === 'object' && value !== null
+    ? Object.values(value).some((each) => holds(each as Json, placeholders))
+    : placeholders.includes(value as string);
+
+/** True if a creation has room for several inputs. */
+export const takesSeveralInputs = ({ create }: ServiceDescription): boolean => holds(create.body, ['{inputs}']);
+
+const createBody = jsonObject.check(
+  z.refine((body) => holds(body, ['{input}', '{inputs}']), {
+    error: 'expected a member "{input}" or "{inputs}": without one, no file reaches the service',
+  }),
+);
+
 const isWhole = z.boolean({ error: 'expected true or false' });
 
 const listedOutputs = strictObject({
@@ -392,7 +407,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
     create: strictObject({
       method: z.optional(z.enum(['POST', 'PUT'], { error: 'expected "POST" or "PUT"' })),
       path: path([], ['template']),
-      body: jsonObject,
+      body: createBody,
       id: pointers,
       answerSeconds: z.optional(
         z

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, compareMembers, type IsSound, strictObject } from '../base/validation.ts';
-import type { ServiceDescription } from '../flow-service/service-description.ts';
+import { type ServiceDescription, takesSeveralInputs } from '../flow-service/service-description.ts';
 import { FLOWS } from '../flow-service/services.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
@@ -45,7 +45,7 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
     'an object with baseUrl and routes, such as ' +
       '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',
   ).check(
-    compareMembers(({ routes, settings }, isSound, context) => {
+    compareMembers(({ routes, settings, service }, isSound, context) => {
       if (!Array.isArray(routes)) return;
       if (isSound('settings', 'budget') && settings.budget !== 'unlimited') {
         for (const [index, route] of routes.entries()) {
@@ -54,6 +54,15 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
           const message = priceIssueOf(settings.budget, price);
           if (message === undefined) continue;
           context.addIssue({ code: 'custom', path: ['routes', index, 'price'], message, input: price });
+        }
+      }
+      // A description with an unknown member is not read any further.
+      if (isSound('service') && service.create !== undefined && !takesSeveralInputs(service)) {
+        for (const [index, route] of routes.entries()) {
+          const member = route.jobs !== undefined ? 'jobs' : route.inputs === 'all' ? 'inputs' : undefined;
+          if (member === undefined || !isSound('routes', index, member)) continue;
+          const message = 'expected none: the service takes one input for each flow, as its description says';
+          context.addIssue({ code: 'custom', path: ['routes', index, member], message, input: route[member] });
         }
       }
       const dead = routes.map((route, index) => deadMembers(soundConditions(route, isSound, index)));

@@ -61,10 +61,35 @@ describe('the service of a configuration', () => {
     ],
     ['a status that is none', { from: 'flows', errors: { outOfCredit: [4020] } }, 'service.errors.outOfCredit[0]: '],
     ['pages in no known form', { from: 'flows', list: { pages: { by: 'magic' } } }, 'service.list.pages'],
+    [
+      'a creation without an input',
+      { from: 'flows', create: { body: { inputs: null, prompt: 'x' } } },
+      'service.create.body: expected a member "{input}" or "{inputs}": without one',
+    ],
     ['a description without its outputs', { from: 'flows', outputs: null }, 'service.outputs: expected'],
   ])('is not %s', (_, service, issue) => {
     const issues = issuesOf(service);
     expect(issues.join('\n')).toContain(`flowdrop.${issue}`);
+  });
+});
+
+describe('a service that takes one input', () => {
+  const one = { from: 'flows', create: { body: { inputs: null, files: [{ image: '{input}' }] } } };
+  const later = { name: 'sheet', after: 'pictures', inputs: 'all', template: 'contact_sheet' };
+  const job = { name: 'jobs', jobs: 'jobs/', template: 'model_generate_multiview' };
+  const issues = (service: unknown) =>
+    messagesOf(() => parseContext({ baseUrl: 'https://flows.example.com', routes: [route, later, job], service }));
+
+  it('gets no route with several, and says so before anything is paid for', () => {
+    expect(issues(one)).toEqual([
+      expect.stringContaining('flowdrop.routes[1].inputs: expected none: the service takes one input'),
+      expect.stringContaining('flowdrop.routes[2].jobs: expected none: the service takes one input'),
+    ]);
+    expect(issues({ from: 'flows' })).toEqual([]);
+  });
+
+  it('says nothing of routes if its own description is wrong', () => {
+    expect(issues({ ...one, state: { word: 'state' } })).toEqual([expect.stringContaining('flowdrop.service.state')]);
   });
 });
 
