@@ -26,6 +26,9 @@ import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
 
+/** Time for which the list of outputs of a completed flow may be empty, in milliseconds. Some come half a minute late. */
+const NO_OUTPUTS_MS = 2 * 60_000;
+
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly holds: HoldStore;
   readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
@@ -101,7 +104,7 @@ export class FlowCollector {
       const fitting = fittingOutputs(outputs, stored.entry.upload.key, outputsMax);
       return { stored, outputs: fitting, outputCount: outputs.length, failure };
     }
-    await this.#endIfConfirmed(stored, { code: 'no-outputs', message: 'The flow completed without any output.' });
+    await this.#endIfConfirmed(stored, NO_OUTPUTS, { apartMs: NO_OUTPUTS_MS });
     return undefined;
   }
 
@@ -110,7 +113,8 @@ export class FlowCollector {
     // Asked once more, because a proxy that answers 404 to everything may have interfered before.
     const isGone = async () =>
       (await this.#observer.isServiceThere(marker)) && (await this.#observe(marker)).kind === 'gone';
-    if (await this.#endIfConfirmed(stored, { code: GONE, message }, isGone)) await this.#abort(stored.entry);
+    if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone }))
+      await this.#abort(stored.entry);
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }
 
@@ -174,19 +178,24 @@ export class FlowCollector {
     }
   }
 
-  /** @param confirm asks once more after the two polls. */
+  /**
+   * @param confirm asks once more after the two polls.
+   * @param apartMs shortest time between the two polls, if it is longer than a poll interval.
+   */
   async #endIfConfirmed(
     stored: Stored<RunningEntry>,
     failure: KnownFailure,
-    confirm: () => Promise<boolean> = async () => true,
+    { confirm, apartMs }: { readonly confirm?: () => Promise<boolean>; readonly apartMs?: number } = {},
   ): Promise<boolean> {
-    if (!this.#tick.confirmations.confirms(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
-    if (!(await confirm())) {
+    const { confirmations } = this.#tick;
+    const { id } = stored.entry.upload;
+    if (!confirmations.confirms(id, failure.code, this.#ports.clock.now(), apartMs)) return false;
+    if (confirm !== undefined && !(await confirm())) {
       // The flow was seen after the two polls, so the next two must agree again.
-      this.#tick.confirmations.forget(stored.entry.upload.id, failure.code);
+      confirmations.forget(id, failure.code);
       return false;
     }
-    if (!(await this.#tick.confirmations.areInRow(this.#tick.invocation.closing))) return false;
+    if (!(await confirmations.areInRow(this.#tick.invocation.closing))) return false;
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     return true;
   }
@@ -213,7 +222,7 @@ export class FlowCollector {
   /** Stores the outputs of a flow that ended, and ends the upload. If a run is cut off, the next one resumes it. */
   async collect(flow: EndedFlow): Promise<void> {
     const ending = await this.#assets.collect(flow);
-    await this.#end(flow.stored, ending);
+    if (ending !== undefined) await this.#end(flow.stored, ending);
   }
 
   /**
@@ -268,6 +277,8 @@ const SHARED: KnownFailure = {
   code: 'flow-shared',
   message: 'The flow service gave the same flow to another upload as well. Nothing of it was collected.',
 };
+
+const NO_OUTPUTS: KnownFailure = { code: 'no-outputs', message: 'The flow completed without any output.' };
 
 const FOREIGN: KnownFailure = {
   code: 'flow-shared',

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { encodedId } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-service/errors.ts';
+import { AssetTooLargeError, FlowServiceError, NotReadyError, UnavailableError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
 import {
   ageFrom,
@@ -33,6 +33,12 @@ const ASSET_CONCURRENCY = 32;
 
 /** Outages in a row after which this run begins no further asset of a flow: silent assets hold their slots for long. */
 const OUTAGES_MAX = 3;
+
+/**
+ * Time for which a completed flow waits for an output that is not ready, in milliseconds. Then the output fails, and can
+ * be collected again for nothing.
+ */
+const UNREADY_MS = 60 * 60_000;
 
 /** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are polled every few seconds. */
 const COUNTED_GAP_MS = 60_000;
@@ -82,8 +88,9 @@ export function fittingOutputs(outputs: readonly Output[], key: string, countMax
  * - `outage`: the service is not there. No attempt is counted.
  * - `refused`: an error of the asset itself. The attempt is counted.
  * - `overtaken`: the asset lost its slot to another one. No attempt is counted.
+ * - `unready`: the service lists the output, and not as ready. No attempt is counted, until {@link UNREADY_MS}.
  */
-const OBSTACLES = ['cut off', 'outage', 'refused', 'overtaken'] as const;
+const OBSTACLES = ['cut off', 'outage', 'refused', 'overtaken', 'unready'] as const;
 type Obstacle = (typeof OBSTACLES)[number];
 
 export interface AssetPorts {
@@ -110,6 +117,8 @@ interface Collection {
   readonly entry: RunningEntry;
   readonly stored: Map<string, StoredAsset>;
   readonly failed: Map<string, FailedOutput>;
+  /** Since when the flow has waited for outputs that are not ready. Undefined if it does not wait for them. */
+  readonly unreadySince: number | undefined;
   /** The first error of each obstacle. */
   readonly obstacles: Map<Obstacle, unknown>;
   /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
@@ -137,11 +146,11 @@ export class FlowAssets {
   }
 
   /**
-   * Stores the outputs of a flow and returns how it ended. If the run is cut off, the entry keeps what it has stored. A
+   * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut off, the entry keeps what it has stored. A
    * run that is cut off counts as an attempt if it had enough time and stored nothing: an answer may be endless.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
-  async collect(flow: EndedFlow): Promise<Ending> {
+  async collect(flow: EndedFlow): Promise<Ending | undefined> {
     const { entry } = flow.stored;
     const { ledger, settings, clock } = this.#ports;
     const { work, closing } = this.#tick.invocation;
@@ -149,6 +158,7 @@ export class FlowAssets {
       entry,
       stored: new Map((entry.assets ?? []).map((asset) => [asset.id, asset])),
       failed: new Map(),
+      unreadySince: this.#unreadySince(flow),
       obstacles: new Map(),
       hadTimeEnough: false,
       outagesInARow: 0,
@@ -175,14 +185,25 @@ export class FlowAssets {
     if (obstacle === undefined) return this.#endingOf(flow, collection);
     const isCounted = (obstacles.has('refused') && isSpaced(entry, now)) || isTooSlow;
     const told = work.aborted ? undefined : toldOf(obstacle, obstacles.get(obstacle), now);
-    if (isProgress || isCounted || isNews(told, entry)) {
+    const unreadySince = obstacles.has('unready') ? collection.unreadySince : undefined;
+    if (isProgress || isCounted || isNews(told, entry) || unreadySince !== entry.unreadySince) {
       const soFar = collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined, told);
-      await ledger.replace(flow.stored, soFar, closing);
+      await ledger.replace(flow.stored, { ...soFar, unreadySince }, closing);
     }
+    if (obstacle === 'unready') return undefined;
     throw obstacles.get(obstacle);
   }
 
-  async #collectOne({ assetId: id, status, error: reason }: Output, collection: Collection): Promise<void> {
+  /** Since when a completed flow has waited for outputs that are not ready. Undefined if it waits no longer. */
+  #unreadySince({ stored: { entry }, failure }: EndedFlow): number | undefined {
+    const now = this.#ports.clock.now();
+    const since = entry.unreadySince ?? now;
+    const mayWait = now - since < UNREADY_MS && !isTooOld(ageFrom(entry.flow), this.#ports, 2);
+    return failure === undefined && mayWait ? since : undefined;
+  }
+
+  async #collectOne(output: Output, collection: Collection): Promise<void> {
+    const { assetId: id, status, error: reason } = output;
     const { stored, failed, entry, obstacles } = collection;
     if (stored.has(id)) return;
     const fail = (code: OutputFailureCode, message: string) => failed.set(id, { id, code, message });
@@ -191,6 +212,11 @@ export class FlowAssets {
     };
     if (status === 'failed') {
       fail('output-failed', reason ?? 'The service says that it failed.');
+      return;
+    }
+    if (status === 'pending') {
+      if (collection.unreadySince !== undefined) leave('unready', new NotReadyError(unreadyText(output)));
+      else fail(output.isDeclared === false ? 'undeclared-word' : 'not-ready', unreadyText(output));
       return;
     }
     const isOut = this.#tick.isolation.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
@@ -304,5 +330,16 @@ function isNews(told: Told | undefined, { obstacle }: RunningEntry): boolean {
   if (told === undefined || obstacle === undefined) return told !== undefined;
   return shorten(told.message, MESSAGE_CHARS_MAX) !== obstacle.message && told.at - obstacle.at >= COUNTED_GAP_MS;
 }
+
+/** What keeps an output from being ready, in words. */
+function unreadyText({ assetId, word, isDeclared }: Output): string {
+  const which = assetId === '' ? 'An output without an id' : `The output ${assetId}`;
+  const shown = word === undefined ? 'without a word for its state' : `as "${word}"`;
+  const why = isDeclared === false ? `, ${word === undefined ? 'which' : 'a word that'} ${UNDECLARED}` : '';
+  return `${which} is not ready: the service shows it ${shown}${why}.`;
+}
+
+/** @internal */
+export const UNDECLARED = 'the description of the service does not declare';
 
 const failedOutput = (id: string, code: OutputFailureCode, message: string): FailedOutput => ({ id, code, message });

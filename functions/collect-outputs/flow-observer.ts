@@ -117,7 +117,9 @@ export class FlowObserver {
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {
-      return { kind: 'finished', outputs: await this.#ports.flows.outputs(marker.flowId, signal, of), failure };
+      const outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
+      const isAll = failure !== undefined || this.#ports.flows.isWhole || outputs.length === 0 || isAnyPending(outputs);
+      return isAll || this.#isSeenTwice(marker, outputs) ? { kind: 'finished', outputs, failure } : { kind: 'ending' };
     } catch (error) {
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
@@ -147,11 +149,16 @@ export class FlowObserver {
       throw error;
     }
     this.#noteSeen(marker);
-    if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
-    const isFinished = this.#tick.confirmations.confirms(marker.uploadId, digestOf(outputs), this.#ports.clock.now());
-    return isFinished ? { kind: 'finished', outputs } : { kind: 'ending' };
+    if (outputs.length === 0 || isAnyPending(outputs)) return { kind: 'running' };
+    return this.#isSeenTwice(marker, outputs) ? { kind: 'finished', outputs } : { kind: 'ending' };
+  }
+
+  #isSeenTwice({ uploadId }: RunningMarker, outputs: readonly Output[]): boolean {
+    return this.#tick.confirmations.confirms(uploadId, digestOf(outputs), this.#ports.clock.now());
   }
 }
+
+const isAnyPending = (outputs: readonly Output[]): boolean => outputs.some(({ status }) => status === 'pending');
 
 function failureOf(state: 'failed' | 'aborted', error: string | undefined): KnownFailure {
   const reason = error === undefined ? '' : `: ${error}`;

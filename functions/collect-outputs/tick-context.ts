@@ -91,13 +91,17 @@ export class EndConfirmations {
     this.#observations = new Map(remembered.filter(([, { digest }]) => this.#isObserved(digest)));
   }
 
-  /** Returns true if the last poll, at least one poll interval ago, saw the same. Else remembers this observation. */
-  confirms(uploadId: string, digest: string, now: number): boolean {
+  /**
+   * Returns true if the last poll, at least one poll interval ago, saw the same. Else remembers this observation.
+   * @param apartMs shortest time between the two, if it is longer than a poll interval.
+   */
+  confirms(uploadId: string, digest: string, now: number, apartMs = 0): boolean {
     if (!this.#isObserved(digest)) return false;
     const first = this.#observations.get(uploadId);
     const ageMs = first?.digest === digest ? now - first.at : Number.POSITIVE_INFINITY;
     // After an old observation, other polls may have seen something else.
-    if (ageMs <= Math.max(OBSERVATION_AGE_MAX_MS, 3 * this.#pollIntervalMs)) return ageMs >= this.#pollIntervalMs;
+    if (ageMs <= Math.max(OBSERVATION_AGE_MAX_MS, 3 * this.#pollIntervalMs))
+      return ageMs >= Math.max(apartMs, this.#pollIntervalMs);
     const hasRoom = first !== undefined || this.#observations.size < OBSERVATIONS_MAX;
     if (hasRoom) this.#observations.set(uploadId, { digest, at: now });
     return false;

@@ -237,8 +237,12 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
   if (error !== undefined) return { assetId: shown, status: 'failed', error };
   const word = wordAt(item, listed.word);
   const status = (['ready', 'failed', 'pending'] as const).find((name) => listed[name]?.includes(word));
-  if (status === undefined) return { assetId: shown, status: 'pending', undeclaredWord: word ?? 'none' };
-  if (status !== 'pending' && !isUsable) {
+  if (status === undefined || status === 'pending') {
+    const isDeclared = status !== undefined;
+    // What stands for an id now must never be taken for one.
+    return { assetId: isUsable ? id : '', status: 'pending', word: word ?? undefined, isDeclared };
+  }
+  if (!isUsable) {
     return { assetId: shown, status: 'failed', error: `The service lists it under an unusable id: ${shown}` };
   }
   return { assetId: shown, status };

@@ -132,6 +132,10 @@ class HttpFlowService implements FlowService {
     return this.#service.list?.order;
   }
 
+  get isWhole(): boolean {
+    return this.#service.outputs.isWhole;
+  }
+
   get needsTemplate(): boolean {
     return needsTemplate(this.#service);
   }

@@ -69,12 +69,15 @@ export interface FlowRecord {
 }
 
 export interface Output {
+  /** Empty if the output is pending and has no id yet. */
   readonly assetId: string;
   /** `ready`: can be downloaded. `failed`: will never be ready, says the service. `pending`: not ready yet. */
   readonly status: 'ready' | 'failed' | 'pending';
   readonly error?: string | undefined;
-  /** The service's word, if the description does not know it. Then the output counts as pending. */
-  readonly undeclaredWord?: string | undefined;
+  /** The service's own word for the status of a pending output. Undefined if it has none. */
+  readonly word?: string | undefined;
+  /** False if the description does not know the word. Then the output counts as pending. */
+  readonly isDeclared?: boolean | undefined;
 }
 
 /** The upload that a request is about. The service gets it as the id of a trace. */
@@ -115,6 +118,8 @@ export interface Asset {
 export interface FlowService {
   /** The order of the listing of flows. Undefined if the description has none. */
   readonly listing: 'newest-first' | 'any-order' | undefined;
+  /** True if a completed flow lists all of its outputs at once. */
+  readonly isWhole: boolean;
   /** True if the paths of the service have the template of a flow in them. */
   readonly needsTemplate: boolean;
   /**

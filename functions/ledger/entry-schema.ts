@@ -20,7 +20,7 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  *    the entries of chains and in the chains. The reason `failing`, in an entry that was submitted in bulk.
  *
  * `route.price`, `obstacle` and the `until` of an answer have no number: they are only told. If an older function writes
- * the entry again, it lacks them. The state of a collector has none either: without it, a tick repeats some work.
+ * the entry again, it lacks them. Without `unreadySince`, a wait begins anew. The state of a collector has none either: without it, a tick repeats some work.
  */
 export const LEDGER_FORMAT = 4;
 
@@ -359,6 +359,8 @@ export const entrySchema = z.discriminatedUnion('state', [
     attemptedAt: z.optional(time),
     /** What kept assets from being stored when that was last tried. Absent if nothing but the time did. */
     obstacle: z.optional(answer),
+    /** Since when its flow, which has completed, has waited for outputs that are not ready. */
+    unreadySince: z.optional(time),
     /** What began with its end, if it had succeeded before it was collected again. No other stage begins then. */
     next: z.optional(z.readonly(z.array(nextStage))),
     isShared,

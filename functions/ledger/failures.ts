@@ -154,7 +154,7 @@ export const FAILURES = {
     meaning: 'The flow completed without any output.',
     retry: 'can-help',
     action:
-      'Check at the service whether the template makes outputs of such a file. If it should, retry, which is paid for again.',
+      'First run `flowdrop collect`: it asks for the outputs again, without a new flow. If there are none, check at the service whether the template makes outputs of such a file. If it should, retry, which is paid for again.',
   },
   'outputs-failed': {
     meaning: 'No output could be stored. `failedOutputs` says why, for each.',
@@ -229,9 +229,18 @@ export const OUTPUT_FAILURES = {
     action: 'Ask the operator of the service how long assets are kept.',
   },
   'not-ready': {
-    meaning: 'The service lists the asset as ready, and says that it is not there yet (409 or 425).',
+    meaning:
+      'The service said to the end that the output is not there yet: in its list for an hour after the flow had completed, or by 409 or 425.',
     retry: 'can-help',
-    action: 'Tell the operator of the service.',
+    action:
+      'Ask the operator of the service why. `flowdrop collect` fetches the output once it is ready, without a new flow.',
+  },
+  'undeclared-word': {
+    meaning:
+      'For an hour after its flow had completed, the service showed the output with a word that its description does not declare.',
+    retry: 'after-change',
+    action:
+      'Find out what the word means, and declare it in `service.outputs`. Then `flowdrop collect` fetches the output, without a new flow.',
   },
   'not-served': {
     meaning: 'The service does not serve assets (405 or 501).',

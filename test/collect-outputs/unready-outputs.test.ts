@@ -1,0 +1,128 @@
+import { describe, expect, it } from 'vitest';
+import type { Json } from '../../functions/base/json.ts';
+import { viewOf } from '../../operations/upload-view.ts';
+import { ECHO, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
+
+/** An item of a listing of outputs. */
+interface Item {
+  readonly asset_id?: string | null;
+  readonly status?: string;
+}
+
+/** The listing that the service shows, and an upload whose flow has completed. */
+async function completed(outputs: readonly Item[], speaks: Json = {}): Promise<{ outputs: readonly Item[] }> {
+  await start({ speaks, service: { flowMs: 0 }, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
+  await world.send('a.bin', 'x', { ContentType: 'application/x-test' });
+  const shown = { outputs };
+  world.service.intercept = (_, { operation }) =>
+    operation === 'listOutputs'
+      ? { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify(shown) }
+      : undefined;
+  return shown;
+}
+
+const ids = (): string[] => world.service.flows[0]?.outputs.map(({ assetId }) => assetId) ?? [];
+const obstacle = async () => viewOf(await world.entry(), world.ports.settings).obstacle?.message;
+const stored = async () => (await world.keys(RESULTS)).length;
+
+describe('an output of a completed flow', () => {
+  it.each<[string, Item, RegExp]>([
+    [
+      'that is pending',
+      { status: 'processing' },
+      /^The output \S+ is not ready: the service shows it as "processing"\.$/,
+    ],
+    [
+      'with a word that is not declared',
+      { status: 'brewing' },
+      /"brewing", a word that the description of the service/,
+    ],
+    ['that is pending and has no id', { asset_id: null, status: 'pending' }, /^An output without an id is not ready/],
+  ])('%s is not fetched, says why, and is stored once it is ready', async (_, unready, words) => {
+    const shown = await completed([]);
+    const [first, second] = ids();
+    const ready = [
+      { asset_id: first, status: 'ready' },
+      { asset_id: second, status: 'ready' },
+    ] as Item[];
+    shown.outputs = [ready[0] as Item, { asset_id: second as string, ...unready }];
+    await world.tickAfter(2 * MINUTE);
+    await world.tickAfter(20 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running', attempts: 0, assets: [{ id: first }] });
+    expect(await obstacle()).toMatch(words);
+    expect(world.service.counts.getAsset).toBe(1);
+    expect(world.logged.filter(({ level }) => level === 'error')).toEqual([]);
+
+    shown.outputs = ready;
+    expect(await world.settled('a.bin')).toMatchObject({ status: 'succeeded', failedOutputs: [] });
+    expect(await stored()).toBe(3);
+  });
+
+  it.each<[string, Item, object]>([
+    ['that stays pending', { status: 'pending' }, { code: 'not-ready', message: expect.stringContaining('"pending"') }],
+    [
+      'whose word stays undeclared',
+      { status: 'brewing' },
+      { code: 'undeclared-word', message: expect.stringContaining('"brewing"') },
+    ],
+    ['that never gets an id', { asset_id: null, status: 'pending' }, { id: '', code: 'not-ready' }],
+  ])('%s fails after an hour, and the others are stored', async (_, unready, failed) => {
+    const shown = await completed([]);
+    const [first, second] = ids();
+    shown.outputs = [{ asset_id: first as string }, { asset_id: second as string, ...unready }];
+    await world.tickAfter(2 * MINUTE);
+    await world.tickAfter(45 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    await world.tickAfter(30 * MINUTE);
+    const receipt = await world.receipt('a.bin');
+    expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ id: first }], failedOutputs: [failed] });
+    expect(world.service.counts.getAsset).toBe(1);
+  });
+
+  it('that is pending is not waited for if the flow failed', async () => {
+    await start({ service: { flowMs: 0 }, routes: [{ ...ECHO, parameters: { copies: 1, fail: true, partial: 1 } }] });
+    await world.send('a.bin');
+    const [id] = ids();
+    world.service.intercept = (_, { operation }) =>
+      operation === 'listOutputs'
+        ? { status: 200, body: JSON.stringify({ outputs: [{ id: id ?? 'x', status: 'pending' }] }) }
+        : undefined;
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.receipt('a.bin')).toMatchObject({
+      failure: { code: 'flow-failed' },
+      failedOutputs: [{ code: 'not-ready' }],
+    });
+  });
+});
+
+describe('the listing of a completed flow', () => {
+  it('that is empty is waited for longer than a poll interval', async () => {
+    const shown = await completed([]);
+    world.redeploy({ pollIntervalSeconds: 15 });
+    world.remainingMs = 20 * SECOND;
+    for (let i = 0; i < 5; i += 1) await world.tickAfter(16 * SECOND);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    shown.outputs = ids().map((id) => ({ asset_id: id }));
+    expect((await world.settled('a.bin')).assets).toHaveLength(2);
+  });
+
+  it('is looked at twice, a poll interval apart, if the description does not say that it is whole', async () => {
+    const shown = await completed([], { outputs: { isWhole: false } });
+    const items = ids().map((id) => ({ asset_id: id }));
+    shown.outputs = items.slice(0, 1);
+    await world.tickAfter(2 * MINUTE);
+    expect(await stored()).toBe(0);
+    shown.outputs = items;
+    await world.tickAfter(2 * MINUTE);
+    expect(await stored()).toBe(0);
+    await world.tickAfter(2 * MINUTE);
+    expect((await world.receipt('a.bin')).assets).toHaveLength(2);
+  });
+
+  it('is looked at once if a completed flow is whole', async () => {
+    const shown = await completed([]);
+    shown.outputs = ids().map((id) => ({ asset_id: id }));
+    await world.tickAfter(2 * MINUTE);
+    expect((await world.receipt('a.bin')).assets).toHaveLength(2);
+  });
+});
