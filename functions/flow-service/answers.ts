@@ -242,11 +242,11 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
     // What stands for an id now must never be taken for one.
     return { assetId: isUsable ? id : '', status: 'pending', word: word ?? undefined, isDeclared };
   }
-  if (!isUsable) {
-    return { assetId: shown, status: 'failed', error: `The service lists it under an unusable id: ${shown}` };
-  }
+  if (!isUsable) return { assetId: shown, status: 'failed', error: unusableIdError(shown) };
   return { assetId: shown, status };
 }
+
+const unusableIdError = (id: string): string => `The service lists it under an unusable id: ${id}`;
 
 /** The items of a page, which has `null` in their place if there are none. Undefined if it has no list. */
 function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefined {
@@ -328,37 +328,58 @@ const shownPointers = (pointers: Pointers): string =>
     .map((pointer) => (pointer === '' ? 'the answer itself' : pointer))
     .join(' or ');
 
-/** The result of a job at an address, or as a data URI in the answer. Its id is the place where the answer has it. */
+/** The result of a job at an address, or as a data URI in the answer. */
 export interface LinkedOutput {
+  /** The place where the answer has it, such as `output.0`. */
   readonly assetId: string;
   readonly pointer: string;
-  /** The address, or the beginning of the data URI. Undefined if it is neither. */
+  /** The address, or the beginning of the data URI. Undefined if it cannot be fetched. */
   readonly address: string | undefined;
-  /** What stands there instead. */
-  readonly instead: string;
+  /** Why it cannot be fetched. */
+  readonly error: string | undefined;
 }
 
 /** The results in an answer: at the declared pointers, and in lists and objects there. */
 export const linkedOutputsSchema = ({ addresses }: LinkedOutputs) =>
-  answer('no object', (json): readonly LinkedOutput[] | undefined =>
-    isObject(json) || Array.isArray(json)
-      ? addresses.flatMap((pointer) => [...linksIn(at(json, pointer), pointer, true)])
-      : undefined,
-  );
+  answer('no object', (json): readonly LinkedOutput[] | undefined => {
+    if (!isObject(json) && !Array.isArray(json)) return undefined;
+    const links = new Map<string, LinkedOutput>();
+    for (const declared of addresses) {
+      for (const { pointer, value } of linksIn(at(json, declared), declared, true)) {
+        const id = pointer.slice(1).replaceAll('~1', '/').replaceAll('~0', '~').replaceAll('/', '.');
+        const known = links.get(id);
+        if (known === undefined) links.set(id, linkedOutput(id, pointer, value));
+        // `a.b`, and `b` in `a`, are two places.
+        else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), pointer, value));
+      }
+    }
+    return [...links.values()];
+  });
+
+function linkedOutput(id: string, pointer: string, value: unknown): LinkedOutput {
+  if (!isUsableId(id)) {
+    const shown = cut(id, UNUSABLE_ID_CHARS_MAX);
+    return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
+  }
+  if (isLink(value) && URL.canParse(value)) return { assetId: id, pointer, address: value, error: undefined };
+  const error = `It is no address, but ${quoted(value, UNUSABLE_ID_CHARS_MAX, '…')}`;
+  return { assetId: id, pointer, address: undefined, error };
+}
+
+const isLink = (value: unknown): value is string => typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value);
 
 /** @param isWanted false within an object, whose other members may say anything about the result. */
-function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator<LinkedOutput> {
+function* linksIn(
+  value: unknown,
+  pointer: string,
+  isWanted: boolean,
+): Generator<Pick<LinkedOutput, 'pointer'> & { readonly value: unknown }> {
   if (value === undefined || value === null || value === '') return;
   if (Array.isArray(value)) {
     for (const [index, item] of value.entries()) yield* linksIn(item, pointer + pointerOf([String(index)]), isWanted);
   } else if (isObject(value)) {
     for (const [name, member] of Object.entries(value)) yield* linksIn(member, pointer + pointerOf([name]), false);
-  } else {
-    const isLink = typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value);
-    if (!isLink && !isWanted) return;
-    const assetId = pointer.slice(1).replaceAll('~1', '/').replaceAll('~0', '~').replaceAll('/', '.');
-    yield { assetId, pointer, address: isLink ? value : undefined, instead: quoted(value, UNUSABLE_ID_CHARS_MAX, '…') };
-  }
+  } else if (isWanted || isLink(value)) yield { pointer, value };
 }
 
 export type { FlowState };

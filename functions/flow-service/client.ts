@@ -188,10 +188,8 @@ class HttpFlowService implements FlowService {
     const { outputs: described } = this.#service;
     if ('addresses' in described) {
       const { links } = await this.#links(flowId, described, signal, of);
-      return links.map(({ assetId, address, instead }) =>
-        address === undefined
-          ? { assetId, status: 'failed', error: `It is no address, but ${instead}` }
-          : { assetId, status: 'ready' },
+      return links.map(({ assetId, error }) =>
+        error === undefined ? { assetId, status: 'ready' } : { assetId, status: 'failed', error },
       );
     }
     const errors: (NotFoundError | NotServedError)[] = [];
