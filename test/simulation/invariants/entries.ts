@@ -10,6 +10,9 @@ import { isOf, isTerminal, putOf } from './facts.ts';
 /** Time between the beginning of a multipart upload, which is its date, and its end, in milliseconds. */
 const MULTIPART_MIN_MS = 2_000;
 
+/** What the sweep logs of an upload without an entry. */
+const SWEPT = 'The sweep submits an upload that has no entry';
+
 /** True if a file is an upload for some of the routes that were ever deployed, or for all of them. */
 const isRouted = ({ observed }: World, { key }: Put, how: 'some' | 'every'): boolean =>
   observed.routings[how]((routes) => routeNameFor(routes, key) !== undefined);
@@ -49,10 +52,13 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   const before = ofKey.slice(0, ofKey.indexOf(put));
   // Without versions, the one before it may have been replaced before it was read.
   const mayRepeat = put.versionId === undefined ? before : before.slice(-1);
+  // Nor does the sweep know it, if the message of a notification has become a dead letter.
+  const isUnknown =
+    !put.isNotified || observed.logged.some((line) => line.message === SWEPT && line.fields?.key === put.key);
   const mayBeCopy =
-    (put.isCopy ? !isOfFailure(world, put) : !put.isNotified) && mayRepeat.some(({ etag }) => etag === put.etag);
-  // An empty file that is replaced within seconds is no upload.
-  const isReplacedEmpty = put.content.byteLength === 0 && ofKey.at(-1) !== put;
+    (put.isCopy ? !isOfFailure(world, put) : isUnknown) && mayRepeat.some(({ etag }) => etag === put.etag);
+  // An empty file that is replaced or deleted within seconds is no upload.
+  const isReplacedEmpty = put.content.byteLength === 0 && !isCurrent;
   const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty;
   const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
