@@ -162,8 +162,9 @@ class ServiceCheck {
     if (target === null) return wrongAnswer(`redirects to no address (${status})`, `Check ${address}`);
     // The rest of the address may hold a secret.
     const shown = `${target.origin}${target.pathname}`;
-    const base = shown.replace(/\/+$/, '').replace(new RegExp(`${path}$`), '');
-    const isSuggested = base !== shown.replace(/\/+$/, '') && base !== this.#service.url;
+    const [end, wanted] = [shown, path].map((each) => each.replace(/\/+$/, '')) as [string, string];
+    const base = end.slice(0, -wanted.length);
+    const isSuggested = end.endsWith(wanted) && base !== this.#service.url;
     if (isSuggested && issueOfBaseUrl(base) === undefined) {
       return wrongAnswer(`redirects to ${shown} (${status}), and uploads follow no redirect`, `Use ${address} ${base}`);
     }

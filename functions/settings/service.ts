@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import type { Json } from '../base/json.ts';
 import { descriptionSchema, merged, type ServiceDescription } from '../flow-service/service-description.ts';
 import { FLOWS, SERVICES } from '../flow-service/services.ts';
+import { jsonSchema } from '../uploads/routes.ts';
 
 const NAMES = Object.keys(SERVICES);
 
@@ -14,7 +15,7 @@ const EXPECTED = `expected ${NAMES.map((name) => `"${name}"`).join(', ')}, {"fro
  * @internal
  */
 export const serviceSchema: z.ZodMiniType<ServiceDescription> = z.pipe(
-  z.union([z.enum(NAMES, { error: EXPECTED }), z.record(z.string(), z.json(), { error: EXPECTED })], {
+  z.union([z.enum(NAMES, { error: EXPECTED }), z.record(z.string(), jsonSchema, { error: EXPECTED })], {
     error: EXPECTED,
   }),
   z.transform((value, context): ServiceDescription => {

@@ -13,8 +13,8 @@ const PAGE = '<!doctype html><title>Welcome</title>';
 const WORDS = { address: '--service', goOn: 'add --skip-check' };
 
 /** The issue as `npm start` prints it. */
-async function issueAt(url: string): Promise<string | undefined> {
-  const issue = await issueOfService({ url, token: TOKEN, speaks: FLOWS }, WORDS, new AbortController().signal);
+async function issueAt(url: string, speaks = FLOWS): Promise<string | undefined> {
+  const issue = await issueOfService({ url, token: TOKEN, speaks }, WORDS, new AbortController().signal);
   return issue && `The flow service at ${url} ${issue.what}. ${issue.todo}`;
 }
 
@@ -63,6 +63,14 @@ describe('a service that answers with', () => {
     expect(issue).not.toMatch(/\n|throttled|fake-secret|fake-token/);
     expect(requests.length).toBeGreaterThan(0);
     expect(requests.filter((each) => !each.startsWith('GET '))).toEqual([]);
+  });
+
+  it('a redirect is told also if its paths have the signs of a pattern', async () => {
+    const { origin } = await web((request, response) => {
+      response.writeHead(301, { location: `https://flows.example.com${request.url}` }).end();
+    });
+    const speaks = { ...FLOWS, templates: { path: '/models(all', items: '' } };
+    expect(await issueAt(`${origin}/v1`, speaks)).toMatch(/Use --service https:\/\/flows\.example\.com\/v1$/);
   });
 });
 

@@ -11,6 +11,13 @@ const contextWith = (service: unknown) =>
 
 const issuesOf = (service: unknown): readonly string[] => messagesOf(() => contextWith(service));
 
+/** An object in an object, and so on. */
+function nested(levels: number): object {
+  let value = {};
+  for (let level = 1; level < levels; level += 1) value = { inner: value };
+  return value;
+}
+
 describe('the service of a configuration', () => {
   it('is the flow service if nothing is said', () => {
     expect(contextWith(undefined).service).toEqual(FLOWS);
@@ -67,6 +74,11 @@ describe('the service of a configuration', () => {
       'service.create.body: expected a member "{input}" or "{inputs}": without one',
     ],
     ['a description without its outputs', { from: 'flows', outputs: null }, 'service.outputs: expected'],
+    [
+      'nested thousands of levels deep',
+      { from: 'flows', create: { body: nested(20_000) } },
+      'service.create: expected something that JSON can say, nested at most',
+    ],
   ])('is not %s', (_, service, issue) => {
     const issues = issuesOf(service);
     expect(issues.join('\n')).toContain(`flowdrop.${issue}`);
