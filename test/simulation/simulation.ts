@@ -174,7 +174,10 @@ async function doEverythingAgain(world: World): Promise<void> {
   const mayBeWanted = puts.some(
     ({ key }) => new Set(routings.map((routes) => routeNameFor(routes, key) === undefined)).size > 1,
   );
-  if (expired.size === 0 && !mayGoOn && !mayBeWanted) checkUnchanged(before, await snapshotOf(world));
+  // If clocks differ by minutes, nobody knows whether a copy came before the failure of what it repeats.
+  const mayBeMeant = world.scenario.isSkewWild === true && puts.some(({ isCopy }) => isCopy);
+  const isComparable = expired.size === 0 && !mayGoOn && !mayBeWanted && !mayBeMeant;
+  if (isComparable) checkUnchanged(before, await snapshotOf(world));
 }
 
 const describe = (error: unknown): string =>
