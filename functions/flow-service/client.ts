@@ -145,7 +145,7 @@ class HttpFlowService implements FlowService {
     const call: Call = {
       operation: 'create',
       method,
-      url: this.#requests.url(path, { template: request.template }),
+      url: this.#creationUrl(path, request.template),
       subject: request.tag.upload,
       uploadId: request.tag.upload,
       startBy: request.startBy,
@@ -169,6 +169,16 @@ class HttpFlowService implements FlowService {
       const isAccepted = !(cause instanceof UnintelligibleAnswerError && cause.isOwnError);
       const what = 'A flow was most probably created, but the answer does not name it';
       throw new InDoubtError(`${what}: ${why}`, { cause, isAccepted });
+    }
+  }
+
+  /** @throws {RejectedError} no path can hold the template. A retry would not help. */
+  #creationUrl(path: string, template: string): URL {
+    try {
+      return this.#requests.url(path, { template });
+    } catch (cause) {
+      if (!(cause instanceof NotFoundError)) throw cause;
+      throw new RejectedError(cause.message, { cause, status: 404 });
     }
   }
 

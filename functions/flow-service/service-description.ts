@@ -305,7 +305,17 @@ function path(needed: readonly string[], also: readonly string[] = []): z.ZodMin
   );
 }
 
-const headerName = matching('the name of a header', /^[A-Za-z0-9-]{1,100}$/);
+/** Headers that every request has by itself, or that say how it is sent. Another value would break it. */
+const OWN_HEADERS: readonly string[] = [
+  ...['accept', 'accept-encoding', 'content-type', 'traceparent', 'user-agent'],
+  ...['connection', 'content-length', 'expect', 'host', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade'],
+];
+
+const headerName = matching('the name of a header such as "X-Api-Key"', /^[A-Za-z0-9-]{1,100}$/).check(
+  z.refine((name) => !OWN_HEADERS.includes(name.toLowerCase()), {
+    error: 'expected another header: every request has this one for something else',
+  }),
+);
 const parameterName = matching('the name of a query parameter', /^[A-Za-z0-9_.[\]-]{1,100}$/);
 
 /** Printable ASCII without `?`, `#` and braces. */
@@ -350,7 +360,8 @@ const refusals = z
   )
   .check(z.maxLength(WORDS_MAX, { error: `expected at most ${WORDS_MAX}` }));
 
-const jsonObject = z.record(z.string(), z.json(), {
+/** It was parsed from JSON before, and its depth was checked. */
+const jsonObject = z.record(z.string(), z.unknown(), {
   error: 'expected an object',
 }) as unknown as z.ZodMiniType<JsonObject>;
 

@@ -95,3 +95,13 @@ it('drops the marker of a flow whose upload has no entry any more', async () => 
   await world.tickAfter(2 * MINUTE);
   expect(await world.keys(LEDGER, 'running/')).toEqual([]);
 });
+
+it.each(['../flows', 'owner//bytes_echo', './x', 'owner/'])(
+  'sends nothing to a path with the template %s',
+  async (template) => {
+    await begin({ routes: [{ name: 'echo', input: 'file', template }] });
+    await world.send('a.png');
+    expect(await world.receipt('a.png')).toMatchObject({ failure: { code: 'rejected' } });
+    expect(requests).toEqual([]);
+  },
+);

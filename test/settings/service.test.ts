@@ -61,6 +61,7 @@ describe('the service of a configuration', () => {
     ],
     ['a path with a query', { from: 'flows', state: { path: '/f/{id}?x=1' } }, 'service.state.path: expected a path'],
     ['a path with another placeholder', { from: 'flows', state: { path: '/{id}/{asset}' } }, 'service.state.path: '],
+    ['a token in a header of another use', { from: 'flows', token: { header: 'Host' } }, 'service.token.header: '],
     [
       'a query with a question mark',
       { from: 'flows', list: { query: '?page_size=5' } },
