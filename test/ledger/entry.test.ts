@@ -8,11 +8,14 @@ import {
   collectedSoFar,
   doubtAfter,
   ended,
+  type FailedEntry,
   failedMarkerOf,
   firstClaim,
   flowTagOf,
   gathered,
+  inDoubt,
   isAwaited,
+  isDispatchedAlike,
   isFlowShared,
   isHold,
   isInLine,
@@ -21,10 +24,12 @@ import {
   isSuspect,
   isTerminal,
   isUntold,
+  isWaitingInPlace,
   isWaitingJob,
   lacking,
   misaddressed,
   nextStep,
+  planned,
   priced,
   rerouted,
   retried,
@@ -32,6 +37,7 @@ import {
   runningMarkerOf,
   seenCurrent,
   shared,
+  takenBy,
   told,
   waiting,
   waitingMarkerOf,
@@ -109,6 +115,8 @@ describe('a job', () => {
     const entry = waiting(jobClaim, lacks);
     expect(entry).toMatchObject({ state: 'waiting', reason: 'inputs', waits: 0, job: awaited, schema: 2 });
     expect([entry, waiting(jobClaim, wait), jobClaim].map(isWaitingJob)).toEqual([true, false, false]);
+    const lacksTwo = waiting(lacking(jobClaim, { ...awaited, missing: ['front.png', 'side.png'] }), lacks);
+    expect(isAwaited(lacksTwo, 'multi/chair/side.png')).toBe(true);
     const keys = [jobFile.key, 'multi/chair/front.png', 'multi/chair/back.png', 'front.png', undefined];
     expect(keys.map((key) => isAwaited(entry, key))).toEqual([true, true, false, false, false]);
     for (const other of [jobClaim, sent, waiting(claim, wait), waiting(sent, wait)]) {
@@ -215,6 +223,75 @@ describe('the stages after an upload', () => {
     for (const entry of [told(ended(run, { failure }, 1)), retried(ended(run, { next: [] }, 1), 500), run]) {
       expect(entry).not.toHaveProperty('isInChain');
     }
+  });
+});
+
+describe('what is planned after an upload', () => {
+  const plan = [{ route: 'second', after: 'pictures' }];
+
+  it('is in its entry, in a format that older functions do not read', () => {
+    expect(planned(claim, plan)).toEqual({ ...claim, schema: 4, plan });
+    expect(planned(claim, [])).toBe(claim);
+    expect(planned(claim, undefined)).toBe(claim);
+  });
+
+  it('stays when it waits and is claimed again, and is made again when the first file is retried', () => {
+    const waits = waiting(planned(claim, plan), wait);
+    expect(waits.plan).toEqual(plan);
+    expect(claimAgain(waits, later).plan).toEqual(plan);
+    expect('plan' in claimAgain(waiting(claim, wait), later)).toBe(false);
+    expect(retried(waits, 1).plan).toBeUndefined();
+    expect('plan' in retried(waiting(claim, wait), 1)).toBe(false);
+  });
+
+  it('stays when a later stage is retried, because only the first file is planned', () => {
+    const parent = { id: upload.id, key: 'a.png', generation: 1 };
+    const stage = { first: { id: upload.id, key: 'a.png' }, route: 'second', parent };
+    const staged = { ...planned(claim, plan), upload: { ...upload, stage } };
+    expect(retried(waiting(staged, wait), 1).plan).toEqual(plan);
+  });
+});
+
+describe('a claim in the ledger', () => {
+  it('need not be written again for a claim that sends the same and waits for the same', () => {
+    const dearer = priced(claim, { amount: 0.4, currency: 'EUR' });
+    for (const alike of [claim, dearer, { ...claim, deadline: 1 }]) expect(isDispatchedAlike(claim, alike)).toBe(true);
+    for (const other of [
+      { ...claim, upload: { ...upload, mediaType: 'text/plain' } },
+      { ...claim, route: { ...route, template: 'other' } },
+      { ...claim, inputs },
+      { ...claim, job: awaited },
+      { ...claim, given: { parameters: {} } },
+    ]) {
+      expect(isDispatchedAlike(claim, other)).toBe(false);
+    }
+    expect(isDispatchedAlike({ ...claim, reroute: true }, claim)).toBe(false);
+  });
+
+  it('waits in place if an attempt of it came to something', () => {
+    const answeredAt = (at: number) => isWaitingInPlace(answered(claim, { message: 'No', at }));
+    expect([9_999, 10_000, 10_001].map(answeredAt)).toEqual([false, true, true]);
+    expect(isWaitingInPlace(claim)).toBe(false);
+  });
+});
+
+describe('the route that takes a waiting upload now', () => {
+  const entry = waiting(claim, wait);
+
+  it('is named in its entry, and the rest is written down when it is sent', () => {
+    expect(takenBy(entry, [{ ...route, name: 'renamed' }])).toEqual({ ...entry, route: { ...route, name: 'renamed' } });
+  });
+
+  it('leaves it as it is if it has the same name, or if no route wants it', () => {
+    expect(takenBy(entry, [route])).toBe(entry);
+    expect(takenBy(entry, [])).toBe(entry);
+    expect(takenBy({ ...entry, doubt }, [{ ...route, name: 'renamed' }])).toEqual({ ...entry, doubt });
+  });
+
+  it('may be one that looks at the media type, if S3 did not hand the file out', () => {
+    const byType = [{ ...route, name: 'texts', mediaTypes: ['text/*'] }];
+    expect(takenBy(entry, byType)).toBe(entry);
+    expect(takenBy({ ...entry, reroute: true }, byType).route.name).toBe('texts');
   });
 });
 
@@ -378,6 +455,25 @@ describe('a doubt', () => {
     const again = { ...claim, doubt: { ...doubt, nextAttemptAt: 900 } };
     expect(doubtAfter(again, 60_000)).toEqual({ claimedAt: 1, sentBy: 60_000, nextAttemptAt: 900 });
     expect(doubtAfter(again, 60_000, { rejection: 'No.' })).toEqual({ claimedAt: 1, sentBy: 60_000, rejection: 'No.' });
+  });
+
+  it('has the words of a refusal, shortened', () => {
+    const { rejection = '' } = doubtAfter(claim, 60_000, { rejection: 'n'.repeat(10_000) });
+    expect(rejection.length).toBeLessThan(10_000);
+    expect(rejection).toMatch(/^nnn/);
+    expect('rejection' in doubtAfter(claim, 60_000)).toBe(false);
+  });
+
+  it('of an accepted POST stays one until the operator dismisses it, in a format that older functions do not read', () => {
+    expect(doubtAfter(claim, 60_000, { isAccepted: true }).isAccepted).toBe(true);
+    const accepted = inDoubt(claim, { ...doubt, isAccepted: true });
+    expect(accepted).toEqual({ ...claim, schema: 4, doubt: { ...doubt, isAccepted: true } });
+    expect(doubtAfter(accepted, 60_000).isAccepted).toBe(true);
+    expect(doubtAfter(inDoubt(claim, { ...doubt, isAccepted: true, isDismissed: true }), 60_000).isAccepted).toBe(
+      undefined,
+    );
+    expect(doubtAfter(claim, 60_000).isAccepted).toBe(undefined);
+    expect(inDoubt(claim, doubt)).toEqual({ ...claim, doubt });
   });
 
   it('spans both if it joins another', () => {
@@ -575,6 +671,13 @@ describe('the marker of an upload', () => {
   it('that runs or has ended is none that waits', () => {
     expect(waitingMarkerOf(running(claim, flow), inbox)).toBeUndefined();
     expect(waitingMarkerOf(ended(claim, { failure }, 1), inbox)).toBeUndefined();
+  });
+
+  it('that failed says whether it gave way to a newer file', () => {
+    const marker = { uploadId: upload.id, endedAt: 5 };
+    expect(failedMarkerOf(ended(claim, { failure }, 5) as FailedEntry)).toEqual(marker);
+    const superseded = ended(claim, { failure: { code: 'superseded', message: 'It was replaced.' } }, 5);
+    expect(failedMarkerOf(superseded as FailedEntry)).toEqual({ ...marker, isReplaced: true });
   });
 
   it('that runs names the flow', () => {
