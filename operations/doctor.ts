@@ -1,5 +1,6 @@
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { agoText, duration } from '../functions/base/duration.ts';
+import { TOLD_AFTER_POLLS } from '../functions/collect-outputs/collector.ts';
 import type { RouteHolds } from '../functions/holds/holds.ts';
 import { idleBudgets } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/routes.ts';
@@ -88,6 +89,7 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   ticks: examineTicks,
   'inputs of later stages': ({ deployment, signal }) => examineStageInputs(deployment, signal),
   'errors of the functions': ({ deployment, signal }) => examineErrors(deployment, signal),
+  'words of the service': examineWords,
   pace: examinePace,
   'dead letters': examineDeadLetters,
   'undecided files': examineUndecided,
@@ -321,6 +323,24 @@ function findingOfTicks({ index, state, writtenAt }: KnownCollector, now: number
   if (unfinishedRound === undefined || now - unfinishedRound.startedAt < TICK_INCOMPLETE_MAX_MS) return undefined;
   const age = duration(now - unfinishedRound.startedAt);
   return { severity: 'warning', what: `Ticks${who} are cut short: a round over the running flows began ${age} ago.` };
+}
+
+/** Tells the words of the service that its description does not declare. */
+async function examineWords({ deployment, signal }: Subject): Promise<Outcome> {
+  const counts = new Map<string, number>();
+  for (const { state } of await collectorStates(deployment, signal)) {
+    for (const { word, polls } of Object.values(state.undeclared ?? {})) {
+      if (polls >= TOLD_AFTER_POLLS) counts.set(word, (counts.get(word) ?? 0) + 1);
+    }
+  }
+  const todo = 'Find out what it means, and declare it in service: see docs/runbook.md, words-undeclared.';
+  return combined(
+    [...counts].map(([word, count]) => ({
+      severity: 'fault',
+      what: `The service shows ${count === 1 ? '1 flow' : `${count} flows`} as "${word}", a word that its description does not declare. Nothing of them is collected.`,
+      todo,
+    })),
+  );
 }
 
 async function examinePace({ status }: Subject): Promise<Outcome> {

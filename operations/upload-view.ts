@@ -44,7 +44,7 @@ export interface UploadView {
   /** True if a request may have made a flow that is not known. */
   readonly isInDoubt: boolean;
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
-  /** What keeps results of its flow, which has ended, from being stored. It is tried again by itself. */
+  /** What keeps results of its flow from being stored: an error, or a word that is not declared. It is tried again by itself. */
   readonly obstacle?: { readonly message: string; readonly since: string } | undefined;
   /** True if the service gave the flow to another upload too. Nothing of it is collected then. */
   readonly isFlowShared: boolean;

@@ -202,7 +202,7 @@ export function showUpload(
     ...indented(waitLines(view, deployment, hold)),
     ...(view.obstacle
       ? [
-          `  its results could not be stored since ${when(view.obstacle.since)}: ${view.obstacle.message}`,
+          `  its results are not stored yet, since ${when(view.obstacle.since)}: ${view.obstacle.message}`,
           '  it is tried again by itself',
         ]
       : []),

@@ -49,6 +49,7 @@ export type MetricName =
   | 'FlowsAdopted'
   | 'FlowsOrphaned'
   | 'FlowsShared'
+  | 'WordsUndeclared'
   | 'UploadsWaiting'
   | 'UploadsHeld'
   | 'RoutesFailing'

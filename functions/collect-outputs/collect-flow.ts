@@ -6,6 +6,7 @@ import { noteFailure, noteSuccess } from '../holds/permit.ts';
 import {
   type Ending,
   ended,
+  hindered,
   isFlowShared,
   isTerminal,
   type RunningEntry,
@@ -20,9 +21,10 @@ import { isSuccess, TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } 
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
+import { TOLD_AFTER_POLLS, type UndeclaredWord } from './collector.ts';
 import { outageOf } from './failure-isolation.ts';
-import { type AssetPorts, type EndedFlow, FlowAssets, fittingOutputs } from './flow-assets.ts';
-import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
+import { type AssetPorts, type EndedFlow, FlowAssets, fittingOutputs, UNDECLARED } from './flow-assets.ts';
+import { FlowObserver, GONE, type Observation, type Undeclared, undeclaredIn } from './flow-observer.ts';
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
 
@@ -66,7 +68,10 @@ export class FlowCollector {
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
-    if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
+    if (seen.kind === 'running') {
+      this.#tick.confirmations.forget(marker.uploadId);
+      await this.#noteWord(marker, seen.undeclared);
+    }
     if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
       if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) await this.#timeOut(marker);
       return undefined;
@@ -94,10 +99,39 @@ export class FlowCollector {
     }
   }
 
+  /** Tells of a word that is not declared, once enough polls in a row saw one. */
+  async #noteWord(marker: RunningMarker, undeclared: Undeclared | undefined): Promise<void> {
+    const before = this.#tick.words.of(marker.uploadId);
+    const message = this.#countWord(marker, undeclared);
+    const wasTold = before !== undefined && before.polls >= TOLD_AFTER_POLLS;
+    if (message === undefined && !wasTold) return;
+    const stored = await this.#entryOf(marker);
+    if (stored === undefined || stored.entry.obstacle?.message === message) return;
+    const told = message === undefined ? undefined : { message, at: this.#ports.clock.now() };
+    await this.#ports.ledger.replace(stored, hindered(stored.entry, told), this.#tick.invocation.closing);
+  }
+
+  /** Counts a poll that saw such a word. Returns what to tell. */
+  #countWord({ uploadId, flowId }: RunningMarker, undeclared: Undeclared | undefined): string | undefined {
+    const { words } = this.#tick;
+    if (undeclared === undefined) words.forget(uploadId);
+    else if (words.note(uploadId, undeclared.word).polls >= TOLD_AFTER_POLLS) {
+      const { log, metrics } = this.#ports.telemetry;
+      const message = undeclaredText(undeclared);
+      metrics.add('WordsUndeclared');
+      log.warn(message, { uploadId, flowId, word: undeclared.word });
+      return message;
+    }
+    return undefined;
+  }
+
   async #finished(
     stored: Stored<RunningEntry>,
     { outputs, failure }: Observation & { kind: 'finished' },
   ): Promise<EndedFlow | undefined> {
+    // What keeps its outputs from being stored is told with them.
+    const { upload, flow } = stored.entry;
+    this.#countWord(runningMarkerOf(upload, flow), failure === undefined ? undeclaredIn(outputs) : undefined);
     if (outputs.length > 0 || failure !== undefined) {
       this.#tick.confirmations.forget(stored.entry.upload.id);
       const { outputsMax } = this.#ports.settings;
@@ -147,9 +181,12 @@ export class FlowCollector {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
     const { flowAgeMaxSeconds } = this.#ports.settings;
-    const message = `No poll saw the flow end within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
-    await this.#end(stored, { assets: stored.entry.assets ?? [], failure: { code: 'timed-out', message } });
-    await this.#abort(stored.entry);
+    const late = `No poll saw the flow end within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
+    const undeclared = this.#tick.words.of(marker.uploadId);
+    const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
+    await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
+    // The word may be that of an end, and an abort may cost its outputs.
+    if (undeclared === undefined) await this.#abort(stored.entry);
   }
 
   /**
@@ -271,6 +308,14 @@ export class FlowCollector {
       this.#ports.telemetry.log.warn('The flow could not be aborted', { uploadId, flowId, error });
   }
 }
+
+const undeclaredText = ({ of, word }: Undeclared): string =>
+  `The service shows ${of === 'flow' ? 'the flow' : 'an output'} as "${word}", a word that ${UNDECLARED}. It counts as ${of === 'flow' ? 'running' : 'pending'}. Find out what it means, and declare it: see docs/flow-service.md.`;
+
+const endByWord = (late: string, { word, polls }: UndeclaredWord): KnownFailure => ({
+  code: 'undeclared-word',
+  message: `${late} The service showed "${word}" in ${polls} polls in a row, a word that ${UNDECLARED}. The flow was not aborted.`,
+});
 
 /** Two uploads were given one flow. */
 const SHARED: KnownFailure = {

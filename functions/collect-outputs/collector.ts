@@ -31,6 +31,8 @@ export interface CollectorState {
   readonly slow?: Noted;
   /** By upload id: ends that one poll has seen, and a second poll must confirm. */
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
+  /** By upload id: words of flows that the description of the service does not declare. */
+  readonly undeclared?: Readonly<Record<string, UndeclaredWord>> | undefined;
   /** The pace that the service allowed. */
   readonly pace?: { readonly requestsPerSecond: number; readonly throttledAt: number } | undefined;
   /** When uploads last left the line, how many more may leave next, and whose turn it is then. */
@@ -54,6 +56,17 @@ export interface UnconfirmedEnd {
   readonly at: number;
 }
 
+/** A word that the description of the service does not declare, and how often such words came. */
+export interface UndeclaredWord {
+  /** The last one. */
+  readonly word: string;
+  /** Polls in a row that saw such a word. */
+  readonly polls: number;
+}
+
+/** Polls in a row after which an undeclared word is told. Before that, it may be one of a moment. */
+export const TOLD_AFTER_POLLS = 3;
+
 function stateSchema(now: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);
@@ -71,6 +84,7 @@ function stateSchema(now: number) {
     ended: orDropped(noted),
     slow: orDropped(noted),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
+    undeclared: orDropped(z.record(z.string(), z.object({ word: z.string(), polls: z.int().check(z.gte(1)) }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
     line: orDropped(
       z.object({

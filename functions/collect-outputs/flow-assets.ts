@@ -46,6 +46,9 @@ const COUNTED_GAP_MS = 60_000;
 /** Bytes that a template's name may take in an asset's metadata. S3 allows 2 KB in all, and two ids are in it too. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
 
+/** What is said of a word. */
+export const UNDECLARED = 'the description of the service does not declare';
+
 /**
  * Maximum size of what an entry says of the outputs of its flow, in bytes of JSON: 10,000 outputs with ids as they are
  * and keys of the greatest length. Only ids and keys of hundreds of characters that JSON must escape take more. Then
@@ -338,8 +341,5 @@ function unreadyText({ assetId, word, isDeclared }: Output): string {
   const why = isDeclared === false ? `, ${word === undefined ? 'which' : 'a word that'} ${UNDECLARED}` : '';
   return `${which} is not ready: the service shows it ${shown}${why}.`;
 }
-
-/** @internal */
-export const UNDECLARED = 'the description of the service does not declare';
 
 const failedOutput = (id: string, code: OutputFailureCode, message: string): FailedOutput => ({ id, code, message });

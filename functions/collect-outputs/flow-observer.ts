@@ -21,7 +21,7 @@ const SLOW_POLL_MS = 5_000;
 
 /** What one poll of a flow tells. */
 export type Observation =
-  | { readonly kind: 'running' }
+  | { readonly kind: 'running'; readonly undeclared?: Undeclared | undefined }
   /** The poll tells nothing about the flow. */
   | { readonly kind: 'unsure' }
   /** All outputs are at their end. The flow has finished if the next poll sees the same. */
@@ -30,6 +30,12 @@ export type Observation =
   /** The service answered with the flow of another upload. */
   | { readonly kind: 'foreign' }
   | { readonly kind: 'finished'; readonly outputs: readonly Output[]; readonly failure?: KnownFailure | undefined };
+
+/** A word that the description of the service does not declare. What has it counts as running. */
+export interface Undeclared {
+  readonly of: 'flow' | 'output';
+  readonly word: string;
+}
 
 interface ObserverPorts {
   readonly flows: FlowService;
@@ -114,7 +120,10 @@ export class FlowObserver {
     // Whatever happens in the rest of this poll, the service knows the flow.
     this.#noteSeen(marker);
     if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
-    if (flow.state === 'running') return { kind: 'running' };
+    if (flow.state === 'running') {
+      const { word = 'none', isDeclared } = flow;
+      return { kind: 'running', undeclared: isDeclared === false ? { of: 'flow', word } : undefined };
+    }
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {
       const outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
@@ -149,13 +158,19 @@ export class FlowObserver {
       throw error;
     }
     this.#noteSeen(marker);
-    if (outputs.length === 0 || isAnyPending(outputs)) return { kind: 'running' };
+    if (outputs.length === 0 || isAnyPending(outputs)) return { kind: 'running', undeclared: undeclaredIn(outputs) };
     return this.#isSeenTwice(marker, outputs) ? { kind: 'finished', outputs } : { kind: 'ending' };
   }
 
   #isSeenTwice({ uploadId }: RunningMarker, outputs: readonly Output[]): boolean {
     return this.#tick.confirmations.confirms(uploadId, digestOf(outputs), this.#ports.clock.now());
   }
+}
+
+/** The first word of an output that is not declared. */
+export function undeclaredIn(outputs: readonly Output[]): Undeclared | undefined {
+  const output = outputs.find(({ isDeclared }) => isDeclared === false);
+  return output && { of: 'output', word: output.word ?? 'none' };
 }
 
 const isAnyPending = (outputs: readonly Output[]): boolean => outputs.some(({ status }) => status === 'pending');

@@ -61,11 +61,12 @@ export class ListedAsRunning {
       for await (const page of flows.list(signal)) {
         pages += 1;
         pagesWithoutDue += 1;
-        for (const { flowId, state } of page) {
+        for (const { flowId, state, isDeclared } of page) {
           if (!unseen.delete(flowId)) continue;
           seen += 1;
           pagesWithoutDue = 0;
-          if (state === 'running') running.add(flowId);
+          // A word that is not declared may be that of an end. Polls count how often it comes.
+          if (state === 'running' && isDeclared !== false) running.add(flowId);
         }
         const isUseless = pages >= PAGES_ON_TRIAL && seen <= pages;
         if (isUseless) this.#asksAt = clock.now() + USELESS_MS;

@@ -1,6 +1,6 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
-import type { CollectorShare, Lease, Noted, UnconfirmedEnd } from './collector.ts';
+import type { CollectorShare, CollectorState, Lease, Noted, UnconfirmedEnd, UndeclaredWord } from './collector.ts';
 import type { FailureIsolation } from './failure-isolation.ts';
 
 /** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
@@ -8,6 +8,9 @@ const OBSERVATION_AGE_MAX_MS = 60 * 60_000;
 
 /** First observations that are remembered. Beyond this number, the end of a flow is only confirmed later. */
 const OBSERVATIONS_MAX = 1_000;
+
+/** Flows whose undeclared words are remembered. The alarm does not need more of them. */
+const WORDS_MAX = 1_000;
 
 /** The digest of complete outputs begins with this. The digest of a loss is the code of its failure. */
 export const OUTPUTS = 'outputs ';
@@ -18,6 +21,7 @@ export interface TickContext {
   readonly invocation: Invocation;
   readonly isolation: FailureIsolation;
   readonly confirmations: EndConfirmations;
+  readonly words: UndeclaredWords;
   /** Flows that have ended, and are not stored yet. The next tick stores them first. */
   readonly ended: NotedUploads;
   /**
@@ -67,6 +71,41 @@ export class NotedUploads {
 
   get remembered(): Noted {
     return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
+  }
+}
+
+/** The words of flows that the description of the service does not declare. */
+export class UndeclaredWords {
+  readonly #words: Map<string, UndeclaredWord>;
+
+  constructor(remembered: CollectorState['undeclared'] = {}) {
+    this.#words = new Map(Object.entries(remembered));
+  }
+
+  /** What the polls of a flow saw. Undefined if the last one saw no such word. */
+  of(uploadId: string): UndeclaredWord | undefined {
+    return this.#words.get(uploadId);
+  }
+
+  /** Notes that a poll saw such a word. Returns it with the number of such polls in a row. */
+  note(uploadId: string, word: string): UndeclaredWord {
+    const before = this.#words.get(uploadId);
+    const noted = { word, polls: (before?.polls ?? 0) + 1 };
+    if (before !== undefined || this.#words.size < WORDS_MAX) this.#words.set(uploadId, noted);
+    return noted;
+  }
+
+  forget(uploadId: string): void {
+    this.#words.delete(uploadId);
+  }
+
+  /** Forgets all other uploads. */
+  retain(uploadIds: ReadonlySet<string>): void {
+    for (const id of this.#words.keys()) if (!uploadIds.has(id)) this.#words.delete(id);
+  }
+
+  get remembered(): CollectorState['undeclared'] {
+    return this.#words.size === 0 ? undefined : Object.fromEntries(this.#words);
   }
 }
 

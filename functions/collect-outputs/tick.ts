@@ -10,7 +10,7 @@ import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { StoringQueue } from './storing-queue.ts';
-import { EndConfirmations, NotedUploads, type TickContext } from './tick-context.ts';
+import { EndConfirmations, NotedUploads, type TickContext, UndeclaredWords } from './tick-context.ts';
 
 /**
  * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next
@@ -96,6 +96,7 @@ class Tick {
       invocation,
       isolation: new FailureIsolation(invocation, ports.telemetry),
       confirmations: new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000),
+      words: new UndeclaredWords(state.undeclared),
       ended: new NotedUploads(state.ended),
       lagging: new NotedUploads(),
       slow: new NotedUploads(state.slow),
@@ -121,12 +122,13 @@ class Tick {
 
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
-    const { ended, slow, confirmations } = this.#context;
+    const { ended, slow, confirmations, words } = this.#context;
     return {
       ...this.#polls.memory,
       ended: ended.remembered,
       slow: slow.remembered,
       unconfirmedEnds: confirmations.remembered,
+      undeclared: words.remembered,
       pace: this.#ports.pacer.learnt,
       line: this.#waitingUploads.remembered,
     };

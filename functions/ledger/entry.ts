@@ -453,10 +453,16 @@ export function collectedSoFar(
   countedAt: number | undefined,
   told?: Told,
 ): RunningEntry {
-  const soFar = { ...entry, assets, obstacle: told && answerAfter(entry.obstacle, told) };
+  const soFar = { ...hindered(entry, told), assets };
   if (countedAt === undefined) return soFar;
   return { ...soFar, attempts: attemptsAfter(entry, true), attemptedAt: countedAt };
 }
+
+/** A running flow with what keeps it from its end, in words. @param told undefined if nothing does. */
+export const hindered = (entry: RunningEntry, told: Told | undefined): RunningEntry => ({
+  ...entry,
+  obstacle: told && answerAfter(entry.obstacle, told),
+});
 
 /** A running flow that the service gave to another upload as well. */
 export function shared(entry: RunningEntry): RunningEntry {

@@ -162,6 +162,13 @@ export const FAILURES = {
     action:
       'Read the codes of the outputs. `flowdrop collect` fetches what can be fetched by now, without a new flow. A retry makes a new flow, which is paid for.',
   },
+  'undeclared-word': {
+    meaning:
+      'The flow became older than `flowAgeMaxSeconds`, and the service showed it with a word that its description does not declare. It was not aborted.',
+    retry: 'after-change',
+    action:
+      'Find out what the word means, and declare it in `service`. Then `flowdrop collect` fetches the outputs, without a new flow. A retry makes a new flow, which is paid for.',
+  },
   'timed-out': {
     meaning:
       'The flow became older than `flowAgeMaxSeconds`. The message quotes the last answer of the service, if a poll failed.',

@@ -307,6 +307,15 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
       threshold: 1,
     },
     {
+      id: 'words-undeclared',
+      severity: 'page',
+      meaning:
+        'The flow service shows flows or outputs with a word that its description does not declare. They may have ended, and are not collected.',
+      action: 'See the word with flowdrop doctor. Find out what it means, and declare it in the configuration.',
+      ...whileMeasured(metrics.sum('WordsUndeclared', LONG_RETRY_PERIOD)),
+      threshold: 1,
+    },
+    {
       id: 'entries-unreadable',
       severity: 'ticket',
       meaning: 'Some entries of the ledger cannot be read. Their uploads are skipped.',

@@ -91,6 +91,7 @@ function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): re
       metrics.sum('DoubtsHeld'),
       metrics.sum('FlowsOrphaned'),
       metrics.sum('FlowsShared'),
+      metrics.sum('WordsUndeclared'),
     ),
     graph('Failed outputs', metrics.sum('AssetsFailed')),
     graph(

@@ -510,10 +510,9 @@ export class Session {
   }
 
   #showRunning({ key, flowId, obstacle }: Progress & { kind: 'running' }, tracked: Tracked | undefined): void {
-    const state =
-      obstacle === undefined ? `flow ${flowId} runs` : `has ended. Its results are not stored yet: ${obstacle}`;
+    const state = obstacle === undefined ? `flow ${flowId} runs` : `results are not stored yet: ${obstacle}`;
     if (obstacle !== undefined && this.#waits.isNews(obstacle)) {
-      this.#options.screen.line(`${key}  has ended, and its results are not stored yet: ${obstacle}`);
+      this.#options.screen.line(`${key}  its results are not stored yet: ${obstacle}`);
       this.#options.screen.line('    It is tried again by itself.');
     }
     if (tracked) Object.assign(tracked, { state, waits: obstacle !== undefined });

@@ -185,7 +185,7 @@ export class UploadDetailView extends LightElement {
           ? nothing
           : html`<div class="words" data-state="waiting">
               <p class="words-title">
-                ${STATE_ICONS.waiting} Its results could not be stored since ${this.#time(obstacle.since)}
+                ${STATE_ICONS.waiting} Its results are not stored yet, since ${this.#time(obstacle.since)}
               </p>
               <blockquote>${obstacle.message}</blockquote>
               <p>It is tried again by itself.</p>

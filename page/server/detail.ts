@@ -87,8 +87,7 @@ async function receiptOf(
 function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
   const { state, putAt, arrivedAt, attempts, flow, obstacle, endedAt, assets, failedOutputs, stage } = view;
   const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
-  const unstored =
-    obstacle === undefined ? '' : ` It has ended, and its results are not stored yet: ${obstacle.message}`;
+  const unstored = obstacle === undefined ? '' : ` Its results are not stored yet: ${obstacle.message}`;
   const results = `${assets.length} ${assets.length === 1 ? 'result is' : 'results are'} stored.`;
   const missing = failedOutputs.map(({ id, message }) => ` Output ${id} is missing: ${message}`).join('');
   const steps: Step[] = [

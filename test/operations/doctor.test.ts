@@ -63,7 +63,7 @@ describe('flowdrop doctor', () => {
   it('of a healthy run finds every check good', async () => {
     const { code, output } = await operated.run('doctor', '--json');
     const { checks } = JSON.parse(output);
-    expect(checks).toHaveLength(17);
+    expect(checks).toHaveLength(18);
     // What only a deployment has is left out.
     const names = checks.map(({ check }: Checked) => check);
     for (const name of [
@@ -434,6 +434,19 @@ describe('by the ledger', () => {
     const pace = { requestsPerSecond, throttledAt: Date.now() };
     const { deployment } = await quiet({ 'collector-0': { heldUntil: 0, pace } });
     expect(await resultOf('pace', deployment)).toMatchObject({ result, what: expect.stringContaining(' a second.') });
+  });
+
+  it('words of the service that are not declared are a fault, once several polls in a row saw one', async () => {
+    const twice = { word: 'queued', polls: 2 };
+    const undeclared = { a: { word: 'succeed', polls: 3 }, b: { word: 'succeed', polls: 40 }, c: twice };
+    const { deployment } = await quiet({ 'collector-0': { heldUntil: 0, undeclared } });
+    expect(await resultOf('words of the service', deployment)).toMatchObject({
+      result: 'fault',
+      what: 'The service shows 2 flows as "succeed", a word that its description does not declare. Nothing of them is collected.',
+      todo: expect.stringContaining('words-undeclared'),
+    });
+    const { deployment: other } = await quiet({ 'collector-0': { heldUntil: 0, undeclared: { c: twice } } });
+    expect(await resultOf('words of the service', other)).toMatchObject({ result: 'good' });
   });
 
   it.each([

@@ -204,7 +204,7 @@ describe('what is told of an upload under way', () => {
     const flow = { id: 'flow-1', createdAt: since };
     const [status, listed] = shown({ state: 'running', flow, obstacle: { message: 'asset: 500: Down', since } });
     expect(status).toMatch(
-      / {2}its results could not be stored since .*: asset: 500: Down\n {2}it is tried again by itself\n/,
+      / {2}its results are not stored yet, since .*: asset: 500: Down\n {2}it is tried again by itself\n/,
     );
     expect(listed).toMatch(/ {2}results not stored yet: asset: 500: Down$/);
   });

@@ -173,9 +173,9 @@ describe('a session', () => {
     await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
     await vi.waitFor(() => expect(shown()).toMatch(/he service asks to wait until \d\d:\d\d:\d\d/), PATIENCE);
     fault = 'has no asset';
-    const why = 'a.txt  has ended, and its results are not stored yet: asset: 500';
+    const why = 'a.txt  its results are not stored yet: asset: 500';
     await vi.waitFor(() => expect(shown()).toContain(why), PATIENCE);
-    await vi.waitFor(() => expect(shown()).toMatch(/a\.txt +has ended\. Its results/), PATIENCE);
+    await vi.waitFor(() => expect(shown()).toMatch(/a\.txt +results are not stored yet: asset/), PATIENCE);
     fault = undefined;
     await vi.waitFor(() => expect(shown()).toContain('a.txt  done'), PATIENCE);
     expect(shown().split(why)).toHaveLength(2);

@@ -1,0 +1,105 @@
+import { describe, expect, it } from 'vitest';
+import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
+import { viewOf } from '../../operations/upload-view.ts';
+import { answer, HOUR, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
+
+/** A flow that the service shows with this word for its state, in each of its answers about flows. */
+async function shownAs(word: string, options: WorldOptions = {}): Promise<{ word: string }> {
+  await start({ settings: { flowAgeMaxSeconds: 3 * 3600 }, ...options });
+  await world.send('a.bin');
+  const shown = { word };
+  world.service.intercept = ({ url }, { operation }) => {
+    if (operation === 'getFlow') return answer({ state: shown.word });
+    const isListed = operation === 'listFlows' && !url.includes('page=2');
+    if (isListed) return answer({ flows: world.service.flows.map(({ id }) => ({ id, state: shown.word })) });
+    return undefined;
+  };
+  return shown;
+}
+
+const obstacle = async () => viewOf(await world.entry(), world.ports.settings).obstacle?.message;
+const warned = () => world.logged.filter(({ fields }) => fields.word === 'succeed').map(({ level }) => level);
+
+describe('a word for the state of a flow that is not declared', () => {
+  it('counts as running, and is told after three polls', async () => {
+    await shownAs('succeed');
+    for (let polls = 1; polls <= 2; polls += 1) await world.tickAfter(2 * MINUTE);
+    expect([await obstacle(), world.count('WordsUndeclared'), warned()]).toEqual([undefined, 0, []]);
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    expect(await obstacle()).toMatch(/^The service shows the flow as "succeed", a word that the description/);
+    expect([world.count('WordsUndeclared'), warned()]).toEqual([1, ['warn']]);
+    await world.tickAfter(2 * MINUTE);
+    expect([world.count('WordsUndeclared'), warned()]).toEqual([2, ['warn', 'warn']]);
+  });
+
+  it('is told once it is clear in another process, and no more when the word is a declared one', async () => {
+    const shown = await shownAs('queued');
+    await world.tickAfter(2 * MINUTE);
+    shown.word = 'in_progress';
+    await world.tickAfter(2 * MINUTE);
+    const { undeclared } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
+    expect(Object.values(undeclared ?? {})).toMatchObject([{ word: 'in_progress', polls: 2 }]);
+    await world.tickAfter(2 * MINUTE);
+    expect(await obstacle()).toContain('"in_progress"');
+    shown.word = 'running';
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).not.toHaveProperty('obstacle');
+    expect(await world.json(LEDGER, 'state/collector-0.json')).not.toHaveProperty('undeclared');
+    expect(world.count('WordsUndeclared')).toBe(1);
+  });
+
+  it('ends the flow at its age without an abort, and its outputs can be collected once the word is declared', async () => {
+    await shownAs('succeed');
+    for (let polls = 1; polls <= 5; polls += 1) await world.tickAfter(20 * MINUTE);
+    await world.tickAfter(2 * HOUR);
+    const { status, failure } = await world.receipt('a.bin');
+    expect({ status, failure }).toMatchObject({
+      status: 'failed',
+      failure: { code: 'undeclared-word' },
+    });
+    expect(failure?.message).toMatch(/10800 seconds.*"succeed" in 6 polls in a row/);
+    expect(failure?.advice).toContain('flowdrop collect');
+    expect(world.service.counts.changeFlow).toBe(0);
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+
+  it('ends the flow without an abort too if no poll is answered any more', async () => {
+    await shownAs('succeed');
+    await world.tickAfter(20 * MINUTE);
+    world.service.intercept = () => ({ status: 500 });
+    await world.tickAfter(7 * HOUR);
+    expect((await world.receipt('a.bin')).failure).toMatchObject({ code: 'undeclared-word' });
+    expect(world.service.counts.changeFlow).toBe(0);
+  });
+
+  it('is seen by polls of each flow, although the listing of flows shows them too', async () => {
+    await shownAs('succeed');
+    for (let n = 0; n < 20; n += 1) await world.send(`b${n}.bin`);
+    for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(20 * MINUTE);
+    expect(world.service.counts.listFlows).toBeGreaterThan(0);
+    expect(world.count('WordsUndeclared')).toBe(21);
+  });
+});
+
+describe('a word for an output that is not declared', () => {
+  it('is told after three polls if the service shows only the outputs', async () => {
+    await start({ service: { variation: { getFlow: 404 } }, settings: { flowAgeMaxSeconds: 3 * 3600 } });
+    await world.send('a.bin');
+    world.fault('listOutputs', answer({ outputs: [{ id: 'x', status: 'brewing' }] }));
+    for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(20 * MINUTE);
+    expect(await obstacle()).toMatch(/^The service shows an output as "brewing"/);
+    expect(world.count('WordsUndeclared')).toBe(1);
+    await world.tickAfter(3 * HOUR);
+    expect((await world.receipt('a.bin')).failure).toMatchObject({ code: 'undeclared-word' });
+    expect(world.service.counts.changeFlow).toBe(0);
+  });
+
+  it('raises the alarm after three polls of a completed flow', async () => {
+    await start({ service: { flowMs: 0 } });
+    await world.send('a.bin');
+    world.fault('listOutputs', answer({ outputs: [{ id: 'x', status: 'brewing' }] }));
+    for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(15 * MINUTE);
+    expect(world.count('WordsUndeclared')).toBe(1);
+  });
+});
