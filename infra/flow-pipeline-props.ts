@@ -25,7 +25,7 @@ import {
 /** A route. Without `input`, it takes files. */
 export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;
 
-/** The service, in the configuration. */
+/** How the service speaks: the name of a description, a whole one, or what differs from one. */
 export type ServiceProps = string | ServiceDescription | (JsonObject & { readonly from: string });
 
 export interface FlowPipelineProps {

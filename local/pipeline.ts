@@ -138,9 +138,9 @@ export interface Pipeline {
  * differ.
  *
  * Other users of the machine reach its servers, and so do web pages in a browser. So every server demands a secret that
- * is made here for this run: credentials, the stand-in's token, and a secret of each function's process. None is used
- * again by the next run, which may have the same port for S3: a program that had the port between two runs could send it
- * what a client had signed for the first.
+ * is made here for this run: credentials, the stand-in's token, and a secret of each function's process. The next run
+ * makes new ones, because it may have the same port for S3. Otherwise a program that had the port between two runs could
+ * keep a request that a client signed, and send it to the next run.
  */
 export async function startPipeline(options: PipelineOptions): Promise<Pipeline> {
   const closing = new AsyncDisposableStack();

@@ -40,9 +40,11 @@ export class DamagedResultError extends Error {
 }
 
 /**
- * Fetches the receipt of a file and those of its later stages, or the receipts of all files below a prefix, and the results that they name. Each is
- * checked against its size and SHA-256. One that differs is not kept. A file is named by its key, or by the id of its
- * upload if the receipt at its key is that upload's. One of a later stage also has a name.
+ * Fetches receipts, and the results that they name: those of a file and of its later stages, or of all files below a
+ * prefix. Each result is checked against its size and SHA-256. One that differs is not kept.
+ *
+ * A file is named by its key, or by the id of its upload if that upload has the receipt at the key. An upload of a later
+ * stage may also be named as `robot.png › optimised`.
  * @throws {AmbiguousNameError}
  */
 export async function get(

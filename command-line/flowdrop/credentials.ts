@@ -29,7 +29,7 @@ export function addCredentials(add: Add): void {
     },
     {
       offline({ env }, options) {
-        // Nobody need log in to AWS to learn this.
+        // Told before a login to AWS is needed.
         if (options.function !== undefined || stackOf(options, env) !== undefined) throw localOnly();
         return undefined;
       },
@@ -40,5 +40,5 @@ export function addCredentials(add: Add): void {
 const localOnly = (): UsageError =>
   new UsageError(
     'credentials is for a local run only, so name no stack, or add --local. ' +
-      'Clients of a deployed inbox use credentials of AWS, to which grantUpload gives the permission',
+      'Clients of a deployed inbox use credentials of AWS: name their roles in deployment.uploaderRoleArns',
   );

@@ -166,7 +166,7 @@ export function nextStages(
   const { key } = firstOf(entry.upload);
   const own = stageOf(entry);
   const before = entry.plan === undefined ? entry.next : undefined;
-  // A chain has no room for more uploads than that, and refuses them by the names of their routes.
+  // A chain takes no more uploads than these. It refuses further ones by the names of their routes, so each route keeps one.
   let left = CHAIN_UPLOADS_MAX;
   return (planOf(entry, routes) ?? planAfter(routes, own)).flatMap(({ route: name, after, inputs }) => {
     const route = laterRoute(routes, name);

@@ -320,7 +320,7 @@ export class FlowAssets {
 const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
   now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
 
-/** What keeps an asset from being stored, for the operator. An asset that only waits for a slot is not kept from it. */
+/** What keeps an asset from being stored, for the operator. Undefined for an asset that only waits for a slot. */
 function toldOf(obstacle: Obstacle, error: unknown, at: number): Told | undefined {
   if (obstacle === 'overtaken') return undefined;
   const { name, message } = error instanceof Error ? error : { name: 'Error', message: String(error) };
@@ -328,7 +328,7 @@ function toldOf(obstacle: Obstacle, error: unknown, at: number): Told | undefine
   return { message: isInWords ? message : `The asset could not be stored: ${name}: ${message}`, at };
 }
 
-/** True if the entry must be written to tell this. It is for that alone written once a minute at most. */
+/** True if the entry must be written to tell this. For this alone, it is written once a minute at most. */
 function isNews(told: Told | undefined, { obstacle }: RunningEntry): boolean {
   if (told === undefined || obstacle === undefined) return told !== undefined;
   return shorten(told.message, MESSAGE_CHARS_MAX) !== obstacle.message && told.at - obstacle.at >= COUNTED_GAP_MS;

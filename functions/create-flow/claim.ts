@@ -114,8 +114,8 @@ const isSameClaim = (one: Entry, other: Entry): boolean =>
   one.deadline === other.deadline;
 
 /**
- * Writes into the claim why the upload waits in place, so that whoever looks at the ledger can tell. Returns the claim
- * as it stands then. It is only to be looked at, so an error keeps nothing from going on.
+ * Notes in the claim why the upload waits in place, for the operator. Returns the claim as it stands then. If the note
+ * cannot be written, the sending goes on without it.
  */
 export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<Told, 'at'>): Promise<Claim> {
   delivery.log.info('The upload waits in place', { why: told.message });

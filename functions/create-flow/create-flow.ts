@@ -156,8 +156,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
     return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // Of what the sweep has found without an entry, nobody knows whether it is a copy. Nor of an object that was put after
-    // its event: without versions, the event is about an earlier one with the same content.
+    // An object that the sweep has found without an entry may be a copy. So may one that was put after its event: without
+    // versions, that event is about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     return await begin(delivery, object, event.isCopy ?? (event.uploadId !== undefined || isLater));
   } finally {
@@ -370,8 +370,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
 }
 
 /**
- * Opens an upload that has an entry. Without versions, a copy of it has taken its place under another id, and its content
- * is still there.
+ * Opens an upload that has an entry. Without versions, a copy of it may have taken its place: under another id, and with
+ * the same content.
  */
 async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUpload> {
   const { ports, invocation } = delivery;
@@ -384,7 +384,8 @@ async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUplo
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // A copy of an upload before this one was skipped: this one has another content, and had no receipt. So it is meant.
+    // The current object repeats an older upload, over this one with another content. So it is no mere change of metadata,
+    // and it is sent, although its own message was skipped.
     if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
       const { bucket, key, etag, lastModified } = current;
       await openAndBegin(delivery, { bucket, key, etag, currentAt: Math.max(lastModified, ports.clock.now()) });

@@ -18,7 +18,10 @@ import type {
 } from './service-description.ts';
 import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
 
-/** What the service's answers mean, by its description. Members that only inform (times, errors) are dropped if they are not understood. */
+/**
+ * What the service's answers mean, by its description. Members that only inform (times, errors) are dropped if they are
+ * not understood.
+ */
 
 /** Longest id that is accepted, in bytes of UTF-8. Real ones have 24 characters. */
 export const ID_BYTES_MAX = 256;

@@ -116,7 +116,7 @@ export class InDoubtError extends FlowServiceError {
   }
 }
 
-/** A response that fits none of the known shapes. The message quotes the first 300 characters of its body. */
+/** A response that does not fit the description of the service. The message quotes the first 300 characters of its body. */
 export class UnintelligibleAnswerError extends FlowServiceError {
   override readonly name = 'UnintelligibleAnswerError';
   readonly code = 'unintelligible-answer';

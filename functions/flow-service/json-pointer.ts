@@ -1,18 +1,18 @@
-/** The steps of a JSON pointer (RFC 6901). `""` is the whole value. */
+/** Matches a JSON pointer (RFC 6901). `""` is the whole value. */
 export const POINTER = /^(\/([^~/]|~[01])*)*$/;
 
-/** `"/data/task%7Eid"` names no `~`; `"/a~1b"` names the member `a/b`. */
+/** The steps of a pointer: `stepsOf("/data/a~1b")` is `["data", "a/b"]`. Percent signs stand for themselves. */
 export const stepsOf = (pointer: string): readonly string[] =>
   pointer
     .split('/')
     .slice(1)
     .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
 
-/** The value at a pointer. Undefined if there is none. Only members of the value itself count, never inherited ones. */
+/** The value at a pointer. Undefined if there is none. Only what JSON can say counts: no inherited member, no `length`. */
 export const at = (json: unknown, pointer: string): unknown =>
   stepsOf(pointer).reduce<unknown>(
     (value, step) =>
-      typeof value === 'object' && value !== null && Object.hasOwn(value, step)
+      typeof value === 'object' && value !== null && Object.prototype.propertyIsEnumerable.call(value, step)
         ? (value as Readonly<Record<string, unknown>>)[step]
         : undefined,
     json,

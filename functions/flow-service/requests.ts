@@ -142,7 +142,7 @@ export interface CreationRefusal {
  */
 const LEADS_ELSEWHERE = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)|\/\/|^\/|\\|(?:^|\/)\.{1,2}(?:;|\/|$)/i;
 
-/** True for a 403 that nothing more is known about. */
+/** True for a 403 to which the description gives no meaning. */
 const isForbidden = ({ status, refusal }: TransportResponse): boolean => status === 403 && refusal === undefined;
 
 export const isSuccess = (status: number): boolean => status >= 200 && status < 300;
@@ -162,7 +162,7 @@ export class Requests {
   /** The operations that have succeeded in this process. A 404 from one of them is about the flow. */
   readonly #served = new Set<Operation>();
   #flowKnownAt: number | undefined;
-  /** Whether the listings were refused lately, with this token. */
+  /** The last question whether the listings are refused with this token. */
   #probed: { readonly secret: string; readonly until: number; readonly isRefused: Promise<boolean> } | undefined;
   /** The words of the last refusal of a creation because of a limit. */
   #creationRefusal: Refusal | undefined;
@@ -282,10 +282,10 @@ export class Requests {
   }
 
   /**
-   * Reads a response as JSON of a known shape.
+   * Reads a response as JSON that fits the description of the service.
    * @param limits of the response. Default: {@link SMALL_ANSWER}.
    * @throws the error for the status if it is no success.
-   * @throws {UnintelligibleAnswerError} it has another shape, or is beyond a limit.
+   * @throws {UnintelligibleAnswerError} it does not fit, or is beyond a limit.
    */
   async read<S extends z.ZodMiniType>(
     answer: Answer,
@@ -307,7 +307,7 @@ export class Requests {
   #parsed<S extends z.ZodMiniType>(answer: Answer, text: string, schema: S, partsMax: number): z.infer<S> {
     const { operation, response } = answer;
     let why: unknown;
-    let shape = '';
+    let misfit = '';
     try {
       const parsed = schema.safeParse(parseJson(text, { depthMax: this.#answerDepthMax, partsMax }));
       if (parsed.success) {
@@ -316,12 +316,13 @@ export class Requests {
         return parsed.data;
       }
       why = parsed.error;
-      shape = ` (${parsed.error.issues[0]?.message})`;
+      misfit = ` (${parsed.error.issues[0]?.message})`;
     } catch (error) {
       why = error;
     }
     if (isForeign({ response, text })) throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
-    const message = why instanceof AnswerLimitError ? why.message : `the answer fits no known shape${shape}`;
+    const unfit = `the answer does not fit the description of the service${misfit}`;
+    const message = why instanceof AnswerLimitError ? why.message : unfit;
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
     const isOwn = isOwnError(
       essenceOf(response.headers['content-type'] ?? ''),

@@ -105,7 +105,10 @@ export type OutputsDescription = ListedOutputs | LinkedOutputs;
 
 /** What holds for all outputs. */
 interface AnyOutputs {
-  /** True if a completed job is whole. Otherwise it is looked at twice, a poll interval apart. */
+  /**
+   * True if all outputs are there as soon as a job is completed. Otherwise they are looked at twice, a poll interval
+   * apart, and must be the same.
+   */
   readonly isWhole: boolean;
   /** How long the service keeps the results of an ended job, in hours. Default: nothing is known. */
   readonly keptHours?: number | undefined;
@@ -114,7 +117,7 @@ interface AnyOutputs {
 /** Outputs in a listing of their own, each with an id. */
 export interface ListedOutputs extends AnyOutputs {
   /** Path of the listing. Of several, the first that is served counts. */
-  readonly path: Pointers;
+  readonly path: string | readonly string[];
   /** Where the list is. The empty pointer is the answer itself. */
   readonly items: Pointers;
   /** Where an item has its id. */
@@ -173,7 +176,7 @@ export type Pages = AddressedPages | CursorPages | NumberedPages | LinkedPages;
 
 /** Pages that name the address of the next one. */
 interface AddressedPages {
-  /** `address`, `cursor`, `number`, or `link` for the header `Link` with `rel="next"` (RFC 8288). */
+  /** The form: `address`, `cursor`, `number`, or `link` for the header `Link` with `rel="next"` (RFC 8288). */
   readonly by: 'address';
   /** Where the address or the cursor is. */
   readonly at: Pointers;
@@ -183,7 +186,7 @@ interface AddressedPages {
 interface CursorPages {
   readonly by: 'cursor';
   readonly at: Pointers;
-  /** Query parameter that takes the cursor or the number. */
+  /** Query parameter that takes the cursor, or the number of the page. */
   readonly parameter: string;
 }
 

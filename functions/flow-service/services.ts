@@ -1,9 +1,9 @@
 import type { ServiceDescription } from './service-description.ts';
 
 /**
- * The flow service: `POST /flows`, its outputs, its assets. The paths, the token and the four members of the body are
- * what the specification says. It shows nothing else, and the rest is what a public service with this interface
- * documents (the Generio Flows API: its documentation and its quickstart). Both spell some members in two ways.
+ * The flow service: `POST /flows`, its outputs, its assets. The specification says the paths, the token and the four
+ * members of the body. All else is what a public service with this interface documents (the Generio Flows API: its
+ * documentation and its quickstart). Where a member has two pointers, its name is spelled in two ways there.
  */
 export const FLOWS: ServiceDescription = {
   token: { header: 'Authorization', scheme: 'Bearer' },

@@ -379,8 +379,9 @@ export function answered(entry: ClaimedEntry, told: Told): ClaimedEntry {
 /** What an attempt came to. */
 export interface Told {
   readonly message: string;
+  /** Milliseconds since the epoch. */
   readonly at: number;
-  /** Until when the service asks to wait. */
+  /** Until when the service asks to wait, likewise. */
   readonly until?: number | undefined;
 }
 

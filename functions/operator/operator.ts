@@ -85,8 +85,8 @@ const CONCURRENCY = 16;
 const SETTLED_MS = 16 * 60_000;
 
 /**
- * Uploads that one request to make stages anew begins. Each takes some ten requests to S3, so that these take about a
- * minute, and a chain has up to ten thousand.
+ * Maximum number of uploads that one request to make stages anew begins. A chain has up to ten thousand. Each takes about
+ * ten requests to S3, so these take a minute.
  */
 export const ANEW_AT_ONCE_MAX = 1_000;
 

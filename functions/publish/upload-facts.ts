@@ -12,10 +12,13 @@ export function uploadFacts<C extends object>(
   return { id, bucket, key, versionId, etag, ...content, lastModified: iso(lastModified), ...rank };
 }
 
-/** Bytes of the lines around an item in four lists, without the comma and the end of its own lines. */
+/** Bytes that four lists around an item have more than its own comma and end of line. */
 const LISTS_BYTES = 38;
 
-/** What an item of a list takes in a receipt or `chain.json` at most, in bytes: its lines begin with blanks. */
+/**
+ * Bytes that an item of a list takes in a receipt or in `chain.json` at most. Its lines are indented there as in four
+ * lists.
+ */
 export const bytesInList = (item: unknown): number =>
   Buffer.byteLength(JSON.stringify([[[[item]]]], undefined, 2)) - LISTS_BYTES;
 

@@ -32,15 +32,15 @@ const UNDECIDED_MAX_MS = 2 * 60_000;
 /** Maximum number of markers of an earlier version that a round replaces. */
 const FORMER_MAX = 500;
 
-/** Markers in the line that a listing of a look through it reads. */
+/** Markers on a page of the line that is looked through. */
 const PLACED_PAGE = 1_000;
 
-/** Such listings in a round. Its entries are read in some seconds. */
+/** Maximum number of such pages in a round. Their entries are read within seconds. */
 const PLACED_PAGES_MAX = 2;
 
 /**
- * When the line is looked through again after the routes were changed, in milliseconds. No invocation with the routes
- * before works then any more.
+ * Time from a change of the routes until the line is looked through again, in milliseconds. By then every invocation with
+ * the old routes has ended.
  */
 const PLACED_AGAIN_MS = 20 * 60_000;
 

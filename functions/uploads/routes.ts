@@ -55,8 +55,8 @@ export interface Route extends Conditions {
   /** How long a job waits for its inputs, in seconds. Default: an hour. */
   readonly deadlineSeconds?: number | undefined;
   /**
-   * Media types of what the template makes, such as `model/*`. Any other asset is none. Without it, an asset may be
-   * anything but a document that stands in place of one: HTML, JSON or XML.
+   * Media types of what the template makes, such as `model/*`. A file of any other type is no asset. Without it, an asset
+   * may be anything but a document that stands in place of one, such as HTML, JSON or XML.
    */
   readonly makes?: readonly string[] | undefined;
   /** What one flow of the route costs. */

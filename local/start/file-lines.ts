@@ -116,7 +116,7 @@ export class Waits {
     return { state, lines: [first, `    ${then.join(' ')}`] };
   }
 
-  /** True if no file has told of this trouble, since one of them last went on. */
+  /** Notes that this trouble is told. Returns false if it was told before, and no file has gone on since. */
   isNews(message: string): boolean {
     return !isAddedBefore(this.#told, message);
   }

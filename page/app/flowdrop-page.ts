@@ -27,7 +27,7 @@ const CLOCK_MS = 1_000;
 /** Time between two looks at what the flows cost, in milliseconds. A look reads an object for each of 30 days. */
 const COSTS_MS = 60_000;
 
-/** What a user does who has found a place on the page. */
+/** Events by which a user chooses a place on the page. After them, the page does not scroll by itself. */
 const USER_ACTS = ['wheel', 'touchmove', 'pointerdown', 'keydown'] as const;
 
 const UPLOAD_ADDRESS = /^#\/uploads\/(.+)$/;

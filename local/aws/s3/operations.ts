@@ -30,8 +30,9 @@ type Entry = readonly [operation: Operation, parameters?: readonly string[]];
 const LISTING = ['prefix', 'delimiter', 'max-keys', 'encoding-type'];
 
 /**
- * The operations by method, by what the path names, and by the parameters or the header that name them. This is all that is served:
- * what the functions, the command, the page and common clients use. Every other request answers NotImplemented.
+ * The operations by method, by what the path names, and by the parameters or the header that name them. This is all that
+ * is served: what the functions, the command, the page and common clients use. Every other request answers
+ * NotImplemented.
  */
 const OPERATIONS: Readonly<Record<string, Entry>> = {
   'GET service': [listBuckets],
@@ -62,7 +63,8 @@ const OPERATIONS: Readonly<Record<string, Entry>> = {
   'DELETE object tagging': [deleteObjectTagging, ['versionId']],
 };
 
-const NAMING = [
+/** The parameters that name an operation. */
+const NAMING: readonly string[] = [
   ...['list-type', 'versions', 'uploads', 'location', 'notification', 'versioning', 'delete', 'uploadId', 'tagging'],
 ];
 
