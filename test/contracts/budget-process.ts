@@ -4,6 +4,7 @@ import { systemClock } from '../../functions/base/clock.ts';
 import { HoldStore } from '../../functions/holds/hold-store.ts';
 import { type Attempt, admit } from '../../functions/holds/holds.ts';
 import { LedgerContendedError } from '../../functions/ledger/store.ts';
+import { attemptOf } from '../support/attempt.ts';
 
 /** What a process of the test of the budget has to do. It does one after another. */
 export interface BudgetTask {
@@ -24,21 +25,7 @@ async function write(uploadIds: readonly string[], s3: S3Client, { bucket, key, 
   const store = new HoldStore({ s3, bucket, key, clock: systemClock, nonce: randomUUID });
   let passed = 0;
   for (const uploadId of uploadIds) {
-    const attempt: Attempt = {
-      ...{
-        uploadId,
-        generation: 1,
-        routeName: 'r',
-        prefix: '',
-        isLate: false,
-        isResent: false,
-        isOfRoute: true,
-        nonce: randomUUID(),
-      },
-      pipeline: { flows, per: 'month', timezone: 'UTC' },
-      route: undefined,
-      price: undefined,
-    };
+    const attempt = attemptOf(uploadId, { pipeline: { flows, per: 'month', timezone: 'UTC' } });
     if (await isAdmitted(store, attempt)) passed += 1;
   }
   return passed;

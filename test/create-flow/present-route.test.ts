@@ -70,26 +70,18 @@ describe('the route of an upload that waited', () => {
     expect(sent()).toEqual([{ copies: 2 }]);
   });
 
-  it('in doubt is its own as long as its flow may exist', async () => {
-    await start({ routes: [ONE], service: { variation: { listFlows: 404 } } });
+  it.each([
+    ['its own as long as its flow may exist', { listFlows: 404 }, 1],
+    ['the present one once it is proven that it has no flow', {}, 2],
+  ] as const)('in doubt is %s', async (_, variation, copies) => {
+    await start({ routes: [ONE], service: { variation } });
     world.fault('createFlow', { status: 500 }, 1);
     await world.upload('a.txt', 'hello');
     await world.deliverAll();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
     world.redeploy({ routes: [TWO] });
     await next(8, 20 * MINUTE);
-    expect(sent()).toEqual([{ copies: 1 }]);
-  });
-
-  it('in doubt is the present one once it is proven that it has no flow', async () => {
-    await start({ routes: [ONE] });
-    world.fault('createFlow', { status: 500 }, 1);
-    await world.upload('a.txt', 'hello');
-    await world.deliverAll();
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
-    world.redeploy({ routes: [TWO] });
-    await next(8, 20 * MINUTE);
-    expect(sent()).toEqual([{ copies: 2 }]);
+    expect(sent()).toEqual([{ copies }]);
   });
 
   it('keeps the parameters that the operator gave for its retry, beside the rest of the present route', async () => {

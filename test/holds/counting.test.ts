@@ -13,6 +13,7 @@ import {
 import { uploadId } from '../../functions/uploads/upload.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
+import { attemptOf } from '../support/attempt.ts';
 import { answer, ECHO, HOUR, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 const HOLDS = 'state/holds.json';
@@ -24,20 +25,8 @@ const spent = async () => (await holds()).pipeline.spent?.flows;
 
 describe('the count of a budget', () => {
   const empty = (): Holds => structuredClone(NO_HOLDS);
-  const attempt = (uploadId: string, more: Partial<Attempt> = {}): Attempt => ({
-    ...{
-      uploadId,
-      generation: 1,
-      routeName: 'r',
-      prefix: '',
-      isLate: false,
-      isResent: false,
-      isOfRoute: true,
-      nonce: randomUUID(),
-    },
-    ...{ pipeline: DAY, route: undefined, price: undefined },
-    ...more,
-  });
+  const attempt = (uploadId: string, more: Partial<Attempt> = {}): Attempt =>
+    attemptOf(uploadId, { pipeline: DAY, ...more });
   const end = (draft: Holds, { uploadId, nonce }: Attempt, which: 'latest' | 'all' = 'all'): void =>
     release(draft, `${uploadId}.1`, nonce, which);
   const flows = (draft: Holds) => draft.pipeline.spent?.flows;

@@ -17,6 +17,21 @@ import { serveStandIn } from '../../support/servers.ts';
 
 const HOUR = 3_600_000;
 
+/** Has no space for results, until it is told that it has. */
+function fullDisk(): { isFull: boolean } {
+  const disk = { isFull: true };
+  const { write } = ResultsFolder.prototype;
+  const spy = vi.spyOn(ResultsFolder.prototype, 'write').mockImplementation(async function (
+    this: ResultsFolder,
+    ...args
+  ) {
+    if (disk.isFull) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+    return write.apply(this, args);
+  });
+  onTestFinished(() => spy.mockRestore());
+  return disk;
+}
+
 describe('a session', () => {
   let home: string;
   /** What the next flows take, in milliseconds. */
@@ -132,16 +147,7 @@ describe('a session', () => {
   });
 
   it('copies results again for which the disk had no space, and says what to do', async () => {
-    let isFull = true;
-    const write = ResultsFolder.prototype.write;
-    const spy = vi.spyOn(ResultsFolder.prototype, 'write').mockImplementation(async function (
-      this: ResultsFolder,
-      ...args
-    ) {
-      if (isFull) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
-      return write.apply(this, args);
-    });
-    onTestFinished(() => spy.mockRestore());
+    const disk = fullDisk();
     const { session, shown, watch } = await start({ isTTY: true });
     watch();
     await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
@@ -150,7 +156,7 @@ describe('a session', () => {
     await vi.waitFor(() => expect(shown()).toContain(`! ${told} Free some space.`), PATIENCE);
     await vi.waitFor(() => expect(shown()).toMatch(/a\.txt +has ended\. The disk/), PATIENCE);
     expect(shown()).not.toContain('a.txt  done');
-    isFull = false;
+    disk.isFull = false;
     for (const name of ['a.txt', 'b.txt']) {
       await vi.waitFor(() => expect(shown()).toContain(`${name}  done`), PATIENCE);
     }
@@ -182,16 +188,7 @@ describe('a session', () => {
   });
 
   it('goes on with the copies for which the disk of the run before had no space, and says so', async () => {
-    let isFull = true;
-    const write = ResultsFolder.prototype.write;
-    const spy = vi.spyOn(ResultsFolder.prototype, 'write').mockImplementation(async function (
-      this: ResultsFolder,
-      ...args
-    ) {
-      if (isFull) throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
-      return write.apply(this, args);
-    });
-    onTestFinished(() => spy.mockRestore());
+    const disk = fullDisk();
     const first = await start();
     first.watch();
     await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
@@ -204,7 +201,7 @@ describe('a session', () => {
     // It is still full: the run goes on, and tries again.
     await vi.waitFor(() => expect(second.shown()).toContain('Free some space.'), PATIENCE);
     expect(second.shown()).not.toContain('a.txt  done');
-    isFull = false;
+    disk.isFull = false;
     await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
     expect(await contents()).toEqual(['v1']);
     await second.stop();
