@@ -1,4 +1,6 @@
+import { counted } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import { keyHonouredMs } from '../functions/flow-service/service-description.ts';
 import { offeredTemplates } from '../functions/operator/operator.ts';
 import type { Context } from '../functions/settings/context.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
@@ -43,6 +45,7 @@ const CHECKS: readonly NamedCheck<Subject>[] = [
   ['the token', examineToken],
   ['templates of the routes', examineTemplates],
   ['listing of flows', examineFlowListing],
+  ['a lost answer', examineLostAnswer],
 ];
 
 /**
@@ -124,6 +127,32 @@ async function examineFlowListing({ plan, issue, signal }: Subject): Promise<Out
   if (reason !== undefined) return { notChecked: reason };
   if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
   return examineListing(serviceOf(plan), (plan.configuration as Context).settings, signal);
+}
+
+/** What it costs if the answer to a creation is lost, as the configuration says. */
+function examineLostAnswer({ plan: { configuration } }: Subject): Outcome {
+  if (configuration instanceof ConfigurationError) return { notChecked: 'the configuration cannot be used' };
+  const { service, settings } = configuration;
+  const keyMs = keyHonouredMs(service);
+  if (keyMs > 0) {
+    const { hours = 0 } = service.create.idempotency ?? {};
+    return {
+      good: `It costs nothing: for ${counted(hours, 'hour')} the same request is sent again with the same key.`,
+    };
+  }
+  if (service.list !== undefined) return { good: 'It costs nothing: the flow is found in the listing of the service.' };
+  const why = 'the service lists no flows, and honours no idempotency key.';
+  return settings.inDoubt === 'hold'
+    ? {
+        severity: 'note',
+        what: `The file waits for your decision: ${why}`,
+        todo: 'If it may rather be paid for twice, set settings.inDoubt to "retry".',
+      }
+    : {
+        severity: 'note',
+        what: `The file is sent again, and may be paid for twice: ${why}`,
+        todo: 'If it should rather wait for your decision, set settings.inDoubt to "hold".',
+      };
 }
 
 async function examineTemplates({ plan, issue, signal }: Subject): Promise<Outcome> {

@@ -14,13 +14,13 @@ export interface Finding {
 }
 
 /** What a check says. A check that could not be made is never good. */
-export type Outcome = 'good' | Finding | { readonly notChecked: string };
+export type Outcome = 'good' | { readonly good: string } | Finding | { readonly notChecked: string };
 
 /** The result of one check. */
 export interface Checked {
   readonly check: string;
   readonly result: 'good' | Severity | 'not checked';
-  /** What is wrong, or why the check was not made. */
+  /** What is wrong, why the check was not made, or what else it found. */
   readonly what?: string;
   readonly todo?: string;
 }
@@ -70,6 +70,7 @@ export const isFaulty = ({ checks }: Diagnosis): boolean => checks.some(({ resul
 async function checked<S extends Asked>([check, examine]: NamedCheck<S>, subject: S): Promise<Checked> {
   const outcome = await outcomeOf(examine, subject);
   if (outcome === 'good') return { check, result: 'good' };
+  if ('good' in outcome) return { check, result: 'good', what: outcome.good };
   if ('notChecked' in outcome) return { check, result: 'not checked', what: outcome.notChecked };
   const { severity, what, todo } = outcome;
   return { check, result: severity, what, todo };

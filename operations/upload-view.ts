@@ -43,6 +43,8 @@ export interface UploadView {
   readonly claimedUntil?: string | undefined;
   /** True if a request may have made a flow that is not known. */
   readonly isInDoubt: boolean;
+  /** True if an answer was lost, and the same request was sent again with the same key. It made no second flow. */
+  readonly isSentAgain?: boolean | undefined;
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
   /** What keeps results of its flow from being stored: an error, or a word that is not declared. It is tried again by itself. */
   readonly obstacle?: { readonly message: string; readonly since: string } | undefined;
@@ -134,6 +136,7 @@ export function viewOf(
     attempts,
     throttledSince: entry.throttledSince === undefined ? undefined : iso(entry.throttledSince),
     isInDoubt: entry.doubt !== undefined,
+    ...(entry.isSentAgain && { isSentAgain: true }),
     isFlowShared: isFlowShared(entry),
     ...stateOf(entry, holds),
     assets: 'assets' in entry ? (entry.assets ?? []).map(({ key, bytes, sha256 }) => ({ key, bytes, sha256 })) : [],

@@ -194,6 +194,9 @@ export function showUpload(
     ...(view.flow
       ? [[when(view.flow.createdAt), `flow ${view.flow.id} of ${view.template} began`] as [string, string]]
       : []),
+    ...(view.flow && view.isSentAgain
+      ? [['', `sent again with the same key: flow ${view.flow.id}, made once`] as [string, string]]
+      : []),
     ...(view.endedAt ? [[when(view.endedAt), endOf(view)] as [string, string]] : []),
   ];
   return [

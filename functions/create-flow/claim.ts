@@ -1,9 +1,12 @@
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
+import { keyHonouredMs } from '../flow-service/service-description.ts';
 import { noteFailure } from '../holds/permit.ts';
 import {
   answered,
   type ClaimedEntry,
   type Entry,
   ended,
+  inDoubt,
   running,
   runningMarkerOf,
   type TerminalEntry,
@@ -12,6 +15,7 @@ import {
   type WaitingEntry,
   waiting,
   waitingMarkerOf,
+  withNextKey,
 } from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Stored } from '../ledger/store.ts';
@@ -43,6 +47,33 @@ export interface Claim<E extends ClaimedEntry | WaitingEntry = ClaimedEntry> {
 interface OwnFlow {
   readonly flowId: string;
   readonly outcome: 'created' | 'adopted';
+}
+
+/** Time by which clocks may differ, in milliseconds. */
+const CLOCKS_DIFFER_MS = 5 * 60_000;
+
+/**
+ * True if an upload in doubt may be sent again with its key, until the end of this invocation. The service then answers
+ * with the flow of the first request, if that made one.
+ */
+export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt }: ClaimedEntry): boolean {
+  if (doubt === undefined || doubt.isDismissed || doubt.isKeySpent) return false;
+  return invocation.endsAt + CLOCKS_DIFFER_MS <= doubt.claimedAt + keyHonouredMs(settings.service);
+}
+
+/**
+ * The claim whose key the next request has. If the service honours keys, the key is in the ledger before the request is
+ * sent: the next invocation must send the same one if this invocation dies.
+ * @param isRefused true if a request with the present key was refused.
+ */
+export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
+  const isHonoured = keyHonouredMs(delivery.ports.settings.service) > 0;
+  const isNext = isRefused && claim.entry.doubt === undefined;
+  const entry = isNext ? withNextKey(claim.entry, isHonoured) : claim.entry;
+  if (!isHonoured || claim.stored.entry.keyNumber === entry.keyNumber) return { ...claim, entry };
+  const written = await replaceClaim(delivery, claim, entry, delivery.invocation.work);
+  if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${entry.upload.id}`);
+  return { ...claim, stored: written.stored, entry };
 }
 
 /** Writes the flow into the entry, then puts its marker. If another invocation took the entry over, our flow yields. */
@@ -129,8 +160,18 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<T
   }
 }
 
-/** Ends the upload as failed, and publishes that. */
+/**
+ * Ends the upload as failed, and publishes that. But what fails a request that was sent again because of its key says
+ * nothing about the first one. So the flow of that is searched for before.
+ */
 export async function failUpload(delivery: Delivery, claim: Claim, failure: KnownFailure): Promise<Outcome> {
+  const { doubt } = claim.entry;
+  if (doubt !== undefined && isKeyGood(delivery, claim.entry)) {
+    const entry = inDoubt(claim.entry, { ...doubt, isKeySpent: true });
+    const message = `The service may have created a flow. It is searched for before the upload fails: ${failure.message}`;
+    const notBefore = Math.max(delivery.ports.clock.now(), doubt.sentBy + LISTING_DELAY_MAX_MS);
+    return keepWaiting(delivery, { ...claim, entry }, { reason: 'in-doubt', message, counted: false, notBefore });
+  }
   const terminal = ended(claim.entry, { failure }, delivery.ports.clock.now());
   const written = await replaceClaim(delivery, claim, terminal, delivery.invocation.closing);
   if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);

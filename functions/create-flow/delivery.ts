@@ -4,6 +4,7 @@ import type { Log, MetricName } from '../base/telemetry.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import type { SharedSearch } from '../flow-service/flow-search.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
+import { keyHonouredMs } from '../flow-service/service-description.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
 import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
@@ -124,6 +125,7 @@ export class Delivery {
       pipeline: settings.pipeline,
       arrivedAt: this.arrivedAt,
       late: this.#late,
+      areKeysHonoured: keyHonouredMs(settings.service) > 0,
     };
   }
 }

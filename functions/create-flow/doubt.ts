@@ -1,17 +1,20 @@
 import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
+import { keyHonouredMs } from '../flow-service/service-description.ts';
 import type { FlowRecord, Found } from '../flow-service/types.ts';
 import {
   type ClaimedEntry,
   type Doubt,
   doubtAfter,
   flowTagOf,
+  sentAgain,
   type WaitReason,
+  withNextKey,
   withoutDoubt,
 } from '../ledger/entry.ts';
 import { HELD_WAIT_MS, UNDECIDED_MAX_MS } from '../ledger/waits.ts';
-import { type Claim, commitFlow, failUpload, keepWaiting } from './claim.ts';
+import { type Claim, commitFlow, failUpload, isKeyGood, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import {
   backoffMs,
@@ -37,7 +40,8 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Cla
  *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator. If the service
  *                              answered with a success, it is held in any case, and fails after a week.
  *
- * If the operator has asked for the upload to be sent, only a flow that is found keeps it from being sent.
+ * If the operator has asked for the upload to be sent, only a flow that is found keeps it from being sent. While the
+ * service honours the key of the POST, the upload need not wait either: it is sent again with that key.
  *
  * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
  */
@@ -63,6 +67,19 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     const failure = { code: MISADDRESSED, message: `${answer} ${unknown}` } as const;
     return { outcome: await failUpload(delivery, claim, failure) };
   };
+  const waitAfter = (message: string, notBefore: number): Promise<SettledDoubt> => {
+    if (answer === undefined) return waitOn(message, notBefore);
+    const both = `${message} The answer: ${answer}`;
+    return entry.misaddressedSince === undefined ? waitOn(both, notBefore) : waitForAddress(answer, both, notBefore);
+  };
+  const mayRepeat = isKeyGood(delivery, entry);
+  const repeat = async (why: string): Promise<SettledDoubt> => {
+    const { nextAttemptAt = clock.now() } = doubt;
+    if (nextAttemptAt <= clock.now()) return sendInDoubt(delivery, claim, why);
+    const message =
+      'The service may have created a flow. The file is sent again with the same key, which creates no second one.';
+    return waitAfter(message, nextAttemptAt);
+  };
   let found: Found;
   try {
     found = await findFlow(delivery, entry, doubt, !isEarly);
@@ -75,33 +92,35 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       delivery.count('ServiceMisaddressed');
       return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
     }
+    if (mayRepeat && error instanceof FlowServiceError) return repeat(error.message);
     if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
   }
   if (found.result === 'found') return { outcome: await adopt(delivery, claim, found.flow) };
+  if (mayRepeat && found.result !== 'absent') return repeat(found.why);
   if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
   if (isEarly) {
     const message = 'The service may have created a flow. Its listing is searched again before the next try.';
-    if (answer === undefined) return waitOn(message, conclusiveAt);
-    const both = `${message} The answer: ${answer}`;
-    return entry.misaddressedSince === undefined
-      ? waitOn(both, conclusiveAt)
-      : waitForAddress(answer, both, conclusiveAt);
+    return waitAfter(message, conclusiveAt);
   }
   if (found.result === 'unknown') {
     const isForOperator = settings.inDoubt === 'hold' || doubt.isAccepted === true;
     if (isForOperator && !claim.isAsked) return { outcome: await hold(delivery, claim, doubt, found.why) };
     return sendInDoubt(delivery, claim, found.why);
   }
-  const settled = { ...claim, entry: withoutDoubt(entry) };
+  const settled = { ...claim, entry: withNextKey(withoutDoubt(entry), keyHonouredMs(settings.service) > 0) };
   if (doubt.rejection === undefined) return { claim: settled };
   return { outcome: await failUpload(delivery, settled, { code: 'rejected', message: doubt.rejection }) };
 }
 
 /** The doubt stays. If the next POST makes no flow, the flow of the first one may still be found. */
 function sendInDoubt(delivery: Delivery, claim: Claim, why: string): SettledDoubt {
+  if (isKeyGood(delivery, claim.entry)) {
+    delivery.log.info('Sent again with the same key, so the service makes one flow', { why });
+    return { claim: { ...claim, entry: sentAgain(claim.entry) } };
+  }
   delivery.count('DoubtsRetried');
   delivery.log.warn('Sent again although a flow may exist', { why });
   return { claim };

@@ -2,9 +2,11 @@ import { OutOfTimeError } from '../base/invocation.ts';
 import {
   InDoubtError,
   MisaddressedError,
+  NotReadyError,
   RejectedError,
   ThrottledError,
   UnauthorisedError,
+  UnavailableError,
 } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
 import { HeldError, HoldsUnavailableError, noteSuccess, Permit } from '../holds/permit.ts';
@@ -16,13 +18,14 @@ import {
   flowTagOf,
   inDoubt,
   isHold,
+  keyOf,
   misaddressed,
   priced,
 } from '../ledger/entry.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
-import { type Claim, commitFlow, failUpload, keepWaiting, tellWaiting } from './claim.ts';
+import { type Claim, commitFlow, failUpload, isKeyGood, keepWaiting, tellWaiting, withKey } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
-import { adoptIfListed, settleDoubt } from './doubt.ts';
+import { adoptIfListed, type SettledDoubt, settleDoubt } from './doubt.ts';
 import {
   ATTEMPT_TIME_MIN_MS,
   ATTEMPTS_EXHAUSTED,
@@ -51,16 +54,25 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   const { flows, clock } = delivery.ports;
   const { work } = delivery.invocation;
   const request = requestOf(delivery, claim, object);
-  const permit = new Permit(claim.entry, delivery.ports, delivery.ports.nonce());
+  let isRepeated = isKeyGood(delivery, claim.entry);
+  const permit = new Permit(claim.entry, delivery.ports, delivery.ports.nonce(), isRepeated);
   claim = { ...claim, entry: priced(claim.entry, permit.price) };
+  let isRefused = false;
   for (let waitedMs = 0; ; ) {
     let told = Promise.resolve(claim);
     const onWaiting = (message: string, until: number | undefined): void => {
       // It may wait again, after a new token was read.
       told = told.then((current) => tellWaiting(delivery, current, { message, until }));
     };
+    const beforeSending = async (): Promise<string> => {
+      const wasRefused = isRefused;
+      isRefused = true;
+      told = told.then((current) => withKey(delivery, current, wasRefused));
+      const { entry } = await told;
+      await permit.obtain(work);
+      return keyOf(entry);
+    };
     try {
-      const beforeSending = () => permit.obtain(work);
       const { flowId } = await flows.create({ ...request, onWaiting, beforeSending }, work).finally(async () => {
         claim = await told;
       });
@@ -75,13 +87,23 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
       const outcome = await commitFlow(delivery, claim, { flowId, outcome: 'created' });
       await noteSuccess(claim.entry, 'created', delivery.ports, delivery.invocation.closing);
       return outcome;
-    } catch (error) {
+    } catch (thrown) {
+      const lost = isRepeated ? undefined : await repeatLost(delivery, claim, thrown);
+      if (lost !== undefined) {
+        if ('outcome' in lost) return lost.outcome;
+        ({ claim } = lost);
+        isRepeated = true;
+        continue;
+      }
+      const error = isKeyGood(delivery, claim.entry) ? ofRepeated(thrown) : thrown;
       const decision = classify(error, claim.entry, clock.now());
       if (decision?.kind !== 'wait' || !isInPlace(delivery, claim.entry, decision, waitedMs)) {
         const isOwnRefusal = error instanceof InDoubtError && error.isOwnRefusal;
         const adopted = isOwnRefusal ? await adoptIfListed(delivery, claim) : undefined;
         if (adopted !== undefined) return adopted;
-        if (isOwnRefusal || !(error instanceof InDoubtError)) permit.release();
+        // What becomes of a request that is repeated says nothing about the first one.
+        const mayHaveFlow = isKeyGood(delivery, claim.entry) || (error instanceof InDoubtError && !isOwnRefusal);
+        if (!mayHaveFlow) permit.release();
         return handleFailure(delivery, claim, isOwnRefusal ? error.cause : error);
       }
       const { reason, delayMs, counted } = decision;
@@ -114,6 +136,45 @@ function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: Opened
     isAsked,
     inputs: object.inputs.map((input) => ({ ...input, as: input.as ?? as })),
   };
+}
+
+/** The claim of an upload that this error leaves in doubt. The operator did not know of this doubt. */
+function doubted(
+  claim: Claim,
+  error: unknown,
+  { counted }: Pick<RetryDecision & { kind: 'doubt' }, 'counted'>,
+  { now, nextAttemptAt }: { readonly now: number; readonly nextAttemptAt: number },
+): Claim {
+  const rejection = error instanceof InDoubtError && error.cause instanceof RejectedError ? error.message : undefined;
+  const isAccepted = (error instanceof InDoubtError && error.isAccepted) || undefined;
+  const doubt = doubtAfter(claim.entry, now, { nextAttemptAt, rejection, ...(isAccepted && { isAccepted }) });
+  const attempts = attemptsAfter(claim.entry, counted);
+  const entry = isMisaddressed(error) ? misaddressed(claim.entry) : { ...claim.entry, misaddressedSince: undefined };
+  return { ...claim, isAsked: false, entry: inDoubt({ ...entry, attempts }, doubt) };
+}
+
+/**
+ * What to do at once after an answer was lost: send the upload again with the same key, unless its flow is listed already.
+ * Undefined if another answer came, the service does not honour the key, or the time is nearly over.
+ */
+async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Promise<SettledDoubt | undefined> {
+  if (!(error instanceof InDoubtError && error.isLost)) return undefined;
+  const now = delivery.ports.clock.now();
+  const next = doubted(claim, error, { counted: true }, { now, nextAttemptAt: now });
+  if (!isKeyGood(delivery, next.entry) || now + ATTEMPT_TIME_MIN_MS > delivery.invocation.workEndsAt) return undefined;
+  delivery.log.warn('The answer was lost', { error });
+  return settleDoubt(
+    delivery,
+    { ...next, entry: answered(next.entry, { message: error.message, at: now }) },
+    error.message,
+  );
+}
+
+/** The service still works at the first request if it is not ready for one with the same key. */
+function ofRepeated(error: unknown): unknown {
+  const refusal = error instanceof InDoubtError && error.isOwnRefusal ? error.cause : undefined;
+  if (!(refusal instanceof RejectedError && refusal.cause instanceof NotReadyError)) return error;
+  return new UnavailableError(refusal.message, { cause: refusal, bodyStarted: true });
 }
 
 /** True if the wait is short, leaves time for another attempt, and another attempt is allowed. */
@@ -165,16 +226,8 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
       return failUpload(delivery, claim, decision.failure);
     case 'doubt': {
       const nextAttemptAt = now + decision.delayMs;
-      const rejection = error instanceof InDoubtError && error.cause instanceof RejectedError ? message : undefined;
-      const isAccepted = (error instanceof InDoubtError && error.isAccepted) || undefined;
-      const doubt = doubtAfter(claim.entry, now, { nextAttemptAt, rejection, ...(isAccepted && { isAccepted }) });
-      const attempts = attemptsAfter(claim.entry, decision.counted);
-      const entry = isMisaddressed(error)
-        ? misaddressed(claim.entry)
-        : { ...claim.entry, misaddressedSince: undefined };
-      // The flow may be listed already. Then the upload need not wait. The operator did not know of this doubt.
-      const doubted = { ...claim, isAsked: false, entry: inDoubt({ ...entry, attempts }, doubt) };
-      const settled = await settleDoubt(delivery, doubted, message);
+      // The flow may be listed already. Then the upload need not wait.
+      const settled = await settleDoubt(delivery, doubted(claim, error, decision, { now, nextAttemptAt }), message);
       if ('outcome' in settled) return settled.outcome;
       // Only a process that was frozen for minutes gets here. The upload may be sent again, but its claim may be over.
       const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;

@@ -114,6 +114,11 @@ export class InDoubtError extends FlowServiceError {
     this.isOwnRefusal = options.isOwnRefusal ?? false;
     this.isAccepted = options.isAccepted ?? false;
   }
+
+  /** True if the answer was lost: none came, or it could not be read to its end. */
+  get isLost(): boolean {
+    return !(this.cause instanceof FlowServiceError) || (this.isAccepted && this.cause instanceof UnavailableError);
+  }
 }
 
 /** A response that does not fit the description of the service. The message quotes the first 300 characters of its body. */

@@ -106,7 +106,7 @@ export interface Call extends OfUpload {
   readonly patienceMs?: number | undefined;
   readonly isAsked?: boolean | undefined;
   readonly onWaiting?: CreateRequest['onWaiting'];
-  readonly beforeSending?: (() => Promise<void>) | undefined;
+  readonly beforeSending?: CreateRequest['beforeSending'];
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly reach?: TransportRequest['reach'];
@@ -415,17 +415,18 @@ export class Requests {
     const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: waiting && onRefused };
     const response = await this.#pacer.send(kind, paced, signal, async () => {
       waiting?.isOver();
-      await call.beforeSending?.();
-      return (await this.#sendOnce(call, { secret, hadToken: true }, signal)).response;
+      const key = await call.beforeSending?.();
+      return (await this.#sendOnce(call, { secret, hadToken: true, key }, signal)).response;
     });
     return { operation, response, secret, hadToken: true };
   }
 
   async #sendOnce(
     call: Call,
-    { secret, hadToken }: Pick<Answer, 'secret' | 'hadToken'>,
+    { secret, hadToken, key }: Pick<Answer, 'secret' | 'hadToken'> & { readonly key?: string | undefined },
     signal: AbortSignal,
   ): Promise<Answer> {
+    const { idempotency } = this.#service.create;
     const { operation, method, url, uploadId, body, reach, onSent } = call;
     if (!/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
@@ -442,6 +443,7 @@ export class Requests {
         ...tokenHeader(this.#service, secret),
       }),
       ...(hadToken && uploadId !== undefined && traceOf(uploadId)),
+      ...(key !== undefined && idempotency && { [idempotency.header]: key }),
     };
     const sending = new Sending(await body?.(), signal);
     try {

@@ -72,7 +72,10 @@ export interface CreateDescription {
 interface IdempotencyDescription {
   /** Name of the header that carries the key. */
   readonly header: string;
-  /** For how long the service honours it, in hours. With 0 it is only sent. */
+  /**
+   * For how long the service answers a repeated request with the job of the first one, in hours. A lost answer is then sent
+   * again with the same key, up to 20 minutes before that time is over. With 0 the key is only sent.
+   */
   readonly hours: number;
 }
 
@@ -491,6 +494,9 @@ export const tokenHeader = (
 ): Record<string, string> => ({
   [header]: scheme === undefined ? token : `${scheme} ${token}`,
 });
+
+/** For how long the service honours an idempotency key, in milliseconds. 0 if it does not. */
+export const keyHonouredMs = ({ create }: ServiceDescription): number => (create.idempotency?.hours ?? 0) * 60 * 60_000;
 
 /** True if a request about a job needs its template. */
 export const needsTemplate = ({ state, outputs, abort }: ServiceDescription): boolean =>

@@ -36,8 +36,11 @@ export interface CreateRequest {
    * @param until when the service asked to wait then, in milliseconds since the epoch. Undefined if it did not say.
    */
   readonly onWaiting?: ((why: string, until: number | undefined) => void) | undefined;
-  /** Called directly before each request. If it throws, nothing is sent, and the creation fails with its error. */
-  readonly beforeSending?: (() => Promise<void>) | undefined;
+  /**
+   * Called directly before each request. Returns its idempotency key, which is sent if the description of the service
+   * names a header for it. If it throws, nothing is sent, and the creation fails with its error.
+   */
+  readonly beforeSending?: (() => Promise<string>) | undefined;
   readonly inputs: readonly FlowInput[];
 }
 

@@ -168,6 +168,8 @@ export interface Attempt extends Terms {
   readonly isLate: boolean;
   /** True if an earlier attempt may have made a flow, and absence is not proven. */
   readonly isResent: boolean;
+  /** True if this attempt makes no second flow, because its request has the key of the one before. Default false. */
+  readonly isRepeated?: boolean | undefined;
   /** Different in each attempt. */
   readonly nonce: string;
 }
@@ -285,8 +287,13 @@ function keepSpent(scope: Scope, spent: Spent): void {
 const kindOf = (period: string): string => period.replaceAll(/\d/g, '');
 
 function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
-  const { routeName, prefix, price, isResent, nonce } = attempt;
+  const { routeName, prefix, price, isResent, isRepeated, nonce } = attempt;
   const key = outcomeOf(attempt);
+  const before = draft.reservations[key];
+  if (isRepeated && before !== undefined) {
+    draft.reservations[key] = { ...before, nonce };
+    return undefined;
+  }
   // Unless it is in doubt, no earlier attempt has made a flow.
   if (!isResent) giveBack(draft, key, 'all');
   const micros = price === undefined ? 0 : microsOf(price.amount);

@@ -65,7 +65,12 @@ const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['
   routes.find(({ name }) => name === route.name);
 
 /** What the present configuration says about sending an upload. */
-export function attemptOf(subject: Subject, settings: HoldPorts['settings'], nonce: string): Attempt {
+export function attemptOf(
+  subject: Subject,
+  settings: HoldPorts['settings'],
+  nonce: string,
+  isRepeated = false,
+): Attempt {
   const { upload, generation, route, doubt, late = false } = subject;
   const { budget } = settings;
   const present = routeOf(subject, settings);
@@ -77,6 +82,7 @@ export function attemptOf(subject: Subject, settings: HoldPorts['settings'], non
     isOfRoute: present !== undefined,
     isLate: late,
     isResent: doubt !== undefined,
+    isRepeated,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,
     route: present?.budget,
@@ -114,9 +120,10 @@ export class Permit {
   /** True once it is the trial of a failing route, however often its request is repeated. */
   #isTrial = false;
 
-  constructor(subject: Subject, ports: HoldPorts, nonce: string) {
+  /** @param isRepeated true if the request makes no second flow, because it has the key of the one before. */
+  constructor(subject: Subject, ports: HoldPorts, nonce: string, isRepeated = false) {
     this.#ports = ports;
-    this.#attempt = attemptOf(subject, ports.settings, nonce);
+    this.#attempt = attemptOf(subject, ports.settings, nonce, isRepeated);
   }
 
   /** What the flow costs, as it is counted. */

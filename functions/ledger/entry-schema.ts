@@ -18,11 +18,13 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  * 3: the reasons `paused` and `budget`, in an entry that waits for the end of a hold.
  * 4: `given`, in the entry of a retry with other parameters. `doubt.isAccepted`, `doubt.isDismissed`. `plan`, in
  *    the entries of chains and in the chains. The reason `failing`, in an entry that was submitted in bulk.
+ * 5: `keyNumber`, in an entry of a service that honours idempotency keys. `doubt.isKeySpent`.
  *
- * `route.price`, `obstacle` and the `until` of an answer have no number: they are only told. If an older function writes
- * the entry again, it lacks them. Without `unreadySince`, a wait begins anew. The state of a collector has none either: without it, a tick repeats some work.
+ * `route.price`, `obstacle`, `isSentAgain` and the `until` of an answer have no number: they are only told. If an older
+ * function writes the entry again, it lacks them. Without `unreadySince`, a wait begins anew. The state of a collector has
+ * none either: without it, a tick repeats some work.
  */
-export const LEDGER_FORMAT = 4;
+export const LEDGER_FORMAT = 5;
 
 /** Why an upload waits. */
 export const WAIT_REASONS = [
@@ -226,6 +228,11 @@ const doubt = readonlyObject({
    * flow of the attempts before.
    */
   isDismissed: z.optional(z.literal(true)),
+  /**
+   * True if the upload is not sent again because of its key: a request with it was refused, or the file cannot be sent any
+   * more. The flow of the request before may exist all the same, so it is searched for.
+   */
+  isKeySpent: z.optional(z.literal(true)),
 });
 
 const answer = readonlyObject({
@@ -254,7 +261,7 @@ export const ANSWERS_MAX = 3;
 
 /** What an entry says in every state. */
 const facts = {
-  schema: z.union([z.literal(1), z.literal(2), z.literal(3), z.literal(4)]),
+  schema: z.union([z.literal(1), z.literal(2), z.literal(3), z.literal(4), z.literal(5)]),
   upload: uploadSchema,
   route: routeSchema,
   /** What is sent, if that is not the upload's own object: the assets of the stage before, or the files of a job. */
@@ -313,6 +320,13 @@ const facts = {
   isInChain: z.optional(z.literal(true)),
   /** Present if a POST of this generation may have made a flow that we do not know. */
   doubt: z.optional(doubt),
+  /**
+   * The number in the idempotency key of its requests. Absent: 1. It rises when it is certain that no request with it has
+   * made a flow. It is written down before the request, unless the service honours no keys.
+   */
+  keyNumber: z.optional(count),
+  /** True if an answer was lost, and the request was sent again with the same key. */
+  isSentAgain: z.optional(z.literal(true)),
 };
 
 /**

@@ -211,6 +211,8 @@ export interface ClaimTerms {
   readonly arrivedAt?: number | undefined;
   /** True if live files go first. Only the first claim of an upload takes it. */
   readonly late?: true | undefined;
+  /** True if the service honours idempotency keys. Default false. */
+  readonly areKeysHonoured?: boolean | undefined;
 }
 
 /**
@@ -267,13 +269,35 @@ export const planned = <E extends Entry>(entry: E, plan: Entry['plan']): E =>
  * Such a claim counts as an attempt, because the file may have killed the invocation.
  */
 export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms): ClaimedEntry {
-  const { claimedAt, deadline, pipeline } = terms;
+  const { claimedAt, deadline, pipeline, areKeysHonoured = false } = terms;
   const past =
     entry.state === 'claimed'
       ? ({ doubt: doubtOfDead(entry), attempts: attemptsAfter(entry, true), claimDied: true } as const)
-      : {};
+      : entry.doubt === undefined && nextKeyOf(entry, areKeysHonoured);
   return { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt, deadline };
 }
+
+/**
+ * The idempotency key of the next request. All requests with one key make one flow at most, while the service honours it.
+ * So it is the same for as long as the upload is in doubt. A service may repeat a refusal to the same key, so it is another
+ * after each answer that shows that no flow was made.
+ */
+export const keyOf = ({ upload, generation, keyNumber = 1 }: Entry): string =>
+  `${upload.id}-${generation}-${keyNumber}`;
+
+/** The entry with the next key. No request with the present one has made a flow. */
+export const withNextKey = (entry: ClaimedEntry, areKeysHonoured: boolean): ClaimedEntry => ({
+  ...entry,
+  ...nextKeyOf(entry, areKeysHonoured),
+});
+
+const nextKeyOf = (entry: Entry, areKeysHonoured: boolean) => ({
+  schema: formatOf(entry, areKeysHonoured ? 5 : 1),
+  keyNumber: (entry.keyNumber ?? 1) + 1,
+});
+
+/** The claim of an upload in doubt that is sent again with the same key. */
+export const sentAgain = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, isSentAgain: true });
 
 /** Nothing is sent before the route of a retry, and the inputs of a job, are written down. */
 const doubtOfDead = (entry: ClaimedEntry): Doubt | undefined =>
@@ -347,13 +371,14 @@ export function doubtAfter(
     ...next,
     ...(next.rejection !== undefined && { rejection: shorten(next.rejection, MESSAGE_CHARS_MAX) }),
     ...(isAccepted ? { isAccepted: true } : { isAccepted: undefined }),
+    ...(entry.doubt?.isKeySpent && { isKeySpent: true }),
   };
 }
 
 /** The claim of an upload in doubt. */
 export const inDoubt = (entry: ClaimedEntry, doubt: Doubt): ClaimedEntry => ({
   ...entry,
-  schema: formatOf(entry, doubt.isAccepted ? 4 : 1),
+  schema: formatOf(entry, doubt.isKeySpent ? 5 : doubt.isAccepted ? 4 : 1),
   doubt,
 });
 
@@ -562,7 +587,14 @@ export function retried(
   now: number,
   { given, late }: { readonly given?: GivenOverrides | undefined; readonly late?: true | undefined } = {},
 ): WaitingEntry {
-  const anew = { generation: entry.generation + 1, reroute: true, given, pipeline: undefined } as const;
+  const anew = {
+    generation: entry.generation + 1,
+    reroute: true,
+    given,
+    pipeline: undefined,
+    keyNumber: undefined,
+    isSentAgain: undefined,
+  } as const;
   return {
     ...factsOf(entry),
     ...(entry.state === 'waiting' ? {} : anew),
@@ -601,12 +633,14 @@ const SENT = {
   claimDied: undefined,
   misaddressedSince: undefined,
   answers: undefined,
+  keyNumber: undefined,
 } as const;
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
   const { schema, upload, route, inputs, job, reroute, given, pipeline, arrivedAt, generation, attempts } = entry;
   const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt, plan } = entry;
+  const { keyNumber, isSentAgain } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
   const sent = { upload, route, inputs, job, reroute, given, pipeline };
   const hasBegunChain = 'next' in entry && entry.next !== undefined && entry.next.length > 0;
@@ -621,6 +655,8 @@ function factsOf(entry: Entry) {
     claimDied,
     ...waited,
     doubt,
+    ...(keyNumber !== undefined && { keyNumber }),
+    ...(isSentAgain && { isSentAgain }),
     ...(isInChain && { isInChain }),
     ...(plan && { plan }),
   };

@@ -2,6 +2,7 @@ import { type Answer, empty, json, listingPage, Refusal, requireServed } from '.
 import type { BlobFolder, Content } from './blob.ts';
 import type { Call } from './call.ts';
 import { Flow, type Output, type State } from './flow.ts';
+import { IdempotencyKeys } from './idempotency.ts';
 import type { Admitted } from './limiter.ts';
 import { type Body, inputsOf, type Problem, readBody } from './request-body.ts';
 import { parameterProblems, TEMPLATES } from './templates.ts';
@@ -23,6 +24,7 @@ export class Operations {
   readonly flows = new Map<string, Flow>();
   readonly #options: OperationsOptions;
   readonly #variation: Variation;
+  readonly #keys = new IdempotencyKeys();
 
   constructor(options: OperationsOptions) {
     this.#options = options;
@@ -32,8 +34,10 @@ export class Operations {
   /** @throws {Refusal} */
   async run(call: Call, admission: Admitted): Promise<Answer> {
     switch (call.operation) {
-      case 'createFlow':
-        return await this.#createFlow(call, admission);
+      case 'createFlow': {
+        const keys = { hours: this.#variation.idempotencyHours, now: () => this.#now() };
+        return await this.#keys.run(call.request, keys, (request) => this.#createFlow({ ...call, request }, admission));
+      }
       case 'listFlows':
         return this.#listFlows(call);
       case 'getFlow':

@@ -35,6 +35,12 @@ export interface Variation {
   /** Delay until a new flow appears in the listing, in milliseconds. */
   listingDelayMs: number;
 
+  /**
+   * For how long a key in `Idempotency-Key` is honoured, in hours: a second request with it gets the answer of the first,
+   * also if that was a refusal; 409 while the first is not answered; and 422 if its body is another.
+   */
+  idempotencyHours: number;
+
   /** Form of an asset: its bytes, or `{"data":"data:<type>;base64,..."}`. */
   assetForm: 'raw' | 'json';
   /** How an asset's answer ends: by its `Content-Length` or by chunks. */
@@ -54,6 +60,7 @@ export const DEFAULT_VARIATION: Readonly<Variation> = {
   pageSize: 50,
   order: 'descending',
   listingDelayMs: 0,
+  idempotencyHours: 0,
   assetForm: 'raw',
   assetLength: 'content-length',
 };

@@ -85,9 +85,11 @@ async function receiptOf(
 
 /** The life of an upload, as far as its entry tells. An entry keeps no history of its waits. */
 function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
-  const { state, putAt, arrivedAt, attempts, flow, obstacle, endedAt, assets, failedOutputs, stage } = view;
+  const { state, putAt, arrivedAt, attempts, flow, isSentAgain, obstacle, endedAt, assets, failedOutputs, stage } =
+    view;
   const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
   const unstored = obstacle === undefined ? '' : ` Its results are not stored yet: ${obstacle.message}`;
+  const once = isSentAgain ? ', once: an answer was lost, and the request was sent again with the same key' : '';
   const results = `${assets.length} ${assets.length === 1 ? 'result is' : 'results are'} stored.`;
   const missing = failedOutputs.map(({ id, message }) => ` Output ${id} is missing: ${message}`).join('');
   const steps: Step[] = [
@@ -100,7 +102,7 @@ function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
           {
             kind: 'running',
             at: flow.createdAt,
-            text: `The service made flow ${flow.id}.${unstored}${failures}`,
+            text: `The service made flow ${flow.id}${once}.${unstored}${failures}`,
           } as const,
         ]),
     ...(assets.length + failedOutputs.length === 0

@@ -40,6 +40,11 @@ describe('flowdrop doctor --before-deployment', () => {
         { check: 'templates of the routes', result: 'good' },
         { check: 'listing of flows', result: 'good' },
         {
+          check: 'a lost answer',
+          result: 'good',
+          what: 'It costs nothing: the flow is found in the listing of the service.',
+        },
+        {
           check: 'the account',
           result: 'not checked',
           what: 'the environment has no credentials of AWS: set AWS_PROFILE to have AWS asked too',
@@ -88,9 +93,10 @@ describe('flowdrop doctor --before-deployment', () => {
   the token: not checked, because the configuration cannot be used
   templates of the routes: not checked, because the configuration cannot be used
   listing of flows: not checked, because the configuration cannot be used
+  a lost answer: not checked, because the configuration cannot be used
   the account: not checked, because the configuration cannot be used
 
-1 fault, 0 warnings, 6 not checked
+1 fault, 0 warnings, 7 not checked
 `);
   });
 
@@ -126,6 +132,23 @@ it('the check of the configuration names a file that is no JSON, and a folder wi
   const directory = await temporaryFolder();
   const without = await runFlowdrop(['doctor', '--before-deployment', '--json'], { directory });
   expect(resultOf(without, 'configuration')?.what).toBe(`cdk.json: expected this file in ${directory}`);
+});
+
+describe('what a lost answer costs', () => {
+  const create = { idempotency: { hours: 24 } };
+  it.each([
+    ['nothing with a key', { create, list: null }, {}, 'good', 'for 24 hours the same request is sent again'],
+    ['a second payment', { list: null }, {}, 'note', 'sent again, and may be paid for twice'],
+    ['a decision', { list: null }, { inDoubt: 'hold' }, 'note', 'waits for your decision'],
+  ] as const)('is told: %s', async (_, service, settings, result, words) => {
+    const ran = await checkedWith({
+      baseUrl: 'https://flows.example.com',
+      routes: [ROUTE],
+      service: { from: 'flows', ...service },
+      settings,
+    });
+    expect(resultOf(ran, 'a lost answer')).toMatchObject({ result, what: expect.stringContaining(words) });
+  });
 });
 
 it('the check of the routes warns of what is most likely a mistake', async () => {

@@ -200,6 +200,22 @@ describe('what is told of an upload under way', () => {
   });
   const since = '2026-01-01T10:00:00.000Z';
 
+  it('is that an answer was lost, and the request was sent again with the same key', async () => {
+    const [made] = (await list({ state: 'any' }, operated.deployment, signal)).uploads.filter(({ flow }) => flow);
+    const view = { ...(made as UploadView), isSentAgain: true };
+    const one = {
+      kind: 'upload',
+      id: view.id,
+      key: view.key,
+      state: view.state,
+      upload: view,
+      isCurrent: true,
+    } as const;
+    expect(showUpload(one, operated.deployment).join('\n')).toContain(
+      `sent again with the same key: flow ${view.flow?.id}, made once`,
+    );
+  });
+
   it('is what keeps its results from being stored', () => {
     const flow = { id: 'flow-1', createdAt: since };
     const [status, listed] = shown({ state: 'running', flow, obstacle: { message: 'asset: 500: Down', since } });
@@ -445,7 +461,7 @@ describe('an entry that a newer version wrote', () => {
     const put = (Body: string) => pipeline.s3.send(new PutObjectCommand({ ...where, Body: Buffer.from(Body) }));
     await put(JSON.stringify({ ...JSON.parse(text), schema: 99 }));
     onTestFinished(async () => void (await put(text)));
-    const words = `uploads/${id}.json has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 4, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
+    const words = `uploads/${id}.json has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 5, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
     expect((await operated.run('status', id)).output).toContain(`unreadable\n  ${words}\n`);
     expect((await operated.run('status')).output).toContain(`  ledger            ${words}\n`);
     expect(issuesOf('status', JSON.parse((await operated.run('status', '--json')).output))).toBe('');

@@ -179,6 +179,24 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "reason: 'throttled', counted: false",
     with: "reason: 'throttled', counted: true",
   }),
+  mistake('another key although the upload is in doubt', 100, {
+    file: CLAIM,
+    in: 'withKey',
+    replace: 'isRefused && claim.entry.doubt === undefined',
+    with: 'isRefused',
+  }),
+  mistake('a key that is not in the ledger before its request', 600, {
+    file: CLAIM,
+    in: 'withKey',
+    replace: '!isHonoured || claim.stored.entry.keyNumber === entry.keyNumber',
+    with: 'true',
+  }),
+  mistake('a key relied on for ever', 600, {
+    file: CLAIM,
+    in: 'isKeyGood',
+    replace: 'invocation.endsAt + CLOCKS_DIFFER_MS <= doubt.claimedAt + keyHonouredMs(settings.service)',
+    with: 'keyHonouredMs(settings.service) > 0',
+  }),
   mistake('a message deleted while its claim is live', 500, {
     file: CREATE_FLOW,
     in: 'resume',
@@ -465,7 +483,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a flow in doubt uncounted', 300, {
     file: 'create-flow/send.ts',
     in: 'send',
-    replace: 'if (isOwnRefusal || !(error instanceof InDoubtError)) permit.release();',
+    replace: 'if (!mayHaveFlow) permit.release();',
     with: 'permit.release();',
   }),
   mistake('a hold that a process learns of late', 200, {

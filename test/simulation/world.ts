@@ -43,6 +43,7 @@ import { withChains } from './storm-chains.ts';
 import { withCopies } from './storm-copies.ts';
 import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobs } from './storm-jobs.ts';
+import { withKeys } from './storm-keys.ts';
 import { withRouteChanges, withStageChanges } from './storm-routes.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { MINUTE, SECOND, Timeline } from './timeline.ts';
@@ -246,7 +247,7 @@ function scenarioFor(seed: number): Scenario {
   const chained = withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
   const held = withHolds(withJobs(chained, new Random(seed, 12)), new Random(seed, 13), BEFORE_STORM_MS);
   const changed = withRouteChanges(withCopies(held, new Random(seed, 14)), new Random(seed, 15));
-  return withStageChanges(changed, new Random(seed, 16));
+  return withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -16,5 +16,10 @@ const PAGES: Readonly<Record<Variation['paging'], Json>> = {
 };
 
 /** The description of a stand-in that speaks in a variation. */
-export const descriptionOf = ({ paging = 'page' }: Partial<Variation> = {}, changes: Json = {}): ServiceDescription =>
-  merged(speaking({ list: { pages: PAGES[paging] } }) as unknown as Json, changes) as unknown as ServiceDescription;
+export const descriptionOf = (
+  { paging = 'page', idempotencyHours: hours = 0 }: Partial<Variation> = {},
+  changes: Json = {},
+): ServiceDescription => {
+  const varied = speaking({ list: { pages: PAGES[paging] }, create: { idempotency: { hours } } });
+  return merged(varied as unknown as Json, changes) as unknown as ServiceDescription;
+};

@@ -9,6 +9,7 @@ import type { Fault } from '../faults.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import { NEXT_PIPELINE, PIPELINE } from '../names.ts';
 import type { Logged } from '../observations.ts';
+import { KEY_HOURS_MAX } from '../storm-keys.ts';
 import { MINUTE, SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 
@@ -100,6 +101,11 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
     );
     const isAllowed = count <= 1 + knownExtra;
     demand(isAllowed || !isStrict, 'two flows of one generation, although doubts are held', ...values);
+  }
+  if (scenario.variation.idempotencyHours === KEY_HOURS_MAX && isStrict) {
+    // Also if an operator has it sent although a flow may exist: it is sent with the same key.
+    const isOne = count <= 1 + (observed.expired.get(uploadId)?.length ?? 0);
+    demand(isOne, 'two flows of one generation, although the service honours keys', ...values);
   }
   if (areFlowsListed(world)) {
     // While no flow has ended, a full listing cannot be told from one of active flows.
