@@ -3,7 +3,7 @@ import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/r
 import { type Route, routeFor } from '../uploads/routes.ts';
 import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
-import type { Ledger, Stored } from './store.ts';
+import { type Ledger, NewerFormatError, type Stored, UnreadableEntryError } from './store.ts';
 import { SWEEP_REACH_MS } from './waits.ts';
 
 /*
@@ -33,15 +33,20 @@ type CurrentPorts = CopyPorts & { readonly inbox: Pick<Inbox, 'current'> };
 /**
  * The entry of the upload of this key that had the same content before: the same size, and the same ETag or checksum. It
  * had not failed when this one was put, and the metadata that Flowdrop reads are the same. Undefined if there is none:
- * then the upload is meant. So is the hourly canary.
+ * then the upload is meant. So is the hourly canary, and a copy of an upload whose entry is damaged.
  * @throws any error of S3.
  */
 export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: AbortSignal): Promise<Entry | undefined> {
   if (isCanary(upload, ports.settings)) return undefined;
-  const before =
-    upload.versionId === undefined
-      ? await unversionedBefore(upload, ports, signal)
-      : await versionBefore(upload, ports, signal);
+  let before: Entry | undefined;
+  try {
+    const find = upload.versionId === undefined ? unversionedBefore : versionBefore;
+    before = await find(upload, ports, signal);
+  } catch (error) {
+    // What a damaged entry was about can never be known. A newer version of Flowdrop can read the entry that it wrote.
+    if (error instanceof UnreadableEntryError && !(error instanceof NewerFormatError)) return undefined;
+    throw error;
+  }
   return before?.state === 'failed' && before.endedAt < upload.lastModified + SECOND_MS ? undefined : before;
 }
 

@@ -1,6 +1,6 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import { answer, ECHO, HOUR, INBOX, MINUTE, start, world } from '../support/world.ts';
+import { answer, ECHO, HOUR, INBOX, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 // S3 announces a change of metadata, storage class or encryption as a copy. Its content is no new upload.
 
@@ -45,6 +45,18 @@ describe.each([
     expect(world.service.flows).toHaveLength(1);
     expect(world.count('UploadsSkipped')).toBe(2);
     expect(await world.entries()).toHaveLength(1);
+  });
+
+  it('is sent if the entry of the upload is damaged, because nobody knows what became of that', async () => {
+    await start({ versioning });
+    await world.send('a', 'x');
+    const [damaged = ''] = await world.keys(LEDGER, 'uploads/');
+    await world.put(LEDGER, damaged, 'no JSON');
+    laterBy(HOUR);
+    await copy(form, 'a', 'x');
+    await world.deliverAll();
+    expect(world.service.flows).toHaveLength(2);
+    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(2);
   });
 
   it('is skipped while the upload is under way, or waits', async () => {
