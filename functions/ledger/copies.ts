@@ -34,14 +34,20 @@ type CurrentPorts = CopyPorts & { readonly inbox: Pick<Inbox, 'current'> };
  * The entry of the upload of this key that had the same content before: the same size, and the same ETag or checksum. It
  * had not failed when this one was put, and the metadata that Flowdrop reads are the same. Undefined if there is none:
  * then the upload is meant. So is the hourly canary, and a copy of an upload whose entry is damaged.
+ * @param known the id of an upload that may be the one before it.
  * @throws any error of S3.
  */
-export async function copiedEntry(upload: Upload, ports: CopyPorts, signal: AbortSignal): Promise<Entry | undefined> {
+export async function copiedEntry(
+  upload: Upload,
+  ports: CopyPorts,
+  signal: AbortSignal,
+  known?: string,
+): Promise<Entry | undefined> {
   if (isCanary(upload, ports.settings)) return undefined;
   let before: Entry | undefined;
   try {
     const find = upload.versionId === undefined ? unversionedBefore : versionBefore;
-    before = await find(upload, ports, signal);
+    before = await find(upload, ports, signal, known);
   } catch (error) {
     // What a damaged entry was about can never be known. A newer version of Flowdrop can read the entry that it wrote.
     if (error instanceof UnreadableEntryError && !(error instanceof NewerFormatError)) return undefined;
@@ -74,7 +80,7 @@ export async function currentUpload(
   const current = await ports.inbox.current(bucket, key, signal);
   if (current === undefined || current.id === known) return { current };
   if ((await ports.ledger.read(current.id, signal)) !== undefined) return { current };
-  return { current, copied: await copiedEntry(current, ports, signal) };
+  return { current, copied: await copiedEntry(current, ports, signal, known) };
 }
 
 async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {
@@ -105,7 +111,12 @@ async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signa
 }
 
 /** Without versions, the object before is gone. Its ETag is part of its upload id, and its entry has what was sent. */
-async function unversionedBefore(upload: Upload, ports: CopyPorts, signal: AbortSignal): Promise<Entry | undefined> {
+async function unversionedBefore(
+  upload: Upload,
+  ports: CopyPorts,
+  signal: AbortSignal,
+  known?: string,
+): Promise<Entry | undefined> {
   const { inbox, ledger, receipts, settings } = ports;
   const isSame = (id: string) => id !== upload.id && hashIn(id) === hashIn(upload.id);
   const told = await receipts.uploadAt(upload.key, signal);
@@ -113,7 +124,9 @@ async function unversionedBefore(upload: Upload, ports: CopyPorts, signal: Abort
   // content.
   const isNewer = (id: string) => told === undefined || secondsIn(id) > secondsIn(told);
   const underWay = await findEntry(ledger, upload.lastModified, (id) => isSame(id) && isNewer(id), signal);
-  const stored = underWay ?? (told !== undefined && isSame(told) ? await ledger.read(told, signal) : undefined);
+  // Among very many entries, the search does not get to the one that asks.
+  const asking = known !== undefined && isSame(known) && isNewer(known) ? known : told;
+  const stored = underWay ?? (asking !== undefined && isSame(asking) ? await ledger.read(asking, signal) : undefined);
   if (stored?.entry.upload.bytes !== upload.bytes) return undefined;
   const route = routeFor(settings.routes, upload);
   // Only a route with overrides reads the metadata.

@@ -338,6 +338,22 @@ describe('without versions, while an upload waits', () => {
     expect(world.service.flows).toHaveLength(2);
   });
 
+  it('a copy repeats it, although there are too many entries to find it among them', async () => {
+    await start({ versioning: undefined, s3: { keysMax: 1 } });
+    for (let index = 0; index < 12; index += 1) await world.upload(`b${index}`, 'y');
+    const others = world.takeMessages();
+    await world.collect({ hold: { action: 'pause' } });
+    laterBy(1_000);
+    await world.send('a', 'x');
+    laterBy(1_000);
+    await copy('s3', 'a', 'x');
+    await world.deliverAll();
+    for (const message of others) await world.ports.queue.send(message, new AbortController().signal);
+    await goesOn();
+    expect((await world.entries()).filter(({ state }) => state !== 'succeeded')).toEqual([]);
+    expect(world.service.flows).toHaveLength(13);
+  });
+
   it('a copy repeats the job that waits, and not one before it with the same content', async () => {
     await start({ versioning: undefined, routes: [{ ...ECHO, jobs: 'jobs/' }] });
     const job = JSON.stringify({ inputs: ['front.png'] });

@@ -465,7 +465,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy that replaces the upload before it', 200, {
     file: COPIES,
     in: 'currentUpload',
-    replace: 'return { current, copied: await copiedEntry(current, ports, signal) };',
+    replace: 'return { current, copied: await copiedEntry(current, ports, signal, known) };',
     with: 'return { current };',
   }),
   mistake('a flow sent without being counted', 100, {

@@ -5,7 +5,7 @@ import type { Put } from '../observations.ts';
 import { routeNameFor } from '../storm-routes.ts';
 import type { World } from '../world.ts';
 import { isOfFailure } from './copies.ts';
-import { isOf, isTerminal, putOf } from './facts.ts';
+import { failureCodeOf, isOf, isTerminal, putOf } from './facts.ts';
 
 /** Time between the beginning of a multipart upload, which is its date, and its end, in milliseconds. */
 const MULTIPART_MIN_MS = 2_000;
@@ -62,6 +62,12 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty;
   const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
+  // A copy may have none. But then no upload has given way to it: nothing would come of either.
+  if (own.length === 1 || !isCurrent || isExpired) return;
+  const ofUploads = entries.filter(({ upload }) => upload.bucket === put.bucket && upload.key === put.key);
+  const newest = ofUploads.toSorted((one, other) => one.upload.lastModified - other.upload.lastModified).at(-1);
+  const code = newest && failureCodeOf(newest);
+  demand(code !== 'superseded' && code !== 'upload-gone', 'an upload gave way to a copy that is not sent', newest);
 }
 
 function checkUploadOf(world: World, entry: Entry): void {
