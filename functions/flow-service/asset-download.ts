@@ -213,8 +213,9 @@ async function follow(
   const holdsSecret = hasCredentials(url) || holdsToken(url.href, secret);
   if (!isAllowed || holdsSecret) {
     // Only the origin is quoted: the rest of the address may be a signature, which is as secret as a token.
-    const why = holdsSecret ? ', with a user, a password or the token in the address' : '';
-    throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}${why}`);
+    const why = holdsSecret ? ': it holds a user, a password or the token' : '';
+    const what = isRedirect(response) ? 'The asset was redirected to' : 'The service gives as the address of the asset';
+    throw new ForbiddenAddressError(`${what} ${redact(url.origin, secret)}. This address is not allowed${why}`);
   }
   if (requests.isForToken(url, secret)) return { url, answer: await requests.send({ ...call, url }, signal) };
   return { url, answer: await requests.sendElsewhere({ ...call, url, reach }, secret, signal) };

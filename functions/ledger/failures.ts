@@ -266,15 +266,16 @@ export const OUTPUT_FAILURES = {
   },
   'forbidden-address': {
     meaning:
-      'The asset was redirected to an address that is not allowed, or that holds a user, a password or the token; or it was redirected twice.',
+      'The asset is at an address that is not allowed, or that holds a user, a password or the token; or it was redirected more than three times.',
     retry: 'cannot-help',
     action:
       'Tell the operator of the service where assets may be: over https, at a public address unless the service itself is at a private one.',
   },
   'unintelligible-answer': {
-    meaning: 'The answer fits no known form.',
+    meaning: 'The answer does not fit the description of the service.',
     retry: 'can-help',
-    action: 'Read the beginning of the answer in the message, and tell the operator of the service.',
+    action:
+      'Read the beginning of the answer in the message. If the service always answers so, declare it in `service`. Otherwise tell the operator of the service.',
   },
   unauthorised: {
     meaning: 'The service still rejected the token when the flow had become older than `flowAgeMaxSeconds`.',
