@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
 import { errorDetail } from '../functions/flow-service/answers.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
-import { isCompressed, readErrorBody } from '../functions/flow-service/json-answer.ts';
+import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import { type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
 import { TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
@@ -242,8 +242,7 @@ function issueOfNoJson(answer: Answer, { address }: ServiceWords): ServiceIssue 
 const isHtml = ({ headers }: TransportResponse): boolean => /html/i.test(headers['content-type'] ?? '');
 
 /** The text may be cut, so only its beginning is looked at. */
-const isJsonAnswer = (answer: Answer): boolean =>
-  !isCompressed(answer) && !isHtml(answer) && /^\uFEFF?\s*[[{]/.test(answer.text);
+const isJsonAnswer = (answer: Answer): boolean => !isHtml(answer) && /^\uFEFF?\s*[[{]/.test(answer.text);
 
 /** What a failed connection means. OpenSSL, DNS and the socket each have codes of their own. */
 function issueOfConnection(

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback, reachOf } from './addresses.ts';
 import { assetOf } from './asset-answer.ts';
+import { CodingError, decodedBody, isCompressed } from './content-coding.ts';
 import {
   DamagedAssetError,
   ForbiddenAddressError,
@@ -10,7 +11,6 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { isCompressed } from './json-answer.ts';
 import { assetSubject, redirectSubject } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
@@ -101,19 +101,17 @@ async function assetWithin(
     if (hadToken || !hasExpired) throw error;
     throw new UnavailableError(error.message, { cause: error, bodyStarted: false });
   }
-  if (isCompressed(response)) {
-    response.destroy();
-    throw new DamagedAssetError('The asset is compressed, although the request did not allow it');
-  }
   requests.noteServed('asset');
-  const length = response.headers['content-length'];
-  return assetOf(received(response, progress), {
+  // A coding marks the end of its bytes by itself, and their length is not that of the asset.
+  const isCoded = isCompressed(response);
+  const length = isCoded ? undefined : response.headers['content-length'];
+  return assetOf(isCoded ? undone(response, progress) : received(response, progress), {
     mediaType: response.headers['content-type'],
     names: [...fileNames(response.headers['content-disposition']), ...names],
     data,
     secret,
     length: length === undefined ? undefined : Number(length),
-    isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
+    isDelimited: isCoded || length !== undefined || response.headers['transfer-encoding'] !== undefined,
     assetBytesMax,
     onData: (bytes) => progress.brought(bytes),
     accepts,
@@ -219,6 +217,18 @@ async function follow(
   }
   if (requests.isForToken(url, secret)) return { url, answer: await requests.send({ ...call, url }, signal) };
   return { url, answer: await requests.sendElsewhere({ ...call, url, reach }, secret, signal) };
+}
+
+/** The bytes of the response without its coding. */
+async function* undone(response: TransportResponse, progress: Progress): AsyncGenerator<Uint8Array> {
+  try {
+    yield* decodedBody(response, received(response, progress));
+  } catch (error) {
+    if (error instanceof CodingError) throw new DamagedAssetError(error.message, { cause: error });
+    throw error;
+  } finally {
+    progress.end();
+  }
 }
 
 /** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, it is too slow. */

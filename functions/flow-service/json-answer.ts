@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import { codingOf } from '../base/media-type.ts';
 import { Semaphore } from '../base/semaphore.ts';
+import { CodingError, decodedBody, isCompressed } from './content-coding.ts';
 import { UnintelligibleAnswerError } from './errors.ts';
 import { LongTexts } from './long-texts.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
@@ -28,6 +28,12 @@ export class AnswerLimitError extends Error {
   override readonly name = 'AnswerLimitError';
 }
 
+/**
+ * Bytes that a compressed answer may have once it is decoded. Long texts in an answer are cut, and do not count for its
+ * limits, but each byte of them takes time.
+ */
+const DECODED_BYTES_MAX = 64 * 1024 * 1024;
+
 /** Bytes read of an error response's body: enough to quote from. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 
@@ -47,26 +53,22 @@ export class AnswerReader {
   /**
    * Reads a response to its end, so that the connection can be reused, and returns what `use` makes of its text. Long
    * texts in it are cut.
-   * @throws {UnintelligibleAnswerError} the body is longer than the limit without what was cut, is compressed, or is not
-   * UTF-8.
+   * @throws {UnintelligibleAnswerError} the body is longer than the limit without what was cut, cannot be decoded, or is
+   * not UTF-8.
    * @throws {TransportError} the body was cut.
    * @throws any error of `use`.
    */
   async read<T>(response: TransportResponse, bytesMax: number, use: (text: string) => T): Promise<T> {
-    if (isCompressed(response)) {
-      response.destroy();
-      throw new UnintelligibleAnswerError('The answer is compressed, although the request did not allow it');
-    }
     const body = new GatheredBytes(bytesMax);
     const texts = new LongTexts();
-    const chunks = response.body[Symbol.asyncIterator]();
+    const chunks = readable(response);
     const gather = async (enoughBytes: number): Promise<boolean> => {
       while (body.length <= enoughBytes) {
         const next = await chunks.next();
         if (next.done === true) return true;
         const bytes = texts.cut(next.value);
         if (!body.add(bytes)) {
-          await chunks.return?.();
+          await chunks.return();
           throw tooLong(body.length + bytes.byteLength, bytesMax);
         }
       }
@@ -121,6 +123,21 @@ export class GatheredBytes {
   }
 }
 
+/** The decoded bytes of a response. @throws {UnintelligibleAnswerError} it cannot be decoded, or is too long then. */
+async function* readable(response: TransportResponse): AsyncGenerator<Uint8Array, void> {
+  let bytes = 0;
+  try {
+    for await (const chunk of decodedBody(response)) {
+      bytes += chunk.byteLength;
+      if (bytes > DECODED_BYTES_MAX && isCompressed(response)) throw tooLong(bytes, DECODED_BYTES_MAX);
+      yield chunk;
+    }
+  } catch (error) {
+    if (error instanceof CodingError) throw new UnintelligibleAnswerError(error.message, { cause: error });
+    throw error;
+  }
+}
+
 const tooLong = (bytes: number, bytesMax: number): UnintelligibleAnswerError =>
   new UnintelligibleAnswerError(`The answer has ${bytes} bytes or more, and at most ${bytesMax} are read`);
 
@@ -136,22 +153,16 @@ function textOf(body: GatheredBytes): string {
 export async function readErrorBody(response: TransportResponse): Promise<string> {
   const read = new GatheredBytes(ERROR_BODY_BYTES_MAX);
   try {
-    if (!isCompressed(response)) {
-      for await (const chunk of response.body) {
-        const isAll = read.add(chunk.subarray(0, ERROR_BODY_BYTES_MAX - read.length));
-        if (!isAll || read.length === ERROR_BODY_BYTES_MAX) break;
-      }
+    for await (const chunk of decodedBody(response)) {
+      const isAll = read.add(chunk.subarray(0, ERROR_BODY_BYTES_MAX - read.length));
+      if (!isAll || read.length === ERROR_BODY_BYTES_MAX) break;
     }
   } catch (error) {
-    if (!(error instanceof TransportError)) throw error;
+    if (!(error instanceof TransportError || error instanceof CodingError)) throw error;
   }
   response.destroy();
   return read.bytes.toString('utf8');
 }
-
-/** Tells whether a body is compressed, although we ask for `identity`. A few bytes of gzip may become gigabytes. */
-export const isCompressed = ({ headers }: TransportResponse): boolean =>
-  codingOf(headers['content-encoding']) !== undefined;
 
 /**
  * Parses JSON of limited depth and size.

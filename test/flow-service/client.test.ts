@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { inspect } from 'node:util';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
 import type { Json } from '../../functions/base/json.ts';
@@ -61,7 +62,7 @@ function canned(
   ...answers: readonly {
     status: number;
     headers?: Record<string, string>;
-    body?: string;
+    body?: string | Uint8Array;
     address?: string;
     sent?: 'part';
   }[]
@@ -71,13 +72,13 @@ function canned(
     if (body !== undefined) await collect(body.chunks);
     const answer = answers[Math.min(asked.length, answers.length - 1)] ?? { status: 500 };
     asked.push({ url: url.href, headers, reach });
-    const text = answer.body ?? '';
+    const bytes = Buffer.from(answer.body ?? '');
     return {
       status: answer.status,
-      headers: { 'content-length': String(Buffer.byteLength(text)), ...answer.headers },
+      headers: { 'content-length': String(bytes.byteLength), ...answer.headers },
       address: answer.address,
       sent: answer.sent,
-      body: streamed([Buffer.from(text)]),
+      body: streamed([bytes]),
       destroy() {},
     };
   };
@@ -1052,6 +1053,20 @@ describe('a JSON response', () => {
     expect(await clientOf(server.url).get('f1', never)).toMatchObject({ flowId: 'f1' });
   });
 
+  it.each<[string, (plain: string) => Buffer]>([
+    ['gzip', gzipSync],
+    ['br', brotliCompressSync],
+  ])('may have the Content-Encoding %s, also as an error', async (encoding, compress) => {
+    const headers = { 'content-type': 'application/json', 'content-encoding': encoding };
+    const { transport } = canned(
+      { status: 200, headers, body: compress('{"state":"failed"}') },
+      { status: 422, headers, body: compress('{"detail":"No such thing"}') },
+    );
+    const flows = clientOf(PUBLIC, { transport });
+    expect(await flows.get('f1', never)).toMatchObject({ state: 'failed' });
+    await expect(flows.get('f1', never)).rejects.toThrow('No such thing');
+  });
+
   it.each(['utf-8', 'aws-chunked'])('may have the Content-Encoding %s, which is none', async (encoding) => {
     const { transport } = canned({
       status: 200,
@@ -1088,6 +1103,45 @@ describe('an asset', () => {
     expect(await read(flows)).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
     expect(await read(flows)).toEqual({ mediaType: 'application/octet-stream', text: 'text' });
     expect(await read(flows)).toEqual({ mediaType: 'image/png', text: 'hi' });
+  });
+
+  it.each<[string, (plain: Buffer) => Buffer]>([
+    ['gzip', gzipSync],
+    ['GZIP', gzipSync],
+    ['x-gzip', gzipSync],
+    ['br', brotliCompressSync],
+  ])('with the Content-Encoding %s comes without it, raw and in its envelope', async (encoding, compress) => {
+    const sent = (type: string, plain: string, headers = {}) => ({
+      status: 200,
+      headers: { 'content-type': type, 'content-encoding': encoding, ...headers },
+      body: compress(Buffer.from(plain)),
+    });
+    const { transport } = canned(
+      sent('model/gltf-binary', 'glTF'.repeat(50_000)),
+      sent('application/json', '{"data":"data:image/png;base64,aGk="}'),
+      sent('application/octet-stream', ''),
+    );
+    const flows = clientOf(PUBLIC, { transport });
+    const { mediaType, text } = await read(flows);
+    expect([mediaType, text === 'glTF'.repeat(50_000)]).toEqual(['model/gltf-binary', true]);
+    expect(await read(flows)).toEqual({ mediaType: 'image/png', text: 'hi' });
+    await expect(read(flows)).rejects.toThrow(errors.NotAnAssetError);
+  });
+
+  it.each([
+    ['that is cut', gzipSync('glTF'.repeat(1_000)).subarray(0, 30), 'gzip', 'DamagedAssetError'],
+    ['that is none', Buffer.from('glTF'), 'br', 'DamagedAssetError'],
+    ['in two codings', gzipSync(gzipSync('glTF')), 'gzip, gzip', 'DamagedAssetError'],
+    ['that is not undone', Buffer.from('glTF'), 'zstd', 'DamagedAssetError'],
+    ['of more bytes than an asset may have', gzipSync(Buffer.alloc(2_000_000)), 'gzip', 'AssetTooLargeError'],
+  ])('with a Content-Encoding %s is refused, and its connection is closed', async (_, body, encoding, name) => {
+    await using server = await scripted((_request, response) => {
+      response.writeHead(200, { 'content-type': 'x/y', 'content-encoding': encoding, 'content-length': body.length });
+      response.end(body);
+    });
+    const flows = clientOf(server.url, { assetBytesMax: 1_000_000 });
+    await expect(read(flows)).rejects.toMatchObject({ name });
+    await until(() => server.open.size === 0);
   });
 
   it.each(['aws-chunked', 'utf-8', 'identity', 'base64'])(

@@ -1,0 +1,68 @@
+import { pipeline, Readable } from 'node:stream';
+import { createBrotliDecompress, createGunzip } from 'node:zlib';
+import { codingOf } from '../base/media-type.ts';
+import { TransportError, type TransportResponse } from './transport.ts';
+
+/** The codings that are undone. We ask for none, but stores keep what was put as `gzip`, and proxies compress all. */
+const DECODERS = new Map([
+  ['gzip', createGunzip],
+  ['x-gzip', createGunzip],
+  ['br', createBrotliDecompress],
+]);
+
+/** A body cannot be decoded. */
+export class CodingError extends Error {
+  override readonly name = 'CodingError';
+}
+
+/** Tells whether a body has a coding, although we ask for `identity`. Then its length is not that of what is in it. */
+export const isCompressed = ({ headers }: TransportResponse): boolean =>
+  codingOf(headers['content-encoding']) !== undefined;
+
+/**
+ * The bytes of a response without its `Content-Encoding`. A few bytes may become gigabytes, so the reader must have a
+ * limit. Leaving the loop early destroys the connection.
+ * @param body that of the response, perhaps watched.
+ * @throws {CodingError} the coding is an unknown one, or the bytes do not fit it, or are cut.
+ * @throws any error of `body`.
+ */
+export async function* decodedBody(
+  response: TransportResponse,
+  body: AsyncIterable<Uint8Array> = response.body,
+): AsyncGenerator<Uint8Array, void> {
+  const encoding = response.headers['content-encoding'];
+  const coding = codingOf(encoding);
+  if (coding === undefined) return yield* body;
+  // A second coding may hide any amount of bytes from every limit.
+  const create = encoding?.includes(',') ? undefined : DECODERS.get(coding);
+  if (create === undefined) {
+    response.destroy();
+    throw new CodingError(`The answer is compressed (Content-Encoding: ${encoding}), and only gzip and br are undone`);
+  }
+  let failure: unknown;
+  const source = Readable.from(watched(body, (error) => (failure ??= { error })));
+  const decoder = create();
+  pipeline(source, decoder, () => {}); // Ends both if one fails. The loop below gets the error.
+  try {
+    yield* decoder;
+  } catch (error) {
+    if (failure !== undefined) throw (failure as { readonly error: unknown }).error;
+    if (error instanceof TransportError) throw error;
+    throw new CodingError(`The answer is no ${coding}, or is cut: ${(error as Error).message}`, { cause: error });
+  } finally {
+    source.destroy();
+    decoder.destroy();
+  }
+}
+
+async function* watched(
+  body: AsyncIterable<Uint8Array>,
+  onError: (error: unknown) => void,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    onError(error);
+    throw error;
+  }
+}
