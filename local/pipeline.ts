@@ -22,6 +22,8 @@ import { type ServedAws, serveAws } from './aws/serve-aws.ts';
 import { Queue } from './aws/sqs.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
 import { serveFlowService } from './flow-service/http.ts';
+import { StandInJobService } from './flow-service/job-service.ts';
+import { shapeFor } from './flow-service/shapes.ts';
 import { LocalFunction } from './lambda/function.ts';
 import { type FixedTicks, Triggers } from './lambda/triggers.ts';
 import { resume } from './resume.ts';
@@ -121,8 +123,10 @@ export interface Pipeline {
   readonly deadLetters: Queue;
   readonly secrets: SecretStore;
   readonly eventBus: EventBus;
-  /** Undefined if the options name a flow service. */
+  /** Undefined if the options name a service, or if {@link standInJobs} is there. */
   readonly standIn: StandInFlowService | undefined;
+  /** The stand-in for a service of another shape, if the options describe one that ships with Flowdrop. */
+  readonly standInJobs: StandInJobService | undefined;
   readonly functions: Readonly<Record<FunctionName, LocalFunction>>;
   /** Continues the work in a state directory that was used before. Resolves with the entries that had not ended. */
   resume(): Promise<readonly Entry[]>;
@@ -164,7 +168,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     });
     closing.defer(() => embedded.close());
 
-    const { service, standIn } = await openFlowService(options, closing);
+    const { service, standIn, standInJobs } = await openFlowService(options, closing);
     const secrets = new SecretStore({ clock: systemClock });
     secrets.put(TOKEN_SECRET, service.token);
     const eventBus = new EventBus();
@@ -235,6 +239,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       secrets,
       eventBus,
       standIn,
+      standInJobs,
       functions,
       resume: () =>
         resume({
@@ -242,7 +247,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
           queue,
           inboxBucket: INBOX_BUCKET,
           ledgerBucket: LEDGER_BUCKET,
-          areFlowsGone: standIn !== undefined,
+          areFlowsGone: options.service === undefined,
         }),
       shareBlocks: (object, path, isSame) => embedded.shareBlocks(object, path, isSame),
       close: () => closing.disposeAsync(),
@@ -331,9 +336,22 @@ function s3Client(endpoint: string, credentials: Credentials): S3Client {
 async function openFlowService(
   options: PipelineOptions,
   closing: AsyncDisposableStack,
-): Promise<Pick<Pipeline, 'standIn'> & Required<Pick<PipelineOptions, 'service'>>> {
-  if (options.service) return { service: options.service, standIn: undefined };
+): Promise<Pick<Pipeline, 'standIn' | 'standInJobs'> & Required<Pick<PipelineOptions, 'service'>>> {
+  if (options.service) return { service: options.service, standIn: undefined, standInJobs: undefined };
   const token = randomSecret();
+  const shape = shapeFor(options.speaks);
+  if (shape !== undefined) {
+    const { flowMs, dir } = options.standIn ?? {};
+    const jobMs = typeof flowMs === 'number' ? flowMs : undefined;
+    const standInJobs = new StandInJobService({ shape, token, jobMs, ...(dir !== undefined && { dir }) });
+    closing.defer(() => standInJobs.close());
+    const results = await serveFlowService({ handle: standInJobs.results });
+    closing.defer(() => results.close());
+    standInJobs.resultsOrigin = results.url;
+    const server = await serveFlowService(standInJobs);
+    closing.defer(() => server.close());
+    return { service: { url: server.url, token }, standIn: undefined, standInJobs };
+  }
   const standIn = new StandInFlowService({
     ...options.standIn,
     tokens: [token],
@@ -341,7 +359,7 @@ async function openFlowService(
   closing.defer(() => standIn.close());
   const server = await serveFlowService(standIn);
   closing.defer(() => server.close());
-  return { service: { url: server.url, token }, standIn };
+  return { service: { url: server.url, token }, standIn, standInJobs: undefined };
 }
 
 function createFunctions(

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import {
+  JobFailedError,
   NotFoundError,
   NotReadyError,
   NotServedError,
@@ -130,6 +131,9 @@ export class FlowObserver {
       const isAll = failure !== undefined || this.#ports.flows.isWhole || outputs.length === 0 || isAnyPending(outputs);
       return isAll || this.#isSeenTwice(marker, outputs) ? { kind: 'finished', outputs, failure } : { kind: 'ending' };
     } catch (error) {
+      if (error instanceof JobFailedError) {
+        return { kind: 'finished', outputs: [], failure: failureOf('failed', error.message || undefined) };
+      }
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
       if (!isNone) throw error;

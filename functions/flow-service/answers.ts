@@ -122,7 +122,7 @@ function timeOf(value: unknown): number | undefined {
  * other members, or with another media type.
  */
 export function isOwnError(mediaType: string, text: string, errors: ErrorsDescription, depthMax: number): boolean {
-  if (mediaType !== (errors.mediaType ?? 'application/json')) return false;
+  if (![errors.mediaType ?? 'application/json'].flat().includes(mediaType)) return false;
   try {
     const body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
     const words = isObject(body) ? found(body, errors.words) : undefined;
@@ -333,7 +333,7 @@ const shownPointers = (pointers: Pointers): string =>
 
 /** The result of a job at an address, or as a data URI in the answer. */
 export interface LinkedOutput {
-  /** The place where the answer has it, such as `output.0`. */
+  /** The place where the answer has it, such as `output-0`: a dot would be encoded in the key of a result. */
   readonly assetId: string;
   readonly pointer: string;
   /** The address, or the beginning of the data URI. Undefined if it cannot be fetched. */
@@ -349,10 +349,10 @@ export const linkedOutputsSchema = ({ addresses }: LinkedOutputs) =>
     const links = new Map<string, LinkedOutput>();
     for (const declared of addresses) {
       for (const { pointer, value } of linksIn(at(json, declared), declared, true)) {
-        const id = pointer.slice(1).replaceAll('~1', '/').replaceAll('~0', '~').replaceAll('/', '.');
+        const id = pointer.slice(1).replaceAll('~1', '/').replaceAll('~0', '~').replaceAll('/', '-');
         const known = links.get(id);
         if (known === undefined) links.set(id, linkedOutput(id, pointer, value));
-        // `a.b`, and `b` in `a`, are two places.
+        // `a-b`, and `b` in `a`, are two places.
         else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), pointer, value));
       }
     }

@@ -141,11 +141,12 @@ class HttpFlowService implements FlowService {
   }
 
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
-    const { method = 'POST', path, id, body } = this.#service.create;
+    const { method = 'POST', path, headers, id, body } = this.#service.create;
     const call: Call = {
       operation: 'create',
       method,
       url: this.#creationUrl(path, request.template),
+      headers,
       subject: request.tag.upload,
       uploadId: request.tag.upload,
       startBy: request.startBy,
@@ -283,6 +284,7 @@ class HttpFlowService implements FlowService {
     const url = this.#requests.url(path, { id: flowId, template });
     const call: Call = { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
     const answer = await this.#requests.send(call, signal);
+    if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
     return { links: await this.#requests.read(answer, linkedOutputsSchema(linked), signal, PAGE_ANSWER), answer };
   }
 

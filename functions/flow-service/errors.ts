@@ -20,6 +20,7 @@ export type FlowServiceErrorCode =
   | 'asset-too-large'
   | 'too-slow'
   | 'not-an-asset'
+  | 'output-failed'
   | 'forbidden-address';
 
 /** Base class of every failure of the flow service. */
@@ -183,6 +184,12 @@ export class TooSlowError extends FlowServiceError {
 export class AssetTooLargeError extends FlowServiceError {
   override readonly name = 'AssetTooLargeError';
   readonly code = 'asset-too-large';
+}
+
+/** In place of its results, the service says that the job has failed. The message is its explanation. */
+export class JobFailedError extends FlowServiceError {
+  override readonly name = 'JobFailedError';
+  readonly code = 'output-failed';
 }
 
 /** Something came in place of an asset: a login, an error, a progress, nothing. A retry may bring the asset. */

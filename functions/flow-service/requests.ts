@@ -9,6 +9,7 @@ import {
   FlowServiceError,
   ForbiddenAddressError,
   InDoubtError,
+  JobFailedError,
   type MisaddressedError,
   NotFoundError,
   ThrottledError,
@@ -41,7 +42,9 @@ import type { FlowBody } from './request-body.ts';
 import {
   ANSWER_DEPTH_MAX,
   ANSWER_SECONDS,
+  isAmong,
   isToldByWords,
+  type Refusals,
   refusalOf,
   type ServiceDescription,
   tokenHeader,
@@ -98,6 +101,8 @@ export interface Call extends OfUpload {
   readonly operation: Operation;
   readonly method: TransportRequest['method'];
   readonly url: URL;
+  /** Headers beside those of every request. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The flow or the upload that the request is about. */
   readonly subject: string;
   /** Default: 2 for `get`, 0 for all others. */
@@ -333,9 +338,13 @@ export class Requests {
     throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError: isOwn });
   }
 
-  /** The error for a response other than a success. It quotes the service's explanation. */
-  async errorFor(answer: Answer): Promise<FlowServiceError> {
+  /**
+   * The error for a response other than a success. It quotes the service's explanation.
+   * @param failed what says that the job has failed. Default: nothing does.
+   */
+  async errorFor(answer: Answer, failed: Refusals = []): Promise<FlowServiceError> {
     const facts = await this.#factsOf(answer);
+    if (isAmong(failed, answer.response.status, facts.text)) return new JobFailedError(facts.detail);
     const error = this.#errorForStatus(answer, facts);
     // An asset may be kept anywhere, and another server's page about it is about the asset.
     const isForJson = answer.operation !== 'asset';
@@ -438,6 +447,7 @@ export class Requests {
       'Accept-Encoding': 'identity',
       'User-Agent': 'flowdrop',
       // The specification wants the content type with every request. Elsewhere it could break a signed address.
+      ...call.headers,
       ...(hadToken && {
         'Content-Type': 'application/json',
         ...tokenHeader(this.#service, secret),

@@ -60,6 +60,8 @@ export interface CreateDescription {
    * missing is left out.
    */
   readonly body: JsonObject;
+  /** Headers of the request beside the token, such as `{"Prefer": "respond-async"}`. Default: none. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Where the answer has the id of the job. */
   readonly id: Pointers;
   /** Longest time until the head of the answer, in seconds. A service may store the file first. Default: 60. */
@@ -149,6 +151,8 @@ export interface LinkedOutputs extends AnyOutputs {
   readonly path?: string | undefined;
   /** Pointers to addresses, or to lists and objects of them. */
   readonly addresses: readonly string[];
+  /** What says in place of the answer that the job has failed. Default: nothing, the state says so. */
+  readonly failed?: Refusals | undefined;
 }
 
 /** A listing with its pages. */
@@ -237,8 +241,8 @@ export interface ErrorsDescription extends Readonly<Record<Refusal, Refusals>> {
    * or a firewall.
    */
   readonly words: Pointers;
-  /** Media type of the service's errors. Default: `application/json`. */
-  readonly mediaType?: string | undefined;
+  /** Media type of the service's errors, or several. Default: `application/json`. */
+  readonly mediaType?: string | readonly string[] | undefined;
   /** The account is out of credit: statuses, or `{"status": 403, "says": "balance"}`. Uploads wait. */
   readonly outOfCredit: Refusals;
   /** The token is refused. Uploads wait until it is replaced. */
@@ -255,16 +259,21 @@ const REFUSALS: readonly Refusal[] = ['outOfCredit', 'tokenRefused', 'throttled'
 export const isToldByWords = (errors: ErrorsDescription, status: number): boolean =>
   REFUSALS.some((name) => errors[name].some((each) => typeof each === 'object' && each.status === status));
 
+/** True if an answer is one of some refusals. @param text the body, in which the case of letters does not matter. */
+export const isAmong = (refusals: Refusals, status: number, text: string): boolean =>
+  refusals.some((each) => each === status || isSaid(each, status, text));
+
+const isSaid = (each: number | WordedRefusal, status: number, text: string): boolean =>
+  typeof each === 'object' && each.status === status && text.toLowerCase().includes(each.says.toLowerCase());
+
 /**
  * What an answer means. Words are more exact than a status, so they decide first: `{"status": 403, "says": "balance"}`
  * before `403`.
  * @param text the body, in which the case of letters does not matter.
  */
 export function refusalOf(errors: ErrorsDescription, status: number, text = ''): Refusal | undefined {
-  const body = text.toLowerCase();
-  const isSaid = (each: Refusals[number]): boolean =>
-    typeof each === 'object' && each.status === status && body.includes(each.says.toLowerCase());
-  return REFUSALS.find((name) => errors[name].some(isSaid)) ?? REFUSALS.find((name) => errors[name].includes(status));
+  const byWords = REFUSALS.find((name) => errors[name].some((each) => isSaid(each, status, text)));
+  return byWords ?? REFUSALS.find((name) => errors[name].includes(status));
 }
 
 /** Default nesting of an answer, in levels. Known answers have less than ten, apart from the `additional` of users. */
@@ -380,11 +389,24 @@ const holds = (value: Json, placeholders: readonly string[]): boolean =>
 /** True if a creation has room for several inputs. */
 export const takesSeveralInputs = ({ create }: ServiceDescription): boolean => holds(create.body, ['{inputs}']);
 
+/** Headers of a creation. A secret has no place in a configuration. */
+const headers = z.record(
+  headerName.check(
+    z.refine((name) => !/^(?:(?:proxy-)?authorization|cookie)$/i.test(name), {
+      error: 'expected another header: a secret is sent as the token',
+    }),
+  ),
+  matching('a value of 1 to 200 printable ASCII characters', /^[!-~](?:[ -~]{0,198}[!-~])?$/),
+  { error: 'expected an object such as {"Prefer": "respond-async"}' },
+);
+
 const createBody = jsonObject.check(
   z.refine((body) => holds(body, ['{input}', '{inputs}']), {
     error: 'expected a member "{input}" or "{inputs}": without one, no file reaches the service',
   }),
 );
+
+const mediaType = matching('a media type such as "application/json"', MEDIA_TYPE);
 
 const isWhole = z.boolean({ error: 'expected true or false' });
 
@@ -410,6 +432,7 @@ const listedOutputs = strictObject({
 const linkedOutputs = strictObject({
   path: z.optional(path(['id'], ['template'])),
   addresses: pointerList,
+  failed: z.optional(refusals),
   isWhole,
   keptHours: z.optional(hours),
 });
@@ -425,6 +448,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
       method: z.optional(z.enum(['POST', 'PUT'], { error: 'expected "POST" or "PUT"' })),
       path: path([], ['template']),
       body: createBody,
+      headers: z.optional(headers),
       id: pointers,
       answerSeconds: z.optional(
         z
@@ -469,7 +493,11 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
     ),
     errors: strictObject({
       words: pointers,
-      mediaType: z.optional(matching('a media type such as "application/json"', MEDIA_TYPE)),
+      mediaType: z.optional(
+        z.union([mediaType, z.array(mediaType).check(z.minLength(1), z.maxLength(POINTERS_MAX))], {
+          error: 'expected a media type such as "application/json", or a list of them',
+        }),
+      ),
       outOfCredit: refusals,
       tokenRefused: refusals,
       throttled: refusals,

@@ -1,3 +1,4 @@
+import { FAL, MESHY, OGC_PROCESSES, REPLICATE, RUNPOD, TRIPO } from './job-services.ts';
 import type { ServiceDescription } from './service-description.ts';
 
 /**
@@ -58,4 +59,12 @@ export const FLOWS: ServiceDescription = {
 };
 
 /** The descriptions that ship with Flowdrop, by their names in the configuration. */
-export const SERVICES: Readonly<Record<string, ServiceDescription>> = { flows: FLOWS };
+export const SERVICES: Readonly<Record<string, ServiceDescription>> = {
+  flows: FLOWS,
+  replicate: REPLICATE,
+  fal: FAL,
+  meshy: MESHY,
+  runpod: RUNPOD,
+  tripo: TRIPO,
+  'ogc-processes': OGC_PROCESSES,
+};

@@ -140,6 +140,7 @@ export interface FlowService {
   /**
    * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
    * @throws {NotFoundError} @throws {NotReadyError}
+   * @throws {JobFailedError} the service says so in place of the outputs.
    * @throws {UnintelligibleAnswerError} also if the listing has more outputs than can be read.
    */
   outputs(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<readonly Output[]>;

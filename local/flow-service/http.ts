@@ -1,20 +1,22 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { closeAfter, type Listening, listenOnLoopback } from '../loopback.ts';
+import type { ServiceRequest, ServiceResponse } from './call.ts';
 import { ConnectionLostError } from './fault.ts';
-import type { StandInFlowService } from './flow-service.ts';
 
 /** The ids in a path may be long. */
 const HEADER_BYTES_MAX = 256 * 1024;
 
+/** A service without a transport of its own. */
+export interface Service {
+  handle(request: ServiceRequest): Promise<ServiceResponse>;
+}
+
 /**
- * Serves the stand-in over HTTP. `close` breaks the requests under way. The service itself stays open.
+ * Serves a stand-in over HTTP. `close` breaks the requests under way. The service itself stays open.
  * @param options.port default: any free port.
  */
-export function serveFlowService(
-  service: StandInFlowService,
-  { port = 0 }: { port?: number } = {},
-): Promise<Listening> {
+export function serveFlowService(service: Service, { port = 0 }: { port?: number } = {}): Promise<Listening> {
   return listenOnLoopback(
     // A client that expects `100 Continue` gets it when the body is read. It learns of a wrong token before that.
     (request, response, wantBody) => serve(service, request, response, wantBody),
@@ -23,7 +25,7 @@ export function serveFlowService(
 }
 
 async function serve(
-  service: StandInFlowService,
+  service: Service,
   request: IncomingMessage,
   response: ServerResponse,
   wantBody: () => void,

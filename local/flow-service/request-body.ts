@@ -253,7 +253,7 @@ function inputOf(input: unknown, body: Body, template: Template, problem: Proble
 }
 
 /** An input's data: those of a data URI, or plain text. Returns what is wrong with it otherwise. */
-function inputData(text: string, { data, text: kept }: Body): Pick<Input, 'mediaType' | 'blob'> | string {
+export function inputData(text: string, { data, text: kept }: Body): Pick<Input, 'mediaType' | 'blob'> | string {
   const [, mediaType = '', index] = READ_DATA_URI.exec(text) ?? [];
   if (index !== undefined) {
     const blob = data[Number(index)] ?? 'a data URI must be written without escapes';

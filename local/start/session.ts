@@ -220,7 +220,8 @@ export class Session {
     const entries = await this.#pipeline.resume();
     if (entries.length === 0) return;
     const which = otherInbox === undefined ? '' : `, which watched ${otherInbox},`;
-    const doGoOn = this.#pipeline.standIn === undefined;
+    const { standIn, standInJobs } = this.#pipeline;
+    const doGoOn = standIn === undefined && standInJobs === undefined;
     const names = namesOf(entries.map(({ upload }) => upload.key));
     screen.line(`Unfinished files of the run before${which} ${doGoOn ? 'go on' : 'are begun again'}: ${names}.`);
     for (const { upload, arrivedAt } of entries) this.#track(upload, arrivedAt);

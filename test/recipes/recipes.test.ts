@@ -3,6 +3,7 @@ import { cpSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, vi } from 'vitest';
+import { parseContext } from '../../functions/settings/context.ts';
 import { readStackContext } from '../../infra/deployment.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import type { PipelineOptions } from '../../local/pipeline.ts';
@@ -108,7 +109,9 @@ const wordsOf = (command: string): readonly string[] =>
 
 const startsWith = (command: string, words: string): boolean => `${command} `.startsWith(`${words} `);
 
-const PAGES = readdirSync(FOLDER).filter((name) => name.endsWith('.md') && name !== 'README.md');
+const PAGES = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter(
+  (name) => name.endsWith('.md') && name !== 'README.md',
+);
 
 it('every command that is not run is on a page', () => {
   const commands = PAGES.flatMap(commandsOf);
@@ -159,11 +162,27 @@ describe('a flowdrop.json', () => {
   it.each(WHOLE_FILES)('of %s starts as it stands', async (_, text) => {
     const { context, warnings } = readStackContext({ dir: folderWith({ 'flowdrop.json': text }), context: undefined });
     expect(warnings).toEqual([]);
-    const { routes, settings } = context;
-    const operated = await Operated.forTest({ routes, settings, standIn: { flowMs: 0 }, tickIntervalMs: 100 });
+    const { routes, settings, service: speaks } = context;
+    const operated = await Operated.forTest({ routes, settings, speaks, standIn: { flowMs: 0 }, tickIntervalMs: 100 });
     const status = await operated.run('status', '--json');
     expect(status.code, status.errors).toBe(0);
   });
+});
+
+/** What the pages of services say in a line: a whole member `service`, or a member of it. */
+const IN_LINES = PAGES.filter((page) => page.startsWith('services/')).flatMap((page) =>
+  Array.from(read(page).matchAll(/`"(service|outputs|parameters)": (\{.*?\})`/g), ([line, member = '', text = '']) => ({
+    ...{ page, line, member },
+    value: JSON.parse(text),
+  })),
+);
+
+it.each(IN_LINES)('$page: $line is valid', ({ page, member, value }) => {
+  const from = page.replace(/^services\/(.*)\.md$/, '$1');
+  const service = member === 'service' ? value : { from, ...(member === 'outputs' && { outputs: value }) };
+  const [route] = BASE.routes;
+  const routes = [{ ...route, ...(member === 'parameters' && { parameters: value }) }];
+  expect(parseContext({ ...BASE, routes, service }).service.state).toBeDefined();
 });
 
 describe.each(PAGES)('%s', (page) => {
@@ -225,9 +244,10 @@ function synthesised(clone: string, stage?: string): Synthesis {
 
 /** A local pipeline that is configured as the page says, and its operator in the clone. */
 async function startFor(page: string, clone: string): Promise<Operated> {
-  const { routes, settings } = readStackContext({ dir: clone, context: undefined }).context;
+  const { routes, settings, service: speaks } = readStackContext({ dir: clone, context: undefined }).context;
   const operated = await Operated.forTest({
     routes,
+    speaks,
     settings: { ...settings, pollIntervalSeconds: 1 }, // As `npm start` sets it.
     standIn: { flowMs: 0, ...STAND_INS[page] },
     tickIntervalMs: 100,

@@ -86,6 +86,21 @@ describe('the service of a configuration', () => {
   });
 });
 
+it('a creation may have headers, but none that Flowdrop sends by itself', () => {
+  const create = (headers: object) => contextWith({ from: 'flows', create: { headers } }).service.create;
+  expect(create({ Prefer: 'respond-async' }).headers).toEqual({ Prefer: 'respond-async' });
+  for (const name of ['authorization', 'Host', 'Content-Length', 'traceparent', 'a b']) {
+    expect(issuesOf({ from: 'flows', create: { headers: { [name]: 'x' } } })).toHaveLength(1);
+  }
+  expect(issuesOf({ from: 'flows', create: { headers: { Prefer: 'a\r\nb' } } })).toHaveLength(1);
+});
+
+it('a description that ships may be changed, and is found again by its name', () => {
+  expect(shortOf(contextWith('fal').service)).toBe('fal');
+  const { service } = contextWith({ from: 'fal', create: { path: '/{template}/dev' } });
+  expect(service).toEqual({ ...SERVICES.fal, create: { ...SERVICES.fal?.create, path: '/{template}/dev' } });
+});
+
 describe('a service that takes one input', () => {
   const one = { from: 'flows', create: { body: { inputs: null, files: [{ image: '{input}' }] } } };
   const later = { name: 'sheet', after: 'pictures', inputs: 'all', template: 'contact_sheet' };

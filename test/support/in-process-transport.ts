@@ -7,13 +7,13 @@ import {
   type TransportRequest,
 } from '../../functions/flow-service/transport.ts';
 import type { ServiceRequest } from '../../local/flow-service/call.ts';
-import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
+import type { Service } from '../../local/flow-service/http.ts';
 
 /** Time that a request takes to reach the service, in milliseconds. Without it, a loop of requests would never end. */
 const LATENCY_MS = 1;
 
-/** The stand-in service without a socket, for tests in virtual time. It keeps the time limits of the real transport. */
-export function inProcessTransport(service: StandInFlowService, clock: Clock): Transport {
+/** A stand-in without a socket, for tests in virtual time. It keeps the time limits of the real transport. */
+export function inProcessTransport(service: Service, clock: Clock): Transport {
   return async (request, signal) => {
     const { body, answerMs } = request;
     /** Aborts when the client has gone away. */

@@ -20,6 +20,7 @@ import { type BatchResponse, createFlows } from '../../functions/create-flow/bat
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { Pacer } from '../../functions/flow-service/pacer.ts';
+import type { ServiceDescription } from '../../functions/flow-service/service-description.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
@@ -76,6 +77,8 @@ export interface WorldOptions {
   readonly settings?: Partial<PipelineSettings>;
   /** What differs in the description of the service. Default: nothing but the variation of the stand-in. */
   readonly speaks?: Json;
+  /** The description of the service, if it is not that of the stand-in flow service. */
+  readonly describes?: ServiceDescription;
   readonly versioning?: Versioning | undefined;
   readonly resultsVersioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
@@ -181,7 +184,7 @@ async function loadSdk(): Promise<void> {
   embedded.close();
 }
 
-function settingsOf({ settings, routes, service, speaks }: WorldOptions, baseUrl: URL): Settings {
+function settingsOf({ settings, routes, service, speaks, describes }: WorldOptions, baseUrl: URL): Settings {
   return {
     ...SETTINGS_DEFAULT,
     // A tick makes one round only, so the test decides how much time passes.
@@ -197,7 +200,7 @@ function settingsOf({ settings, routes, service, speaks }: WorldOptions, baseUrl
     collectFunction: 'test-collect-outputs',
     command: 'flowdrop',
     eventBus: 'default',
-    service: descriptionOf(service?.variation, speaks),
+    service: describes ?? descriptionOf(service?.variation, speaks),
     routes: routes ?? [ECHO],
   };
 }
