@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
-import { errorDetail } from '../functions/flow-service/answers.ts';
+import { essenceOf } from '../functions/base/media-type.ts';
+import { errorDetail, isOwnError } from '../functions/flow-service/answers.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
@@ -55,7 +56,7 @@ interface Answer extends TransportResponse {
  * Asks the service for its templates and, if it does not list these, for its flows. Neither costs anything. Returns
  * what is wrong and what to do; undefined if the service can be used.
  *
- * A service that lists neither can still be used if it serves the outputs of flows: then it answers for the outputs of
+ * A service whose description has neither answers for an unknown job. One that lists neither can still be used if it serves the outputs of flows: then it answers for the outputs of
  * an unknown flow in another way than for an address that nobody serves.
  * @throws the signal's reason.
  */
@@ -105,6 +106,10 @@ class ServiceCheck {
       }
       const wrong = verdicts.find((verdict) => verdict.is === 'wrong');
       if (wrong !== undefined) return wrong.issue;
+      if (verdicts.length === 0) {
+        const verdict = await this.#verdictOfJob();
+        if (verdict.is !== 'missing') return verdict.is === 'wrong' ? verdict.issue : undefined;
+      }
       if (await this.#servesOutputs()) return undefined;
       const { address, goOn } = this.#words;
       return wrongAnswer(
@@ -170,6 +175,18 @@ class ServiceCheck {
     }
     const what = `redirects to ${shown} (${status}), which is not its API`;
     return wrongAnswer(what, `Check the address in ${address}`);
+  }
+
+  /** What a service without any listing says of an unknown job: its own error shows that the service is there. */
+  async #verdictOfJob(): Promise<Verdict> {
+    const { state, errors } = this.#service.speaks;
+    const nobody = randomBytes(12).toString('hex');
+    const path = state.path.replaceAll('{id}', nobody).replaceAll('{template}', nobody);
+    const answer = await this.#get(path);
+    const mediaType = essenceOf(answer.headers['content-type'] ?? '');
+    const verdict = this.#judge(answer, path);
+    const isOwn = isOwnError(mediaType, answer.text, errors, DETAIL_DEPTH_MAX);
+    return verdict.is === 'missing' && isOwn ? { is: 'good' } : verdict;
   }
 
   /** True if an unknown flow's outputs are answered in another way than an address that nobody serves. */

@@ -101,7 +101,7 @@ interface Where {
  * @param cause the error for its status, if there is one.
  */
 export function misaddressed(
-  { response, detail }: Pick<AnswerFacts, 'response' | 'detail'>,
+  { response, detail, isOwn = false }: Pick<AnswerFacts, 'response' | 'detail'> & Partial<AnswerFacts>,
   { operation, base, secret }: Where,
   cause?: FlowServiceError,
 ): MisaddressedError {
@@ -110,8 +110,10 @@ export function misaddressed(
   // Only the origin is quoted: the rest of the address may hold a secret.
   const to = location === null ? '' : ` to ${cut(redact(location.origin, secret), QUOTE_CHARS_MAX)}`;
   const said = detail === '' ? '' : `: ${cut(detail, QUOTE_CHARS_MAX)}`;
+  // In words of its own, a service says so of a path, of a template, or of a model.
+  const check = isOwn && status === 404 ? 'Check the template,' : 'This is no answer of a flow service. Check';
   return new MisaddressedError(
-    `${operation}: ${status}${to}${said}. This is no answer of a flow service. Check baseUrl ` +
+    `${operation}: ${status}${to}${said}. ${check} baseUrl ` +
       `(${cut(base, QUOTE_CHARS_MAX)}), and what stands before it: a proxy, a login, a firewall.`,
     { cause },
   );

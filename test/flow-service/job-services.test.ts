@@ -43,6 +43,8 @@ const CASES: Readonly<Record<ShapeName, Case>> = {
 
 /** The stand-in, which keeps the time of the world. */
 let service: StandInJobService;
+/** True if the service knows no such model. */
+let isUnknown: boolean;
 /** The requests that went to the service itself. */
 let requests: string[];
 
@@ -59,12 +61,14 @@ function serving(shape: ShapeName): Transport {
   return (request, signal) => {
     if (request.url.host === 'files.test') return toResults(request, signal);
     requests.push(`${request.method} ${request.url.pathname}`);
-    return toService(request, signal);
+    const url = isUnknown ? new URL('/unknown', request.url) : request.url;
+    return toService({ ...request, url }, signal);
   };
 }
 
 beforeEach(() => {
   requests = [];
+  isUnknown = false;
 });
 
 const NAMES = Object.keys(SHAPES) as ShapeName[];
@@ -158,6 +162,18 @@ describe.each(NAMES)('%s', (name) => {
     service.jobs[0]?.cancel(world.clock.now());
     const { failure } = await world.settled(key);
     expect(failure?.message).toMatch(name === 'fal' ? /failed: Request was cancelled/ : /^The flow was aborted/);
+  });
+
+  it('names the template if the service says that there is nothing', async () => {
+    await begin();
+    isUnknown = true;
+    await world.send(key, body);
+    expect(await world.entry()).toMatchObject({
+      state: 'waiting',
+      message: expect.stringMatching(/^create: 404: .*\. Check the template, baseUrl \(/),
+    });
+    isUnknown = false;
+    expect(await world.settled(key)).toMatchObject({ status: 'succeeded' });
   });
 
   it('waits for a token that is not refused', async () => {

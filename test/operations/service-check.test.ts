@@ -3,7 +3,10 @@ import { createServer as createTlsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
-import { FLOWS } from '../../functions/flow-service/services.ts';
+import { FLOWS, SERVICES } from '../../functions/flow-service/services.ts';
+import { serveFlowService } from '../../local/flow-service/http.ts';
+import { StandInJobService } from '../../local/flow-service/job-service.ts';
+import { SHAPES, type ShapeName } from '../../local/flow-service/shapes.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { issueOfService } from '../../operations/service-check.ts';
 import { answering, listening, serveStandIn, web } from '../support/servers.ts';
@@ -71,6 +74,31 @@ describe('a service that answers with', () => {
     });
     const speaks = { ...FLOWS, templates: { path: '/models(all', items: '' } };
     expect(await issueAt(`${origin}/v1`, speaks)).toMatch(/Use --service https:\/\/flows\.example\.com\/v1$/);
+  });
+});
+
+describe.each(Object.keys(SHAPES) as ShapeName[])('a service without listings, such as %s', (shape) => {
+  const issueWith = async (token: string) => {
+    const service = new StandInJobService({ shape, token: TOKEN });
+    const server = await serveFlowService(service);
+    onTestFinished(() => server.close());
+    const speaks = SERVICES[shape] ?? FLOWS;
+    return issueOfService({ url: server.url, token, speaks }, WORDS, new AbortController().signal);
+  };
+
+  it('is known by its own words about an unknown job', async () => {
+    expect(await issueWith(TOKEN)).toBeUndefined();
+  });
+
+  it('says that the token is refused', async () => {
+    expect(await issueWith('another-fake-token')).toMatchObject({ of: 'token', severity: 'fault' });
+  });
+
+  it('is not what answers with pages', async () => {
+    const { origin } = await web(answering(404, PAGE));
+    const speaks = SERVICES[shape] ?? FLOWS;
+    const issue = await issueOfService({ url: origin, token: TOKEN, speaks }, WORDS, new AbortController().signal);
+    expect(issue?.what).toContain('no flow service at this address');
   });
 });
 
