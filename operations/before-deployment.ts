@@ -1,14 +1,15 @@
 import { counted } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { keyHonouredMs } from '../functions/flow-service/service-description.ts';
-import { offeredTemplates } from '../functions/operator/operator.ts';
+import { type ListingAnswer, listingAnswer, offeredTemplates } from '../functions/operator/operator.ts';
 import type { Context } from '../functions/settings/context.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import { type Diagnosis, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
-import { clientOf, examineListing } from './flow-listing.ts';
+import { clientOf, outcomeOfListing, outcomeOfWords } from './flow-listing.ts';
 import { type PlannedAccount, RESOURCE_CHECKS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
+import { examineSample, type Sample } from './sample.ts';
 import { issueOfService, issueOfToken, type Service, type ServiceIssue } from './service-check.ts';
 import { TemplatesUnknownError, templatesIn } from './templates.ts';
 
@@ -26,6 +27,8 @@ export interface PlannedDeployment {
   readonly configuration: Context | ConfigurationError;
   /** The token of the service. Undefined if it is not known. The service is not asked then. */
   readonly token: string | undefined;
+  /** Answers that were copied from the service's documentation. Undefined if none are given. */
+  readonly sample?: Sample | undefined;
   /** The account to deploy to, or why AWS is not asked. */
   readonly aws: PlannedAccount | { readonly notChecked: string };
 }
@@ -36,6 +39,8 @@ interface Subject {
   readonly signal: AbortSignal;
   /** What is wrong with the service. Undefined if it can be used. */
   readonly issue: () => Promise<ServiceIssue | undefined>;
+  /** What its listing of flows shows. Only if it can be used. */
+  readonly listing: () => Promise<ListingAnswer>;
 }
 
 const CHECKS: readonly NamedCheck<Subject>[] = [
@@ -45,7 +50,14 @@ const CHECKS: readonly NamedCheck<Subject>[] = [
   ['the token', examineToken],
   ['templates of the routes', examineTemplates],
   ['listing of flows', examineFlowListing],
+  ['words and pages', examineWords],
   ['a lost answer', examineLostAnswer],
+];
+
+const SAMPLE_CHECKS: readonly NamedCheck<Subject>[] = [
+  ['sample: the creation', (subject) => examinePart('create', subject)],
+  ['sample: the state', (subject) => examinePart('state', subject)],
+  ['sample: the outputs', (subject) => examinePart('outputs', subject)],
 ];
 
 /**
@@ -55,14 +67,19 @@ const CHECKS: readonly NamedCheck<Subject>[] = [
  */
 export async function doctorBeforeDeployment(plan: PlannedDeployment, signal: AbortSignal): Promise<Diagnosis> {
   const issue = once(async () => issueOfService(serviceOf(plan), SERVICE_WORDS, signal));
-  const { aws } = plan;
-  const [checks, ofAws] = await Promise.all([
-    runChecks(CHECKS, { plan, signal, issue }),
+  const listing = once(async () => {
+    const { settings } = plan.configuration as Context;
+    return listingAnswer(clientOf(serviceOf(plan), settings), signal);
+  });
+  const { aws, sample } = plan;
+  const checks = sample === undefined ? CHECKS : [...CHECKS, ...SAMPLE_CHECKS];
+  const [ofService, ofAws] = await Promise.all([
+    runChecks(checks, { plan, signal, issue, listing }),
     'notChecked' in aws
       ? runChecks([['the account', () => aws]], { signal })
       : runChecks(RESOURCE_CHECKS, { aws, signal }),
   ]);
-  return { deployment: `the configuration in ${plan.source}`, checks: [...checks, ...ofAws] };
+  return { deployment: `the configuration in ${plan.source}`, checks: [...ofService, ...ofAws] };
 }
 
 /** Why the service of a plan is not asked. Undefined if it can be asked. */
@@ -122,11 +139,28 @@ const findingOf = ({ severity, what, todo }: ServiceIssue, plan: PlannedDeployme
   todo: `${todo}.`,
 });
 
-async function examineFlowListing({ plan, issue, signal }: Subject): Promise<Outcome> {
+async function examineFlowListing({ plan, issue, listing }: Subject): Promise<Outcome> {
   const reason = reasonNotToAsk(plan);
   if (reason !== undefined) return { notChecked: reason };
   if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
-  return examineListing(serviceOf(plan), (plan.configuration as Context).settings, signal);
+  return outcomeOfListing(serviceOf(plan).speaks.list?.order, await listing());
+}
+
+/** The words and pages that the listing shows, as they are declared. */
+async function examineWords({ plan, issue, listing }: Subject): Promise<Outcome> {
+  const reason = reasonNotToAsk(plan);
+  if (reason !== undefined) return { notChecked: reason };
+  if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
+  if (serviceOf(plan).speaks.list === undefined) return { notChecked: 'the description has no listing of flows' };
+  const answer = await listing();
+  if (answer.issue !== undefined) return { notChecked: `the service does not list its flows: ${answer.issue.code}` };
+  return outcomeOfWords(answer.listing);
+}
+
+function examinePart(part: 'create' | 'state' | 'outputs', { plan }: Subject): Outcome {
+  const { configuration, sample, token } = plan;
+  if (configuration instanceof ConfigurationError) return { notChecked: 'the configuration cannot be used' };
+  return examineSample(part, sample as Sample, configuration.service, token);
 }
 
 /** What it costs if the answer to a creation is lost, as the configuration says. */

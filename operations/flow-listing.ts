@@ -1,8 +1,8 @@
 import * as z from 'zod/mini';
 import { systemClock } from '../functions/base/clock.ts';
-import { counted } from '../functions/base/printable.ts';
+import { counted, quoted } from '../functions/base/printable.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
-import type { FlowService } from '../functions/flow-service/types.ts';
+import type { FlowService, ListingSample } from '../functions/flow-service/types.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Outcome } from './checks.ts';
@@ -82,4 +82,34 @@ export function outcomeOfListing(declared: FlowService['listing'], answer: unkno
   const order = isNewestFirst ? 'looks newest first' : 'is in another order than newest first';
   const what = `The listing of flows ${order}, and shows ended flows and the \`additional\` of flows.`;
   return { severity: 'note', what, todo: `If that is so on all its pages: ${fits(better)}` };
+}
+
+/** The words and pages that the listing shows, and which of them are not declared. */
+export function outcomeOfWords({ flows, pages, words, unreadMore }: ListingSample): Outcome {
+  if (flows === 0) return { notChecked: 'the listing shows no flows' };
+  const shown = (isDeclared: boolean): string =>
+    words
+      .filter((each) => each.isDeclared === isDeclared)
+      .map(({ word, state, flows }) => `${quoted(word ?? null)} ${isDeclared ? `as ${state} ` : ''}(${flows})`)
+      .join(', ');
+  const seen = `${counted(flows, 'flow')} on ${counted(pages, 'page')}.`;
+  const lines = [`It shows ${seen}`, ...(shown(true) === '' ? [] : [`Declared words: ${shown(true)}.`])];
+  const undeclared = shown(false);
+  if (undeclared === '' && unreadMore === undefined) return { good: lines.join('\n') };
+  return {
+    severity: 'warning',
+    what: [
+      ...lines,
+      ...(undeclared === '' ? [] : [`Not declared, so they count as running: ${undeclared}.`]),
+      ...(unreadMore === undefined ? [] : [`It is not read to its end: ${unreadMore}.`]),
+    ].join('\n'),
+    todo: [
+      ...(undeclared === ''
+        ? []
+        : [
+            'Add the words to "completed", "failed", "aborted" or "running" of "state" in the description of the service.',
+          ]),
+      ...(unreadMore === undefined ? [] : ['Declare "pages" of "list" in the description of the service.']),
+    ].join(' '),
+  };
 }

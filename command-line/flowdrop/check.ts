@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { Command } from 'commander';
 import { costsSentence } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
@@ -13,6 +13,7 @@ import { type Explanation, explain } from '../../operations/explain.ts';
 import { diagnosisOfJob } from '../../operations/jobs.ts';
 import { NoLocalRunError, UntrustedRunError } from '../../operations/local-run.ts';
 import { costsOfFiles } from '../../operations/route-file.ts';
+import { SAMPLE_BYTES_MAX, type Sample } from '../../operations/sample.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
@@ -25,6 +26,7 @@ interface DoctorOptions extends AskedOptions {
   readonly job?: string;
   readonly beforeDeployment?: boolean;
   readonly stage?: string;
+  readonly sample?: string;
 }
 
 /** The command that checks a pipeline. It changes nothing, unless it is given a canary. */
@@ -39,6 +41,10 @@ export function addDoctor(add: Add): void {
       'check the configuration of this folder, the flow service, its token and the AWS account instead',
     )
     .option('--stage <name>', 'with --before-deployment: the stage of npm run -s synth -- -c stage=<name>')
+    .option(
+      '--sample <file>',
+      "with --before-deployment: answers from the service's documentation; see docs/commands.md",
+    )
     .addHelpText(
       'after',
       example(
@@ -78,6 +84,7 @@ export function addDoctor(add: Add): void {
       offline(offline, options) {
         if (options.beforeDeployment === true) return checkPlan(offline, options);
         if (options.stage !== undefined) throw new UsageError('--stage is for --before-deployment');
+        if (options.sample !== undefined) throw new UsageError('--sample is for --before-deployment');
         return undefined;
       },
     },
@@ -98,13 +105,22 @@ async function checkPlan(offline: Offline, options: DoctorOptions): Promise<numb
     );
   }
   const { console, signal } = offline;
-  const plan = await readPlan(offline, options.stage);
+  const sample = options.sample === undefined ? undefined : sampleAt(offline.path(options.sample), options.sample);
+  const plan = { ...(await readPlan(offline, options.stage)), sample };
   const diagnosis = await console.during(
     () => 'Checking',
     () => doctorBeforeDeployment(plan, signal),
   );
   console.answer(diagnosis, showDiagnosis);
   return isFaulty(diagnosis) ? EXIT_FAILED : EXIT_OK;
+}
+
+/** @throws {UsageError} there is no such file, or it is too large for an answer. */
+function sampleAt(path: string, source: string): Sample {
+  const file = statSync(path, { throwIfNoEntry: false });
+  if (file?.isFile() !== true) throw new UsageError(`There is no file ${source}`);
+  if (file.size > SAMPLE_BYTES_MAX) throw new UsageError(`${source} is larger than ${SAMPLE_BYTES_MAX} bytes`);
+  return { source, text: readFileSync(path, 'utf8') };
 }
 
 /** @throws {UsageError} there is no such file, or no route takes it. */

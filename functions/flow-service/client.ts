@@ -361,6 +361,13 @@ class HttpFlowService implements FlowService {
       isNewestFirst: order.isFalling && flows.every(({ createdAt }) => createdAt !== undefined),
       showsAdditional,
       showsEnded: flows.some(({ state }) => state !== 'running'),
+      pages: listing.pagesRead,
+      words: [...Map.groupBy(flows, ({ word }) => word).values()].flatMap(([first, ...others]) =>
+        first === undefined
+          ? []
+          : [{ word: first.word, state: first.state, isDeclared: first.isDeclared, flows: others.length + 1 }],
+      ),
+      ...(listing.stopReason !== undefined && !listing.isCut && { unreadMore: listing.stopReason }),
     };
   }
 

@@ -58,6 +58,8 @@ export class Listing<P extends ListingPage> {
    */
   mayPass = false;
   pagesRead = 0;
+  /** True if further pages were not read because of a limit of ours. */
+  isCut = false;
   readonly #options: ListingOptions<P>;
   readonly #seen = new Set<string>();
   /** Addresses of the pages that were requested. */
@@ -107,6 +109,7 @@ export class Listing<P extends ListingPage> {
     for (const id of fresh) this.#seen.add(id);
     let following = this.#following(page, link, fresh);
     if (following instanceof URL && (this.pagesRead >= pagesMax || this.#seen.size > entriesMax)) {
+      this.isCut = true;
       following = `the listing has more than ${this.#seen.size} entries`;
     }
     if (following instanceof URL) this.#url = following;

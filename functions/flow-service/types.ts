@@ -200,6 +200,12 @@ export interface ListingSample {
   readonly showsAdditional: boolean;
   /** True if a flow has ended. */
   readonly showsEnded: boolean;
+  /** Number of pages that were read. */
+  readonly pages: number;
+  /** The service's words for the states of the flows, each with the number of flows. */
+  readonly words: readonly (Pick<FlowRecord, 'word' | 'state' | 'isDeclared'> & { readonly flows: number })[];
+  /** Why further pages cannot be read. Undefined if none are needed. */
+  readonly unreadMore?: string | undefined;
 }
 
 /** A flow that an earlier request may have made. */

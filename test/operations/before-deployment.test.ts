@@ -39,6 +39,7 @@ describe('flowdrop doctor --before-deployment', () => {
         { check: 'the token', result: 'good' },
         { check: 'templates of the routes', result: 'good' },
         { check: 'listing of flows', result: 'good' },
+        { check: 'words and pages', result: 'not checked', what: 'the listing shows no flows' },
         {
           check: 'a lost answer',
           result: 'good',
@@ -93,10 +94,11 @@ describe('flowdrop doctor --before-deployment', () => {
   the token: not checked, because the configuration cannot be used
   templates of the routes: not checked, because the configuration cannot be used
   listing of flows: not checked, because the configuration cannot be used
+  words and pages: not checked, because the configuration cannot be used
   a lost answer: not checked, because the configuration cannot be used
   the account: not checked, because the configuration cannot be used
 
-1 fault, 0 warnings, 7 not checked
+1 fault, 0 warnings, 8 not checked
 `);
   });
 
@@ -132,6 +134,33 @@ it('the check of the configuration names a file that is no JSON, and a folder wi
   const directory = await temporaryFolder();
   const without = await runFlowdrop(['doctor', '--before-deployment', '--json'], { directory });
   expect(resultOf(without, 'configuration')?.what).toBe(`cdk.json: expected this file in ${directory}`);
+});
+
+describe('the words and pages of the listing', () => {
+  const wordsOf = async (answer: object, service: object = {}): Promise<Checked | undefined> => {
+    const { origin } = await web(answering(200, answer));
+    const list = { pages: null };
+    const speaks = { from: 'flows', list, templates: null, ...service };
+    return resultOf(await checkedWith({ baseUrl: origin, routes: [ROUTE], service: speaks }), 'words and pages');
+  };
+  const flow = (id: string, state: string) => ({ id, state });
+
+  it('are told if all are declared', async () => {
+    expect(await wordsOf({ flows: [flow('a', 'completed'), flow('b', 'completed'), flow('c', 'running')] })).toEqual({
+      check: 'words and pages',
+      result: 'good',
+      what: 'It shows 3 flows on 1 page.\nDeclared words: "completed" as completed (2), "running" as running (1).',
+    });
+  });
+
+  it('are a warning if some are not', async () => {
+    const found = await wordsOf({ flows: [flow('a', 'succeed'), flow('b', 'failed')], next_page_token: 'x' });
+    expect(found).toMatchObject({
+      result: 'warning',
+      what: expect.stringMatching(/so they count as running: "succeed" \(1\).*\/next_page_token/s),
+      todo: expect.stringMatching(/"state".*"pages"/s),
+    });
+  });
 });
 
 describe('what a lost answer costs', () => {

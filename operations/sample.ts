@@ -1,0 +1,202 @@
+import { counted, quoted } from '../functions/base/printable.ts';
+import { createdSchema, flowSchema, linkedOutputsSchema, outputPageSchema } from '../functions/flow-service/answers.ts';
+import { PAGE_ANSWER, parseJson } from '../functions/flow-service/json-answer.ts';
+import { at, pointerOf } from '../functions/flow-service/json-pointer.ts';
+import { redact } from '../functions/flow-service/redact.ts';
+import {
+  ANSWER_DEPTH_MAX,
+  type Pointers,
+  type ServiceDescription,
+} from '../functions/flow-service/service-description.ts';
+import type { Outcome } from './checks.ts';
+
+/** Largest file with a sample, in bytes. A page of a listing has no more. */
+export const SAMPLE_BYTES_MAX = PAGE_ANSWER.bytesMax;
+
+/** Longest value that a line shows, in characters. */
+const VALUE_CHARS_MAX = 80;
+
+/** Outputs, and places of a member, that are named. */
+const NAMED_MAX = 5;
+
+/** Levels of an answer in which a member is looked for that no pointer finds. */
+const DEPTH_MAX = 5;
+
+/** An answer of the service that a sample may hold. */
+type Part = 'create' | 'state' | 'outputs';
+
+/** What an answer must have for its part. */
+interface Reading {
+  /** What the pointers find, one a line. */
+  readonly lines: readonly string[];
+  /** What is missing, or is not understood. */
+  readonly issues: readonly string[];
+  /** What to change in the description. */
+  readonly todo: string;
+  /** False if nothing of this part is in the answer. */
+  readonly isThere: boolean;
+}
+
+/** Answers that were copied from the documentation of a service. */
+export interface Sample {
+  /** Where they stand, such as `answer.json`. */
+  readonly source: string;
+  readonly text: string;
+}
+
+/**
+ * Shows what the pointers of a description find in an answer, with the code that reads the service's answers. Nothing is
+ * asked for.
+ * @param sample one answer; or an object whose members `create`, `state` and `outputs` are the answers to these requests.
+ * @param token which no line may show.
+ */
+export function examineSample(
+  part: Part,
+  { source, text }: Sample,
+  service: ServiceDescription,
+  token: string | undefined,
+): Outcome {
+  let json: unknown;
+  try {
+    const depthMax = service.answerDepthMax ?? ANSWER_DEPTH_MAX;
+    json = parseJson(redact(text, token), { depthMax, partsMax: PAGE_ANSWER.partsMax });
+  } catch (error) {
+    const why = error instanceof SyntaxError ? 'it is no JSON' : (error as Error).message;
+    return { severity: 'fault', what: `${source} cannot be read: ${why}.`, todo: `Correct ${source}.` };
+  }
+  const parts = partsOf(json);
+  if (parts !== undefined && parts[part] === undefined) return { notChecked: `${source} has no member "${part}"` };
+  const { lines, issues, todo, isThere } = READERS[part](parts === undefined ? json : parts[part], service);
+  // One answer need not have all three.
+  const isAnother = parts === undefined && Object.values(READERS).some((read) => read(json, service).isThere);
+  if (!isThere && isAnother) return { notChecked: `nothing of it is in ${source}: ${issues.join(' ')}` };
+  if (issues.length === 0) return { good: lines.join('\n') };
+  return { severity: isThere ? 'warning' : 'fault', what: [...lines, ...issues].join('\n'), todo };
+}
+
+/** The answers by their parts. Undefined if the file is one answer: one that has outputs may have that member too. */
+function partsOf(json: unknown): Partial<Record<Part, unknown>> | undefined {
+  if (typeof json !== 'object' || json === null || Array.isArray(json)) return undefined;
+  const isAnswer = (value: unknown): boolean => typeof value === 'object' && value !== null;
+  const members = Object.entries(json);
+  const areParts = members.every(([name, value]) => name in READERS && isAnswer(value));
+  return areParts && members.some(([name]) => name !== 'outputs') ? json : undefined;
+}
+
+const READERS: Readonly<Record<Part, (json: unknown, service: ServiceDescription) => Reading>> = {
+  create: readCreation,
+  state: readState,
+  outputs: readOutputs,
+};
+
+function readCreation(json: unknown, { create }: ServiceDescription): Reading {
+  const lines = linesOf(json, 'id', create.id);
+  const isThere = createdSchema(create).safeParse(json).success;
+  return {
+    lines,
+    issues: isThere ? [] : ['No id of a flow is found.'],
+    todo: advice(
+      '"create": {"id": …}',
+      placesIn(json, (name) => /(?:^|_)id$|Id$|uuid/.test(name)),
+    ),
+    isThere,
+  };
+}
+
+function readState(json: unknown, { state }: ServiceDescription): Reading {
+  const parsed = flowSchema('sample', state).safeParse(json);
+  const { error, progress, additional, createdAt } = state;
+  const lines = [
+    ...linesOf(json, 'word', state.word),
+    ...Object.entries({ error, progress, additional, createdAt }).flatMap(([name, pointers]) =>
+      pointers === undefined ? [] : linesOf(json, name, pointers),
+    ),
+  ];
+  const places = placesIn(json, (name) => /^(?:state|status|phase)$/i.test(name));
+  if (!parsed.success) {
+    const todo = advice('"state": {"word": …}', places);
+    return { lines, issues: ['No word for the state of a flow is found.'], todo, isThere: false };
+  }
+  const { word, isDeclared, state: meaning } = parsed.data;
+  if (isDeclared) return { lines: [...lines, `The flow counts as ${meaning}.`], issues: [], todo: '', isThere: true };
+  return {
+    lines,
+    issues: [`The word ${quoted(word)} is not declared. The flow counts as running.`],
+    todo: `Add ${quoted(word)} to "completed", "failed", "aborted" or "running" of "state" in the description of the service.`,
+    isThere: true,
+  };
+}
+
+function readOutputs(json: unknown, { outputs: described }: ServiceDescription): Reading {
+  if ('addresses' in described) {
+    const lines = linesOf(json, 'addresses', described.addresses);
+    const parsed = linkedOutputsSchema(described).safeParse(json);
+    const links = parsed.success ? parsed.data : [];
+    const named = links.slice(0, NAMED_MAX).map(({ assetId, error }) => `output ${assetId}: ${error ?? 'an address'}`);
+    return {
+      lines: [...lines, ...named],
+      issues: links.length === 0 ? ['No address of an output is found.'] : links.flatMap(({ error }) => error ?? []),
+      todo: advice(
+        '"outputs": {"addresses": […]}',
+        placesIn(json, (_, value) => /^(?:https?:\/\/|data:)/i.test(String(value))),
+      ),
+      isThere: links.length > 0,
+    };
+  }
+  const lines = linesOf(json, 'items', described.items);
+  const parsed = outputPageSchema(described).safeParse(json);
+  if (!parsed.success) {
+    const todo = advice(
+      '"outputs": {"items": …}',
+      placesIn(json, (_, value) => Array.isArray(value)),
+    );
+    return { lines, issues: ['No list of outputs is found.'], todo, isThere: false };
+  }
+  const { outputs, signs, entries } = parsed.data;
+  const named = outputs.slice(0, NAMED_MAX).map(({ assetId, status, error, word }) => {
+    const why = error ?? (word === undefined ? '' : `the word is ${quoted(word)}`);
+    return `output ${assetId === '' ? 'without an id' : quoted(assetId)}: ${status}${why === '' ? '' : `, because ${why}`}`;
+  });
+  const undeclared = new Set(
+    outputs.flatMap(({ word, isDeclared }) => (isDeclared === false ? [quoted(word ?? 'none')] : [])),
+  );
+  return {
+    lines: [...lines, ...(entries === 0 ? ['The list is empty.'] : named)],
+    issues: [
+      ...[...undeclared].map((word) => `The word ${word} is not declared. Such an output counts as pending.`),
+      ...outputs.flatMap(({ error }) => (error?.includes('unusable id') ? [`${error}.`] : [])),
+      ...(signs.more.length === 0
+        ? []
+        : [`It says that there is more (${signs.more.join(', ')}), in a form that is not declared.`]),
+    ],
+    todo: 'Change "outputs" in the description of the service: "id", "word", "ready", "failed", "pending", "pages".',
+    isThere: true,
+  };
+}
+
+/** What each of some pointers finds. The first that finds something counts. */
+function linesOf(json: unknown, name: string, pointers: Pointers): readonly string[] {
+  return [pointers].flat().map((pointer) => {
+    const value = at(json, pointer);
+    const found = Array.isArray(value) ? `a list of ${counted(value.length, 'item')}` : quoted(value, VALUE_CHARS_MAX);
+    return `${name}, ${pointer === '' ? 'the answer itself' : pointer}: ${value === undefined ? 'nothing' : found}`;
+  });
+}
+
+function advice(member: string, places: readonly string[]): string {
+  const where = places.length === 0 ? '' : ` The answer has ${places.slice(0, NAMED_MAX).join(', ')}.`;
+  return `Set ${member} in the description of the service to the place where it is.${where}`;
+}
+
+/** The pointers to the members that fit, in the order of the answer. */
+function placesIn(
+  json: unknown,
+  fits: (name: string, value: unknown) => boolean,
+  steps: readonly string[] = [],
+): string[] {
+  if (typeof json !== 'object' || json === null || steps.length >= DEPTH_MAX) return [];
+  return Object.entries(json).flatMap(([name, value]) => [
+    ...(fits(name, value) ? [pointerOf([...steps, name])] : []),
+    ...placesIn(value, fits, [...steps, name]),
+  ]);
+}
