@@ -19,6 +19,7 @@ import { shownPath, size } from '../command-line/texts.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { counted, printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
 import { jobsRouteOf, type Route, routeFor, skipping } from '../functions/uploads/routes.ts';
@@ -32,6 +33,7 @@ import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../oper
 import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
+import { shapeFor } from './flow-service/shapes.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { chargeForExisting } from './start/existing-files.ts';
 import { KnownFiles } from './start/inbox-watch.ts';
@@ -156,7 +158,7 @@ async function main(): Promise<number> {
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
     keepS3Port(session, s3Port, screen);
     page = await servePageAtUsualPort(args.pagePort);
-    return await watch(session, { args, samples, state, routes, screen, page, signal });
+    return await watch(session, { args, samples, state, routes, speaks, screen, page, signal });
   } finally {
     removeRunFile();
     await page?.close();
@@ -260,16 +262,16 @@ interface Watched {
   readonly samples: readonly string[];
   readonly state: State;
   readonly routes: readonly Route[];
+  readonly speaks: ServiceDescription;
   readonly screen: Screen;
   readonly page: ServedPage;
   readonly signal: AbortSignal;
 }
 
 async function watch(session: Session, watched: Watched): Promise<number> {
-  const { args, samples, state, routes, screen, page, signal } = watched;
-  screen.line(
-    `Flowdrop is running on this machine with ${args.service?.url ?? 'a built-in stand-in for the flow service'}.`,
-  );
+  const { args, samples, state, routes, speaks, screen, page, signal } = watched;
+  const service = args.service?.url ?? `a built-in stand-in for ${shapeFor(speaks) ?? 'the flow service'}`;
+  screen.line(`Flowdrop is running on this machine with ${service}.`);
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
   screen.line(`  open this page   ${page.url}`);

@@ -4,6 +4,8 @@ import { PassThrough } from 'node:stream';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ResultsFolder } from '../../../command-line/results-folder.ts';
+import type { ServiceDescription } from '../../../functions/flow-service/service-description.ts';
+import { SERVICES } from '../../../functions/flow-service/services.ts';
 import { SETTINGS_DEFAULT } from '../../../functions/settings/settings.ts';
 import type { StandInFlowService, StandInOptions } from '../../../local/flow-service/flow-service.ts';
 import { KnownFiles } from '../../../local/start/inbox-watch.ts';
@@ -53,10 +55,12 @@ describe('a session', () => {
     resultsDir = join(home, 'results'),
     isTTY = false,
     standIn,
+    speaks,
   }: {
     resultsDir?: string;
     isTTY?: boolean;
     standIn?: StandInOptions;
+    speaks?: ServiceDescription | undefined;
   } = {}) {
     const output = Object.assign(new PassThrough(), { isTTY, columns: 80 });
     let shown = '';
@@ -76,6 +80,7 @@ describe('a session', () => {
           { name: 'all', input: 'file', template: 'bytes_echo' },
         ],
         settings: { ...SETTINGS_DEFAULT, pollIntervalSeconds: 1 },
+        ...(speaks && { speaks }),
         ...(standIn ? { standIn } : { service: { url, token: 'fake-token' } }),
       },
       resultsDir,
@@ -316,6 +321,21 @@ describe('a session', () => {
     await third.session.resume();
     expect(third.shown()).toBe('');
     expect(await contents()).toEqual(['v1']);
+  });
+
+  it('begins them again at the stand-in of another shape, whose jobs ended with it too', async () => {
+    const first = await start({ standIn: { flowMs: HOUR }, speaks: SERVICES.replicate });
+    first.watch();
+    await write('a robot');
+    const log = () => readFile(join(home, 'log', 'create-flow.log'), 'utf8');
+    await vi.waitFor(async () => expect(await log()).toContain('Flow created'), PATIENCE);
+    await first.stop();
+
+    const second = await start({ standIn: { flowMs: 0 }, speaks: SERVICES.replicate });
+    await second.session.resume();
+    second.watch();
+    expect(second.shown()).toMatch(/^Unfinished files of the run before are begun again: a\.txt\.\n/);
+    await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
   });
 
   it('shows a file that another client put, and one that is still being written', async () => {
