@@ -60,7 +60,9 @@ export interface Explanation {
   readonly issue: string | undefined;
   /** Present if the file is a job file that can be used. */
   readonly job?: { readonly inputs: readonly JobInputView[]; readonly deadlineSeconds: number } | undefined;
-  /** The body of `POST /flows`, with its data shortened. Undefined if nothing would be sent. */
+  /** Method and path of the creation, as the description of the service has them: `POST /flows`. */
+  readonly operation: string;
+  /** Its body, with its data shortened. Undefined if nothing would be sent. */
   readonly request: object | undefined;
   /** What holds its route, or the pipeline. */
   readonly hold?: HoldView | undefined;
@@ -145,11 +147,15 @@ export async function explainFile(path: string, settings: FileSettings): Promise
   return subject && explained(subject, settings);
 }
 
+/** The request that would create the flow. */
+const creationOf = ({ service: { create } }: Pick<FileSettings, 'service'>): string =>
+  `${create.method ?? 'POST'} ${create.path}`;
+
 async function explained(subject: Subject, settings: FileSettings): Promise<Explanation> {
   const { key, bytes, mediaType, isFile } = subject;
   const route = routeFor(settings.routes, subject);
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
-  const facts = { key, bytes, mediaType, isFile, routes } as const;
+  const facts = { key, bytes, mediaType, isFile, routes, operation: creationOf(settings) } as const;
   const skipped = whySkipped(settings.routes, subject);
   if (skipped !== undefined) return { ...facts, issue: skipped, request: undefined };
   if (route === undefined) {
@@ -245,7 +251,8 @@ async function explainedEntry(entry: Entry, deployment: Deployment, signal: Abor
   const isRouteOpen = entry.state === 'waiting' && entry.doubt === undefined;
   const word = isRouteOpen ? 'took it before its wait, after which it takes the route of that time' : 'takes it';
   const routes = [{ name: route.name, takesIt: true, why: `${word}, as input of the template ${route.template}` }];
-  const facts = { key, bytes, mediaType, isFile: false, routes } as const;
+  const operation = creationOf(deployment.settings);
+  const facts = { key, bytes, mediaType, isFile: false, routes, operation } as const;
   let opened: OpenedUpload | undefined;
   try {
     if (upload.stage !== undefined)

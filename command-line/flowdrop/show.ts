@@ -363,7 +363,7 @@ export function showTemplates(templates: readonly OfferedTemplate[]): readonly s
 }
 
 export function showExplanation(explanation: Explanation, deployment?: Named): readonly string[] {
-  const { key, bytes, mediaType, isFile, routes, issue, job, request, hold } = explanation;
+  const { key, bytes, mediaType, isFile, routes, issue, job, operation, request, hold } = explanation;
   const body = request === undefined ? [] : JSON.stringify(request, undefined, 2).split('\n');
   return [
     `${uploadName(key)}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
@@ -373,7 +373,7 @@ export function showExplanation(explanation: Explanation, deployment?: Named): r
     ...(hold === undefined || deployment === undefined
       ? []
       : [`It would be held. ${hold.message} ${endOfHold(hold, deployment)}`]),
-    ...(request === undefined ? [] : ['The request would be POST /flows with', ...indented(body)]),
+    ...(request === undefined ? [] : [`The request would be ${operation} with`, ...indented(body)]),
   ];
 }
 

@@ -15,7 +15,7 @@ import {
 } from '../ledger/entry.ts';
 import { HELD_WAIT_MS, UNDECIDED_MAX_MS } from '../ledger/waits.ts';
 import { type Claim, commitFlow, failUpload, isKeyGood, keepWaiting } from './claim.ts';
-import type { Delivery, Outcome } from './delivery.ts';
+import type { CreatePorts, Delivery, Outcome } from './delivery.ts';
 import {
   backoffMs,
   isListingHopeless,
@@ -101,10 +101,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   if (found.result === 'found') return { outcome: await adopt(delivery, claim, found.flow) };
   if (mayRepeat && found.result !== 'absent') return repeat(found.why);
   if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
-  if (isEarly) {
-    const message = 'The service may have created a flow. Its listing is searched again before the next try.';
-    return waitAfter(message, conclusiveAt);
-  }
+  if (isEarly) return waitAfter(earlyWords(delivery.ports), conclusiveAt);
   if (found.result === 'unknown') {
     const isForOperator = settings.inDoubt === 'hold' || doubt.isAccepted === true;
     if (isForOperator && !claim.isAsked) return { outcome: await hold(delivery, claim, doubt, found.why) };
@@ -113,6 +110,15 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   const settled = { ...claim, entry: withNextKey(withoutDoubt(entry), keyHonouredMs(settings.service) > 0) };
   if (doubt.rejection === undefined) return { claim: settled };
   return { outcome: await failUpload(delivery, settled, { code: 'rejected', message: doubt.rejection }) };
+}
+
+/** What happens to a doubt whose flow need not be listed yet. */
+function earlyWords({ flows, settings }: Pick<CreatePorts, 'flows' | 'settings'>): string {
+  const next =
+    flows.listing === undefined
+      ? `The service lists no flows, so settings.inDoubt decides (${settings.inDoubt}).`
+      : 'Its listing is searched again before the next try.';
+  return `The service may have created a flow. ${next}`;
 }
 
 /** The doubt stays. If the next POST makes no flow, the flow of the first one may still be found. */

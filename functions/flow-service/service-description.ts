@@ -532,14 +532,23 @@ export const needsTemplate = ({ state, outputs, abort }: ServiceDescription): bo
 
 /**
  * A description with some members changed, as RFC 7396 (JSON Merge Patch) says: members of objects are merged, anything
- * else is replaced, and `null` removes a member.
+ * else is replaced, and `null` removes a member. An object of another form is replaced too: pages with another `by`, and
+ * outputs with `addresses` instead of a list.
  */
 export function merged(base: Json, changes: Json): Json {
-  if (typeof changes !== 'object' || changes === null || Array.isArray(changes)) return changes;
-  const result = new Map(typeof base === 'object' && base !== null && !Array.isArray(base) ? Object.entries(base) : []);
+  if (!isJsonObject(changes)) return changes;
+  const result = new Map(isJsonObject(base) && !isOtherForm(base, changes) ? Object.entries(base) : []);
   for (const [name, change] of Object.entries(changes)) {
     if (change === null) result.delete(name);
     else result.set(name, merged(result.get(name) ?? null, change));
   }
   return Object.fromEntries(result);
 }
+
+const isJsonObject = (value: Json): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const isOtherForm = (base: JsonObject, changes: JsonObject): boolean =>
+  (typeof changes.by === 'string' && changes.by !== base.by) ||
+  ('addresses' in changes && 'items' in base) ||
+  ('items' in changes && 'addresses' in base);

@@ -87,9 +87,9 @@ function canned(
 
 const PUBLIC = new URL('/api', PUBLIC_ORIGIN);
 
-/** Ways in which listings name their next page. A patch of the pages by number removes their members. */
-const ADDRESS = { by: 'address', at: '/next', parameter: null, first: null, total: null };
-const LINK = { by: 'link', parameter: null, first: null, total: null };
+/** Ways in which listings name their next page. */
+const ADDRESS = { by: 'address', at: '/next' };
+const LINK = { by: 'link' };
 const CURSOR = { by: 'cursor', at: '/next_cursor', parameter: 'cursor' };
 const NUMBER = { by: 'number', parameter: 'page', total: '/total' };
 

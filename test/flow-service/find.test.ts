@@ -30,10 +30,10 @@ type PageAt = (pathAndQuery: string, index: number) => unknown;
 const isPage = (answer: unknown): answer is Page => typeof answer === 'object' && answer !== null && 'body' in answer;
 
 const SOUGHT = { tag: TAG, since: SINCE, mayBeAbsent: true };
-/** Ways in which a listing names its next page. A patch of the pages by number removes their members. */
+/** Ways in which a listing names its next page. */
 const NUMBERED = {};
-const CURSOR = { by: 'cursor', at: ['/next', '/next_cursor'], parameter: 'cursor', first: null, total: null };
-const ADDRESS = { by: 'address', at: '/next', parameter: null, first: null, total: null };
+const CURSOR = { by: 'cursor', at: ['/next', '/next_cursor'], parameter: 'cursor' };
+const ADDRESS = { by: 'address', at: '/next' };
 
 const listedBy = (pages: Json, list: JsonObject = {}) => ({ service: speaking({ list: { pages, ...list } }) });
 const NEWEST_FIRST = listedBy(CURSOR, { order: 'newest-first' });
@@ -214,7 +214,7 @@ describe('absence is proven', () => {
     ['a number', { ...CURSOR, at: '/meta/next', parameter: 'p' }, { meta: { next: 2 } }, '/flows?p=2'],
     [
       'a Link header',
-      { by: 'link', parameter: null, first: null, total: null },
+      { by: 'link' },
       { link: '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next' },
       '/flows?p=c',
     ],

@@ -24,7 +24,7 @@ function shared(address: string, base = '/team/v1') {
       destroy() {},
     };
   };
-  const byAddress = { by: 'address', at: '/next', parameter: null, first: null, total: null };
+  const byAddress = { by: 'address', at: '/next' };
   const service = speaking({ list: { pages: byAddress }, outputs: { pages: byAddress } });
   return { flows: clientOf(new URL(base, ORIGIN), { transport, service }), requested, withToken };
 }

@@ -10,6 +10,7 @@ import { SHAPES, type ShapeName } from '../../local/flow-service/shapes.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { issueOfService } from '../../operations/service-check.ts';
 import { answering, listening, serveStandIn, web } from '../support/servers.ts';
+import { speaking } from '../support/speaking.ts';
 
 const TOKEN = 'fake-token-of-a-test';
 const PAGE = '<!doctype html><title>Welcome</title>';
@@ -20,6 +21,30 @@ async function issueAt(url: string, speaks = FLOWS): Promise<string | undefined>
   const issue = await issueOfService({ url, token: TOKEN, speaks }, WORDS, new AbortController().signal);
   return issue && `The flow service at ${url} ${issue.what}. ${issue.todo}`;
 }
+
+describe('a service whose description has no listing', () => {
+  const speaks = speaking({ list: null, templates: null, state: { path: '/jobs/{id}' } });
+  const asked = async (status: number, body: unknown) => {
+    const { origin: url } = await web(answering(status, body));
+    return issueOfService({ url, token: TOKEN, speaks }, WORDS, new AbortController().signal);
+  };
+
+  it('may not know a job that nobody made', async () => {
+    expect(await asked(404, { detail: 'no such job' })).toBeUndefined();
+    expect(await asked(200, { state: 'unknown' })).toBeUndefined();
+  });
+
+  it('is asked for a job, and its refusal of the token is told', async () => {
+    expect(await asked(401, { detail: 'bad key' })).toMatchObject({
+      of: 'token',
+      what: expect.stringContaining('401'),
+    });
+  });
+
+  it('is none if a page comes', async () => {
+    expect(await asked(404, PAGE)).toMatchObject({ of: 'answer' });
+  });
+});
 
 describe('a service that answers with', () => {
   it.each<[string, RequestListener, RegExp]>([

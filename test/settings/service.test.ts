@@ -40,6 +40,14 @@ describe('the service of a configuration', () => {
     });
   });
 
+  it('may have outputs and pages of another form, which replace those that were declared', () => {
+    const outputs = { addresses: ['/result/files'], isWhole: true };
+    const pages = { by: 'cursor', at: '/next', parameter: 'cursor' };
+    const { service } = contextWith({ from: 'flows', outputs, list: { pages } });
+    expect(service.outputs).toEqual(outputs);
+    expect(service.list).toEqual({ ...FLOWS.list, pages });
+  });
+
   it('may be a whole description, and is frozen', () => {
     const { service } = contextWith(FLOWS);
     expect(service).toEqual(FLOWS);

@@ -10,8 +10,8 @@ export const speaking = (changes: Json): ServiceDescription =>
 /** How the pages of each variation of the stand-in are declared. */
 const PAGES: Readonly<Record<Variation['paging'], Json>> = {
   page: {},
-  cursor: { by: 'cursor', at: '/next', parameter: 'cursor', first: null, total: null },
-  link: { by: 'link', parameter: null, first: null, total: null },
+  cursor: { by: 'cursor', at: '/next', parameter: 'cursor' },
+  link: { by: 'link' },
   none: null,
 };
 
