@@ -236,7 +236,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a flow called gone at the first poll', 300, {
     file: COLLECT_FLOW,
     in: 'FlowCollector.#endIfConfirmed',
-    replace: 'if (!this.#tick.confirmations.confirms(…)) return false;',
+    replace: 'if (!confirmations.confirms(…)) return false;',
     with: '',
   }),
   mistake(
@@ -245,7 +245,7 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: COLLECT_FLOW,
       in: 'FlowCollector.poll',
-      replace: "if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);",
+      replace: 'this.#tick.confirmations.forget(marker.uploadId);',
       with: '',
     },
     {
