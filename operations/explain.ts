@@ -7,6 +7,7 @@ import { filledBody } from '../functions/flow-service/request-body.ts';
 import type { FlowInput, FlowTag, InputSource } from '../functions/flow-service/types.ts';
 import { type Entry, isJob, isTerminal } from '../functions/ledger/entry.ts';
 import type { Settings } from '../functions/settings/environment.ts';
+import { laterRoute, type PlannedStage, planAfter } from '../functions/uploads/chain-routes.ts';
 import {
   type OpenedInput,
   type OpenedUpload,
@@ -60,13 +61,24 @@ export interface Explanation {
   readonly issue: string | undefined;
   /** Present if the file is a job file that can be used. */
   readonly job?: { readonly inputs: readonly JobInputView[]; readonly deadlineSeconds: number } | undefined;
-  /** Method and path of the creation, as the description of the service has them: `POST /flows`. */
-  readonly operation: string;
-  /** Its body, with its data shortened. Undefined if nothing would be sent. */
+  /** The body of the request for a flow, with its data shortened. Undefined if nothing would be sent. */
   readonly request: object | undefined;
+  /** Method and path of that request, below the address of the service. */
+  readonly sentTo?: string | undefined;
+  /** The requests of the later stages of its chain, without the assets that are their inputs. */
+  readonly stages?: readonly ExplainedStage[] | undefined;
   /** What holds its route, or the pipeline. */
   readonly hold?: HoldView | undefined;
 }
+
+/** A later stage of a chain, and its request for each asset, or for all of them. */
+export interface ExplainedStage extends PlannedStage {
+  readonly sentTo: string;
+  readonly request: object;
+}
+
+/** What would be sent. */
+type Dispatch = Pick<Explanation, 'issue' | 'job' | 'request' | 'sentTo'>;
 
 /** A file to explain: its facts, and how its first bytes are read. */
 interface Subject {
@@ -147,15 +159,11 @@ export async function explainFile(path: string, settings: FileSettings): Promise
   return subject && explained(subject, settings);
 }
 
-/** The request that would create the flow. */
-const creationOf = ({ service: { create } }: Pick<FileSettings, 'service'>): string =>
-  `${create.method ?? 'POST'} ${create.path}`;
-
 async function explained(subject: Subject, settings: FileSettings): Promise<Explanation> {
   const { key, bytes, mediaType, isFile } = subject;
   const route = routeFor(settings.routes, subject);
   const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
-  const facts = { key, bytes, mediaType, isFile, routes, operation: creationOf(settings) } as const;
+  const facts = { key, bytes, mediaType, isFile, routes } as const;
   const skipped = whySkipped(settings.routes, subject);
   if (skipped !== undefined) return { ...facts, issue: skipped, request: undefined };
   if (route === undefined) {
@@ -166,7 +174,9 @@ async function explained(subject: Subject, settings: FileSettings): Promise<Expl
     return { ...facts, issue, request: undefined };
   }
   try {
-    return { ...facts, ...(await explainedBy(route, subject, settings)) };
+    const sent = await explainedBy(route, subject, settings);
+    const stages = sent.request === undefined ? [] : stagesAfter(route, settings);
+    return { ...facts, ...sent, ...(stages.length > 0 && { stages }) };
   } catch (error) {
     if (!(error instanceof InvalidOverrideError || error instanceof InvalidJobError)) throw error;
     return { ...facts, issue: `It fails: ${error.message}.`, request: undefined };
@@ -174,11 +184,7 @@ async function explained(subject: Subject, settings: FileSettings): Promise<Expl
 }
 
 /** The same checks that the creating function makes. @throws {InvalidOverrideError} @throws {InvalidJobError} */
-async function explainedBy(
-  route: Route,
-  subject: Subject,
-  settings: FileSettings,
-): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
+async function explainedBy(route: Route, subject: Subject, settings: FileSettings): Promise<Dispatch> {
   if (subject.isArchived) return { issue: ARCHIVED.message, request: undefined };
   if (route.jobs !== undefined) return explainedJob(route, subject, settings);
   const chosen = snapshot(route, subject.metadata);
@@ -186,18 +192,11 @@ async function explainedBy(
   const failure = sizeFailure(settings, what, subject.bytes, route.input) ?? encodingFailure(what, subject);
   const issue = failure?.message;
   const inputs = [shownFile(subject, {}, settings)];
-  return {
-    issue,
-    request:
-      issue === undefined ? await requestOf({ route: chosen, ...tagged(subject.id), inputs }, settings) : undefined,
-  };
+  if (issue !== undefined) return { issue, request: undefined };
+  return { issue, ...(await requestOf({ route: chosen, ...tagged(subject.id), inputs }, settings)) };
 }
 
-async function explainedJob(
-  route: Route,
-  subject: Subject,
-  settings: FileSettings,
-): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
+async function explainedJob(route: Route, subject: Subject, settings: FileSettings): Promise<Dispatch> {
   const { key } = subject;
   const job = parseJob(await subject.head(JOB_BYTES_MAX + 1), key, route);
   const files = new Map(
@@ -218,17 +217,10 @@ async function explainedJob(
     const file = files.get(input.name);
     return file === undefined ? [] : [shownFile(file, input.additional, settings)];
   });
-  return {
-    issue,
-    job: {
-      inputs,
-      deadlineSeconds: deadlineSecondsOf({ deadlineSeconds: job.deadlineSeconds ?? route.deadlineSeconds }),
-    },
-    request:
-      issue === undefined
-        ? await requestOf({ route: chosen, ...tagged(subject.id), inputs: shown }, settings)
-        : undefined,
-  };
+  const deadlineSeconds = deadlineSecondsOf({ deadlineSeconds: job.deadlineSeconds ?? route.deadlineSeconds });
+  const told = { issue, job: { inputs, deadlineSeconds } };
+  if (issue !== undefined) return { ...told, request: undefined };
+  return { ...told, ...(await requestOf({ route: chosen, ...tagged(subject.id), inputs: shown }, settings)) };
 }
 
 /** What keeps a job from being sent with these inputs, in sentences. Undefined if nothing does. */
@@ -251,8 +243,7 @@ async function explainedEntry(entry: Entry, deployment: Deployment, signal: Abor
   const isRouteOpen = entry.state === 'waiting' && entry.doubt === undefined;
   const word = isRouteOpen ? 'took it before its wait, after which it takes the route of that time' : 'takes it';
   const routes = [{ name: route.name, takesIt: true, why: `${word}, as input of the template ${route.template}` }];
-  const operation = creationOf(deployment.settings);
-  const facts = { key, bytes, mediaType, isFile: false, routes, operation } as const;
+  const facts = { key, bytes, mediaType, isFile: false, routes } as const;
   let opened: OpenedUpload | undefined;
   try {
     if (upload.stage !== undefined)
@@ -298,7 +289,7 @@ async function jobOf(
   opened: OpenedUpload,
   deployment: Deployment,
   signal: AbortSignal,
-): Promise<Pick<Explanation, 'issue' | 'job' | 'request'>> {
+): Promise<Dispatch> {
   const { inbox, settings } = deployment;
   const { key } = entry.upload;
   const job = await readJob(opened, jobRulesOf(entry, key, settings), signal);
@@ -324,11 +315,11 @@ async function sentOf(
   opened: OpenedUpload,
   { settings }: Deployment,
   signal: AbortSignal,
-): Promise<Pick<Explanation, 'issue' | 'request'>> {
+): Promise<Dispatch> {
   const issue = inputFailure(settings, opened, route.input)?.message;
   if (issue !== undefined) return { issue, request: undefined };
   const inputs = opened.inputs.map((input) => shownInput(input, signal));
-  return { issue, request: await requestOf({ route, ...tagged(upload.id, generation), inputs }, settings) };
+  return { issue, ...(await requestOf({ route, ...tagged(upload.id, generation), inputs }, settings)) };
 }
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
@@ -518,7 +509,38 @@ async function headOf(source: InputSource | undefined, bytesMax: number, signal:
 
 const tagged = (upload: string, generation = 1): Pick<FlowTag, 'upload' | 'generation'> => ({ upload, generation });
 
-/** The body as the creating function would make it, of the first bytes of each input. */
+/** Stands for what is known only when the stage before has ended. */
+const UNKNOWN = '…';
+
+/** The requests of the later stages, as their routes are now. */
+function stagesAfter({ name }: Route, settings: FileSettings): readonly ExplainedStage[] {
+  const { service, pipeline, routes } = settings;
+  return planAfter(routes, name).flatMap((stage) => {
+    const route = laterRoute(routes, stage.route);
+    if (route === undefined) return [];
+    const [mediaType = 'application/octet-stream'] = route.mediaTypes ?? [];
+    const source = { bytes: 0, open: async () => [] as unknown as AsyncIterable<Uint8Array> };
+    const place = { bucket: UNKNOWN, key: UNKNOWN };
+    const chosen = snapshot(route, {});
+    const request = {
+      ...chosen,
+      tag: { pipeline, ...tagged(UNKNOWN) },
+      inputs: [{ as: route.input, mediaType, source, additional: place }],
+    };
+    return {
+      ...stage,
+      sentTo: sentToOf(chosen, service),
+      request: filledBody(service.create.body, request, () => UNKNOWN) as object,
+    };
+  });
+}
+
+function sentToOf({ template }: Pick<RouteSnapshot, 'template'>, { create }: FileSettings['service']): string {
+  const filled = template.split('/').map(encodeURIComponent).join('/');
+  return `${create.method ?? 'POST'} ${create.path.replaceAll('{template}', filled)}`;
+}
+
+/** The request as the creating function would make it, of the first bytes of each input. */
 async function requestOf(
   {
     route,
@@ -527,15 +549,16 @@ async function requestOf(
     generation,
   }: Pick<FlowTag, 'upload' | 'generation'> & { readonly route: RouteSnapshot; readonly inputs: readonly Shown[] },
   { pipeline, service }: Pick<FileSettings, 'pipeline' | 'service'>,
-): Promise<object> {
+): Promise<Required<Pick<Explanation, 'request' | 'sentTo'>>> {
   const { template, parameters, additional } = route;
   const inputs = await Promise.all(shown.map((each) => cutInput(each, route)));
   const tag = { pipeline, upload, generation };
-  return filledBody(service.create.body, { template, parameters, additional, tag, inputs }, (index) => {
+  const request = filledBody(service.create.body, { template, parameters, additional, tag, inputs }, (index) => {
     const { start = Buffer.alloc(0), bytes = 0, as } = inputs[index] ?? {};
     const text = as === 'text' ? Buffer.from(start).toString() : Buffer.from(start).toString('base64');
     return start.byteLength === bytes ? text : `${text.replace(/=*$/, '')}… (${bytes} bytes in all)`;
   }) as object;
+  return { request, sentTo: sentToOf(route, service) };
 }
 
 /** The first bytes of an input, and its true size. */

@@ -363,8 +363,8 @@ export function showTemplates(templates: readonly OfferedTemplate[]): readonly s
 }
 
 export function showExplanation(explanation: Explanation, deployment?: Named): readonly string[] {
-  const { key, bytes, mediaType, isFile, routes, issue, job, operation, request, hold } = explanation;
-  const body = request === undefined ? [] : JSON.stringify(request, undefined, 2).split('\n');
+  const { key, bytes, mediaType, isFile, routes, issue, job, request, sentTo, stages = [], hold } = explanation;
+  const bodyOf = (body: object) => indented(JSON.stringify(body, undefined, 2).split('\n'));
   return [
     `${uploadName(key)}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
     ...indented(routes.map(({ name, why }) => `route ${name}: ${why}`)),
@@ -373,7 +373,11 @@ export function showExplanation(explanation: Explanation, deployment?: Named): r
     ...(hold === undefined || deployment === undefined
       ? []
       : [`It would be held. ${hold.message} ${endOfHold(hold, deployment)}`]),
-    ...(request === undefined ? [] : [`The request would be ${operation} with`, ...indented(body)]),
+    ...(request === undefined ? [] : [`The request would be ${sentTo} with`, ...bodyOf(request)]),
+    ...stages.flatMap(({ route, after, inputs, sentTo: to, request: body }) => [
+      `For ${inputs === 'all' ? 'all assets' : 'each asset'} of ${after} that the route ${route} takes, it would be ${to} with`,
+      ...bodyOf(body),
+    ]),
   ];
 }
 

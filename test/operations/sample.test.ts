@@ -91,7 +91,7 @@ it('addresses of results are told, and what is none', async () => {
     { id: 'x', state: 'completed', output: ['https://cdn.example.com/a.glb'] },
     { outputs: LINKED },
   );
-  expect(good.outputs).toMatchObject({ result: 'good', what: expect.stringContaining('output output.0: an address') });
+  expect(good.outputs).toMatchObject({ result: 'good', what: expect.stringContaining('output output-0: an address') });
   const bad = await sampled({ state: { state: 'completed' }, outputs: { output: 'soon' } }, { outputs: LINKED });
   expect(bad.outputs).toMatchObject({ result: 'warning', what: expect.stringContaining('It is no address') });
   const elsewhere = await sampled(

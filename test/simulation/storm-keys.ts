@@ -18,7 +18,7 @@ export function withKeys(storm: Scenario, random: Random): Scenario {
     variation: {
       ...storm.variation,
       ...(!isListed && { listFlows: 404 }),
-      idempotencyHours: random.pick([1, KEY_HOURS_MAX, KEY_HOURS_MAX]),
+      idempotencyHours: random.pick([0.4, KEY_HOURS_MAX, KEY_HOURS_MAX]),
     },
     settings: { ...storm.settings, attemptsMax: random.pick([2, 3, 5, 10]) },
     ...(isDoubtful && {
