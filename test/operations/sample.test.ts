@@ -8,8 +8,7 @@ const CONTEXT = {
   baseUrl: 'http://127.0.0.1:9',
   routes: [{ name: 'pictures', mediaTypes: ['image/png'], template: 'model_generate_fromimage' }],
 };
-const NOT_LISTED = ['path', 'items', 'id', 'word', 'ready', 'failed', 'pending', 'error', 'asset', 'data'];
-const LINKED = { ...Object.fromEntries(NOT_LISTED.map((name) => [name, null])), addresses: ['/output'] };
+const LINKED = { addresses: ['/output'], isWhole: true };
 
 /** What the doctor says of a sample. @param service what differs in the description. */
 async function sampled(sample: unknown, service: object = {}, env: Record<string, string> = {}) {
