@@ -339,9 +339,15 @@ const query = matching(
   /^[!"$->@-z|~]{0,500}$/,
 );
 
-const hours = z
-  .number({ error: 'expected a number of hours' })
-  .check(z.gte(0, { error: 'expected 0 hours or more' }), z.lte(87_600, { error: 'expected at most 87600 hours' }));
+/** Longest time for which a key counts, in hours. An entry of the ledger, which has the key, is kept for 30 days at least. */
+const KEY_HOURS_MAX = 30 * 24;
+
+const hoursUpTo = (max: number) =>
+  z
+    .number({ error: 'expected a number of hours' })
+    .check(z.gte(0, { error: 'expected 0 hours or more' }), z.lte(max, { error: `expected at most ${max} hours` }));
+
+const hours = hoursUpTo(87_600);
 
 const pages = z.discriminatedUnion(
   'by',
@@ -458,7 +464,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
             z.lte(600, { error: 'expected seconds from 5 to 600' }),
           ),
       ),
-      idempotency: z.optional(strictObject({ header: headerName, hours })),
+      idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
     }),
     state: strictObject({
       path: path(['id'], ['template']),
