@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
 import { essenceOf } from '../functions/base/media-type.ts';
 import { errorDetail, isOwnError } from '../functions/flow-service/answers.ts';
+import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
@@ -79,6 +80,11 @@ export function issueOfToken(token: string): string | undefined {
 
 const wrongAnswer = (what: string, todo: string): ServiceIssue => ({ of: 'answer', severity: 'fault', what, todo });
 
+const ONLY_HTTP2 = wrongAnswer(
+  'speaks only HTTP/2',
+  'Flowdrop speaks HTTP/1.1: let the service accept it too, or put a proxy before it that does',
+);
+
 class ServiceCheck {
   readonly #service: Service;
   readonly #words: ServiceWords;
@@ -145,6 +151,10 @@ class ServiceCheck {
   #judge(answer: Answer, path: string): Verdict {
     const { status } = answer;
     const isJson = isJsonAnswer(answer);
+    // A server of HTTP/2 alone answers so, in HTTP/1.1, to a client that did not offer it.
+    if (status >= 400 && !isJson && /\bALPN\b|HTTP\/2/i.test(answer.text)) {
+      return { is: 'wrong', issue: ONLY_HTTP2 };
+    }
     if (status >= 200 && status < 300) {
       return isJson ? { is: 'good' } : { is: 'wrong', issue: issueOfNoJson(answer, this.#words) };
     }
@@ -165,6 +175,14 @@ class ServiceCheck {
     const { address } = this.#words;
     const target = location === undefined ? null : URL.parse(location, `${this.#service.url}${path}`);
     if (target === null) return wrongAnswer(`redirects to no address (${status})`, `Check ${address}`);
+    const own = new URL(`${this.#service.url}${path}`);
+    if (isSameWithSlash(target, own)) {
+      const member = path === this.#service.speaks.list?.path ? 'list' : 'templates';
+      return wrongAnswer(
+        `wants a slash at the end of its paths: it redirects ${path} to ${path}/ (${status})`,
+        `Declare its paths with it, in "service": { "${member}": { "path": "${path}/" } } and so on`,
+      );
+    }
     // The rest of the address may hold a secret.
     const shown = `${target.origin}${target.pathname}`;
     const [end, wanted] = [shown, path].map((each) => each.replace(/\/+$/, '')) as [string, string];
@@ -286,6 +304,8 @@ function issueOfConnection(
         'the connection is closed without an answer',
         protocol === 'http:' ? 'Check the port, and whether it speaks https' : 'Check host and port',
       );
+    case 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL':
+      return ONLY_HTTP2;
     case 'EPROTO':
     case 'ERR_SSL_WRONG_VERSION_NUMBER':
     case 'ERR_SSL_PACKET_LENGTH_TOO_LONG':

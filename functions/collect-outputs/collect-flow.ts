@@ -144,9 +144,12 @@ export class FlowCollector {
 
   async #endIfGone(marker: RunningMarker, stored: Stored<RunningEntry>): Promise<void> {
     const message = 'The flow service does not know this flow any more.';
-    // Asked once more, because a proxy that answers 404 to everything may have interfered before.
+    // Asked once more, because a proxy that answers 404 to everything may have interfered before. A flow that the service
+    // still lists is there.
     const isGone = async () =>
-      (await this.#observer.isServiceThere(marker)) && (await this.#observe(marker)).kind === 'gone';
+      (await this.#observer.isServiceThere(marker)) &&
+      !(await this.#observer.isListed(marker)) &&
+      (await this.#observe(marker)).kind === 'gone';
     if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone }))
       await this.#abort(stored.entry);
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import {
+  FlowServiceError,
   JobFailedError,
   NotFoundError,
   NotReadyError,
@@ -16,6 +17,9 @@ import { OUTPUTS, type TickContext } from './tick-context.ts';
 
 /** The failure code of a flow that the service no longer knows. */
 export const GONE = 'flow-gone';
+
+/** Pages of the listing of flows that are searched for a flow that seems to be gone. */
+const LISTED_PAGES_MAX = 10;
 
 /** A poll is slow if it takes this time or longer from its sending, in milliseconds. Most take less than a second. */
 const SLOW_POLL_MS = 5_000;
@@ -63,6 +67,23 @@ export class FlowObserver {
   async isServiceThere({ flowId }: RunningMarker): Promise<boolean> {
     const isAnotherSeen = this.#seen.size > (this.#seen.has(flowId) ? 1 : 0);
     return (await this.#ports.flows.isServing(this.#tick.invocation.work)) || isAnotherSeen;
+  }
+
+  /** True if the listing of flows still shows a flow, on its first pages. Then a 404 may be that of a proxy or a replica. */
+  async isListed({ flowId }: RunningMarker): Promise<boolean> {
+    const { flows } = this.#ports;
+    if (flows.listing === undefined) return false;
+    let pages = 0;
+    try {
+      for await (const page of flows.list(this.#tick.invocation.work)) {
+        if (page.some((flow) => flow.flowId === flowId)) return true;
+        pages += 1;
+        if (pages === LISTED_PAGES_MAX) break;
+      }
+    } catch (error) {
+      if (!(error instanceof FlowServiceError)) throw error;
+    }
+    return false;
   }
 
   /** True if the service has shown us any flow in this tick. */

@@ -88,8 +88,14 @@ export function blameOf(facts: AnswerFacts): Blame {
 const namesTemplate = ({ text, detail }: AnswerFacts): boolean =>
   text.trimStart().startsWith('{') && /template/i.test(detail);
 
+/** Tells whether a redirect only adds a slash to the path of a request. */
+export const isSameWithSlash = (target: URL, own: URL): boolean =>
+  target.origin === own.origin && target.pathname === `${own.pathname}/`;
+
 interface Where {
   readonly operation: string;
+  /** The address of the operation. Undefined if it has none of its own. */
+  readonly url: URL | undefined;
   /** The base address. It holds no credentials and no query. */
   readonly base: string;
   /** Redacted from all quotations. */
@@ -102,11 +108,15 @@ interface Where {
  */
 export function misaddressed(
   { response, detail, isOwn = false }: Pick<AnswerFacts, 'response' | 'detail'> & Partial<AnswerFacts>,
-  { operation, base, secret }: Where,
+  { operation, url, base, secret }: Where,
   cause?: FlowServiceError,
 ): MisaddressedError {
   const { status, headers } = response;
   const location = isRedirect(response) ? URL.parse(headers.location ?? '', base) : null;
+  if (location !== null && url !== undefined && isSameWithSlash(location, url)) {
+    const words = `${operation}: ${status} to the same path with a slash. The service wants a slash at the end of its`;
+    return new MisaddressedError(`${words} paths: declare them with it in "service" of the configuration.`, { cause });
+  }
   // Only the origin is quoted: the rest of the address may hold a secret.
   const to = location === null ? '' : ` to ${cut(redact(location.origin, secret), QUOTE_CHARS_MAX)}`;
   const said = detail === '' ? '' : `: ${cut(detail, QUOTE_CHARS_MAX)}`;

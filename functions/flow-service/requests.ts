@@ -388,7 +388,10 @@ export class Requests {
   }
 
   #where({ operation, secret }: Answer) {
-    return { operation, base: this.#base, secret };
+    const { create, list, templates } = this.#service;
+    const path = { create, list, templates }[operation as string]?.path;
+    const url = path === undefined || path.includes('{') ? undefined : new URL(this.#base + path);
+    return { operation, url, base: this.#base, secret };
   }
 
   /** The longest times for an answer, in milliseconds. */

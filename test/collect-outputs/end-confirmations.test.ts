@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
-import { HOUR, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
+import { answer, HOUR, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 const STATE_KEY = 'state/collector-0.json';
 
@@ -20,15 +20,30 @@ async function tick() {
 }
 
 /** A flow that answers, so that a 404 is about the other flow, and one that the service does not know at times. */
-async function twoFlows(): Promise<{ isUnknown: boolean }> {
+async function twoFlows(): Promise<{ isUnknown: boolean; isListed: boolean }> {
   for (const key of ['known', 'unknown']) await world.send(key);
-  const second = { isUnknown: false, id: world.service.flows[1]?.id ?? '' };
-  world.service.intercept = ({ url }) => (second.isUnknown && url.includes(second.id) ? { status: 404 } : undefined);
+  const second = { isUnknown: false, isListed: false, id: world.service.flows[1]?.id ?? '' };
+  world.service.intercept = ({ url }, { operation }) => {
+    if (!second.isUnknown) return undefined;
+    if (operation === 'listFlows' && !second.isListed) return answer({ flows: [] });
+    return url.includes(second.id) ? { status: 404 } : undefined;
+  };
   await tick();
   return second;
 }
 
 describe('a flow that the service does not know at two polls in a row', () => {
+  it('is not gone while the listing of flows shows it', async () => {
+    await begin({ service: { flowMs: 10 * HOUR } });
+    const second = await twoFlows();
+    second.isUnknown = true;
+    second.isListed = true;
+    for (let polls = 1; polls <= 5; polls += 1) expect(await tick()).toMatchObject({ failed: 0 });
+    second.isListed = false;
+    for (let polls = 1; polls <= 3; polls += 1) await tick();
+    expect(await runningCount()).toBe(1);
+  });
+
   it('is not gone if a tick that died, or is still at work, may have polled it in between', async () => {
     await begin({ service: { flowMs: 10 * HOUR } });
     const second = await twoFlows();
@@ -77,7 +92,8 @@ describe('a flow that is there when it is asked for once more before it is given
     // How many requests for the outputs of the flow are answered with 404 in a tick, from the first on.
     let unknownMax = 0;
     let asked = 0;
-    world.service.intercept = ({ url }) => {
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation === 'listFlows') return answer({ flows: [] });
       // Without a listing of outputs, a 404 could mean that the service does not serve any.
       if (url.includes(`${knownId}/outputs`)) return { status: 200, body: '{"outputs":[]}' };
       if (!url.includes(`${flowId}/outputs`)) return undefined;

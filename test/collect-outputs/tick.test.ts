@@ -344,8 +344,11 @@ describe('a flow that the service seems not to know', () => {
     const [unknown = ''] = await flowsOf(['a']);
     const pollWith = async (...faults: readonly (Fault | undefined)[]) => {
       for (const fault of faults) {
-        world.service.intercept = ({ url }, { operation }) =>
-          operation === 'getFlow' && url.includes(unknown) ? fault : undefined;
+        world.service.intercept = ({ url }, { operation }) => {
+          // A flow that is listed is not gone.
+          if (operation === 'listFlows') return answer({ flows: [] });
+          return operation === 'getFlow' && url.includes(unknown) ? fault : undefined;
+        };
         await world.tickAfter(20 * MINUTE);
       }
     };

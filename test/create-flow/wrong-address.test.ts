@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { HOUR, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
+import { answer, HOUR, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
 
 const NOT_FOUND: Fault = { status: 404 };
 const PAGE: Fault = { status: 200, body: '<!doctype html><html></html>', headers: { 'content-type': 'text/html' } };
@@ -44,6 +44,16 @@ describe('an address at which something else answers every request with', () => 
     answerAll(undefined);
     expect(await world.settled('a')).toMatchObject({ status: 'succeeded' });
     expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('a redirect to the same path with a slash is told as such', async () => {
+    await start();
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? { status: 307, headers: { location: '/flows/' } } : undefined;
+    await world.upload('a', 'x');
+    await passHours(1, 2);
+    await isMisaddressed();
+    expect(JSON.stringify(await world.entry())).toContain('The service wants a slash at the end of its paths');
   });
 
   it('404 holds uploads if doubts are held, until the right address shows that they have no flow', async () => {
@@ -149,7 +159,8 @@ describe('a flow that the service does not know', () => {
     answerAll(NOT_FOUND);
     await world.deliverAndTick(3, 20 * MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'running' });
-    world.fault('getFlow', NOT_FOUND);
+    world.service.intercept = (_, { operation }) =>
+      operation === 'listFlows' ? answer({ flows: [] }) : operation === 'getFlow' ? NOT_FOUND : undefined;
     await world.deliverAndTick(2, 20 * MINUTE);
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
   });

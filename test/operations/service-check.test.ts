@@ -1,6 +1,8 @@
 import type { RequestListener } from 'node:http';
+import { createSecureServer } from 'node:http2';
 import { createServer as createTlsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
 import { FLOWS, SERVICES } from '../../functions/flow-service/services.ts';
@@ -74,6 +76,13 @@ describe('a service that answers with', () => {
       /redirects to https:\/\/flows\.example\.com\/v1.*--service https:\/\/flows\.example\.com\/v1/,
     ],
     [
+      '307 to the same path with a slash',
+      (request, response) => {
+        response.writeHead(307, { location: `${request.url}/` }).end();
+      },
+      /wants a slash at the end of its paths: it redirects \/templates to \/templates\/ \(307\)\. Declare.*"path": "\/templates\/"/,
+    ],
+    [
       '302 to a login page',
       answering(302, {}, { location: 'https://login.example.com/start?secret=fake-secret' }),
       /redirects to https:\/\/login\.example\.com\/start/,
@@ -134,6 +143,11 @@ describe('a connection that fails', () => {
     gone.close();
     const { key, certificate: cert } = await selfSigned();
     const tls = await listening(createTlsServer({ key, cert }, answering(200, { templates: [] })));
+    const trusted = getCACertificates('default');
+    onTestFinished(() => setDefaultCACertificates(trusted));
+    const { key: keyOfH2, certificate: certOfH2 } = await selfSigned();
+    setDefaultCACertificates([...trusted, certOfH2]);
+    const http2 = await listening(createSecureServer({ key: keyOfH2, cert: certOfH2, allowHTTP1: false }));
     const { origin } = await web(answering(200, { templates: [] }));
     const closing = await listening(createTcpServer((socket) => void socket.destroy()));
     const greeting = await listening(createTcpServer((socket) => void socket.end('SSH-2.0-server\r\n')));
@@ -141,6 +155,7 @@ describe('a connection that fails', () => {
       [`http://${refused}`, /connection is refused/],
       ['https://flows.invalid', /host name flows\.invalid/],
       [`https://${tls}`, /certificate.*NODE_EXTRA_CA_CERTS/],
+      [`https://${http2}`, /speaks only HTTP\/2.*HTTP\/1\.1/],
       [origin.replace('http:', 'https:'), /does not speak https/],
       [`http://${closing}`, /closed without an answer/],
       [`http://${greeting}`, /does not speak HTTP/],

@@ -3,7 +3,18 @@ import { describe, expect, it } from 'vitest';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
-import { DAY, HOUR, INBOX, LEDGER, MINUTE, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
+import {
+  answer,
+  DAY,
+  HOUR,
+  INBOX,
+  LEDGER,
+  MINUTE,
+  RESULTS,
+  start,
+  type WorldOptions,
+  world,
+} from '../support/world.ts';
 
 /** A copy of objects of the ledger, by key. */
 type Backup = Map<string, string>;
@@ -156,7 +167,10 @@ describe('an older ledger without its state', () => {
     const { copy } = await openWithBackup();
     const entry = entryAt(copy, 'running') as RunningEntry;
     await restore(withoutState(copy));
-    world.service.intercept = ({ url }) => (url.includes(`/flows/${entry.flow.id}`) ? { status: 404 } : undefined);
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation === 'listFlows') return answer({ flows: [] });
+      return url.includes(`/flows/${entry.flow.id}`) ? { status: 404 } : undefined;
+    };
     return entry;
   }
 
