@@ -37,6 +37,8 @@ function checkCaps(world: World): void {
   const caps = holdWatch?.caps ?? [];
   const isStrict = !observed.wasAnyFrozen && !isSkewWild;
   const made: Counted[] = [];
+  // What is in doubt keeps a route that is gone. Then only the cap of the pipeline counts.
+  const uncapped = new Set<Counted>();
   for (const flow of service.flows) {
     const tag = flowTagOf(flow);
     if (tag === undefined || tag.pipeline === 'another') continue;
@@ -56,6 +58,8 @@ function checkCaps(world: World): void {
     // What was counted stays open while it is in doubt. Without a cap, the next attempt counts nothing.
     const isFree = mayBeFree && made.some((one) => one === counted);
     if (counted !== undefined && !isFree) made.push(counted);
+    const isRouteGone = post?.isInDoubt === true && !post.routes.some(({ name }) => name === route);
+    if (counted !== undefined && isRouteGone) uncapped.add(counted);
   }
   // Otherwise two of them send for one count.
   const paid = isStrict ? made : [...new Set(made)];
@@ -76,8 +80,9 @@ function checkCaps(world: World): void {
   };
   check(paid, ({ pipeline }) => pipeline, 'the pipeline');
   for (const [route, all] of Map.groupBy(paid, (one) => one.route)) {
-    // A deployment without the route allows nothing. Only what is in doubt keeps it.
-    check(all, (each) => (each.names.includes(route) ? capOf(each, route) : 0), route);
+    const capped = all.filter((one) => !uncapped.has(one));
+    // A deployment without the route allows nothing.
+    check(capped, (each) => (each.names.includes(route) ? capOf(each, route) : 0), route);
   }
 }
 
