@@ -241,7 +241,7 @@ export class Requests {
    * page, but a 403 may also be about the one request. So the two listings are asked: if one of them is refused too, and
    * none is served, no request with this token is.
    */
-  async #isTokenRefused({ response, secret }: Answer, signal: AbortSignal): Promise<boolean> {
+  async #isTokenRefused({ operation, response, secret }: Answer, signal: AbortSignal): Promise<boolean> {
     if (response.refusal === 'tokenRefused') return true;
     if (!isForbidden(response)) return false;
     const now = this.#clock.now();
@@ -254,7 +254,8 @@ export class Requests {
       return await probed.isRefused;
     } catch (error) {
       if (this.#probed === probed) this.#probed = undefined;
-      if (error instanceof FlowServiceError) return false; // It cannot be known now.
+      // It cannot be known now. A creation may have made a flow, so only its own answer decides what becomes of it.
+      if (error instanceof FlowServiceError || operation === 'create') return false;
       throw error;
     }
   }

@@ -537,6 +537,20 @@ describe('a flow that may have been created', () => {
     expect(error).toMatchObject({ name: 'InDoubtError', cause: expect.any(Error) });
   });
 
+  it('is in doubt if the signal aborts the question whether a 403 is about the token', async () => {
+    const controller = new AbortController();
+    const transport: Transport = async ({ method, body }) => {
+      if (body !== undefined) await collect(body.chunks);
+      if (method === 'GET') {
+        controller.abort(new Error('out of time'));
+        throw controller.signal.reason;
+      }
+      return { status: 403, headers: {}, body: streamed([Buffer.from('{"message":"Forbidden"}')]), destroy() {} };
+    };
+    const creating = clientOf(PUBLIC, { transport }).create(requestOf(sourceOf('hi')), controller.signal);
+    expect(await failureOf(creating)).toMatchObject({ name: 'InDoubtError' });
+  });
+
   it('is in doubt if the signal aborts the wait for the response, and if no response comes in time', async () => {
     const reason = new Error('out of time');
     await using server = await scripted(() => {});

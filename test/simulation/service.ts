@@ -31,6 +31,8 @@ const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
   getAsset: 'flow.asset',
   changeFlow: 'flow.abort',
   listFlows: 'flows.list',
+  // Asked for only if a 403 may be about the token.
+  listTemplates: 'flows.list',
 };
 
 /** The transport of one process to the stand-in service. On its network everything takes time and may go wrong. */

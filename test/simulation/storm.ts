@@ -112,7 +112,11 @@ function scheduleInvocations(world: World, end: number): void {
 function scheduleTroubles(world: World): void {
   const { timeline, scenario, invocations } = world;
   for (const { at, what } of scenario.changes) timeline.schedule(world.stormStart + at, () => deploy(world, what));
-  for (const at of scenario.expiriesAt) timeline.schedule(world.stormStart + at, () => void expireEntry(world));
+  // An entry is kept for longer than a key counts.
+  const areKeysHonoured = (scenario.variation.idempotencyHours ?? 0) > 0;
+  for (const at of areKeysHonoured ? [] : scenario.expiriesAt) {
+    timeline.schedule(world.stormStart + at, () => void expireEntry(world));
+  }
   if (scenario.damageAt !== undefined) {
     timeline.schedule(world.stormStart + scenario.damageAt, () => void damageEntry(world));
   }

@@ -185,8 +185,6 @@ class Ending {
 
   #wasRefused(): boolean {
     const { key } = this.#put;
-    // An entry that expired is made anew, with the same key. In the simulation it expires long before the key.
-    if (this.#world.observed.expired.has(this.#entry.upload.id)) return true;
     const wasRefused = this.#world.observed.incidents.some(
       ({ kind, fault, keys }) => kind === 'flow.create' && ['404', '422', 'gateway'].includes(fault) && keys.has(key),
     );
