@@ -1,6 +1,7 @@
 import { secondsBetween } from '../base/telemetry.ts';
 import { nextStages, planOf } from '../chains/chain.ts';
 import type { FlowServiceError } from '../flow-service/errors.ts';
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
 import { noteFailure, noteSuccess } from '../holds/permit.ts';
 import {
@@ -145,8 +146,9 @@ export class FlowCollector {
   async #endIfGone(marker: RunningMarker, stored: Stored<RunningEntry>): Promise<void> {
     const message = 'The flow service does not know this flow any more.';
     // Asked once more, because a proxy that answers 404 to everything may have interfered before. A flow that the service
-    // still lists is there.
+    // still lists is there. A replica may not know a new one yet.
     const isGone = async () =>
+      this.#ports.clock.now() - stored.entry.flow.createdAt >= LISTING_DELAY_MAX_MS &&
       (await this.#observer.isServiceThere(marker)) &&
       !(await this.#observer.isListed(marker)) &&
       (await this.#observe(marker)).kind === 'gone';

@@ -20,8 +20,9 @@ async function tick() {
 }
 
 /** A flow that answers, so that a 404 is about the other flow, and one that the service does not know at times. */
-async function twoFlows(): Promise<{ isUnknown: boolean; isListed: boolean }> {
+async function twoFlows(ageMs = 5 * MINUTE): Promise<{ isUnknown: boolean; isListed: boolean }> {
   for (const key of ['known', 'unknown']) await world.send(key);
+  world.clock.advance(ageMs);
   const second = { isUnknown: false, isListed: false, id: world.service.flows[1]?.id ?? '' };
   world.service.intercept = ({ url }, { operation }) => {
     if (!second.isUnknown) return undefined;
@@ -33,6 +34,16 @@ async function twoFlows(): Promise<{ isUnknown: boolean; isListed: boolean }> {
 }
 
 describe('a flow that the service does not know at two polls in a row', () => {
+  it('is not gone within five minutes of its creation', async () => {
+    await begin({ service: { flowMs: 10 * HOUR, variation: { listFlows: 404 } } });
+    const second = await twoFlows(0);
+    second.isUnknown = true;
+    for (let polls = 1; polls <= 3; polls += 1) expect(await tick()).toMatchObject({ failed: 0 });
+    world.clock.advance(5 * MINUTE);
+    for (let polls = 1; polls <= 3; polls += 1) await tick();
+    expect(await runningCount()).toBe(1);
+  });
+
   it('is not gone while the listing of flows shows it', async () => {
     await begin({ service: { flowMs: 10 * HOUR } });
     const second = await twoFlows();
@@ -88,6 +99,7 @@ describe('a flow that is there when it is asked for once more before it is given
     // Only the outputs tell of a flow. A 409 says that it runs.
     await begin({ service: { flowMs: 10 * HOUR, variation: { getFlow: 405, earlyOutputs: 'conflict' } } });
     for (const key of ['known', 'unknown']) await world.send(key);
+    world.clock.advance(5 * MINUTE);
     const [knownId, flowId] = world.service.flows.map(({ id }) => id);
     // How many requests for the outputs of the flow are answered with 404 in a tick, from the first on.
     let unknownMax = 0;
