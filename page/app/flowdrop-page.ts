@@ -183,7 +183,8 @@ export class FlowdropPage extends LightElement {
    */
   async #showSelected(selected: string): Promise<void> {
     const { isLoaded, status } = this.#feed;
-    if (isLoaded && status !== undefined) this.#toShow = undefined;
+    // The costs are the last to come, and may add to the header.
+    if (isLoaded && status !== undefined && this.costs !== undefined) this.#toShow = undefined;
     const header = this.querySelector<PageHeader>('page-header');
     await Promise.all([header, this.#detail, this.#list].map((each) => each?.updateComplete));
     const detail = this.#detail;
