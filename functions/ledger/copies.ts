@@ -79,8 +79,18 @@ export async function currentUpload(
 ): Promise<{ readonly current?: Upload | undefined; readonly copied?: Entry | undefined }> {
   const current = await ports.inbox.current(bucket, key, signal);
   if (current === undefined || current.id === known) return { current };
-  if ((await ports.ledger.read(current.id, signal)) !== undefined) return { current };
+  if (await hasEntry(ports.ledger, current.id, signal)) return { current };
   return { current, copied: await copiedEntry(current, ports, signal, known) };
+}
+
+/** True if an upload has an entry, though it may be damaged or of a newer version. */
+async function hasEntry(ledger: Pick<Ledger, 'read'>, id: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    return (await ledger.read(id, signal)) !== undefined;
+  } catch (error) {
+    if (error instanceof UnreadableEntryError) return true;
+    throw error;
+  }
 }
 
 async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {

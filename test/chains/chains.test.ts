@@ -1084,6 +1084,21 @@ describe('the input of a stage', () => {
     expect((await report()).status).toBe('succeeded');
   });
 
+  it('is not sent if a newer file has come, though the entry of that is damaged', async () => {
+    await beforeEachStage();
+    const waiting = world.takeMessages();
+    await world.upload('a.txt', 'newer');
+    world.takeMessages();
+    const { signal } = new AbortController();
+    const newer = await world.ports.inbox.current(INBOX, 'a.txt', signal);
+    const damaged = `uploads/${newer?.id}.json`;
+    await world.put(LEDGER, damaged, 'no JSON');
+    for (const message of waiting) await world.ports.queue.send(message, signal);
+    await world.deliverAll();
+    await world.remove(damaged, LEDGER);
+    expect(await failuresOf('each')).toEqual(['superseded', 'superseded', 'superseded']);
+  });
+
   it('has the address again if the newer file is deleted, and the older one is retried', async () => {
     world.fault('createFlow', { status: 422 });
     await settled();
