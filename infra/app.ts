@@ -9,7 +9,7 @@ import { FlowdropStack } from './flowdrop-stack.ts';
 
 ownEnvironment(); // The bundler needs no token.
 const app = new App();
-chmodSync(app.outdir, 0o700); // Whoever may write there can replace the code that is deployed.
+chmodSync(app.outdir, 0o700); // A user who may write there can replace the code that is deployed.
 // npm has an option -c of its own. Without --, it would swallow the stage, and another stack would be deployed.
 const swallowed = process.env.npm_config_call;
 if (swallowed) {

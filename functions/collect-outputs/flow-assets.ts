@@ -149,8 +149,9 @@ export class FlowAssets {
   }
 
   /**
-   * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut off, the entry keeps what it has stored. A
-   * run that is cut off counts as an attempt if it had enough time and stored nothing: an answer may be endless.
+   * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut off,
+   * the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and stored
+   * nothing: an answer may be endless.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(flow: EndedFlow): Promise<Ending | undefined> {

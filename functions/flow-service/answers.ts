@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER } from './json-answer.ts';
-import { at, pointerOf } from './json-pointer.ts';
+import { at, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { nextOf, signsIn } from './pages.ts';
 import { holdsToken } from './redact.ts';
@@ -16,7 +16,7 @@ import type {
   Pointers,
   StateDescription,
 } from './service-description.ts';
-import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
+import { FLOW_TAG_NAME, type FlowRecord, type FlowTag, type Output } from './types.ts';
 
 /**
  * What the service's answers mean, by its description. Members that only inform (times, errors) are dropped if they are
@@ -349,7 +349,7 @@ export const linkedOutputsSchema = ({ addresses }: LinkedOutputs) =>
     const links = new Map<string, LinkedOutput>();
     for (const declared of addresses) {
       for (const { pointer, value } of linksIn(at(json, declared), declared, true)) {
-        const id = pointer.slice(1).replaceAll('~1', '/').replaceAll('~0', '~').replaceAll('/', '-');
+        const id = stepsOf(pointer).join('-').replaceAll('/', '-');
         const known = links.get(id);
         if (known === undefined) links.set(id, linkedOutput(id, pointer, value));
         // `a-b`, and `b` in `a`, are two places.
@@ -384,5 +384,3 @@ function* linksIn(
     for (const [name, member] of Object.entries(value)) yield* linksIn(member, pointer + pointerOf([name]), false);
   } else if (isWanted || isLink(value)) yield { pointer, value };
 }
-
-export type { FlowState };

@@ -178,19 +178,13 @@ it('a time to come is told as such, unless it is now', () => {
 });
 
 describe('what is told of an upload under way', () => {
+  const foundAs = (upload: UploadView) =>
+    ({ kind: 'upload', id: upload.id, key: upload.key, state: upload.state, upload, isCurrent: true }) as const;
   const shown = (more: Partial<UploadView>): readonly [status: string, listed: string] => {
     const view = { ...(failure as UploadView), ...more, failure: undefined, endedAt: undefined };
-    const one = {
-      kind: 'upload',
-      id: view.id,
-      key: view.key,
-      state: view.state,
-      upload: view,
-      isCurrent: true,
-    } as const;
     const listed = { uploads: [view], isCut: false, unreadable: [], replaced: [] };
     return [
-      showUpload(one, operated.deployment).join('\n'),
+      showUpload(foundAs(view), operated.deployment).join('\n'),
       showList(listed, { state: 'any' }, operated.deployment)[1] ?? '',
     ];
   };
@@ -203,15 +197,7 @@ describe('what is told of an upload under way', () => {
   it('is that an answer was lost, and the request was sent again with the same key', async () => {
     const [made] = (await list({ state: 'any' }, operated.deployment, signal)).uploads.filter(({ flow }) => flow);
     const view = { ...(made as UploadView), isSentAgain: true };
-    const one = {
-      kind: 'upload',
-      id: view.id,
-      key: view.key,
-      state: view.state,
-      upload: view,
-      isCurrent: true,
-    } as const;
-    expect(showUpload(one, operated.deployment).join('\n')).toContain(
+    expect(showUpload(foundAs(view), operated.deployment).join('\n')).toContain(
       `sent again with the same key: flow ${view.flow?.id}, made once`,
     );
   });
