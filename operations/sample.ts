@@ -29,7 +29,7 @@ type Part = 'create' | 'state' | 'outputs';
 interface Reading {
   /** What the pointers find, one a line. */
   readonly lines: readonly string[];
-  /** What is missing, or is not understood. */
+  /** The members that are missing, or are not understood. */
   readonly issues: readonly string[];
   /** What to change in the description. */
   readonly todo: string;

@@ -32,7 +32,7 @@ export interface ServiceDescription {
   readonly answerDepthMax?: number | undefined;
 }
 
-/** One pointer, or several, of which the first that finds something counts. */
+/** A pointer, or several. Of several, the first that finds something counts. */
 export type Pointers = string | readonly string[];
 
 /** Words of the service, as it spells them. `null` stands for no word at all. */
@@ -365,12 +365,13 @@ const pages = z.discriminatedUnion(
   { error: 'expected {"by": "address", "cursor", "number" or "link"}' },
 );
 
-const status = z
-  .int({ error: 'expected a status from 200 to 599' })
-  .check(
-    z.gte(200, { error: 'expected a status from 200 to 599' }),
-    z.lte(599, { error: 'expected a status from 200 to 599' }),
-  );
+/** A whole number in a range. */
+function whole(what: string, min: number, max: number) {
+  const error = `expected ${what} from ${min} to ${max}`;
+  return z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
+}
+
+const status = whole('a status', 200, 599);
 
 const refusals = z
   .array(
@@ -456,14 +457,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
       body: createBody,
       headers: z.optional(headers),
       id: pointers,
-      answerSeconds: z.optional(
-        z
-          .int({ error: 'expected seconds from 5 to 600' })
-          .check(
-            z.gte(5, { error: 'expected seconds from 5 to 600' }),
-            z.lte(600, { error: 'expected seconds from 5 to 600' }),
-          ),
-      ),
+      answerSeconds: z.optional(whole('seconds', 5, 600)),
       idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
     }),
     state: strictObject({
@@ -509,14 +503,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
       throttled: refusals,
       notReady: refusals,
     }),
-    answerDepthMax: z.optional(
-      z
-        .int({ error: 'expected levels from 50 to 1000' })
-        .check(
-          z.gte(50, { error: 'expected levels from 50 to 1000' }),
-          z.lte(1000, { error: 'expected levels from 50 to 1000' }),
-        ),
-    ),
+    answerDepthMax: z.optional(whole('levels', 50, 1000)),
   },
   'the description of a service',
 ) as unknown as z.ZodMiniType<ServiceDescription>;

@@ -758,7 +758,7 @@ describe('a stage that is made anew', () => {
       expect(entries.filter(({ upload }) => !markers.includes(upload.id))).toEqual([]);
     });
 
-    /** Asks once for `each` of a chain with 25 uploads in it, of which one request begins ten. */
+    /** Asks once for the stage `each` of a chain with 25 uploads. One request begins ten of them. */
     const askForTen = async () => {
       const id = await firstId();
       const results = await world.invoke(({ closing }) =>

@@ -173,7 +173,7 @@ describe('a file that waits, in a bucket without versions', () => {
     expect(world.count('UploadsFailed')).toBe(0);
     expect(world.count('UploadsSuperseded')).toBe(1);
     expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', upload: { bytes: 6 } });
-    // Whoever counts failures leaves it out, without reading its entry.
+    // A count of failures leaves it out, without reading its entry.
     expect(await world.keys(LEDGER, 'failed/')).toEqual([expect.stringMatching(/\/replaced$/)]);
   });
 
