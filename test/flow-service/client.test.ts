@@ -785,9 +785,9 @@ describe('a flow', () => {
   it.each(['', '.', '..', 'x'.repeat(257), '\ud800'])('cannot be requested by the id %j', async (id) => {
     const { transport, asked } = canned({ status: 200, body: '{}' });
     const flows = clientOf(PUBLIC, { transport });
-    for (const asking of [flows.get(id, never), flows.outputs(id, never), flows.asset('f1', id, never)]) {
-      expect(await failureOf(asking)).toMatchObject({ name: 'NotFoundError' });
-    }
+    expect(await failureOf(flows.get(id, never))).toMatchObject({ name: 'NotFoundError' });
+    expect(await failureOf(flows.outputs(id, never))).toMatchObject({ name: 'NotFoundError' });
+    expect(await failureOf(flows.asset('f1', id, never))).toMatchObject({ name: 'NotFoundError' });
     expect(await flows.abort(id, never)).toMatchObject({ name: 'NotFoundError' });
     expect(asked).toEqual([]);
   });

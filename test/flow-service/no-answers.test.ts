@@ -63,8 +63,8 @@ const errorOf = (what: string): string =>
 describe('an answer that is', () => {
   it.each(NO_ANSWERS)('%s tells nothing of a flow or its outputs, and says why', async (what, fault) => {
     const flows = await answeredWith(fault);
-    for (const reading of [flows.get('f1', never), flows.outputs('f1', never)]) {
-      const error = await reading.catch((caught: unknown) => caught);
+    for (const read of [() => flows.get('f1', never), () => flows.outputs('f1', never)]) {
+      const error = await read().catch((caught: unknown) => caught);
       expect(error).toMatchObject({ name: errorOf(what) });
       expect((error as Error).message).not.toBe('');
     }
