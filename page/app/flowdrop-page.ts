@@ -27,6 +27,9 @@ const CLOCK_MS = 1_000;
 /** Time between two looks at what the flows cost, in milliseconds. A look reads an object for each of 30 days. */
 const COSTS_MS = 60_000;
 
+/** Time in which the layout may still change after everything has come, in milliseconds. */
+const SETTLE_MS = 3_000;
+
 /** Events by which a user chooses a place on the page. After them, the page does not scroll by itself. */
 const USER_ACTS = ['wheel', 'touchmove', 'pointerdown', 'keydown'] as const;
 
@@ -52,6 +55,8 @@ export class FlowdropPage extends LightElement {
   #sent: PutFile | undefined;
   /** The upload that was opened, until it and its row are in the window. */
   #toShow: string | undefined;
+  /** When the page is thought to keep its layout. In milliseconds since 1970. */
+  #settledAt: number | undefined;
   #clock: number | undefined;
   #costsAt = Number.NEGATIVE_INFINITY;
 
@@ -178,13 +183,15 @@ export class FlowdropPage extends LightElement {
   }
 
   /**
-   * Brings an opened file and its row into the window. While the page loads, the header grows and the rows come, so that
-   * is done again until it has loaded, or the user does something.
+   * Brings an opened file and its row into the window. While the page loads, the rows come, and the header grows even a
+   * moment later, when it has measured its numbers. So this is done again until then, or until the user does something.
    */
   async #showSelected(selected: string): Promise<void> {
     const { isLoaded, status } = this.#feed;
-    // The costs are the last to come, and may add to the header.
-    if (isLoaded && status !== undefined && this.costs !== undefined) this.#toShow = undefined;
+    if (isLoaded && status !== undefined && this.costs !== undefined) {
+      this.#settledAt ??= Date.now() + SETTLE_MS;
+      if (Date.now() >= this.#settledAt) this.#toShow = undefined;
+    }
     const header = this.querySelector<PageHeader>('page-header');
     await Promise.all([header, this.#detail, this.#list].map((each) => each?.updateComplete));
     const detail = this.#detail;

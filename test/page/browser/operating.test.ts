@@ -640,6 +640,33 @@ describeInBrowser('operating', (shown) => {
     await expect.poll(() => isInView(row), { timeout: PATIENCE_MS }).toBe(true);
   });
 
+  it('keeps that file in view when its header grows after everything has come', async () => {
+    const { id } = await shown.operated.put('echo/named-late.bin', 'succeeded');
+    await using visit = await shown.open({ viewport: { width: 390, height: 500 } });
+    const { page } = visit;
+    await page.addInitScript(() => {
+      const addStyle = (rules: string) => {
+        const style = new CSSStyleSheet();
+        style.replaceSync(rules);
+        document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
+      };
+      addStyle('page-header { display: none }');
+      const watch = setInterval(() => {
+        if (document.querySelector('upload-detail .timeline') === null) return;
+        clearInterval(watch);
+        setTimeout(() => {
+          addStyle('page-header { display: block; min-height: 300px }');
+          document.documentElement.setAttribute('data-is-grown', '');
+        }, 1_000);
+      }, 50);
+    });
+    await page.goto('about:blank');
+    await page.goto(`${new URL(shown.url).origin}/#/uploads/${id}`);
+    await page.locator('html[data-is-grown]').waitFor();
+    const top = () => page.locator('.detail-title').evaluate((each) => each.getBoundingClientRect().top);
+    await expect.poll(top, { timeout: PATIENCE_MS }).toBeLessThan(500 / 3);
+  });
+
   it('has no horizontal scroll bar, from a telephone to a large screen', async () => {
     await using visit = await shown.open();
     const { page } = visit;
