@@ -6,7 +6,7 @@ import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
-import { type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
+import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
 import { TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
 import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
 
@@ -57,8 +57,9 @@ interface Answer extends TransportResponse {
  * Asks the service for its templates and, if it does not list these, for its flows. Neither costs anything. Returns
  * what is wrong and what to do; undefined if the service can be used.
  *
- * A service whose description has neither answers for an unknown job. One that lists neither can still be used if it serves the outputs of flows: then it answers for the outputs of
- * an unknown flow in another way than for an address that nobody serves.
+ * A service whose description has neither is asked for an unknown job. One that lists neither can still be used if it
+ * serves the outputs of flows: then it answers for the outputs of an unknown flow in another way than for an address that
+ * nobody serves.
  * @throws the signal's reason.
  */
 export async function issueOfService(
@@ -158,17 +159,38 @@ class ServiceCheck {
     if (status >= 200 && status < 300) {
       return isJson ? { is: 'good' } : { is: 'wrong', issue: issueOfNoJson(answer, this.#words) };
     }
+    const told = isJson ? errorDetail(answer.text, this.#service.speaks.errors, DETAIL_DEPTH_MAX) : '';
+    const shown = `(${status}${told === '' ? '' : `: ${told}`})`;
+    const refused = this.#issueOfRefusal(shown, answer);
+    if (refused !== undefined) return { is: 'wrong', issue: refused };
     if (status === 404 || status === 410) return { is: 'missing' };
     // The operation is known here, but this method of it is not served.
     if (status === 405 || status === 501) return { is: 'good' };
     if (status >= 300 && status < 400) return { is: 'wrong', issue: this.#issueOfRedirect(answer, path) };
-    const told = isJson ? errorDetail(answer.text, this.#service.speaks.errors, DETAIL_DEPTH_MAX) : '';
-    const shown = `(${status}${told === '' ? '' : `: ${told}`})`;
     const issue = issueOfStatus(shown, answer);
     if (issue !== undefined) return { is: 'wrong', issue };
     // Such as 400 for a listing that needs parameters. A web server's own 400 is no JSON.
     if (isJson) return { is: 'good' };
     return { is: 'wrong', issue: wrongAnswer(`answers with ${status} and no JSON`, `Check ${this.#words.address}`) };
+  }
+
+  /** By the description, as the client understands a refusal. Undefined if it says nothing about the service as a whole. */
+  #issueOfRefusal(shown: string, { status, text, headers }: Answer): ServiceIssue | undefined {
+    switch (refusalOf(this.#service.speaks.errors, status, text)) {
+      case 'tokenRefused': {
+        const what = `refuses the token ${shown}`;
+        return { of: 'token', severity: 'fault', what, todo: 'Set the environment variable FLOWDROP_TOKEN to a valid one' };
+      }
+      case 'outOfCredit':
+        return wrongAnswer(`says that the budget of the account is spent ${shown}`, 'Top it up, then try again');
+      case 'throttled': {
+        const seconds = /^\d{1,6}$/.exec(headers['retry-after'] ?? '')?.[0];
+        const when = seconds === undefined ? 'a few minutes' : `${seconds} s`;
+        return { ...wrongAnswer(`asks for fewer requests ${shown}`, `Try again in ${when}`), severity: 'warning' };
+      }
+      default:
+        return undefined;
+    }
   }
 
   #issueOfRedirect({ status, headers: { location } }: Answer, path: string): ServiceIssue {
@@ -234,35 +256,20 @@ class ServiceCheck {
 }
 
 /** Undefined if the status says nothing about the service as a whole. */
-function issueOfStatus(shown: string, { status, headers }: Answer): ServiceIssue | undefined {
-  switch (status) {
-    case 401:
-      return {
-        of: 'token',
-        severity: 'fault',
-        what: `refuses the token ${shown}`,
-        todo: 'Set the environment variable FLOWDROP_TOKEN to a valid one',
-      };
-    case 403:
-      return {
-        of: 'token',
-        severity: 'warning', // A token may create flows, and not list anything.
-        what: `forbids the request ${shown}`,
-        todo: 'Check what the token in FLOWDROP_TOKEN may do, or use another token',
-      };
-    case 402:
-      return wrongAnswer(`says that the budget of the account is spent ${shown}`, 'Top it up, then try again');
-    case 407:
-      return wrongAnswer(`is behind a proxy that asks for a login ${shown}`, 'Reach the service without that proxy');
-    case 429: {
-      const seconds = /^\d{1,6}$/.exec(headers['retry-after'] ?? '')?.[0];
-      const when = seconds === undefined ? 'a few minutes' : `${seconds} s`;
-      return { ...wrongAnswer(`asks for fewer requests ${shown}`, `Try again in ${when}`), severity: 'warning' };
-    }
-    default:
-      if (status < 500) return undefined;
-      return wrongAnswer(`fails ${shown}`, 'Try again later. If this stays, tell the operator of the service');
+function issueOfStatus(shown: string, { status }: Answer): ServiceIssue | undefined {
+  if (status === 401 || status === 403) {
+    return {
+      of: 'token',
+      severity: 'warning', // A token may create flows, and not list anything.
+      what: `forbids the request ${shown}`,
+      todo: 'Check what the token in FLOWDROP_TOKEN may do, or use another token',
+    };
   }
+  if (status === 407) {
+    return wrongAnswer(`is behind a proxy that asks for a login ${shown}`, 'Reach the service without that proxy');
+  }
+  if (status < 500) return undefined;
+  return wrongAnswer(`fails ${shown}`, 'Try again later. If this stays, tell the operator of the service');
 }
 
 function issueOfNoJson(answer: Answer, { address }: ServiceWords): ServiceIssue {

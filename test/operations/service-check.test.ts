@@ -5,6 +5,7 @@ import { createServer as createTcpServer } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
+import type { JsonObject } from '../../functions/base/json.ts';
 import { FLOWS, SERVICES } from '../../functions/flow-service/services.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { StandInJobService } from '../../local/flow-service/job-service.ts';
@@ -100,6 +101,20 @@ describe('a service that answers with', () => {
     expect(issue).not.toMatch(/\n|throttled|fake-secret|fake-token/);
     expect(requests.length).toBeGreaterThan(0);
     expect(requests.filter((each) => !each.startsWith('GET '))).toEqual([]);
+  });
+
+  it.each<[string, number, string, object, RegExp | undefined]>([
+    ['spent credit', 403, 'Insufficient balance', { outOfCredit: [{ status: 403, says: 'balance' }] }, /budget.*\(403/],
+    ['a refused token', 403, 'bad key', { tokenRefused: [401, 403] }, /refuses the token \(403: bad key\)/],
+    ['a refused token', 404, 'bad key', { tokenRefused: [404] }, /refuses the token \(404/],
+    ['too many requests', 420, 'calm', { throttled: [420] }, /fewer requests \(420: calm\)/],
+    ['nothing', 402, 'a page of a listing costs', { outOfCredit: [] }, undefined],
+    ['no refused token', 401, 'no listing for you', { tokenRefused: [] }, /forbids the request \(401/],
+  ])('what its description calls %s (%i) is told as that', async (_, status, detail, errors, sentence) => {
+    const { origin } = await web(answering(status, { detail }));
+    const issue = await issueAt(origin, speaking({ errors: errors as JsonObject }));
+    if (sentence === undefined) expect(issue).toBeUndefined();
+    else expect(issue).toMatch(sentence);
   });
 
   it('a redirect is told also if its paths have the signs of a pattern', async () => {
