@@ -3,9 +3,11 @@ import { basename, dirname, join, resolve } from 'node:path';
 import type { JsonObject } from '../functions/base/json.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { ARCHIVED, encodingFailure, inputFailure, sizeFailure } from '../functions/create-flow/admission.ts';
+import { REDACTED } from '../functions/flow-service/redact.ts';
 import { filledBody } from '../functions/flow-service/request-body.ts';
+import { headersOf } from '../functions/flow-service/requests.ts';
 import type { FlowInput, FlowTag, InputSource } from '../functions/flow-service/types.ts';
-import { type Entry, isJob, isTerminal } from '../functions/ledger/entry.ts';
+import { type Entry, isJob, isTerminal, keyOf } from '../functions/ledger/entry.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import { laterRoute, type PlannedStage, planAfter } from '../functions/uploads/chain-routes.ts';
 import {
@@ -65,6 +67,8 @@ export interface Explanation {
   readonly request: object | undefined;
   /** Method and path of that request, below the address of the service. */
   readonly sentTo?: string | undefined;
+  /** Its headers. In place of the token is `[token]`. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The requests of the later stages of its chain, without the assets that are their inputs. */
   readonly stages?: readonly ExplainedStage[] | undefined;
   /** What holds its route, or the pipeline. */
@@ -72,13 +76,13 @@ export interface Explanation {
 }
 
 /** A later stage of a chain, and its request for each asset, or for all of them. */
-export interface ExplainedStage extends PlannedStage {
-  readonly sentTo: string;
-  readonly request: object;
-}
+export interface ExplainedStage extends PlannedStage, Sent {}
+
+/** A request, as the service would get it. */
+type Sent = Required<Pick<Explanation, 'sentTo' | 'headers'>> & { readonly request: object };
 
 /** What would be sent. */
-type Dispatch = Pick<Explanation, 'issue' | 'job' | 'request' | 'sentTo'>;
+type Dispatch = Pick<Explanation, 'issue' | 'job' | 'request' | 'sentTo' | 'headers'>;
 
 /** A file to explain: its facts, and how its first bytes are read. */
 interface Subject {
@@ -311,7 +315,7 @@ async function jobOf(
 
 /** The request of an entry with these inputs. */
 async function sentOf(
-  { upload, route, generation }: Entry,
+  { upload, route, generation, keyNumber }: Entry,
   opened: OpenedUpload,
   { settings }: Deployment,
   signal: AbortSignal,
@@ -319,7 +323,7 @@ async function sentOf(
   const issue = inputFailure(settings, opened, route.input)?.message;
   if (issue !== undefined) return { issue, request: undefined };
   const inputs = opened.inputs.map((input) => shownInput(input, signal));
-  return { issue, ...(await requestOf({ route, ...tagged(upload.id, generation), inputs }, settings)) };
+  return { issue, ...(await requestOf({ route, ...tagged(upload.id, generation), keyNumber, inputs }, settings)) };
 }
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
@@ -529,27 +533,39 @@ function stagesAfter({ name }: Route, settings: FileSettings): readonly Explaine
     };
     return {
       ...stage,
-      sentTo: sentToOf(chosen, service),
+      ...withoutBody({ route: chosen, ...tagged(UNKNOWN) }, service),
       request: filledBody(service.create.body, request, () => UNKNOWN) as object,
     };
   });
 }
 
-function sentToOf({ template }: Pick<RouteSnapshot, 'template'>, { create }: FileSettings['service']): string {
-  const filled = template.split('/').map(encodeURIComponent).join('/');
-  return `${create.method ?? 'POST'} ${create.path.replaceAll('{template}', filled)}`;
+/** What a request is for. */
+interface Purpose extends Pick<FlowTag, 'upload' | 'generation'> {
+  readonly route: RouteSnapshot;
+  readonly keyNumber?: number | undefined;
+}
+
+/** A request without its body. */
+function withoutBody(
+  { route, upload, generation, keyNumber }: Purpose,
+  service: FileSettings['service'],
+): Pick<Sent, 'sentTo' | 'headers'> {
+  const { method = 'POST', path, headers } = service.create;
+  const filled = route.template.split('/').map(encodeURIComponent).join('/');
+  const call = { operation: 'create', headers, uploadId: upload } as const;
+  const key = keyOf({ upload: { id: upload }, generation, keyNumber });
+  return {
+    sentTo: `${method} ${path.replaceAll('{template}', filled)}`,
+    headers: headersOf(call, service, { secret: REDACTED, key }),
+  };
 }
 
 /** The request as the creating function would make it, of the first bytes of each input. */
 async function requestOf(
-  {
-    route,
-    inputs: shown,
-    upload,
-    generation,
-  }: Pick<FlowTag, 'upload' | 'generation'> & { readonly route: RouteSnapshot; readonly inputs: readonly Shown[] },
+  { inputs: shown, ...purpose }: Purpose & { readonly inputs: readonly Shown[] },
   { pipeline, service }: Pick<FileSettings, 'pipeline' | 'service'>,
-): Promise<Required<Pick<Explanation, 'request' | 'sentTo'>>> {
+): Promise<Sent> {
+  const { route, upload, generation } = purpose;
   const { template, parameters, additional } = route;
   const inputs = await Promise.all(shown.map((each) => cutInput(each, route)));
   const tag = { pipeline, upload, generation };
@@ -558,7 +574,7 @@ async function requestOf(
     const text = as === 'text' ? Buffer.from(start).toString() : Buffer.from(start).toString('base64');
     return start.byteLength === bytes ? text : `${text.replace(/=*$/, '')}… (${bytes} bytes in all)`;
   }) as object;
-  return { request, sentTo: sentToOf(route, service) };
+  return { ...withoutBody(purpose, service), request };
 }
 
 /** The first bytes of an input, and its true size. */

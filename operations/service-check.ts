@@ -179,7 +179,12 @@ class ServiceCheck {
     switch (refusalOf(this.#service.speaks.errors, status, text)) {
       case 'tokenRefused': {
         const what = `refuses the token ${shown}`;
-        return { of: 'token', severity: 'fault', what, todo: 'Set the environment variable FLOWDROP_TOKEN to a valid one' };
+        return {
+          of: 'token',
+          severity: 'fault',
+          what,
+          todo: 'Set the environment variable FLOWDROP_TOKEN to a valid one',
+        };
       }
       case 'outOfCredit':
         return wrongAnswer(`says that the budget of the account is spent ${shown}`, 'Top it up, then try again');

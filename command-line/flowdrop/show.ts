@@ -363,8 +363,12 @@ export function showTemplates(templates: readonly OfferedTemplate[]): readonly s
 }
 
 export function showExplanation(explanation: Explanation, deployment?: Named): readonly string[] {
-  const { key, bytes, mediaType, isFile, routes, issue, job, request, sentTo, stages = [], hold } = explanation;
-  const bodyOf = (body: object) => indented(JSON.stringify(body, undefined, 2).split('\n'));
+  const { key, bytes, mediaType, isFile, routes, issue, job, request, stages = [], hold } = explanation;
+  const linesOf = ({ headers = {}, request: body }: Pick<Explanation, 'headers' | 'request'>) => [
+    ...indented(Object.entries(headers).map(([name, value]) => `${name}: ${value}`)),
+    '',
+    ...indented(JSON.stringify(body, undefined, 2).split('\n')),
+  ];
   return [
     `${uploadName(key)}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
     ...indented(routes.map(({ name, why }) => `route ${name}: ${why}`)),
@@ -373,10 +377,10 @@ export function showExplanation(explanation: Explanation, deployment?: Named): r
     ...(hold === undefined || deployment === undefined
       ? []
       : [`It would be held. ${hold.message} ${endOfHold(hold, deployment)}`]),
-    ...(request === undefined ? [] : [`The request would be ${sentTo} with`, ...bodyOf(request)]),
-    ...stages.flatMap(({ route, after, inputs, sentTo: to, request: body }) => [
-      `For ${inputs === 'all' ? 'all assets' : 'each asset'} of ${after} that the route ${route} takes, it would be ${to} with`,
-      ...bodyOf(body),
+    ...(request === undefined ? [] : [`The request would be ${explanation.sentTo} with`, ...linesOf(explanation)]),
+    ...stages.flatMap(({ route, after, inputs, sentTo, ...sent }) => [
+      `For ${inputs === 'all' ? 'all assets' : 'each asset'} of ${after} that the route ${route} takes, it would be ${sentTo} with`,
+      ...linesOf(sent),
     ]),
   ];
 }

@@ -2,7 +2,7 @@
 const TOKEN_CHARS_MIN = 8;
 
 /** Stands in a text for the token that was there. */
-const REDACTED = '[token]';
+export const REDACTED = '[token]';
 
 /** The pattern of the token in use. Building it for every response would cost more than the rest of a poll. */
 let latestPattern: { readonly secret: string; readonly pattern: RegExp } | undefined;

@@ -439,26 +439,12 @@ export class Requests {
     { secret, hadToken, key }: Pick<Answer, 'secret' | 'hadToken'> & { readonly key?: string | undefined },
     signal: AbortSignal,
   ): Promise<Answer> {
-    const { idempotency } = this.#service.create;
     const { operation, method, url, uploadId, body, reach, onSent } = call;
     if (!/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
       throw new UnauthorisedError('The token holds characters that no header can carry');
     }
-    const headers = {
-      Accept: operation === 'asset' ? '*/*' : 'application/json',
-      // With compression, a few bytes might become gigabytes, and the length would not be the asset's.
-      'Accept-Encoding': 'identity',
-      'User-Agent': 'flowdrop',
-      // The specification wants the content type with every request. Elsewhere it could break a signed address.
-      ...call.headers,
-      ...(hadToken && {
-        'Content-Type': 'application/json',
-        ...tokenHeader(this.#service, secret),
-      }),
-      ...(hadToken && uploadId !== undefined && traceOf(uploadId)),
-      ...(key !== undefined && idempotency && { [idempotency.header]: key }),
-    };
+    const headers = headersOf(call, hadToken ? this.#service : undefined, { secret, key });
     const sending = new Sending(await body?.(), signal);
     try {
       const request = { method, url, headers, body: sending.body, reach, uploadId, ...this.#limitsOf(operation) };
@@ -471,6 +457,30 @@ export class Requests {
       sending.end();
     }
   }
+}
+
+/**
+ * The headers of a request.
+ * @param service Undefined if the request goes elsewhere: then neither the token nor anything else of ours goes with it.
+ * @param key the idempotency key.
+ */
+export function headersOf(
+  { operation, headers, uploadId }: Pick<Call, 'operation' | 'headers' | 'uploadId'>,
+  service: ServiceDescription | undefined,
+  { secret, key }: Pick<Answer, 'secret'> & { readonly key?: string | undefined },
+): Readonly<Record<string, string>> {
+  const { idempotency } = service?.create ?? {};
+  return {
+    Accept: operation === 'asset' ? '*/*' : 'application/json',
+    // With compression, a few bytes might become gigabytes, and the length would not be the asset's.
+    'Accept-Encoding': 'identity',
+    'User-Agent': 'flowdrop',
+    // The specification wants the content type with every request. Elsewhere it could break a signed address.
+    ...headers,
+    ...(service && { 'Content-Type': 'application/json', ...tokenHeader(service, secret) }),
+    ...(service && uploadId !== undefined && traceOf(uploadId)),
+    ...(key !== undefined && idempotency && { [idempotency.header]: key }),
+  };
 }
 
 /**

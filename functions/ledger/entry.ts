@@ -282,7 +282,11 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms
  * So it is the same for as long as the upload is in doubt. A service may repeat a refusal to the same key, so it is another
  * after each answer that shows that no flow was made.
  */
-export const keyOf = ({ upload, generation, keyNumber = 1 }: Entry): string =>
+export const keyOf = ({
+  upload,
+  generation,
+  keyNumber = 1,
+}: Pick<Entry, 'generation' | 'keyNumber'> & { readonly upload: Pick<Upload, 'id'> }): string =>
   `${upload.id}-${generation}-${keyNumber}`;
 
 /** The entry with the next key. No request with the present one has made a flow. */

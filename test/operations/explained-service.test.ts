@@ -41,6 +41,21 @@ it('explain shows the request as the described service gets it', async () => {
   expect(answer.request).not.toHaveProperty('inputs');
 });
 
+it('explain shows the headers of the request, without the token', async () => {
+  const create = { headers: { Prefer: 'respond-async' }, idempotency: { header: 'X-Once', hours: 1 } };
+  const service = { from: 'flows', token: { header: 'X-Api-Key', scheme: null }, create };
+  const answer = JSON.parse((await explained(['--json'], ROUTES, service)).output);
+  expect(answer.headers).toMatchObject({
+    ...{ 'X-Api-Key': '[token]', 'X-Once': `${'0'.repeat(40)}-1-1` },
+    ...{ Prefer: 'respond-async', 'Content-Type': 'application/json' },
+  });
+  expect(answer.stages[0].headers).toMatchObject({ 'X-Api-Key': '[token]', Prefer: 'respond-async' });
+  const { output } = await explained([], ROUTES, service);
+  expect(output).toContain('POST /flows with\n  Accept: application/json\n');
+  expect(output).toContain('\n  Prefer: respond-async\n');
+  expect((await explained([], ROUTES, 'flows')).output).toContain('\n  Authorization: Bearer [token]\n');
+});
+
 it('explain shows the requests of the later stages too', async () => {
   const { stages } = JSON.parse((await explained(['--json'])).output);
   expect(stages).toMatchObject([{ route: 'optimised', after: 'pictures', sentTo: 'POST /run/smaller' }]);
