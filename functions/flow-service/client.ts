@@ -1,5 +1,6 @@
 import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import type { Json } from '../base/json.ts';
 import {
   createdSchema,
   type FlowPage,
@@ -28,7 +29,7 @@ import { Listing, type ListingPage } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, ListingOrder } from './flow-search.ts';
 import { PAGE_ANSWER } from './json-answer.ts';
 import { flowSubject, type Rank } from './pacer.ts';
-import { type FlowBody, flowBody } from './request-body.ts';
+import { type FlowBody, filled, flowBody } from './request-body.ts';
 import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
   type ChangeDescription,
@@ -259,15 +260,16 @@ class HttpFlowService implements FlowService {
   }
 
   async #change(
-    { method, path, body }: ChangeDescription,
+    { method, path, body: described }: ChangeDescription,
     flowId: string,
     signal: AbortSignal,
     { uploadId, template }: OfUpload,
   ): Promise<void> {
     const url = this.#requests.url(path, { id: flowId, template });
+    const body = described && (() => jsonBody(filled(described, { '{id}': flowId, '{template}': template })));
     // A subject of its own: a flow whose polls are always throttled may still be aborted.
     const subject = `abort ${flowSubject(flowId)}`;
-    const call: Call = { operation: 'abort', method, url, subject, uploadId, body: body && (() => jsonBody(body)) };
+    const call: Call = { operation: 'abort', method, url, subject, uploadId, body };
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
     answer.response.destroy();
@@ -460,8 +462,8 @@ class HttpFlowService implements FlowService {
   }
 }
 
-function jsonBody(value: object): FlowBody {
-  const bytes = Buffer.from(JSON.stringify(value));
+function jsonBody(value: Json | undefined): FlowBody {
+  const bytes = Buffer.from(JSON.stringify(value ?? {}));
   return {
     bytes: bytes.byteLength,
     async *chunks() {

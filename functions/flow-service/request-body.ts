@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Json, JsonObject } from '../base/json.ts';
 import { InvalidTextError, UnavailableError } from './errors.ts';
 import { canonicalMediaType } from './media-type.ts';
+import { literalOf } from './service-description.ts';
 import { type CreateRequest, FLOW_TAG_NAME, type FlowInput, type InputSource } from './types.ts';
 
 /**
@@ -95,28 +96,26 @@ export function filledBody(
     additional,
     data: `${as === 'text' ? '' : `data:${canonicalMediaType(mediaType)};base64,`}${bytesOf(index)}`,
   }));
-  const values: ReadonlyMap<unknown, Json | undefined> = new Map<string, Json | undefined>([
-    ['{template}', template],
-    ['{parameters}', parameters],
-    ['{additional}', additional],
-    ['{inputs}', list],
-    ['{input}', list[0]?.data],
-  ]);
-  const fill = (value: Json): Json | undefined => {
-    if (values.has(value)) return values.get(value);
-    if (Array.isArray(value)) return value.flatMap((item) => fill(item) ?? []);
-    if (typeof value !== 'object' || value === null) return value;
-    const members: [string, Json][] = [];
-    // The members beside `...` win, wherever it stands.
-    const spread = fill((value as JsonObject)['...'] ?? null);
-    if (typeof spread === 'object' && spread !== null) members.push(...Object.entries(spread));
-    for (const [name, member] of Object.entries(value)) {
-      const each = name === '...' ? undefined : fill(member);
-      if (each !== undefined) members.push([name, each]);
-    }
-    return Object.fromEntries(members);
-  };
-  return fill(body);
+  return filled(body, {
+    ...{ '{template}': template, '{parameters}': parameters, '{additional}': additional },
+    ...{ '{inputs}': list, '{input}': list[0]?.data },
+  });
+}
+
+/** A described body with its placeholders replaced. A member whose value is missing is left out. */
+export function filled(value: Json, values: Readonly<Record<string, Json | undefined>>): Json | undefined {
+  if (typeof value === 'string') return Object.hasOwn(values, value) ? values[value] : (literalOf(value) ?? value);
+  if (Array.isArray(value)) return value.flatMap((item) => filled(item, values) ?? []);
+  if (typeof value !== 'object' || value === null) return value;
+  const members: [string, Json][] = [];
+  // The members beside `...` win, wherever it stands.
+  const spread = filled((value as JsonObject)['...'] ?? null, values);
+  if (typeof spread === 'object' && spread !== null) members.push(...Object.entries(spread));
+  for (const [name, member] of Object.entries(value)) {
+    const each = name === '...' ? undefined : filled(member, values);
+    if (each !== undefined) members.push([name, each]);
+  }
+  return Object.fromEntries(members);
 }
 
 /** Yields the parts in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the socket has one, the other is filled. */

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { didYouMean } from '../base/did-you-mean.ts';
 import type { Json, JsonObject } from '../base/json.ts';
 import { MEDIA_TYPE } from '../base/media-type.ts';
 import { matching, strictObject } from '../base/validation.ts';
@@ -57,7 +58,7 @@ export interface CreateDescription {
    * `{additional}` is that of the route, with Flowdrop's tag in it; `{inputs}` is a list of `{"additional": …, "data": …}`,
    * one for each input; `{input}` is the first input: a file as a data URI, a text as it is. A member `...` with
    * `{parameters}` or `{additional}` stands for their members, and the members beside it win. A member whose value is
-   * missing is left out.
+   * missing is left out. `{{word}}` stands for the text `{word}`.
    */
   readonly body: JsonObject;
   /** Headers of the request beside the token, such as `{"Prefer": "respond-async"}`. Default: none. */
@@ -215,9 +216,9 @@ interface LinkedPages {
 export interface ChangeDescription {
   /** Method. */
   readonly method: 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** Path. It holds `{id}`. */
+  /** Path. It holds `{id}`, if the body does not. */
   readonly path: string;
-  /** Body. Default: none. */
+  /** Body, in which a text `{id}` or `{template}` is replaced. Default: none. */
   readonly body?: JsonObject | undefined;
 }
 
@@ -396,6 +397,46 @@ const holds = (value: Json, placeholders: readonly string[]): boolean =>
 /** True if a creation has room for several inputs. */
 export const takesSeveralInputs = ({ create }: ServiceDescription): boolean => holds(create.body, ['{inputs}']);
 
+/** The texts that are replaced in the body of a creation, and in that of a request about a job. */
+const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', '{inputs}', '{input}'];
+const JOB_PLACEHOLDERS = ['{id}', '{template}'];
+
+/** The text that `{{word}}` stands for: `{word}`. Undefined for any other text. */
+export const literalOf = (text: string): string | undefined => /^\{(\{[\w-]+\})\}$/.exec(text)?.[1];
+
+/** Why a text looks like a placeholder, but would be sent as it is. Undefined if it does not. */
+function placeholderIssue(text: string, known: readonly string[]): string | undefined {
+  const literal = literalOf(text);
+  if (known.includes(text) || (literal !== undefined && !known.includes(literal))) return undefined;
+  if (literal !== undefined || /^\{\s*[\w-]+\s*\}$/.test(text)) {
+    const meant = didYouMean(literal ?? text.replace(/\s/g, ''), known);
+    const hint = meant === undefined ? '' : `. Did you mean ${meant}?`;
+    return `expected ${known.join(', ')}, or {{word}} for the text {word}${hint}`;
+  }
+  const inside = known.find((each) => text.includes(each));
+  return inside && `expected ${inside} alone: nothing is replaced within a longer text`;
+}
+
+/** Refuses what looks like a placeholder in a body, and is none. */
+const checkPlaceholders = (known: readonly string[]) =>
+  z.superRefine<JsonObject>((body, context) => {
+    const check = (value: Json, path: readonly string[]): void => {
+      if (typeof value === 'object' && value !== null) {
+        for (const [name, member] of Object.entries(value)) check(member, [...path, name]);
+      } else if (path.at(-1) === '...') {
+        if (SPREAD.includes(value as string)) return;
+        context.addIssue({ code: 'custom', path: [...path], message: `expected ${SPREAD.join(' or ')}`, input: value });
+      } else if (typeof value === 'string') {
+        const message = placeholderIssue(value, known);
+        if (message !== undefined) context.addIssue({ code: 'custom', path: [...path], message, input: value });
+      }
+    };
+    check(body, []);
+  });
+
+/** What a member `...` may stand for. */
+const SPREAD: readonly string[] = ['{parameters}', '{additional}'];
+
 /** Headers of a creation. A secret has no place in a configuration. */
 const headers = z.record(
   headerName.check(
@@ -403,13 +444,32 @@ const headers = z.record(
       error: 'expected another header: a secret is sent as the token',
     }),
   ),
-  matching('a value of 1 to 200 printable ASCII characters', /^[!-~](?:[ -~]{0,198}[!-~])?$/),
+  matching('a value of 1 to 200 printable ASCII characters', /^[!-~](?:[ -~]{0,198}[!-~])?$/).check(
+    z.refine(
+      (value) => placeholderIssue(value, CREATION_PLACEHOLDERS) === undefined && !CREATION_PLACEHOLDERS.includes(value),
+      {
+        error: 'expected no placeholder: nothing is replaced in a header',
+      },
+    ),
+  ),
   { error: 'expected an object such as {"Prefer": "respond-async"}' },
 );
 
 const createBody = jsonObject.check(
   z.refine((body) => holds(body, ['{input}', '{inputs}']), {
     error: 'expected a member "{input}" or "{inputs}": without one, no file reaches the service',
+  }),
+  checkPlaceholders(CREATION_PLACEHOLDERS),
+);
+
+/** A request that changes a job. */
+const change = strictObject({
+  method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE'], { error: 'expected "POST", "PUT", "PATCH" or "DELETE"' }),
+  path: path([], ['id', 'template']),
+  body: z.optional(jsonObject.check(checkPlaceholders(JOB_PLACEHOLDERS))),
+}).check(
+  z.refine(({ path, body = {} }) => path.includes('{id}') || holds(body, ['{id}']), {
+    error: 'expected {id} in the path or in the body',
   }),
 );
 
@@ -484,13 +544,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
       }),
     ),
     templates: z.optional(strictObject({ path: path([]), items: pointers, pages: z.optional(pages) })),
-    abort: z.optional(
-      strictObject({
-        method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE'], { error: 'expected "POST", "PUT", "PATCH" or "DELETE"' }),
-        path: path(['id'], ['template']),
-        body: z.optional(jsonObject),
-      }),
-    ),
+    abort: z.optional(change),
     errors: strictObject({
       words: pointers,
       mediaType: z.optional(
@@ -521,7 +575,7 @@ export const keyHonouredMs = ({ create }: ServiceDescription): number => (create
 
 /** True if a request about a job needs its template. */
 export const needsTemplate = ({ state, outputs, abort }: ServiceDescription): boolean =>
-  JSON.stringify([state.path, outputs.path, 'asset' in outputs && outputs.asset, abort?.path]).includes('{template}');
+  JSON.stringify([state.path, outputs.path, 'asset' in outputs && outputs.asset, abort]).includes('{template}');
 
 /**
  * A description with some members changed, as RFC 7396 (JSON Merge Patch) says: members of objects are merged, anything

@@ -8,6 +8,7 @@ import type { Reach } from '../../functions/flow-service/addresses.ts';
 import { OUTPUT_PAGES_MAX, OUTPUTS_MAX } from '../../functions/flow-service/client.ts';
 import * as errors from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
 import { speaking } from '../support/speaking.ts';
@@ -1333,6 +1334,20 @@ describe('aborting a flow', () => {
     });
     expect((await clientOf(server.url).abort('f1', never))?.code).toBe(code);
     expect(JSON.parse(body)).toEqual({ action: 'abort' });
+  });
+
+  it('may name it in the body', async () => {
+    let sent: unknown;
+    await using server = await scripted(async (request, response) => {
+      sent = [request.method, request.url, JSON.parse(await bodyOf(request))];
+      response.writeHead(200).end();
+    });
+    const body = { job: '{id}', of: ['{template}'], literal: '{{id}}' };
+    const service = { ...FLOWS, abort: { method: 'POST', path: '/cancel', body } } as const;
+    const flows = clientOf(server.url, { service });
+    expect(await flows.abort('f/1', never, { template: 'a/b' })).toBeUndefined();
+    expect(sent).toEqual(['POST', '/cancel', { job: 'f/1', of: ['a/b'], literal: '{id}' }]);
+    expect(flows.needsTemplate).toBe(true);
   });
 });
 

@@ -267,6 +267,14 @@ describe('the request body of several inputs', () => {
     ]);
   });
 
+  it('has the text of a placeholder where its braces are doubled', async () => {
+    const body = { file: '{input}', literal: '{{input}}', prompt: '{{prompt}}' };
+    const { chunks } = await flowBody(body, requestOf(sourceOf(Buffer.from('abc'))), never);
+    expect(JSON.parse((await collect(chunks(never))).toString())).toEqual({
+      ...{ file: 'data:image/png;base64,YWJj', literal: '{input}', prompt: '{prompt}' },
+    });
+  });
+
   it('opens one input after the other has ended', async () => {
     const order: string[] = [];
     const named = (name: string): FlowInput => ({

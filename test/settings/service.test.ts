@@ -109,6 +109,59 @@ it('a description that ships may be changed, and is found again by its name', ()
   expect(service).toEqual({ ...SERVICES.fal, create: { ...SERVICES.fal?.create, path: '/{template}/dev' } });
 });
 
+describe('a text in the body', () => {
+  const create = (body: object) => ({ from: 'flows', create: { body } });
+  const abort = (change: object) => ({ from: 'flows', abort: change });
+
+  it.each<[string, object, string]>([
+    [
+      'a placeholder that is mistyped',
+      create({ inputs: '{inputz}', file: '{input}' }),
+      'create.body.inputs: expected {template}, {parameters}, {additional}, {inputs}, {input}, or {{word}} for the text {word}. Did you mean {inputs}?, got "{inputz}"',
+    ],
+    ['one in other letters', create({ template: '{Template}' }), 'Did you mean {template}?'],
+    ['one with blanks', create({ list: ['{ template }'] }), 'create.body.list.0: expected {template}'],
+    ['one in braces of another language', create({ template: '{{template}}' }), 'Did you mean {template}?'],
+    ['one of another place', create({ job: '{id}' }), 'create.body.job: expected {template}, '],
+    [
+      'one within a longer text',
+      create({ note: 'made by {template}' }),
+      'create.body.note: expected {template} alone: nothing is replaced within',
+    ],
+    [
+      'members of something without any',
+      create({ '...': '{inputs}' }),
+      'create.body....: expected {parameters} or {additional}',
+    ],
+    [
+      'one in a header',
+      { from: 'flows', create: { headers: { 'X-Model': '{template}' } } },
+      'create.headers.X-Model: expected no placeholder',
+    ],
+    [
+      'one in the body of another request',
+      abort({ body: { job: '{jobid}' } }),
+      'abort.body.job: expected {id}, {template}, or',
+    ],
+    [
+      'no id anywhere',
+      abort({ path: '/cancel', body: { action: 'abort' } }),
+      'abort: expected {id} in the path or in the body',
+    ],
+  ])('is not %s', (_, service, issue) => {
+    const issues = issuesOf(service);
+    expect(issues).toHaveLength(1);
+    expect(issues[0]).toContain('flowdrop.service.');
+    expect(issues[0]).toContain(issue);
+  });
+
+  it('may be like a placeholder if its braces are doubled, or be in braces with other signs', () => {
+    const body = { literal: '{{prompt}}', css: 'a{color:red}', text: '{a b}', empty: '{}' };
+    expect(issuesOf(create(body))).toEqual([]);
+    expect(issuesOf(abort({ path: '/cancel', body: { job: '{id}', literal: '{{job}}' } }))).toEqual([]);
+  });
+});
+
 describe('a service that takes one input', () => {
   const one = { from: 'flows', create: { body: { inputs: null, files: [{ image: '{input}' }] } } };
   const later = { name: 'sheet', after: 'pictures', inputs: 'all', template: 'contact_sheet' };
