@@ -1,12 +1,13 @@
 import { essenceOf, isTelling, OCTET_STREAM, typeOfName } from '../base/media-type.ts';
 import { shorten } from '../base/printable.ts';
 import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-decoders.ts';
-import { type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
+import { ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from './errors.ts';
 import { isPage } from './foreign-answer.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { at as valueAt } from './json-pointer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
+import { LongTexts } from './long-texts.ts';
 import { canonicalMediaType, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
 import type { Asset } from './types.ts';
 
@@ -22,9 +23,6 @@ const PLAIN: Pick<EnvelopeScanner, 'push' | 'end'> = {
 /** Media type of a data URI that names none, if no name of the asset tells it (RFC 2397, section 2). */
 const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
 
-/** Maximum number of bytes that may follow the data URI in its envelope. They are held until the end, to be checked. */
-const ENVELOPE_TAIL_BYTES_MAX = 1024 * 1024;
-
 /** Longest quotation of what came in place of an asset, in characters. */
 const QUOTE_CHARS_MAX = 200;
 
@@ -34,6 +32,8 @@ const BACKSLASH = 0x5c;
 interface AnswerFacts {
   /** Pointer to the data URI of an asset that comes in JSON. Undefined if each answer is the asset itself. */
   readonly data?: string | undefined;
+  /** True if the answer must be an envelope: the same request was answered with one. */
+  readonly isEnvelope?: boolean | undefined;
   /** The `Content-Type`. Undefined if the response has none. */
   readonly mediaType: string | undefined;
   /** Names of the asset, the most telling one first: their extensions tell its type if nothing else does. */
@@ -47,7 +47,10 @@ interface AnswerFacts {
   /** Tells whether an asset may have a media type. Default: any type but that of a document. */
   readonly accepts?: ((mediaType: string) => boolean) | undefined;
   readonly assetBytesMax: number;
-  /** Called when the data begins, and as more of it comes, with a count of the asset's bytes. */
+  /**
+   * Called when the data begins, and as more of it comes, with a count of the asset's bytes, and of those behind it in an
+   * envelope. In an answer that must be an envelope, those before it count too.
+   */
   readonly onData?: ((bytes: number) => void) | undefined;
 }
 
@@ -56,7 +59,7 @@ interface AnswerFacts {
  *
  * If the response is JSON with a data URI at the pointer `data`, which begins within {@link SCAN_BYTES_MAX}, it is an
  * envelope. Then the asset is the data of the URI, decoded on the fly. Any other response is the asset as it came,
- * also if it is JSON.
+ * also if it is JSON. If it must be an envelope, the data may begin behind texts of any length.
  *
  * An envelope proves by itself that it is whole: the parts before and after the data are kept, and together they must
  * be JSON. This detects a cut envelope and any bytes behind its end. A plain asset is whole according to its length or
@@ -73,13 +76,21 @@ interface AnswerFacts {
  */
 export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFacts): Promise<Asset> {
   const incoming = wholeBody(body, facts.length);
-  const scanner = facts.data === undefined ? PLAIN : new EnvelopeScanner(facts.data);
-  const { onData = () => {} } = facts;
+  const { data, isEnvelope = false } = facts;
+  const scanner = data === undefined ? PLAIN : new EnvelopeScanner(data, isEnvelope);
+  let bytesBefore = 0;
+  const onData = (bytes: number): void => facts.onData?.(bytesBefore + bytes);
   try {
     for (;;) {
       const next = await incoming.next();
       const found = next.done === true ? scanner.end() : scanner.push(bufferOf(next.value));
-      if (found === undefined) continue;
+      if (found === undefined) {
+        if (isEnvelope) {
+          bytesBefore += next.value?.byteLength ?? 0;
+          onData(0);
+        }
+        continue;
+      }
       if (found.is === 'asset' && !facts.isDelimited) {
         throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
       }
@@ -89,7 +100,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       const head = found.is === 'asset' ? await headOf(found.received, incoming, spelled) : undefined;
       const raw =
         head === undefined
-          ? decoded(found as Envelope, facts.data ?? '', incoming, onData)
+          ? decoded(found as Envelope, data ?? '', incoming, onData)
           : following(head.chunks, incoming, onData);
       const { mediaType, chunks } = await typed(spelled, facts.names ?? [], limited(raw, facts.assetBytesMax), unnamed);
       const instead = head === undefined ? undefined : documentIn(head, mediaType);
@@ -317,20 +328,33 @@ async function* decoded(
     }
     decoder.end();
     if (!block.isEmpty) yield block.take();
-    checkEnvelope(pointer, head, await tailOf(bytes.subarray(at), incoming));
+    const behind = await tailOf(bytes.subarray(at), incoming, (more) => onData(block.bytesWritten + more));
+    checkEnvelope(pointer, head, behind);
   } finally {
     await incoming.return();
   }
 }
 
 /** Reads the JSON behind the data, up to the end of the response. */
-async function tailOf(received: Buffer, incoming: AsyncGenerator<Uint8Array, void>): Promise<string> {
-  const tail = new GatheredBytes(ENVELOPE_TAIL_BYTES_MAX);
+async function tailOf(
+  received: Buffer,
+  incoming: AsyncGenerator<Uint8Array, void>,
+  onData: (bytes: number) => void,
+): Promise<string> {
+  const tail = new GatheredBytes(ENVELOPE_BYTES_MAX);
+  const texts = new LongTexts(ENVELOPE_TEXT_BYTES_MAX);
+  texts.cut(Buffer.of(QUOTE)); // The data is a text, and what follows begins with its closing quote.
   const add = (chunk: Uint8Array): void => {
-    if (!tail.add(chunk)) throw new DamagedAssetError(`More than ${ENVELOPE_TAIL_BYTES_MAX} bytes follow the data`);
+    if (tail.add(texts.cut(chunk))) return;
+    throw new DamagedAssetError(`More than ${ENVELOPE_BYTES_MAX} bytes follow the data`);
   };
   add(received);
-  for await (const chunk of incoming) add(chunk);
+  let bytes = 0;
+  for await (const chunk of incoming) {
+    add(chunk);
+    bytes += chunk.byteLength;
+    onData(bytes);
+  }
   return tail.bytes.toString('latin1');
 }
 

@@ -39,6 +39,8 @@ interface AssetRequest extends OfUpload {
   readonly from: Source;
   /** Pointer to the data URI of an asset that comes in JSON. Default: each answer is the asset itself. */
   readonly data?: string | undefined;
+  /** True if the answer must have the data URI. Default: it may be the asset itself. */
+  readonly isEnvelope?: boolean | undefined;
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
   readonly bytesPerSecondMin: number;
@@ -50,14 +52,14 @@ interface AssetRequest extends OfUpload {
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */
 export async function downloadAsset(
   requests: Requests,
-  { flowId, assetId, from, assetBytesMax, bytesPerSecondMin, clock, accepts, data, onSent, uploadId }: AssetRequest,
+  { flowId, assetId, bytesPerSecondMin, clock, onSent, uploadId, ...asset }: AssetRequest,
   callersSignal: AbortSignal,
 ): Promise<Asset> {
   const subject = assetSubject(flowId, assetId);
   const about = { operation: 'asset', method: 'GET', subject, uploadId, onSent } as const;
   const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
   try {
-    return await assetWithin(requests, about, progress, { from, assetBytesMax, accepts, data });
+    return await assetWithin(requests, about, progress, asset);
   } catch (error) {
     progress.end();
     throw error;
@@ -68,7 +70,7 @@ async function assetWithin(
   requests: Requests,
   about: Omit<Call, 'url'>,
   progress: Progress,
-  { from, assetBytesMax, accepts, data }: Pick<AssetRequest, 'from' | 'assetBytesMax' | 'accepts' | 'data'>,
+  { from, ...wanted }: Pick<AssetRequest, 'from' | 'assetBytesMax' | 'accepts' | 'data' | 'isEnvelope'>,
 ): Promise<Asset> {
   const { signal } = progress;
   let hop: Hop =
@@ -106,15 +108,13 @@ async function assetWithin(
   const isCoded = isCompressed(response);
   const length = isCoded ? undefined : response.headers['content-length'];
   return assetOf(isCoded ? undone(response, progress) : received(response, progress), {
+    ...wanted,
     mediaType: response.headers['content-type'],
     names: [...fileNames(response.headers['content-disposition']), ...names],
-    data,
     secret,
     length: length === undefined ? undefined : Number(length),
     isDelimited: isCoded || length !== undefined || response.headers['transfer-encoding'] !== undefined,
-    assetBytesMax,
     onData: (bytes) => progress.brought(bytes),
-    accepts,
   });
 }
 
@@ -130,8 +130,8 @@ const fileNames = (disposition = ''): readonly string[] =>
 
 /**
  * Cuts off a download that is too slow. After the head of its response the data must begin, and then come at the
- * minimum rate. Only bytes of the asset count, because a service can send white space around them for ever. Only waits
- * for the service count, because our own work on the bytes may take any time.
+ * minimum rate. White space around it does not count, because a service can send that for ever. Only waits for the service
+ * count, because our own work on the bytes may take any time.
  */
 class Progress {
   /** Aborts with {@link TooSlowError}, or with the reason of the caller's signal. */

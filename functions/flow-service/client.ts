@@ -244,7 +244,7 @@ class HttpFlowService implements FlowService {
       id: flowId,
       template: options.template,
     });
-    return downloadAsset(this.#requests, { ...request, from: { url }, data: link.pointer }, signal);
+    return downloadAsset(this.#requests, { ...request, from: { url }, data: link.pointer, isEnvelope: true }, signal);
   }
 
   async abort(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {

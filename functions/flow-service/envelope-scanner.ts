@@ -2,9 +2,16 @@ import { DamagedAssetError } from './errors.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { stepsOf } from './json-pointer.ts';
 import { unescaped } from './json-string.ts';
+import { LongTexts } from './long-texts.ts';
 
-/** The data URI of an envelope must begin within this many bytes of the response. */
+/** The data URI of an envelope must begin within this many bytes of a response that may be the asset itself. */
 export const SCAN_BYTES_MAX = 64 * 1024;
+
+/** Bytes that are kept of what stands before and behind the data, each, to be checked at the end. */
+export const ENVELOPE_BYTES_MAX = 1024 * 1024;
+
+/** Bytes of those that stay of a text. A long one may be an input that the service repeats, or the data of another asset. */
+export const ENVELOPE_TEXT_BYTES_MAX = 1024;
 
 /** Longest data URI up to its comma, in bytes. Real ones are below a hundred. */
 const URI_HEAD_BYTES_MAX = 4 * 1024;
@@ -50,8 +57,10 @@ interface Frame {
 export class EnvelopeScanner {
   /** The steps to the data. */
   readonly #steps: readonly string[];
-  /** Less than {@link SCAN_BYTES_MAX}. */
-  readonly #received = new GatheredBytes(SCAN_BYTES_MAX);
+  readonly #pointer: string;
+  readonly #received: GatheredBytes;
+  /** Undefined if the response may be the asset itself, of which nothing may be cut. */
+  readonly #texts: LongTexts | undefined;
   readonly #frames: Frame[] = [];
   #isInString = false;
   #isEscaped = false;
@@ -62,12 +71,22 @@ export class EnvelopeScanner {
   /** The bytes behind the opening quote of the data, until the URI's comma has come. */
   #uri: Buffer | undefined;
 
-  /** @param pointer to the data: `"/data"`. */
-  constructor(pointer: string) {
+  /**
+   * @param pointer to the data: `"/data"`.
+   * @param isEnvelope true if the response must be one, because an answer like it was. Then the data may begin anywhere in
+   * it. Otherwise it may be the asset itself.
+   */
+  constructor(pointer: string, isEnvelope = false) {
+    this.#pointer = pointer;
     this.#steps = stepsOf(pointer);
+    this.#received = new GatheredBytes(isEnvelope ? ENVELOPE_BYTES_MAX : SCAN_BYTES_MAX);
+    this.#texts = isEnvelope ? new LongTexts(ENVELOPE_TEXT_BYTES_MAX) : undefined;
   }
 
-  /** Takes in the next piece. Returns undefined until the kind of the response is known. */
+  /**
+   * Takes in the next piece. Returns undefined until the kind of the response is known.
+   * @throws {DamagedAssetError} it must be an envelope, and has no data, or too much before it.
+   */
   push(chunk: Buffer): PlainAsset | Envelope | undefined {
     if (this.#uri !== undefined) {
       this.#uri = Buffer.concat([this.#uri, chunk]);
@@ -75,26 +94,40 @@ export class EnvelopeScanner {
     }
     const at = this.#find(chunk);
     if (at === undefined) {
-      this.#received.add(chunk);
+      this.#keep(chunk);
       return undefined;
     }
-    if (at === 'nowhere') return { is: 'asset', received: [this.#received.bytes, chunk] };
-    this.#received.add(chunk.subarray(0, at));
+    if (at === 'nowhere') return this.#plain(chunk);
+    this.#keep(chunk.subarray(0, at));
     this.#uri = chunk.subarray(at);
     return this.#readUri(this.#uri);
   }
 
-  /** Called at the end of the response. @throws {DamagedAssetError} the response ends within its data URI. */
+  /**
+   * Called at the end of the response.
+   * @throws {DamagedAssetError} the response ends within its data URI, or must be an envelope and has no data.
+   */
   end(): PlainAsset {
     if (this.#uri !== undefined) throw new DamagedAssetError('The answer ends within its data');
-    return { is: 'asset', received: [this.#received.bytes] };
+    return this.#plain();
+  }
+
+  #keep(chunk: Buffer): void {
+    if (this.#received.add(this.#texts?.cut(chunk) ?? chunk)) return;
+    throw new DamagedAssetError(`More than ${ENVELOPE_BYTES_MAX} bytes precede the data`);
+  }
+
+  /** The response as the asset. @param rest what came behind {@link #received}. */
+  #plain(...rest: readonly Buffer[]): PlainAsset {
+    if (this.#texts === undefined) return { is: 'asset', received: [this.#received.bytes, ...rest] };
+    throw new DamagedAssetError(`The answer has no data at ${this.#pointer} any more`);
   }
 
   /** The place behind the opening quote of the data. Undefined if `chunk` ends before it. */
   #find(chunk: Buffer): number | 'nowhere' | undefined {
     for (let at = 0; at < chunk.byteLength; at += 1) {
       const position = this.#received.length + at;
-      if (position >= SCAN_BYTES_MAX) return 'nowhere';
+      if (position >= SCAN_BYTES_MAX && this.#texts === undefined) return 'nowhere';
       const byte = chunk[at];
       if (this.#isInString) {
         this.#followString(byte);
@@ -149,18 +182,17 @@ export class EnvelopeScanner {
   /** Reads the URI up to its comma. Any of its characters may be written as an escape. */
   #readUri(uri: Buffer): PlainAsset | Envelope | undefined {
     const text = uri.toString('latin1', 0, URI_HEAD_BYTES_MAX);
-    const plain: PlainAsset = { is: 'asset', received: [this.#received.bytes, uri] };
     const match = /^((?:[^"\\,]|\\["\\/bfnrt]|\\u(?!002[cC])[0-9a-fA-F]{4})*)(?:,|\\u002[cC])/.exec(text);
     if (match === null) {
       const start = /^(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,5}/.exec(text)?.[0] ?? '';
       const mayBeUri = 'data:'.startsWith((unescaped(start) ?? '-').toLowerCase());
-      if (!mayBeUri || /^(?:[^"\\]|\\.)*"/s.test(text)) return plain;
+      if (!mayBeUri || /^(?:[^"\\]|\\.)*"/s.test(text)) return this.#plain(uri);
       if (uri.byteLength < URI_HEAD_BYTES_MAX) return undefined;
       throw new DamagedAssetError(`The data URI has no comma within ${URI_HEAD_BYTES_MAX} bytes`);
     }
     const [matched, escaped = ''] = match;
     const head = unescaped(escaped);
-    if (head === undefined || !/^data:/i.test(head)) return plain;
+    if (head === undefined || !/^data:/i.test(head)) return this.#plain(uri);
     return {
       is: 'envelope',
       ...parametersOf(head.slice('data:'.length)),

@@ -13,17 +13,22 @@ const BACKSLASH = 0x5c;
 const SMALL_U = 0x75;
 
 /**
- * Cuts the long texts in the bytes of a JSON text to {@link TEXT_BYTES_MAX}, while they arrive. What comes out is JSON
- * again, and each text that was cut ends with {@link CUT}. So an answer may echo a file of any size, and takes no more
- * memory than without it.
+ * Cuts the long texts in the bytes of a JSON text while they arrive. What comes out is JSON again, and each text that was
+ * cut ends with {@link CUT}. So an answer may echo a file of any size, and takes no more memory than without it.
  */
 export class LongTexts {
+  readonly #textBytesMax: number;
   #isInText = false;
   #isDropping = false;
   /** Bytes of the present text, without its quotes. */
   #length = 0;
   /** Bytes that still belong to an escape such as `\n` or `\u00e9`. No digit of an escape is a `u`. */
   #escape = 0;
+
+  /** @param textBytesMax bytes that stay of a text. */
+  constructor(textBytesMax = TEXT_BYTES_MAX) {
+    this.#textBytesMax = textBytesMax;
+  }
 
   /** What stays of the next bytes. */
   cut(chunk: Uint8Array): Uint8Array {
@@ -41,7 +46,7 @@ export class LongTexts {
         this.#isDropping = false;
         continue;
       }
-      if (!this.#isDropping && this.#length >= TEXT_BYTES_MAX && this.#isBoundary(byte)) {
+      if (!this.#isDropping && this.#length >= this.#textBytesMax && this.#isBoundary(byte)) {
         this.#isDropping = true;
         kept.push(chunk.subarray(from, at), CUT_BYTES);
       }

@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { type LinkedOutput, linkedOutputsSchema } from '../../functions/flow-service/answers.ts';
+import { REPLICATE } from '../../functions/flow-service/job-services.ts';
+import type { FlowService } from '../../functions/flow-service/types.ts';
+import { clientOf, json, never, scripted } from './scripted.ts';
 
 /** The results that an answer links at these pointers. */
 const linked = (answer: unknown, addresses: readonly string[] = ['/output']): readonly LinkedOutput[] =>
@@ -40,5 +43,67 @@ describe('the results that an answer links', () => {
     expect(linked(answer, addresses)).toEqual([
       expect.objectContaining({ address: undefined, error: expect.stringContaining(error) }),
     ]);
+  });
+});
+
+describe('the results that stand in an answer itself', () => {
+  const MIB = 1024 * 1024;
+  const uri = (letter: string, bytes: number): string =>
+    `data:image/png;base64,${Buffer.alloc(bytes, letter).toString('base64')}`;
+
+  /** A service whose answer about each job is this text. */
+  async function serving(answer: string) {
+    const server = await scripted((request, response) => json(request, response, answer));
+    return { server, flows: clientOf(server.url, { service: REPLICATE }) };
+  }
+
+  const contentOf = async (flows: FlowService, id: string): Promise<string> => {
+    const bytes = Buffer.concat(await Array.fromAsync((await flows.asset('j1', id, never)).chunks));
+    const isOne = bytes.every((byte) => byte === bytes[0]);
+    return isOne ? `${bytes.byteLength} × ${String.fromCharCode(bytes[0] ?? 0)}` : 'mixed';
+  };
+
+  it('come each, however large the others are', async () => {
+    const output = [uri('a', 2 * MIB), uri('b', 3 * MIB), uri('c', MIB)];
+    const { server, flows } = await serving(JSON.stringify({ id: 'j1', status: 'succeeded', output }));
+    await using _ = server;
+    const ids = (await flows.outputs('j1', never)).map(({ assetId }) => assetId);
+    expect(ids).toEqual(['output-0', 'output-1', 'output-2']);
+    const contents = [];
+    for (const id of ids) contents.push(await contentOf(flows, id));
+    expect(contents).toEqual([`${2 * MIB} × a`, `${3 * MIB} × b`, `${MIB} × c`]);
+  });
+
+  it.each(['before', 'behind'])('come although the answer repeats a large input %s them', async (place) => {
+    const input = { image: uri('i', 4 * MIB), 'quo"te\\': 'x'.repeat(2 * MIB) };
+    const members = place === 'before' ? { input, output: uri('a', MIB) } : { output: uri('a', MIB), input };
+    const { server, flows } = await serving(JSON.stringify({ id: 'j1', status: 'succeeded', ...members }));
+    await using _ = server;
+    expect(await contentOf(flows, 'output')).toBe(`${MIB} × a`);
+  });
+
+  it('are damaged if so much that is no text stands beside them that it cannot be kept', async () => {
+    const numbers = `[${'1,'.repeat(MIB)}1]`;
+    for (const answer of [
+      `{"many":${numbers},"output":"${uri('a', 9)}"}`,
+      `{"output":"${uri('a', 9)}","many":${numbers}}`,
+    ]) {
+      const small = JSON.stringify({ output: uri('a', 9) });
+      await using server = await scripted((request, response, index) =>
+        json(request, response, index === 0 ? small : answer),
+      );
+      const flows = clientOf(server.url, { service: REPLICATE });
+      const reading = contentOf(flows, 'output');
+      await expect(reading).rejects.toMatchObject({ name: 'DamagedAssetError' });
+      await expect(reading).rejects.toThrow(/bytes (?:precede|follow) the data/);
+    }
+  });
+
+  it('are asked for again if the second answer does not have them any more', async () => {
+    await using server = await scripted((request, response, index) =>
+      json(request, response, index === 0 ? { output: uri('a', 9) } : { output: null, input: 'x'.repeat(MIB) }),
+    );
+    const reading = contentOf(clientOf(server.url, { service: REPLICATE }), 'output');
+    await expect(reading).rejects.toThrow('The answer has no data at /output any more');
   });
 });
