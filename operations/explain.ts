@@ -315,15 +315,17 @@ async function jobOf(
 
 /** The request of an entry with these inputs. */
 async function sentOf(
-  { upload, route, generation, keyNumber }: Entry,
+  entry: Entry,
   opened: OpenedUpload,
   { settings }: Deployment,
   signal: AbortSignal,
 ): Promise<Dispatch> {
+  const { upload, route, generation } = entry;
   const issue = inputFailure(settings, opened, route.input)?.message;
   if (issue !== undefined) return { issue, request: undefined };
   const inputs = opened.inputs.map((input) => shownInput(input, signal));
-  return { issue, ...(await requestOf({ route, ...tagged(upload.id, generation), keyNumber, inputs }, settings)) };
+  const purpose = { route, ...tagged(upload.id, generation), key: keyOf(entry) };
+  return { issue, ...(await requestOf({ ...purpose, inputs }, settings)) };
 }
 
 function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
@@ -513,7 +515,7 @@ async function headOf(source: InputSource | undefined, bytesMax: number, signal:
 
 const tagged = (upload: string, generation = 1): Pick<FlowTag, 'upload' | 'generation'> => ({ upload, generation });
 
-/** Stands for what is known only when the stage before has ended. */
+/** Stands for what is known only when the stage before has ended, or once the file is claimed. */
 const UNKNOWN = '…';
 
 /** The requests of the later stages, as their routes are now. */
@@ -542,18 +544,18 @@ function stagesAfter({ name }: Route, settings: FileSettings): readonly Explaine
 /** What a request is for. */
 interface Purpose extends Pick<FlowTag, 'upload' | 'generation'> {
   readonly route: RouteSnapshot;
-  readonly keyNumber?: number | undefined;
+  /** Its idempotency key. Default: that of a first request. The ledger is not known then. */
+  readonly key?: string | undefined;
 }
 
 /** A request without its body. */
 function withoutBody(
-  { route, upload, generation, keyNumber }: Purpose,
+  { route, upload, generation, key = keyOf({ upload: { id: upload }, generation, keyScope: UNKNOWN }) }: Purpose,
   service: FileSettings['service'],
 ): Pick<Sent, 'sentTo' | 'headers'> {
   const { method = 'POST', path, headers } = service.create;
   const filled = route.template.split('/').map(encodeURIComponent).join('/');
   const call = { operation: 'create', headers, uploadId: upload } as const;
-  const key = keyOf({ upload: { id: upload }, generation, keyNumber });
   return {
     sentTo: `${method} ${path.replaceAll('{template}', filled)}`,
     headers: headersOf(call, service, { secret: REDACTED, key }),

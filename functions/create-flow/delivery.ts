@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import type { Log, MetricName } from '../base/telemetry.ts';
@@ -126,6 +127,7 @@ export class Delivery {
       arrivedAt: this.arrivedAt,
       late: this.#late,
       areKeysHonoured: keyHonouredMs(settings.service) > 0,
+      keyScope: createHash('sha256').update(settings.ledgerBucket).digest('hex').slice(0, 8),
     };
   }
 }

@@ -19,12 +19,13 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  * 4: `given`, in the entry of a retry with other parameters. `doubt.isAccepted`, `doubt.isDismissed`. `plan`, in
  *    the entries of chains and in the chains. The reason `failing`, in an entry that was submitted in bulk.
  * 5: `keyNumber`, in an entry of a service that honours idempotency keys. `doubt.isKeySpent`.
+ * 6: `keyScope`, in such an entry.
  *
  * `route.price`, `obstacle`, `isSentAgain` and the `until` of an answer have no number: they are only told. If an older
  * function writes the entry again, it lacks them. Without `unreadySince`, a wait begins anew. The state of a collector has
  * none either: without it, a tick repeats some work.
  */
-export const LEDGER_FORMAT = 5;
+export const LEDGER_FORMAT = 6;
 
 /** Why an upload waits. */
 export const WAIT_REASONS = [
@@ -261,7 +262,7 @@ export const ANSWERS_MAX = 3;
 
 /** What an entry says in every state. */
 const facts = {
-  schema: z.union([z.literal(1), z.literal(2), z.literal(3), z.literal(4), z.literal(5)]),
+  schema: z.union([z.literal(1), z.literal(2), z.literal(3), z.literal(4), z.literal(5), z.literal(6)]),
   upload: uploadSchema,
   route: routeSchema,
   /** What is sent, if that is not the upload's own object: the assets of the stage before, or the files of a job. */
@@ -325,6 +326,11 @@ const facts = {
    * made a flow. It is written down before the request, unless the service honours no keys.
    */
   keyNumber: z.optional(count),
+  /**
+   * What tells the pipeline from others in the idempotency key. It stays for as long as the upload is in doubt, also if the
+   * ledger is moved. Absent: an older version made the key, and it has the whole id of the upload instead.
+   */
+  keyScope: z.optional(z.string()),
   /** True if an answer was lost, and the request was sent again with the same key. */
   isSentAgain: z.optional(z.literal(true)),
 };

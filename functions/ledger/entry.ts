@@ -213,6 +213,8 @@ export interface ClaimTerms {
   readonly late?: true | undefined;
   /** True if the service honours idempotency keys. Default false. */
   readonly areKeysHonoured?: boolean | undefined;
+  /** What tells this pipeline from others in idempotency keys: 8 hexadecimal digits. */
+  readonly keyScope?: string | undefined;
 }
 
 /**
@@ -220,9 +222,9 @@ export interface ClaimTerms {
  * @param job present if the upload is a job.
  */
 export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms, job?: AwaitedInputs): ClaimedEntry {
-  const { claimedAt, deadline, pipeline, arrivedAt = claimedAt, late } = terms;
+  const { claimedAt, deadline, pipeline, arrivedAt = claimedAt, late, areKeysHonoured = false, keyScope } = terms;
   return {
-    schema: job === undefined ? 1 : 2,
+    schema: areKeysHonoured ? 6 : job === undefined ? 1 : 2,
     ...(job && { job }),
     state: 'claimed',
     upload,
@@ -233,6 +235,7 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTer
     late,
     attempts: 0,
     waits: 0,
+    ...(keyScope && { keyScope }),
     claimedAt,
     deadline,
   };
@@ -269,11 +272,15 @@ export const planned = <E extends Entry>(entry: E, plan: Entry['plan']): E =>
  * Such a claim counts as an attempt, because the file may have killed the invocation.
  */
 export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms): ClaimedEntry {
-  const { claimedAt, deadline, pipeline, areKeysHonoured = false } = terms;
+  const { claimedAt, deadline, pipeline, areKeysHonoured = false, keyScope } = terms;
   const past =
     entry.state === 'claimed'
       ? ({ doubt: doubtOfDead(entry), attempts: attemptsAfter(entry, true), claimDied: true } as const)
-      : entry.doubt === undefined && nextKeyOf(entry, areKeysHonoured);
+      : entry.doubt === undefined && {
+          ...nextKeyOf(entry),
+          schema: formatOf(entry, areKeysHonoured ? 6 : 1),
+          ...(keyScope && { keyScope }),
+        };
   return { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt, deadline };
 }
 
@@ -281,24 +288,33 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms
  * The idempotency key of the next request. All requests with one key make one flow at most, while the service honours it.
  * So it is the same for as long as the upload is in doubt. A service may repeat a refusal to the same key, so it is another
  * after each answer that shows that no flow was made.
+ *
+ * Two pipelines may watch one inbox, and their uploads have the same ids. So the key names the ledger too, whose bucket no
+ * other pipeline has. It is kept short, because some services accept 40 characters (Worldline) or 45 (Square):
+ *
+ *   6955b900700a59d8a822991e-3f1b90aa-1-2
  */
 export const keyOf = ({
   upload,
   generation,
   keyNumber = 1,
-}: Pick<Entry, 'generation' | 'keyNumber'> & { readonly upload: Pick<Upload, 'id'> }): string =>
-  `${upload.id}-${generation}-${keyNumber}`;
+  keyScope,
+}: Pick<Entry, 'generation' | 'keyNumber' | 'keyScope'> & { readonly upload: Pick<Upload, 'id'> }): string => {
+  const id = keyScope === undefined ? upload.id : `${upload.id.slice(0, KEY_ID_DIGITS)}-${keyScope}`;
+  return `${id}-${generation}-${keyNumber}`;
+};
+
+/** Digits of an upload's id in its idempotency key: 96 bits. */
+const KEY_ID_DIGITS = 24;
 
 /** The entry with the next key. No request with the present one has made a flow. */
 export const withNextKey = (entry: ClaimedEntry, areKeysHonoured: boolean): ClaimedEntry => ({
   ...entry,
-  ...nextKeyOf(entry, areKeysHonoured),
+  ...nextKeyOf(entry),
+  schema: formatOf(entry, areKeysHonoured ? 5 : 1),
 });
 
-const nextKeyOf = (entry: Entry, areKeysHonoured: boolean) => ({
-  schema: formatOf(entry, areKeysHonoured ? 5 : 1),
-  keyNumber: (entry.keyNumber ?? 1) + 1,
-});
+const nextKeyOf = ({ keyNumber = 1 }: Entry) => ({ keyNumber: keyNumber + 1 });
 
 /** The claim of an upload in doubt that is sent again with the same key. */
 export const sentAgain = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, isSentAgain: true });
@@ -638,13 +654,14 @@ const SENT = {
   misaddressedSince: undefined,
   answers: undefined,
   keyNumber: undefined,
+  keyScope: undefined,
 } as const;
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
   const { schema, upload, route, inputs, job, reroute, given, pipeline, arrivedAt, generation, attempts } = entry;
   const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt, plan } = entry;
-  const { keyNumber, isSentAgain } = entry;
+  const { keyNumber, keyScope, isSentAgain } = entry;
   const waited = { waits, answers, throttledSince, misaddressedSince };
   const sent = { upload, route, inputs, job, reroute, given, pipeline };
   const hasBegunChain = 'next' in entry && entry.next !== undefined && entry.next.length > 0;
@@ -660,6 +677,7 @@ function factsOf(entry: Entry) {
     ...waited,
     doubt,
     ...(keyNumber !== undefined && { keyNumber }),
+    ...(keyScope !== undefined && { keyScope }),
     ...(isSentAgain && { isSentAgain }),
     ...(isInChain && { isInChain }),
     ...(plan && { plan }),

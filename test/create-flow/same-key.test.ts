@@ -1,9 +1,11 @@
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../functions/base/json.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { viewOf } from '../../operations/upload-view.ts';
-import { dyingAt, ECHO, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
+import { speaking } from '../support/speaking.ts';
+import { dyingAt, ECHO, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 // A service that honours idempotency keys answers a repeated request with the flow of the first one. So a lost answer costs
 // nothing, also if the service lists no flows.
@@ -41,9 +43,20 @@ function answerWith(...faults: readonly (Fault | undefined)[]): string[] {
   return keys;
 }
 
+/** The beginning of the SHA-256 of the ledger's name. */
+const LEDGER_MARK = 'fe14010b';
+
 /** The key of the upload of this world. */
 const key = async (number: number, generation = 1): Promise<string> =>
-  `${(await world.entry()).upload.id}-${generation}-${number}`;
+  `${(await world.entry()).upload.id.slice(0, 24)}-${LEDGER_MARK}-${generation}-${number}`;
+
+async function moveLedger(ledgerBucket: string): Promise<void> {
+  await world.s3.send(new CreateBucketCommand({ Bucket: ledgerBucket }));
+  for (const each of await world.keys(LEDGER)) {
+    await world.put(ledgerBucket, each, (await world.object(LEDGER, each)).bytes.toString());
+  }
+  world.redeploy({ ledgerBucket });
+}
 
 describe('an answer that was lost', () => {
   it('is asked for at once with the same key, and makes one flow and one entry', async () => {
@@ -190,7 +203,7 @@ describe('a key', () => {
     const revive = dyingAt(world.ports.ledger, 'replace', 3);
     await world.send('a', 'x');
     revive();
-    expect(await world.entry()).toMatchObject({ schema: 5, state: 'claimed', keyNumber: 2 });
+    expect(await world.entry()).toMatchObject({ schema: 6, state: 'claimed', keyNumber: 2 });
     world.clock.advance(12 * MINUTE);
     await world.deliverAll();
     expect((await world.settled('a')).status).toBe('succeeded');
@@ -214,7 +227,7 @@ describe('a key', () => {
     await world.settle();
     await world.upload('a', 'x');
     expect((await world.settled('a')).status).toBe('succeeded');
-    const numbers = keys.map((each) => each.slice(41));
+    const numbers = keys.map((each) => each.slice(34));
     expect(numbers).toEqual(['1-1', '1-1', '1-2']);
   });
 
@@ -227,6 +240,40 @@ describe('a key', () => {
     await world.retry();
     expect((await world.settled('a')).status).toBe('succeeded');
     expect(keys).toEqual([await key(1, 1), await key(2, 2)]);
+  });
+
+  it('tells pipelines apart that watch one inbox, also without declared hours, and has at most 40 characters', async () => {
+    await startWithKeys();
+    const keys = answerWith();
+    await world.upload('a', 'x');
+    const [message] = world.queue.receive();
+    world.queue.delete(message?.receiptHandle ?? '');
+    for (const hours of [24, 0]) {
+      const ledgerBucket = `ledger-${hours}`;
+      await world.s3.send(new CreateBucketCommand({ Bucket: ledgerBucket }));
+      world.redeploy({ ledgerBucket, service: speaking({ list: null, create: { idempotency: { hours } } }) });
+      world.queue.send(message?.body ?? '');
+      await world.deliverAll();
+    }
+    expect(world.service.flows).toHaveLength(2);
+    expect(new Set(keys).size).toBe(2);
+    for (const each of keys) expect(each.length).toBeLessThanOrEqual(40);
+  });
+
+  it.each(['the ledger is moved', 'an older version made it'])('stays the same in doubt if %s', async (what) => {
+    await startWithKeys();
+    world.remainingMs = 20_000;
+    const keys = answerWith(LOST);
+    await world.send('a', 'x');
+    const { keyScope: _, ...entry } = await world.entry();
+    expect(entry).toMatchObject({ state: 'waiting', doubt: {} });
+    const isOld = what.startsWith('an older');
+    if (isOld) await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify({ ...entry, schema: 5 }));
+    else await moveLedger('moved');
+    world.clock.advance(5 * MINUTE);
+    await world.collect();
+    await world.deliverAll();
+    expect(keys[1]).toBe(isOld ? `${entry.upload.id}-1-1` : keys[0]);
   });
 
   it('is sent to a service that honours none, and changes nothing there', async () => {

@@ -137,7 +137,7 @@ describe('a version that meets a newer format', () => {
     await write({ [key]: newer((await world.object(LEDGER, key)).bytes.toString()) });
     world.clock.advance(MINUTE);
     await expect(read(entry)).rejects.toMatchObject({
-      message: `${key} has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 5, and leaves the object as it is. Deploy the newer version again. Until then, ${consequence}.`,
+      message: `${key} has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 6, and leaves the object as it is. Deploy the newer version again. Until then, ${consequence}.`,
     });
   });
 });
