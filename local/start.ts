@@ -17,7 +17,7 @@ import { ownEnvironment } from '../command-line/own-environment.ts';
 import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../command-line/private-folder.ts';
 import { shownPath, size } from '../command-line/texts.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
-import { counted, printable } from '../functions/base/printable.ts';
+import { counted, printable, shellWord } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
@@ -86,7 +86,8 @@ const LOG_DIR = localLogFolder(process.cwd());
 async function main(): Promise<number> {
   const cwd = process.cwd();
   // npm runs scripts in the project's directory. INIT_CWD is the directory of the caller.
-  const given = parseArguments(process.argv.slice(2), { env: ENVIRONMENT, cwd: ENVIRONMENT.INIT_CWD ?? cwd });
+  const callersDir = ENVIRONMENT.INIT_CWD ?? cwd;
+  const given = parseArguments(process.argv.slice(2), { env: ENVIRONMENT, cwd: callersDir });
   if (given.shows !== undefined) {
     console.log(given.shows === 'help' ? USAGE : versions());
     return 0;
@@ -151,6 +152,7 @@ async function main(): Promise<number> {
       screen,
       logs,
       cwd,
+      command: (path) => commandFor(shownPath(path, callersDir), given.optionWords),
     });
     for (const warning of warnings) screen.line(`! ${warning}`);
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
@@ -323,6 +325,10 @@ function inputsOf({
   if (after === undefined) return conditions || 'any file';
   return `${inputs === 'all' ? 'all ' : ''}results of ${after}${conditions === '' ? '' : `: ${conditions}`}`;
 }
+
+/** A command as the user gave it, for another path. */
+const commandFor = (path: string, optionWords: readonly string[]): string =>
+  [`${COMMAND} --`, ...[...optionWords, path].map(shellWord)].join(' ');
 
 async function processFiles(
   session: Session,

@@ -118,9 +118,8 @@ function advised(told: Failure, upload: Upload, settings: RetrySettings): Advise
   const failure = shortened(told, MESSAGE_CHARS_MAX);
   const known = adviceFor(failure.code);
   // Another version of Flowdrop wrote this code.
-  if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };
-  const canHelp = known.retry !== 'cannot-help';
-  return { ...failure, advice: known.action, ...(canHelp && { retry: retryCommand(settings, upload) }) };
+  const retry = known?.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);
+  return { ...failure, advice: known?.action ?? UNKNOWN_ADVICE, ...(retry !== undefined && { retry }) };
 }
 
 const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that wrote it.';

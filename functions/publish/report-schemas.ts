@@ -85,7 +85,7 @@ const advisedFailure = readonlyObject({
   ...failure.def.innerType.shape,
   /** What to do, and whether a retry can help. */
   advice: z.string(),
-  /** The command that retries the upload. Absent if a retry cannot help. */
+  /** The command that retries the upload. Absent if a retry cannot help, and in a local run with file names. */
   retry: z.optional(z.string()),
 });
 

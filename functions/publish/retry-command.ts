@@ -7,10 +7,11 @@ export type RetrySettings = Pick<Settings, 'collectFunction' | 'command' | 'loca
 /**
  * The shell command that retries a failed upload. It names the upload by its id, because another file may have come to
  * its key, and the function, because a function does not know its stack. In a local run it names that run: a command
- * that names a function would reach whatever account the user's shell is logged in to.
+ * that names a function would reach whatever account the user's shell is logged in to. Undefined in a run without an inbox
+ * folder: it keeps nothing, and no command reaches it.
  */
-export function retryCommand(settings: RetrySettings, { id }: Pick<Upload, 'id'>): string {
-  return `${settings.command} retry ${id} ${where(settings)}`;
+export function retryCommand(settings: RetrySettings, { id }: Pick<Upload, 'id'>): string | undefined {
+  return settings.localInbox === '' ? undefined : `${settings.command} retry ${id} ${where(settings)}`;
 }
 
 /** The shell command that pauses a route. */

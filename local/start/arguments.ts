@@ -38,6 +38,8 @@ export interface Arguments {
   readonly resultsDir: string;
   /** The files to process. Undefined: watch the inbox folder. */
   readonly files: readonly NamedFile[] | undefined;
+  /** The options as they were given, to repeat them with another file. */
+  readonly optionWords: readonly string[];
   /** What in the given folders cannot be read. */
   readonly unreadable: readonly Refused[];
   readonly service: { readonly url: string; readonly token: string } | undefined;
@@ -64,6 +66,9 @@ export function parseArguments(
   const inboxDir = resolve(cwd, values.inbox ?? 'inbox');
   const resultsDir = resolve(cwd, values.results ?? 'results');
   const common = {
+    optionWords: Object.entries(values).flatMap(([name, value]) =>
+      typeof value === 'string' ? [`--${name}`, value] : [`--${name}`],
+    ),
     inboxDir,
     resultsDir,
     showsCredentials: values.credentials === true,

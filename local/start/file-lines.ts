@@ -1,5 +1,6 @@
 import { dirname } from 'node:path';
 import { chainEnd, isAhead, localTime, shownPath, size } from '../../command-line/texts.ts';
+import { adviceFor } from '../../functions/ledger/failures.ts';
 import { isAllReplaced, shownState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
@@ -17,7 +18,7 @@ export const isReplaced = ({ status, failure }: Ended['receipt']): boolean =>
  * @param since time at which its upload began, in milliseconds since the epoch.
  * @param told how many files have failed with each message since the last success. It is counted here.
  * @param cwd paths are shown relative to this folder.
- * @param isForgotten true if the run keeps nothing of the file for later commands. Default false.
+ * @param again how the file is sent again, if the run keeps nothing of it for later commands.
  */
 export function endLines(
   ended: Ended,
@@ -25,8 +26,8 @@ export function endLines(
     since,
     cwd,
     told,
-    isForgotten = false,
-  }: { since: number | undefined; cwd: string; told: Map<string, number>; isForgotten?: boolean },
+    again,
+  }: { since: number | undefined; cwd: string; told: Map<string, number>; again?: string | undefined },
 ): string[] {
   const { key, receipt, receiptPath } = ended;
   const givenWay = receiptPath === undefined ? '; the receipt is that of a newer version of the file' : '';
@@ -34,25 +35,34 @@ export function endLines(
     const { code, message, advice, retry } = receipt.failure;
     const where = receiptPath === undefined ? '' : `  ${shownPath(receiptPath, cwd)}`;
     if (isReplaced(receipt)) return [`${key}  replaced: ${message}${givenWay}${where}`];
-    const line = `${key}  failed: ${message}${givenWay}${where}`;
+    const line = `${key}  failed: ${message}${missingIn(receipt)}${givenWay}${where}`;
     // Version 0.1.0 wrote receipts without advice, and an earlier run may have left one.
     if (advice === undefined) return [line];
     const before = told.get(message) ?? 0;
     told.set(message, before + 1);
     if (before > 0) {
-      const isFirst = before === 1 && retry !== undefined && !isForgotten;
+      const isFirst = before === 1 && retry !== undefined;
       return isFirst
         ? [line, `    To retry all that failed like this: ${OWN_COMMAND} retry --failed --code ${code}`]
         : [line];
     }
-    const how = isForgotten ? 'name the file again, which is paid for from its first stage on' : retry;
-    return [line, `    ${advice}${retry === undefined ? '' : ` To retry: ${how}`}`];
+    if (again !== undefined && adviceFor(code)?.retry !== 'cannot-help') {
+      return [
+        line,
+        `    ${advice}`,
+        `    This run keeps nothing. To pay for the file again, from its first stage on: ${again}`,
+      ];
+    }
+    return [line, `    ${advice}${retry === undefined ? '' : ` To retry: ${retry}`}`];
   }
   told.clear();
   const took = since === undefined ? '' : ` in ${((Date.now() - since) / 1000).toFixed(1)} s`;
-  const [output] = receipt.failedOutputs;
-  const missing = output ? `; ${receipt.failedOutputs.length} missing: ${output.message}` : '';
-  return [`${key}  done${took}: ${assetsIn(ended, cwd)}${missing}${givenWay}`];
+  return [`${key}  done${took}: ${assetsIn(ended, cwd)}${missingIn(receipt)}${givenWay}`];
+}
+
+/** The number of outputs that failed, and why the first did. */
+function missingIn({ failedOutputs: [output, ...others] }: Ended['receipt']): string {
+  return output === undefined ? '' : `; ${others.length + 1} missing: ${output.message}`;
 }
 
 /** The line about the end of a chain. */
@@ -83,12 +93,18 @@ function assetsIn({ assets, receiptPath }: Ended, cwd: string): string {
 
 /** What files wait for. A trouble that many files share is told once in lines that stay. */
 export class Waits {
+  readonly #again: ((key: string) => string) | undefined;
   readonly #told = new Set<string>();
   /** Jobs that were told to wait for inputs. What is still missing changes with every input that comes. */
   readonly #toldJobs = new Set<string>();
 
   /** The files of each hold that was told, by their keys. */
   readonly #held = new Map<string, Set<string>>();
+
+  /** @param again how a file is sent again, if no command of flowdrop reaches this run. */
+  constructor(again?: (key: string) => string) {
+    this.#again = again;
+  }
 
   /** What to show of a wait. There are no lines if another file's lines have told the same. */
   show({ id, key, versionId, route, wait }: Progress & { kind: 'waiting' }): {
@@ -110,7 +126,7 @@ export class Waits {
       : isAddedBefore(isJob ? this.#toldJobs : this.#told, isJob ? `${id} ${since}` : message);
     if (isTold) return { state, lines: [] };
     // The name of an upload of a later stage is no key.
-    const sooner = soonerBy({ id, key: versionId === id ? id : key, route, wait }, THIS_RUN);
+    const sooner = this.#soonerBy({ id, key: versionId === id ? id : key, route, wait });
     const first = `${key}  ${isHeld ? 'is held' : 'waits'} since ${localTime(since)}: ${message}`;
     const then = [...(next === undefined ? [] : [`${capitalised(next)}.`]), ...(sooner === undefined ? [] : [sooner])];
     return { state, lines: [first, `    ${then.join(' ')}`] };
@@ -128,6 +144,17 @@ export class Waits {
   forget(key: string): void {
     this.#told.clear();
     for (const [message, keys] of this.#held) if (keys.has(key)) this.#held.delete(message);
+  }
+
+  #soonerBy(upload: Pick<Progress & { kind: 'waiting' }, 'id' | 'key' | 'route' | 'wait'>): string | undefined {
+    switch (this.#again === undefined ? undefined : upload.wait.ending) {
+      case 'retry':
+        return undefined; // It is tried by itself. To send it again would make a second flow.
+      case 'decide':
+        return `Look for its flow at the service. If there is none, send it again: ${this.#again?.(upload.key)}`;
+      default:
+        return soonerBy(upload, THIS_RUN);
+    }
   }
 
   #isHoldTold(message: string, key: string): boolean {

@@ -1,16 +1,18 @@
 import { stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { ResultsFolder } from '../../command-line/results-folder.ts';
 import { shownPath, size } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
 import { mediaTypeOf } from '../../functions/base/media-type.ts';
+import { isPrintable } from '../../functions/base/printable.ts';
 import { isWaitingJob } from '../../functions/ledger/entry.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { routesAfter } from '../../functions/uploads/chain-routes.ts';
+import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import { isLeftOut, routeFor } from '../../functions/uploads/routes.ts';
 import { firstKeyOf } from '../../functions/uploads/upload.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
@@ -125,6 +127,8 @@ export interface SessionOptions {
   readonly resultsDir: string;
   readonly screen: Screen;
   readonly logs: FunctionLogs;
+  /** The command that processes a file, or the folder of a job, as this run does. Only a run with file names needs it. */
+  readonly command?: ((path: string) => string) | undefined;
   /** Paths on the screen are relative to this folder. */
   readonly cwd: string;
 }
@@ -152,7 +156,9 @@ export class Session {
   #changing: readonly InboxFile[] = [];
   /** True until a copy succeeds. */
   #isFullDiskTold = false;
-  readonly #waits = new Waits();
+  readonly #waits: Waits;
+  /** By key: the paths of the files that were named. */
+  readonly #named = new Map<string, string>();
   /** By their message: how many files have failed since the last success. */
   readonly #failuresTold = new Map<string, number>();
 
@@ -192,6 +198,26 @@ export class Session {
 
   private constructor(options: SessionOptions) {
     this.#options = options;
+    this.#waits = new Waits(this.#keepsNothing ? (key) => this.#again(key) : undefined);
+  }
+
+  /** True for a run with file names: no command of flowdrop reaches it. */
+  get #keepsNothing(): boolean {
+    return this.#options.pipeline.inboxDir === undefined;
+  }
+
+  /** How a named file is sent again, with the same route. */
+  #again(name: string): string {
+    const key = firstKeyOf(name);
+    const { command, pipeline } = this.#options;
+    const path = this.#named.get(key) ?? '';
+    const isJob = isJobFile(key);
+    const routeOf = (each: string) =>
+      routeFor(pipeline.routes, { key: each, mediaType: mediaTypeOf(undefined, each) })?.name;
+    const isSame = isJob || routeOf(this.#keyOf({ key: basename(path) })) === routeOf(key);
+    const given =
+      command !== undefined && isSame && isPrintable(path) ? command(isJob ? dirname(path) : path) : undefined;
+    return given ?? 'name it again as before';
   }
 
   /** Number of files that have not ended. */
@@ -249,6 +275,7 @@ export class Session {
    */
   async process(files: readonly InboxFile[], { allWaitMaxMs = ALL_WAIT_MAX_MS } = {}): Promise<boolean> {
     const doAllWait = () => this.#tracked.size > 0 && this.#tracked.values().every(({ waits }) => waits);
+    for (const file of files) this.#named.set(this.#keyOf(file), file.path);
     using patience = new Patience(allWaitMaxMs, doAllWait, () => this.#giveUp());
     const takeIn = async (some: readonly InboxFile[]): Promise<readonly End[]> =>
       pMap(
@@ -357,7 +384,8 @@ export class Session {
     const isInput = this.#isInput(file);
     if (!isInput && !routeFor(pipeline.routes, facts)) {
       screen.line(`${key}  skipped: no route matches this file`);
-      const explained = uploadCommand('explain', { key, id: file.path }, { command: OWN_COMMAND });
+      const known = this.#keepsNothing ? file.path : key;
+      const explained = uploadCommand('explain', { key: known, id: file.path }, { command: OWN_COMMAND });
       screen.line(`    ${nearestRoute(pipeline.routes, facts)} For all routes: ${explained}`);
       return undefined;
     }
@@ -501,9 +529,9 @@ export class Session {
         if (routesAfter(this.#options.pipeline.routes, progress.receipt.route).length > 0) {
           this.#openChains.add(firstKeyOf(progress.key));
         }
-        const { cwd, pipeline } = this.#options;
-        const isForgotten = pipeline.inboxDir === undefined;
-        const lines = endLines(progress, { since: tracked?.since, cwd, told: this.#failuresTold, isForgotten });
+        const { cwd } = this.#options;
+        const again = this.#keepsNothing ? this.#again(progress.key) : undefined;
+        const lines = endLines(progress, { since: tracked?.since, cwd, told: this.#failuresTold, again });
         this.#end(tracked, isReplaced(progress.receipt) ? 'replaced' : progress.receipt.status, ...lines);
       }
     }

@@ -87,7 +87,7 @@ describe('retry', () => {
     for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);
     onTestFinished(() => void vi.unstubAllEnvs());
     const command = retryCommand({ collectFunction, command: 'flowdrop' }, { id });
-    const [program, ...words] = command.split(' ');
+    const [program, ...words] = command?.split(' ') ?? [];
     expect(program).toBe('flowdrop');
     const elsewhere = { directory: tmpdir() };
     const ran = await runFlowdrop([...words, '--yes', '--wait'], elsewhere);

@@ -11,7 +11,12 @@ describe('the command that retries an upload', () => {
     );
   });
 
-  it.each(['', '/home/me/inbox'])('names the local run, whether or not it has an inbox folder: %j', (localInbox) => {
-    expect(retryCommand({ ...deployed, localInbox }, { id: ID })).toBe(`npm run -s flowdrop -- retry ${ID} --local`);
+  it('names the local run that watches an inbox folder', () => {
+    const settings = { ...deployed, localInbox: '/home/me/inbox' };
+    expect(retryCommand(settings, { id: ID })).toBe(`npm run -s flowdrop -- retry ${ID} --local`);
+  });
+
+  it('does not exist in a run with file names: it would reach another run, which does not know the file', () => {
+    expect(retryCommand({ ...deployed, localInbox: '' }, { id: ID })).toBeUndefined();
   });
 });

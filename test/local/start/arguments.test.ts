@@ -22,6 +22,7 @@ describe('the arguments of npm start', () => {
       inboxDir: join(cwd, 'inbox'),
       resultsDir: join(cwd, 'results'),
       files: undefined,
+      optionWords: [],
       unreadable: [],
       service: undefined,
       showsCredentials: false,
@@ -42,6 +43,7 @@ describe('the arguments of npm start', () => {
     ).toMatchObject({
       files: [{ path: join(cwd, 'a.png'), key: 'a.png' }],
       resultsDir: join(cwd, '..', 'out'),
+      optionWords: ['--results', '../out', '--service', 'https://flows.example.com/v1/'],
       service: { url: 'https://flows.example.com/v1', token: 'fake' },
     });
   });

@@ -12,11 +12,11 @@ function linesOf(
   ended: object,
   files: Pick<Parameters<typeof endLines>[0], 'receiptPath' | 'assets'> = there,
   told = new Map<string, number>(),
-  isForgotten = false,
+  again?: string,
 ) {
   const receipt = { ...facts, ...ended } as unknown as Receipt;
   const progress = { kind: 'ended', key: 'a.png', versionId: undefined, receipt, ...files } as const;
-  return endLines(progress, { since: undefined, cwd: '/home', told, isForgotten });
+  return endLines(progress, { since: undefined, cwd: '/home', told, again });
 }
 
 describe('the lines about the end of a file', () => {
@@ -38,6 +38,8 @@ describe('the lines about the end of a file', () => {
       'a.png  failed: no fox  ./results/a.png/receipt.json',
       '    Feed it. A retry can help.',
     ]);
+    const failedOutputs = [{ id: 'x', code: 'undeclared-word', message: 'a word' }];
+    expect(linesOf({ status: 'failed', failure, failedOutputs })[0]).toContain('failed: no fox; 1 missing: a word');
     const helped = linesOf({ status: 'failed', failure: { ...failure, retry: 'flowdrop retry 1' } });
     expect(helped[1]).toBe('    Feed it. A retry can help. To retry: flowdrop retry 1');
     const old = { code: failure.code, message: failure.message };
@@ -67,11 +69,15 @@ describe('the lines about the end of a file', () => {
     expect(linesOf(ended, there, told)[1]).toContain('To retry: flowdrop retry 1');
   });
 
-  it('name no command that would find nothing, if the run keeps nothing of the file', () => {
-    const ended = { status: 'failed', failure: { ...failure, retry: 'flowdrop retry 1' } };
-    expect(linesOf(ended, there, new Map(), true)[1]).toBe(
-      '    Feed it. A retry can help. To retry: name the file again, which is paid for from its first stage on',
-    );
+  it('name the command that sends the file again, if the run keeps nothing of it', () => {
+    const again = 'npm start -- ./a.png';
+    const linesAfter = (code: string) =>
+      linesOf({ status: 'failed', failure: { ...failure, code } }, there, new Map(), again).slice(1);
+    expect(linesAfter('flow-failed')).toEqual([
+      '    Feed it. A retry can help.',
+      '    This run keeps nothing. To pay for the file again, from its first stage on: npm start -- ./a.png',
+    ]);
+    expect(linesAfter('upload-gone')).toEqual(['    Feed it. A retry can help.']);
   });
 
   it('say that a newer version has the receipt', () => {
@@ -140,6 +146,14 @@ describe('a wait', () => {
     expect(both.lines[1]).toMatch(/The service asks to wait until .*, next try .*\. To try now: /);
     const past = shown(new Waits(), 'a.png', { askedUntil: until, ending: 'nothing' });
     expect(past.lines[1]).toBe('    It is tried every few seconds.');
+  });
+
+  it('names no command of flowdrop in a run that none reaches', () => {
+    const waits = () => new Waits((key) => `npm start -- ./${key}`);
+    expect(shown(waits(), 'a.png', { until, ending: 'retry' }).lines[1]).toMatch(/^ {4}Next try \S+ \S+ \S+\.$/);
+    expect(shown(waits(), 'a.png', { ending: 'decide' }).lines[1]).toMatch(
+      /If there is none, send it again: npm start -- \.\/a\.png$/,
+    );
   });
 
   it('says that it goes on by itself, while the upload waits in place', () => {

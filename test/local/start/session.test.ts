@@ -56,11 +56,13 @@ describe('a session', () => {
     isTTY = false,
     standIn,
     speaks,
+    command,
   }: {
     resultsDir?: string;
     isTTY?: boolean;
     standIn?: StandInOptions;
     speaks?: ServiceDescription | undefined;
+    command?: (path: string) => string;
   } = {}) {
     const output = Object.assign(new PassThrough(), { isTTY, columns: 80 });
     let shown = '';
@@ -87,6 +89,7 @@ describe('a session', () => {
       screen,
       logs,
       cwd: home,
+      command,
     });
     const interrupted = new AbortController();
     const known = await KnownFiles.load(join(home, 'known.json'));
@@ -437,6 +440,19 @@ describe('a session', () => {
     expect(ends.map((line) => line.split('  ')[0]).sort()).toEqual(names);
     const troubles = lines.filter((line) => / {2}waits since /.test(line));
     expect(troubles).toEqual([expect.stringMatching(/^\w\.txt .*: 403: Your plan has no flows$/)]);
-    expect(lines).toContainEqual(expect.stringMatching(/^ {4}Next try .*\. To try now: .* retry \w\.txt$/));
+    expect(lines).toContainEqual(expect.stringMatching(/^ {4}Next try (?!.*To try now).*\.$/));
+  });
+
+  it('prints the command that sends a named file again, and the receipt names none', async () => {
+    const headers = { 'content-type': 'application/json' };
+    service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? { status: 422, headers, body: '{"detail":"No fox is seen"}' } : undefined;
+    const { session, shown } = await start({ command: (path) => `npm start -- ${path}` });
+    await writeFile(join(home, 'a.txt'), 'a cat');
+    expect(await session.process([await namedFile(join(home, 'a.txt'), 'a.txt')])).toBe(false);
+    expect(shown()).toMatch(/a\.txt {2}failed: .*No fox is seen/);
+    expect(shown()).toMatch(new RegExp(`To pay for the file again.*: npm start -- ${join(home, 'a.txt')}\\n`));
+    const receipt = JSON.parse(await readFile(join(home, 'results', 'a.txt', 'receipt.json'), 'utf8'));
+    expect(receipt.failure).not.toHaveProperty('retry');
   });
 });
