@@ -11,8 +11,24 @@ import type { Cost } from '../subject.ts';
 
 type Direction = 'in' | 'out';
 
-const CONTESTANTS = ['ours', 'naive', 'relay'] as const;
-type Contestant = (typeof CONTESTANTS)[number];
+type Contestant = 'ours' | 'described' | 'naive' | 'relay';
+
+const CONTESTANTS: Readonly<Record<Direction, readonly Contestant[]>> = {
+  in: ['ours', 'described', 'naive', 'relay'],
+  out: ['ours', 'naive', 'relay'],
+};
+
+/** The file stands deep in the body, behind other members and before one. */
+const DESCRIBED = {
+  from: 'flows',
+  create: {
+    body: {
+      ...{ template: null, parameters: null, inputs: null }, // Those of FLOWS.
+      input: { '...': '{parameters}', image: { uri: '{input}' } },
+      version: '{template}',
+    },
+  },
+};
 
 const MB = 1e6;
 const FUNCTION: Readonly<Record<Direction, FunctionName>> = { in: 'create-flow', out: 'collect-outputs' };
@@ -41,7 +57,7 @@ interface Figures {
 
 /**
  * Sends one file through a whole invocation of the function, over TLS, and compares with two others. `naive` is the naive
- * function. `relay` moves as many bytes between the same servers through Node.js's HTTP client. On the way out it also
+ * function. `described` is ours with a service that takes the file elsewhere in the body. `relay` moves as many bytes between the same servers through Node.js's HTTP client. On the way out it also
  * computes the hashes that an asset needs: SHA-256 for the receipt and CRC32 for S3. No function on Node.js can take
  * less.
  */
@@ -49,9 +65,10 @@ export async function transfer(stage: Stage, options: TransferOptions): Promise<
   const { direction, sizes, rounds } = options;
   const figures = sizes.map((bytes): Figures => {
     const name = `${direction} ${size(bytes)}`;
-    return { name, bytes, costs: { ours: [], naive: [], relay: [] } };
+    return { name, bytes, costs: { ours: [], described: [], naive: [], relay: [] } };
   });
-  for (const contestant of inTurns(CONTESTANTS, rounds)) await measure(stage, { direction, contestant }, figures);
+  for (const contestant of inTurns(CONTESTANTS[direction], rounds))
+    await measure(stage, { direction, contestant }, figures);
   return {
     tables: tablesOf(direction, figures),
     checks: figures.flatMap((each) => checksOf(direction, each)),
@@ -64,19 +81,19 @@ const CPU = ({ cpuMs }: Cost): number => cpuMs;
 const of = ({ costs }: Figures, contestant: Contestant, value: (cost: Cost) => number): readonly number[] =>
   costs[contestant].map(value);
 const medianOf = (...args: Parameters<typeof of>): number => spread(of(...args)).median;
-const toRelay = (figures: Figures, value: (cost: Cost) => number): Spread =>
-  ratio(of(figures, 'ours', value), of(figures, 'relay', value));
+const toRelay = (figures: Figures, value: (cost: Cost) => number, contestant: Contestant = 'ours'): Spread =>
+  ratio(of(figures, contestant, value), of(figures, 'relay', value));
 const naiveToOurs = (figures: Figures, value: (cost: Cost) => number): Spread =>
   ratio(of(figures, 'naive', value), of(figures, 'ours', value));
 
 function tablesOf(direction: Direction, all: readonly Figures[]): Report['tables'] {
   const title = direction === 'in' ? 'In: an object becomes the input of a flow' : 'Out: an asset becomes an object';
-  const columns = ['file', ...CONTESTANTS, 'ours : relay', 'naive : ours'];
+  const columns = ['file', ...CONTESTANTS[direction], 'ours : relay', 'naive : ours'];
   const note = 'Medians. "-" if the naive function fails.';
   const rows = (value: (cost: Cost) => number) =>
     all.map((each) => [
       each.name,
-      ...CONTESTANTS.map((contestant) => figure(medianOf(each, contestant, value))),
+      ...CONTESTANTS[direction].map((contestant) => figure(medianOf(each, contestant, value))),
       withRange(toRelay(each, value)),
       withRange(naiveToOurs(each, value)),
     ]);
@@ -91,6 +108,9 @@ function checksOf(direction: Direction, figures: Figures): readonly Check[] {
   if (bytes < 64 * MB) return [];
   return [
     atMost(`${name}: wall, ours : relay`, toRelay(figures, WALL).median, RELAY_RATIO_MAX),
+    ...(direction === 'in'
+      ? [atMost(`${name}: wall, described : relay`, toRelay(figures, WALL, 'described').median, RELAY_RATIO_MAX)]
+      : []),
     ...(bytes === 256 * MB
       ? [atLeast(`${name}: wall, naive : ours`, naiveToOurs(figures, WALL).median, NAIVE_RATIO_MIN[direction])]
       : []),
@@ -108,10 +128,12 @@ async function measure(stage: Stage, trial: Trial, all: readonly Figures[]): Pro
   // A flow that the last contestant failed to collect would make this one fail too.
   await stage.aws.call('clear');
   const { direction, contestant } = trial;
+  const isDescribed = contestant === 'described';
+  const environment = { ...stage.environment('tls'), ...(isDescribed && { SERVICE: JSON.stringify(DESCRIBED) }) };
   await using subject =
     contestant === 'relay'
       ? stage.relay()
-      : await stage.subject(contestant, FUNCTION[direction], stage.environment('tls'));
+      : await stage.subject(isDescribed ? 'ours' : contestant, FUNCTION[direction], environment);
   for (let call = 0; call < WARM_UP_CALLS; call += 1) await once(stage, subject, trial, WARM_UP_BYTES);
   for (const { bytes, costs } of all) {
     try {
@@ -132,7 +154,7 @@ async function once(stage: Stage, subject: Subject, trial: Trial, bytes: number)
     if (receivedBytes < (bytes * 4) / 3) throw new Error(`${contestant}: ${JSON.stringify(value)}`);
     return cost;
   }
-  const [upload] = await stage.addRunning([doneFlow(bytes, stage.next())], contestant);
+  const [upload] = await stage.addRunning([doneFlow(bytes, stage.next())], contestant === 'naive' ? 'naive' : 'ours');
   const { value, ...cost } = await subject.call('invoke', { event: {} });
   if (contestant === 'ours') {
     const key = `${upload?.key}/${RECEIPT_NAME}`;
