@@ -6,6 +6,7 @@ import { ARCHIVED, encodingFailure, inputFailure, sizeFailure } from '../functio
 import { REDACTED } from '../functions/flow-service/redact.ts';
 import { filledBody } from '../functions/flow-service/request-body.ts';
 import { headersOf } from '../functions/flow-service/requests.ts';
+import { shownJson } from '../functions/flow-service/shown-json.ts';
 import type { FlowInput, FlowTag, InputSource } from '../functions/flow-service/types.ts';
 import { type Entry, isJob, isTerminal, keyOf } from '../functions/ledger/entry.ts';
 import type { Settings } from '../functions/settings/environment.ts';
@@ -263,6 +264,24 @@ async function explainedEntry(entry: Entry, deployment: Deployment, signal: Abor
   } finally {
     opened?.discard();
   }
+}
+
+/** The request for the flow of an upload, for a person, as its entry and its inputs are now. */
+export interface SentRequest {
+  /**
+   * Method and path below the address of the service, the headers, and after an empty line the body: JSON with its long
+   * texts cut, and without the queries of addresses. Absent if there is no request.
+   */
+  readonly request?: string | undefined;
+  /** Why there is no request. */
+  readonly issue?: string | undefined;
+}
+
+export async function sentRequest(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<SentRequest> {
+  const { sentTo, headers = {}, request, issue } = await explainedEntry(entry, deployment, signal);
+  if (request === undefined) return { issue };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  return { request: [sentTo, ...lines, '', shownJson(request)].join('\n'), issue };
 }
 
 /** Why the input of an upload cannot be read now. */

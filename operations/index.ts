@@ -65,6 +65,7 @@ export { type FileLogLine, type FileLogs, type LogName, logs } from './logs.ts';
 export { type FileToPut, put } from './put.ts';
 export type { Overrides, Put, PutTerms } from './put-body.ts';
 export { routeOfFile } from './route-file.ts';
+export type { ServiceAnswer } from './service-answer.ts';
 export {
   type CollectorStatus,
   type PipelineStatus,

@@ -38,6 +38,7 @@ import {
   runningMarkers,
   waitingMarkers,
 } from './listing.ts';
+import type { ServiceAnswer } from './service-answer.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -126,6 +127,8 @@ export interface UploadStatus {
   readonly chain?: ChainView | undefined;
   /** What holds it. Undefined if it is not held, or not any more. */
   readonly hold?: HoldView | undefined;
+  /** What the service says of its flow. Only `flowdrop status` asks, and only while the flow runs. */
+  readonly service?: ServiceAnswer | undefined;
 }
 
 /** The state of the whole pipeline; or of what a key, an upload id or a prefix names. */

@@ -210,6 +210,12 @@ export interface ShownChain extends Pick<ChainView, 'first' | 'state' | 'endedAt
   readonly tree: Branch;
 }
 
+/** `GET /api/uploads/:id/request` */
+export type { SentRequest } from '../operations/explain.ts';
+
+/** `GET /api/uploads/:id/service`: the service is asked, unless it was asked a few seconds ago. */
+export type { ServiceAnswer } from '../operations/service-answer.ts';
+
 /** An object of the inbox or of the results. */
 export interface StoredObject {
   readonly key: string;

@@ -8,6 +8,7 @@ import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
 import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { logs } from '../../operations/logs.ts';
+import { ServiceQuestions } from '../../operations/service-answer.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
 import { UsageError } from '../options.ts';
@@ -123,10 +124,11 @@ function addStatus(add: Add): void {
     .option('--watch', 'show it again every two seconds, until Ctrl-C')
     .addHelpText('after', example('status', 'status photos/robot.png', 'status photos/ --json', 'status --watch'));
   add<CommonOptions & { watch?: boolean }>(command, async ({ deployment, console, signal }, [what], { watch }) => {
+    const questions = new ServiceQuestions(deployment, signal);
     for (;;) {
       const state = await console.during(
         () => 'Reading the ledger',
-        () => status(what, deployment, signal),
+        async () => withAnswer(await status(what, deployment, signal), questions),
       );
       if (watch === true) console.clear();
       console.answer(state, () => showStatus(state, deployment, console.columns));
@@ -137,6 +139,13 @@ function addStatus(add: Add): void {
 }
 
 type Status = PipelineStatus | PrefixStatus | UploadStatus;
+
+/** A file whose flow runs, with what the service says of it. */
+async function withAnswer(state: Status, questions: ServiceQuestions): Promise<Status> {
+  return state.kind === 'upload' && state.state === 'running'
+    ? { ...state, service: await questions.ask(state.id, state.state) }
+    : state;
+}
 
 function showStatus(state: Status, deployment: Deployment, columns: number | undefined): readonly string[] {
   switch (state.kind) {

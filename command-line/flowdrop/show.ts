@@ -181,7 +181,7 @@ const rowBelow = (one: UploadStatus): readonly string[] => {
 };
 
 export function showUpload(
-  { id, key, state, upload: view, issue, isCurrent, inputOf, chain, hold }: UploadStatus,
+  { id, key, state, upload: view, issue, isCurrent, inputOf, chain, hold, service }: UploadStatus,
   deployment: Named,
 ): readonly string[] {
   if (view === undefined) {
@@ -203,6 +203,9 @@ export function showUpload(
     `${uploadName(view.key)}: ${shownState(view)}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment, hold)),
+    ...(service === undefined
+      ? []
+      : [`  ${service.says ?? `The service was asked, without an answer: ${service.issue}`}`]),
     ...(view.obstacle
       ? [
           `  its results are not stored yet, since ${when(view.obstacle.since)}: ${view.obstacle.message}`,

@@ -8,6 +8,8 @@ import {
   cancelUploads,
   changeHold,
   collectAgain,
+  type FlowAnswer,
+  flowAnswer,
   type HoldAnswer,
   type ListingAnswer,
   listingAnswer,
@@ -33,7 +35,9 @@ export async function collect(
   event: unknown,
   ports: CollectPorts & OperatorPorts & SweepPorts & HoldPorts,
   invocation: Invocation,
-): Promise<TickSummary | SweepReport | readonly Changed[] | OfferedTemplates | ListingAnswer | HoldAnswer> {
+): Promise<
+  TickSummary | SweepReport | readonly Changed[] | FlowAnswer | OfferedTemplates | ListingAnswer | HoldAnswer
+> {
   const {
     collector,
     retry,
@@ -44,10 +48,12 @@ export async function collect(
     collect: again,
     sweep,
     hold,
+    ask,
     templates,
     listing,
   } = parseCollectEvent(event);
   const given = parameters === undefined ? undefined : { parameters };
+  if (ask !== undefined) return flowAnswer(ask, ports, invocation.closing);
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
   if (listing !== undefined) return listingAnswer(ports.flows, invocation.closing);
   if (retry !== undefined && from !== undefined) return makeAnew(retry, { from, late }, ports, invocation.closing);

@@ -16,7 +16,8 @@ import type {
   Pointers,
   StateDescription,
 } from './service-description.ts';
-import { FLOW_TAG_NAME, type FlowRecord, type FlowTag, type Output } from './types.ts';
+import { shownJson } from './shown-json.ts';
+import { FLOW_TAG_NAME, type FlowRecord, type FlowTag, type Output, type ShownFlow } from './types.ts';
 
 /**
  * What the service's answers mean, by its description. Members that only inform (times, errors) are dropped if they are
@@ -224,6 +225,14 @@ export const flowSchema = (flowId: string, state: StateDescription) =>
     if (!isObject(json)) return undefined;
     const record = recordOf(flowId, json, state);
     return record.word === undefined && !record.isDeclared ? undefined : record;
+  });
+
+/** The same, with the answer itself as a person may see it. */
+export const shownFlowSchema = (flowId: string, state: StateDescription) =>
+  answer('no object', (json): ShownFlow | undefined => {
+    if (!isObject(json)) return undefined;
+    const { word, isDeclared, progress } = recordOf(flowId, json, state);
+    return { word, isDeclared, progress, answer: shownJson(json) };
   });
 
 /** One listed output. */

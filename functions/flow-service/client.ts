@@ -9,6 +9,7 @@ import {
   type LinkedOutput,
   linkedOutputsSchema,
   outputPageSchema,
+  shownFlowSchema,
   templatePageSchema,
 } from './answers.ts';
 import { downloadAsset } from './asset-download.ts';
@@ -49,6 +50,7 @@ import type {
   ListingSample,
   OfUpload,
   Output,
+  ShownFlow,
   Sought,
 } from './types.ts';
 
@@ -187,13 +189,25 @@ class HttpFlowService implements FlowService {
   async get(
     flowId: string,
     signal: AbortSignal,
-    { onSent, uploadId, template }: Pick<AssetOptions, 'onSent'> & OfUpload = {},
+    options: Pick<AssetOptions, 'onSent'> & OfUpload = {},
   ): Promise<FlowRecord> {
-    const { state } = this.#service;
-    const url = this.#requests.url(state.path, { id: flowId, template });
-    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), uploadId, onSent };
-    const answer = await this.#requests.send(call, signal);
-    return this.#requests.read(answer, flowSchema(flowId, state), signal);
+    return this.#state(flowId, flowSchema(flowId, this.#service.state), signal, options);
+  }
+
+  async show(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<ShownFlow> {
+    const schema = shownFlowSchema(flowId, this.#service.state);
+    return this.#state(flowId, schema, signal, { ...of, patienceMs: LIST_PATIENCE_MS });
+  }
+
+  async #state<S extends z.ZodMiniType>(
+    flowId: string,
+    schema: S,
+    signal: AbortSignal,
+    { template, ...options }: Pick<Call, 'onSent' | 'patienceMs'> & OfUpload,
+  ): Promise<z.infer<S>> {
+    const url = this.#requests.url(this.#service.state.path, { id: flowId, template });
+    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), ...options };
+    return this.#requests.read(await this.#requests.send(call, signal), schema, signal);
   }
 
   async outputs(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<readonly Output[]> {

@@ -4,7 +4,10 @@
  */
 export const TEXT_BYTES_MAX = 64 * 1024;
 
-/** Stands at the end of a text that was cut. No text has this code point: Unicode keeps it free for such marks. */
+/**
+ * Stands at the end of a text that was cut, and before the number of its bytes there: `…CUT 12345 CUT`, without spaces.
+ * No text has this code point: Unicode keeps it free for such marks.
+ */
 export const CUT = '\u{10FFFF}';
 const CUT_BYTES = Buffer.from(CUT);
 
@@ -41,7 +44,10 @@ export class LongTexts {
         continue;
       }
       if (byte === QUOTE && this.#escape === 0) {
-        if (this.#isDropping) from = at;
+        if (this.#isDropping) {
+          kept.push(Buffer.from(`${this.#length}${CUT}`));
+          from = at;
+        }
         this.#isInText = false;
         this.#isDropping = false;
         continue;
@@ -54,7 +60,7 @@ export class LongTexts {
       this.#followEscape(byte);
     }
     if (this.#isDropping) return Buffer.concat(kept);
-    return from === 0 ? chunk : Buffer.concat([...kept, chunk.subarray(from)]);
+    return kept.length === 0 ? chunk : Buffer.concat([...kept, chunk.subarray(from)]);
   }
 
   #begin(): void {

@@ -71,6 +71,12 @@ export interface FlowRecord {
   readonly tag?: FlowTag | undefined;
 }
 
+/** What the service answers about one flow, for a person. */
+export interface ShownFlow extends Pick<FlowRecord, 'word' | 'isDeclared' | 'progress'> {
+  /** JSON of several lines: without the token and the queries of addresses, and with its long texts cut. */
+  readonly answer: string;
+}
+
 export interface Output {
   /** Empty if the output is pending and has no id yet. */
   readonly assetId: string;
@@ -137,6 +143,8 @@ export interface FlowService {
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
   /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
   get(flowId: string, signal: AbortSignal, options?: Pick<AssetOptions, 'onSent'> & OfUpload): Promise<FlowRecord>;
+  /** The same request, for a person: what the service answers. Its word need not be there. */
+  show(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<ShownFlow>;
   /**
    * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
    * @throws {NotFoundError} @throws {NotReadyError}

@@ -15,7 +15,7 @@ import {
 } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
-import type { FlowService, ListingSample } from '../flow-service/types.ts';
+import type { FlowService, ListingSample, ShownFlow } from '../flow-service/types.ts';
 import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
 import { type Holds, pause, resume } from '../holds/holds.ts';
 import type { HoldPorts } from '../holds/permit.ts';
@@ -64,7 +64,7 @@ export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly chains: ChainStore;
   readonly inbox: Pick<Inbox, 'current'>;
   readonly queue: UploadQueue;
-  readonly flows: Pick<FlowService, 'abort' | 'sample' | 'templates'>;
+  readonly flows: Pick<FlowService, 'abort' | 'sample' | 'show' | 'templates'>;
   readonly s3: S3Client;
   readonly clock: Clock;
   readonly settings: Settings;
@@ -617,6 +617,25 @@ export type OfferedTemplates = { readonly templates: readonly unknown[]; readonl
 
 /** What the listing of flows shows; or why it was not read. */
 export type ListingAnswer = { readonly listing: ListingSample; readonly issue?: undefined } | Unanswered;
+
+/** What the service answers about a flow; or why it was not asked, or did not answer. */
+export type FlowAnswer =
+  | { readonly flow: ShownFlow; readonly issue?: undefined }
+  | { readonly issue: { readonly code: FlowServiceErrorCode | 'without-flow'; readonly message: string } };
+
+/** Asks the flow service how the flow of an upload is, by the request of a poll. It changes nothing, and costs nothing. */
+export async function flowAnswer(
+  uploadId: string,
+  { ledger, flows }: Pick<OperatorPorts, 'flows' | 'ledger'>,
+  signal: AbortSignal,
+): Promise<FlowAnswer> {
+  const { entry } = (await ledger.read(uploadId, signal)) ?? {};
+  if (entry === undefined || !('flow' in entry) || entry.flow === undefined) {
+    return { issue: { code: 'without-flow', message: 'The upload has no flow.' } };
+  }
+  const { flow, route } = entry;
+  return answered(async () => ({ flow: await flows.show(flow.id, signal, { uploadId, template: route.template }) }));
+}
 
 /**
  * Asks the flow service for its templates. The question goes from where the function is, and with its token, so the

@@ -17,7 +17,9 @@ import type {
   PutFile,
   RoutedFile,
   RouteRequest,
+  SentRequest,
   ServerProof,
+  ServiceAnswer,
   Status,
   Templates,
   UploadDetail,
@@ -101,6 +103,10 @@ export const getUpload = (id: string): Promise<UploadDetail> =>
   request('GET', `/api/uploads/${encodeURIComponent(id)}`);
 export const getChain = (id: string): Promise<ChainAnswer> =>
   request('GET', `/api/uploads/${encodeURIComponent(id)}/chain`);
+export const getRequest = (id: string): Promise<SentRequest> =>
+  request('GET', `/api/uploads/${encodeURIComponent(id)}/request`);
+export const askService = (id: string): Promise<ServiceAnswer> =>
+  request('GET', `/api/uploads/${encodeURIComponent(id)}/service`);
 export const getTemplates = (): Promise<Templates> => request('GET', '/api/templates');
 export const route = (body: RouteRequest): Promise<readonly RoutedFile[]> => request('POST', '/api/route', body);
 export const plan = (body: PlanRequest): Promise<PlannedAction> => request('POST', '/api/plan', body);

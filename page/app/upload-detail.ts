@@ -1,7 +1,18 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable, printableJson } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
-import type { About, PutFile, RowState, Step, StepKind, StoredObject, UploadDetail, UploadRow, Wait } from '../api.ts';
+import type {
+  About,
+  PutFile,
+  RowState,
+  ServiceAnswer,
+  Step,
+  StepKind,
+  StoredObject,
+  UploadDetail,
+  UploadRow,
+  Wait,
+} from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
@@ -19,6 +30,7 @@ import {
 import './copy-button.ts';
 import './stored-object.ts';
 import './upload-chain.ts';
+import './upload-service.ts';
 
 /** Assets that are shown at once. More come when the user asks. */
 const ASSETS_SHOWN = 6;
@@ -58,6 +70,7 @@ export class UploadDetailView extends LightElement {
     now: { attribute: false },
     detail: { state: true },
     problem: { state: true },
+    service: { state: true },
     assetsShown: { state: true },
   };
   declare uploadId: string;
@@ -70,6 +83,8 @@ export class UploadDetailView extends LightElement {
   declare now: number;
   declare detail: UploadDetail | undefined;
   declare problem: string | undefined;
+  /** What the service last said of the flow. */
+  declare service: ServiceAnswer | undefined;
   declare assetsShown: number;
 
   #hadFocus = false;
@@ -79,6 +94,7 @@ export class UploadDetailView extends LightElement {
     if (changed.has('uploadId')) {
       this.detail = undefined;
       this.problem = undefined;
+      this.service = undefined;
       this.assetsShown = ASSETS_SHOWN;
     }
     if ((changed.has('uploadId') || changed.has('row')) && !this.#isOnItsWay()) void this.#load();
@@ -141,12 +157,20 @@ export class UploadDetailView extends LightElement {
         ${size(bytes)} · route ${route}
         ${took === undefined ? nothing : html`· took ${duration(took)}`}
       </span>
-    </p>`;
+    </p>
+    ${row.state === 'running' ? html`<p class="service-words">${this.#serviceWords()}</p>` : nothing}`;
+  }
+
+  #serviceWords(): string {
+    if (this.service === undefined) return 'Asking the service…';
+    return printable(this.service.says ?? 'The service was asked, and did not say how far it is.');
   }
 
   #all(detail: UploadDetail): TemplateResult {
     return html`
-      ${this.#words(detail)}${this.#actions(detail)}${this.#objects(detail)}${this.#timeline(detail.timeline)}${this.#facts(detail)}
+      ${this.#words(detail)}${this.#actions(detail)}${this.#objects(detail)}${this.#timeline(detail.timeline)}
+      <upload-service .detail=${detail} .now=${this.now} @service-answer=${this.#hear}></upload-service>
+      ${this.#facts(detail)}
     `;
   }
 
@@ -315,6 +339,10 @@ export class UploadDetailView extends LightElement {
   #time(iso: string): TemplateResult {
     return html`<time datetime=${iso} title=${fullTime(iso)}>${clockTime(iso, this.now)}</time>`;
   }
+
+  #hear = ({ detail }: CustomEvent<ServiceAnswer>): void => {
+    this.service = detail;
+  };
 
   #showMore = (): void => {
     this.assetsShown += ASSETS_SHOWN;

@@ -5,11 +5,13 @@ import { FunctionFailedError } from '../../operations/collecting-function.ts';
 import { expectedCosts, recentCosts } from '../../operations/costs.ts';
 import { type Deployment, issueOfConnection } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';
+import { sentRequest } from '../../operations/explain.ts';
+import { ServiceQuestions } from '../../operations/service-answer.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { entryOf, inputsOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
 import { shownState } from '../../operations/upload-view.ts';
-import type { About, ChainAnswer, UploadsPage } from '../api.ts';
+import type { About, ChainAnswer, ServiceAnswer, UploadsPage } from '../api.ts';
 import type { Access } from './access.ts';
 import { invalid, notFound, PageError, sendError } from './answers.ts';
 import { sendBytes } from './bytes.ts';
@@ -45,6 +47,7 @@ export class Page {
   readonly #options: OpenOptions;
   readonly #feed: Feed;
   readonly #plans: Plans;
+  readonly #questions: ServiceQuestions;
   readonly #router: Router;
   readonly #underWay = new Set<Promise<void>>();
 
@@ -54,6 +57,7 @@ export class Page {
     this.#feed = new Feed(deployment, options.signal, options.pace);
     this.#plans = new Plans(deployment);
     const { signal } = options;
+    this.#questions = new ServiceQuestions(deployment, signal);
     this.#router = new Router({
       'GET /api/about': () => aboutOf(deployment, options.access),
       'GET /api/status': (call) => pipelineStatus(deployment, call.signal),
@@ -61,6 +65,8 @@ export class Page {
       'GET /api/uploads': (call) => this.#list(call),
       'GET /api/uploads/:id': (call) => this.#detail(call),
       'GET /api/uploads/:id/chain': (call) => this.#chain(call),
+      'GET /api/uploads/:id/request': async (call) => sentRequest(await this.#entry(call), deployment, call.signal),
+      'GET /api/uploads/:id/service': (call) => this.#service(call),
       'GET /api/uploads/:id/inputs/:index': (call) => this.#input(call),
       'GET /api/uploads/:id/assets/:index': (call) => this.#asset(call),
       'GET /api/events': (call) => sendEvents(call, this.#feed),
@@ -129,6 +135,11 @@ export class Page {
     const { first, state, endedAt, generation, isSample, stages } = chain;
     const facts = { first, state, endedAt, generation, isSample };
     return { chain: { ...facts, stages: stages.map(({ route }) => route), tree: chainTree(chain) } };
+  }
+
+  async #service(call: Call): Promise<ServiceAnswer> {
+    const { upload, state } = await this.#entry(call);
+    return this.#questions.ask(upload.id, state);
   }
 
   async #input(call: Call): Promise<void> {

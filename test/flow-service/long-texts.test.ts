@@ -25,7 +25,7 @@ describe('an answer with long texts', () => {
     });
     const value = JSON.parse(cutIn(json, bytes));
     expect(value).toEqual({
-      a: [`${'x'.repeat(TEXT_BYTES_MAX)}${CUT}`, { 'b"\\': '\\"\n\u0001é', c: 'short' }],
+      a: [`${'x'.repeat(TEXT_BYTES_MAX)}${CUT}200000${CUT}`, { 'b"\\': '\\"\n\u0001é', c: 'short' }],
       d: -1500,
       e: null,
     });
@@ -50,9 +50,10 @@ describe('an answer with long texts', () => {
       for (const bytes of [1_021, 10_000_000]) {
         const [text, after] = JSON.parse(cutIn(json, bytes));
         expect(after).toBe('after');
-        const kept = text.slice(start.length, -CUT.length);
+        const [kept = '', length] = text.slice(start.length).split(CUT);
         expect(kept.length).toBeGreaterThan(TEXT_BYTES_MAX / 7);
         expect(kept.replaceAll(character, '')).toBe('');
+        expect(Number(length)).toBe(Buffer.byteLength(start + unit.repeat(TEXT_BYTES_MAX)));
         expect(text.endsWith(CUT)).toBe(true);
       }
     }

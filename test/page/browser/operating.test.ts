@@ -181,6 +181,43 @@ describeInBrowser('operating', (shown) => {
     });
   });
 
+  it('shows what the service was sent, and what it answers while a flow runs and after it', async () => {
+    const { standIn } = shown.operated;
+    const link = 'https://a.test/preview.png?signature=5ec7e7';
+    const answers = (progress: number) => {
+      const body = JSON.stringify({ state: 'running', progress, link });
+      const headers = { 'content-type': 'application/json' };
+      standIn.intercept = (_, { operation }) => (operation === 'getFlow' ? { status: 200, headers, body } : undefined);
+    };
+    answers(41);
+    await using visit = await shown.open({ viewport: { width: 390, height: 800 } });
+    const { page } = visit;
+    await shown.operated.upload('echo/spoken.bin', 'a file'.repeat(1_000));
+    await visit.shows('spoken.bin', 'Running');
+    await visit.openDetail('spoken.bin');
+    const says = page.locator('upload-detail .service-words');
+    await says.getByText('The service says "running", progress 41.').waitFor();
+    answers(42);
+    await says.getByText('The service says "running", progress 42.').waitFor();
+
+    expect(await page.locator('upload-service pre').filter({ visible: true }).count()).toBe(0);
+    await page.getByText('What the service was sent').click();
+    const request = (await page.getByLabel('the request', { exact: true }).textContent()) ?? '';
+    expect(request).toMatch(/^POST \/flows\n.*\nAuthorization: Bearer \[token\]\n.*\n\n\{/s);
+    expect(request).toContain('… (6000 bytes in all)');
+    await page.getByText('What it answers').click();
+    const answer = page.getByLabel('the answer', { exact: true });
+    expect(JSON.parse((await answer.textContent()) ?? '')).toMatchObject({ link: 'https://a.test/preview.png?…' });
+    expect(await violations(page, 'upload-detail')).toEqual([]);
+    expect(await visit.overflow()).toBe(0);
+
+    standIn.intercept = undefined;
+    await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+    expect(await says.count()).toBe(0);
+    await page.getByRole('button', { name: 'Ask the service now' }).click();
+    await page.getByText('The service says "completed"').waitFor();
+  });
+
   describe('a chain', () => {
     const linesOf = (page: Page) =>
       page.locator('upload-chain .chain-name').evaluateAll((all) => all.map((each) => each.textContent ?? ''));
