@@ -19,7 +19,7 @@ import { type UploadView, viewOf } from './upload-view.ts';
 import { sleepUntilNext } from './wait.ts';
 
 /** Uploads that one invocation of the collecting function is asked to change. */
-const AT_ONCE_MAX = 200;
+export const AT_ONCE_MAX = 200;
 
 /** What the collecting function can do with single uploads. */
 export type Action = 'retry' | 'cancel' | 'collect';
@@ -76,12 +76,13 @@ export interface Plan extends Asked {
   readonly skipped: readonly Left[];
 }
 
-const resultsSchema = z.array(
+export const resultsSchema = z.array(
   z.object({
     upload: z.string(),
     result: z.string(),
     isAborted: z.optional(z.boolean()),
     isInDoubt: z.optional(z.boolean()),
+    why: z.optional(z.string()),
   }),
 );
 

@@ -8,6 +8,7 @@ import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
 import { secondDigits, UPLOAD_ID, uploadName } from '../functions/uploads/upload.ts';
+import { AT_ONCE_MAX, resultsSchema } from './act.ts';
 import { readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
@@ -46,7 +47,7 @@ export interface Traces {
    * upload id: a tick drops each when it is due, within the hour.
    */
   readonly ledger: readonly string[];
-  /** The flow, which stays at the service. */
+  /** The flow. It stays at the service, unless {@link forget} says otherwise. */
   readonly flowId: string | undefined;
   /** The uploads of later stages, also those that are no part of the chain any more, and their flows. */
   readonly stages: readonly { readonly id: string; readonly key: string; readonly flowId: string | undefined }[];
@@ -319,21 +320,69 @@ const assetsOf = (entry: Entry | undefined): readonly string[] =>
 
 /**
  * Deletes the traces of an upload, the object in the inbox first: without its entry, the sweep would submit it again. The
- * chain comes last: without it, an entry whose end is told again would begin the later stages once more.
+ * chain comes last: without it, an entry whose end is told again would begin the later stages once more. Before that, the
+ * service is asked to delete the flows, because the entries name them.
+ * @returns what became of each flow. One that could not be deleted keeps nothing else from being deleted.
  * @throws {UnderWayError}
  * @throws the error of S3 that stopped it. What is left can be forgotten by asking again.
  */
-export async function forget(traces: Traces, deployment: Deployment, signal: AbortSignal): Promise<void> {
+export async function forget(
+  traces: Traces,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly FlowLeft[]> {
   const { settings } = deployment;
   // Its flow may have been collected again since the traces were found.
   for (const { id } of [traces, ...traces.stages]) {
     const { entry } = await readEntry(id, deployment, signal);
     if (entry !== undefined) await atRest(entry, deployment, signal);
   }
+  const flows = await deleteFlows([traces, ...traces.stages], deployment, signal);
   if (traces.object !== undefined) await removeUpload(traces, deployment, signal);
   for (const each of traces.results) await removeVersions(settings.resultsBucket, each, deployment, signal);
   for (const each of traces.ledger) await removeVersions(settings.ledgerBucket, each, deployment, signal);
+  return flows;
 }
+
+/** What became of a flow at the service. */
+export interface FlowLeft {
+  readonly flowId: string;
+  /** `gone`: the service did not know it. `kept`: it stays, or it is unknown whether it does. */
+  readonly result: 'deleted' | 'gone' | 'kept';
+  /** Why it is kept, in words. */
+  readonly why?: string | undefined;
+}
+
+/** Has the collecting function, which has the token, delete flows at the service. */
+async function deleteFlows(
+  uploads: readonly Pick<Traces, 'id' | 'flowId'>[],
+  { collecting, settings }: Deployment,
+  signal: AbortSignal,
+): Promise<readonly FlowLeft[]> {
+  const named = uploads.flatMap(({ id, flowId }) => (flowId === undefined ? [] : [{ id, flowId }]));
+  if (settings.service.delete === undefined) {
+    const why = 'the description of the service has no way to delete it';
+    return named.map(({ flowId }) => ({ flowId, result: 'kept', why }));
+  }
+  const left: FlowLeft[] = [];
+  for (let from = 0; from < named.length; from += AT_ONCE_MAX) {
+    const some = named.slice(from, from + AT_ONCE_MAX);
+    const event = { delete: some.map(({ id }) => id) };
+    const answer = await collecting.invoke(event, signal).then(resultsSchema.parse, (error: Error) => {
+      signal.throwIfAborted();
+      return event.delete.map((upload) => ({ upload, result: 'not asked', why: `it was not asked: ${error.message}` }));
+    });
+    for (const { id, flowId } of some) {
+      const { result = 'unknown', why } = answer.find(({ upload }) => upload === id) ?? {};
+      if (result === 'deleted' || result === 'gone') left.push({ flowId, result });
+      else
+        left.push({ flowId, result: 'kept', why: why ?? (result === 'shared' ? SHARED : `the upload is ${result}`) });
+    }
+  }
+  return left;
+}
+
+const SHARED = 'another upload has the same flow';
 
 /** Deletes one version. Without versions, another file may have come to the key since: that one stays. */
 async function removeUpload(

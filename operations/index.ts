@@ -37,6 +37,7 @@ export { doctor } from './doctor.ts';
 export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
 export { follow } from './follow.ts';
 export {
+  type FlowLeft,
   forget,
   type KeyTraces,
   LaterStageError,

@@ -21,7 +21,7 @@ import {
 import { uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { type Followed, followChains } from '../../operations/follow.ts';
-import { forget, type KeyTraces, type Traces, tracesOfAll } from '../../operations/forget.ts';
+import { type FlowLeft, forget, type KeyTraces, type Traces, tracesOfAll } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { endOfHold, holdsOf } from '../../operations/holds.ts';
 import { inboxOf, JobFilesError, type JobsPlan, planFiles } from '../../operations/job-files.ts';
@@ -422,15 +422,16 @@ function addForget(add: Add): void {
     const subject =
       only === undefined ? `All ${uploads.length} uploads of ${key}` : `${key}${laterOf(only)}: ${partsOf(only)}`;
     if (!(await isAllowed(run, `${subject} would be deleted for good. Go on?`, options))) return EXIT_FAILED;
+    const flows: FlowLeft[] = [];
     await console.during(
       () => 'Deleting',
       async () => {
         // The key leads to the newest one. If this is stopped, the others can still be found by it.
-        for (const each of uploads.toReversed()) await forget(each, deployment, signal);
+        for (const each of uploads.toReversed()) flows.unshift(...(await forget(each, deployment, signal)));
       },
     );
-    const kept = keptOf(uploads, { key, remaining, deployment });
-    console.answer({ ...newest, others: uploads.slice(1), remaining, kept }, () => [
+    const kept = keptOf(flows, { key, remaining, deployment });
+    console.answer({ ...newest, others: uploads.slice(1), flows, remaining, kept }, () => [
       ...uploads.map((each) => `${only === undefined ? each.id : key}${laterOf(each)}: ${partsOf(each)} deleted.`),
       ...kept,
     ]);
@@ -456,17 +457,24 @@ const rowOfTraces = (traces: Traces): readonly string[] => [
   `${partsOf(traces)}${laterOf(traces)}`,
 ];
 
+/** What became of flows at the service, in sentences. */
+function toldFlows(flows: readonly FlowLeft[]): readonly string[] {
+  return [...Map.groupBy(flows, ({ result, why }) => `${result} ${why}`).values()].map((some) => {
+    const [{ result = 'kept', why = '' } = {}] = some;
+    const isOne = some.length === 1;
+    const ids = some.map(({ flowId }) => flowId).join(', ');
+    const subject = `The ${isOne ? 'flow' : 'flows'} ${ids}`;
+    if (result === 'deleted') return `${subject} ${isOne ? 'was' : 'were'} deleted at the service.`;
+    if (result === 'gone') return `The service knows no ${isOne ? 'flow' : 'flows'} ${ids} any more.`;
+    return `${subject} ${isOne ? 'stays' : 'stay'} at the service: ${why}. Its operator can delete ${isOne ? 'it' : 'them'}.`;
+  });
+}
+
 /** What a deletion leaves, in sentences. */
 function keptOf(
-  uploads: readonly Traces[],
+  flows: readonly FlowLeft[],
   { key, remaining, deployment }: Pick<KeyTraces, 'key' | 'remaining'> & { readonly deployment: Deployment },
 ): readonly string[] {
-  const flows = uploads.flatMap(({ flowId }) => flowId ?? []);
-  const laterFlows = uploads.flatMap(({ stages }) => stages.flatMap((stage) => stage.flowId ?? []));
-  const flowsStay =
-    flows.length === 1
-      ? `The flow ${flows[0]} stays at the service. Its operator can delete it.`
-      : `The flows ${flows.join(', ')} stay at the service. Its operator can delete them.`;
   const others = remaining.uploads.length;
   return [
     ...(others === 0
@@ -481,8 +489,7 @@ function keptOf(
           `${counted(remaining.objects, 'object')} below ${key}/ ${remaining.objects === 1 ? 'remains' : 'remain'} in the results bucket: ` +
             'they are of other uploads, or name none.',
         ]),
-    ...(flows.length === 0 ? [] : [flowsStay]),
-    ...(laterFlows.length === 0 ? [] : [`So do the flows of later stages: ${laterFlows.join(', ')}.`]),
+    ...toldFlows(flows),
     ...(deployment.isLocal ? ['Copies in your folders stay: the file that you dropped, and its results.'] : []),
     'The logs of the functions name the key until they expire.',
   ];

@@ -8,6 +8,7 @@ import {
   cancelUploads,
   changeHold,
   collectAgain,
+  deleteFlows,
   type FlowAnswer,
   flowAnswer,
   type HoldAnswer,
@@ -46,6 +47,7 @@ export async function collect(
     late,
     cancel,
     collect: again,
+    delete: deleted,
     sweep,
     hold,
     ask,
@@ -60,6 +62,7 @@ export async function collect(
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given, late });
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (again !== undefined) return collectAgain(again, ports, invocation.closing);
+  if (deleted !== undefined) return deleteFlows(deleted, ports, invocation.closing);
   if (hold !== undefined) return changeHold(hold, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
   const isFirst = collector.index === 0;

@@ -33,7 +33,6 @@ import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, filled, flowBody } from './request-body.ts';
 import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
-  type ChangeDescription,
   type LinkedOutputs,
   type ListedOutputs,
   needsTemplate,
@@ -261,32 +260,39 @@ class HttpFlowService implements FlowService {
     return downloadAsset(this.#requests, { ...request, from: { url }, data: link.pointer, isEnvelope: true }, signal);
   }
 
-  async abort(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {
-    const { abort } = this.#service;
-    if (abort === undefined) return new NotServedError('The description of the service has no way to abort a job');
+  abort(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {
+    return this.#change('abort', flowId, signal, of);
+  }
+
+  delete(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {
+    return this.#change('delete', flowId, signal, of);
+  }
+
+  /** Returns why it failed. Throws only the signal's reason. */
+  async #change(
+    operation: 'abort' | 'delete',
+    flowId: string,
+    signal: AbortSignal,
+    { uploadId, template }: OfUpload,
+  ): Promise<FlowServiceError | undefined> {
+    const change = this.#service[operation];
+    if (change === undefined) {
+      return new NotServedError(`The description of the service has no way to ${operation} a job`);
+    }
+    const { method, path, body: described } = change;
     try {
-      await this.#change(abort, flowId, signal, of);
+      const url = this.#requests.url(path, { id: flowId, template });
+      const body = described && (() => jsonBody(filled(described, { '{id}': flowId, '{template}': template })));
+      // A subject of its own: a flow whose polls are always throttled may still be aborted.
+      const subject = `${operation} ${flowSubject(flowId)}`;
+      const answer = await this.#requests.send({ operation, method, url, subject, uploadId, body }, signal);
+      if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
+      answer.response.destroy();
       return undefined;
     } catch (error) {
       if (error instanceof FlowServiceError) return error;
       throw error;
     }
-  }
-
-  async #change(
-    { method, path, body: described }: ChangeDescription,
-    flowId: string,
-    signal: AbortSignal,
-    { uploadId, template }: OfUpload,
-  ): Promise<void> {
-    const url = this.#requests.url(path, { id: flowId, template });
-    const body = described && (() => jsonBody(filled(described, { '{id}': flowId, '{template}': template })));
-    // A subject of its own: a flow whose polls are always throttled may still be aborted.
-    const subject = `abort ${flowSubject(flowId)}`;
-    const call: Call = { operation: 'abort', method, url, subject, uploadId, body };
-    const answer = await this.#requests.send(call, signal);
-    if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
-    answer.response.destroy();
   }
 
   /** The addresses in the answer about a job. */

@@ -95,7 +95,7 @@ export interface RequestOptions {
   readonly transport?: Transport | undefined;
 }
 
-type Operation = 'create' | 'get' | 'list' | 'templates' | `outputs at ${string}` | 'asset' | 'abort';
+type Operation = 'create' | 'get' | 'list' | 'templates' | `outputs at ${string}` | 'asset' | 'abort' | 'delete';
 
 export interface Call extends OfUpload {
   readonly operation: Operation;

@@ -27,6 +27,8 @@ export interface ServiceDescription {
   readonly templates?: PagedListing | undefined;
   /** The request that aborts a job. Without it, jobs that were given up run on. */
   readonly abort?: ChangeDescription | undefined;
+  /** The request that deletes an ended job, with what the service keeps of it. Without it, its operator has to. */
+  readonly delete?: ChangeDescription | undefined;
   /** What the service's errors mean. */
   readonly errors: ErrorsDescription;
   /** Maximum nesting of lists and objects in an answer, in levels. Default: 100. */
@@ -545,6 +547,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
     ),
     templates: z.optional(strictObject({ path: path([]), items: pointers, pages: z.optional(pages) })),
     abort: z.optional(change),
+    delete: z.optional(change),
     errors: strictObject({
       words: pointers,
       mediaType: z.optional(
@@ -574,8 +577,11 @@ export const tokenHeader = (
 export const keyHonouredMs = ({ create }: ServiceDescription): number => (create.idempotency?.hours ?? 0) * 60 * 60_000;
 
 /** True if a request about a job needs its template. */
-export const needsTemplate = ({ state, outputs, abort }: ServiceDescription): boolean =>
-  JSON.stringify([state.path, outputs.path, 'asset' in outputs && outputs.asset, abort]).includes('{template}');
+export const needsTemplate = ({ state, outputs, ...others }: ServiceDescription): boolean =>
+  JSON.stringify([
+    ...[state.path, outputs.path, 'asset' in outputs && outputs.asset],
+    ...[others.abort, others.delete],
+  ]).includes('{template}');
 
 /**
  * A description with some members changed, as RFC 7396 (JSON Merge Patch) says: members of objects are merged, anything

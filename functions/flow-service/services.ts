@@ -49,6 +49,7 @@ export const FLOWS: ServiceDescription = {
   },
   templates: { path: '/templates', items: ['/templates', ''] },
   abort: { method: 'PATCH', path: '/flows/{id}', body: { action: 'abort' } },
+  delete: { method: 'DELETE', path: '/flows/{id}' },
   errors: {
     words: '/detail',
     outOfCredit: [402],

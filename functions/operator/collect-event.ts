@@ -64,6 +64,8 @@ const eventShape = z.strictObject({
   cancel: z.optional(uploadIds),
   /** Collect the flows of these uploads again. */
   collect: z.optional(uploadIds),
+  /** Delete the flows of these uploads at the service. */
+  delete: z.optional(uploadIds),
   /** Hold the uploads of the pipeline or of a route, or end that. */
   hold: z.optional(holdRequestSchema),
   /** Ask the flow service how the flow of this upload is. */
@@ -115,7 +117,7 @@ export class InvalidCollectEventError extends Error {
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
  * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, or `from` names the stage of a
- * chain, and `late` says that it is one of many, the same with `cancel` and `collect`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * chain, and `late` says that it is one of many, the same with `cancel`, `collect` and `delete`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

@@ -14,8 +14,8 @@ import {
   withAssetsFor,
 } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
-import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
-import type { FlowService, ListingSample, ShownFlow } from '../flow-service/types.ts';
+import { FlowServiceError, type FlowServiceErrorCode, NotFoundError } from '../flow-service/errors.ts';
+import type { FlowService, ListingSample, OfUpload, ShownFlow } from '../flow-service/types.ts';
 import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
 import { type Holds, pause, resume } from '../holds/holds.ts';
 import type { HoldPorts } from '../holds/permit.ts';
@@ -55,6 +55,7 @@ import { messageFor } from '../uploads/upload-event.ts';
  *   retry     failed, waiting ──▶ waiting, and into the queue. With a stage: all uploads of that stage of a chain
  *   cancel    waiting, running ──▶ failed
  *   collect   succeeded, failed ──▶ running, with the same flow
+ *   delete    succeeded, failed: the flow, at the service. The entry stays as it is
  *
  * An upload in any other state stays as it is, and the result says so. So the same request can be made again.
  */
@@ -64,7 +65,7 @@ export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly chains: ChainStore;
   readonly inbox: Pick<Inbox, 'current'>;
   readonly queue: UploadQueue;
-  readonly flows: Pick<FlowService, 'abort' | 'sample' | 'show' | 'templates'>;
+  readonly flows: Pick<FlowService, 'abort' | 'delete' | 'get' | 'sample' | 'show' | 'templates'>;
   readonly s3: S3Client;
   readonly clock: Clock;
   readonly settings: Settings;
@@ -98,7 +99,7 @@ const NEXT_STEP_MS = 30_000;
 export interface Changed {
   readonly upload: string;
   /**
-   * The first three say that it was done, and the others why not. `being sent`: an invocation is at work on it, and its
+   * The first three say that it was done, and so do `deleted` and `gone`: the service has no such flow. The others say why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
    * never fetched. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
    * before failed, and the route does not allow that. `not begun yet`: one request begins {@link ANEW_AT_ONCE_MAX} uploads
@@ -106,6 +107,7 @@ export interface Changed {
    */
   readonly result:
     | ('resubmitted' | 'cancelled' | 'begun')
+    | ('deleted' | 'gone' | 'not deleted')
     | ('unknown' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
     | ('overrides not allowed' | 'without a flow' | 'shared')
     | ('without a chain' | 'not in its chain' | 'withheld' | 'not begun yet');
@@ -113,6 +115,8 @@ export interface Changed {
   readonly isAborted?: boolean;
   /** True if a request may have made a flow that is not known, and therefore not stopped. */
   readonly isInDoubt?: true;
+  /** Why the flow was not deleted, in the words of the service or about it. */
+  readonly why?: string;
 }
 
 interface RetryOptions {
@@ -469,6 +473,48 @@ export function collectAgain(
     const again = collectedAgain(await ranked(entry, ports, signal), entry.flow, assets, ports.clock.now());
     return { upload, result: (await beginAgain(stored, again, ports, signal)) ? 'begun' : 'under way' };
   });
+}
+
+/**
+ * Deletes the flows of ended uploads at the service, so that it keeps no copy. The entries stay as they are, because the
+ * operator deletes them next.
+ */
+export function deleteFlows(
+  uploadIds: readonly string[],
+  { ledger, flows, telemetry }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Changed[]> {
+  return each(uploadIds, async (upload) => {
+    const entry = (await ledger.read(upload, signal))?.entry;
+    if (entry === undefined) return { upload, result: 'unknown' };
+    if (!isTerminal(entry)) return { upload, result: 'under way' };
+    if (entry.flow === undefined) return { upload, result: 'without a flow' };
+    if (isFlowShared(entry)) return { upload, result: 'shared' };
+    const { id: flowId } = entry.flow;
+    const of = { uploadId: upload, template: entry.route.template };
+    const error = await flows.delete(flowId, signal, of);
+    if (error === undefined) return { upload, result: 'deleted' };
+    // A service that does not serve the request may answer 404 too.
+    if (error instanceof NotFoundError && (await isGone(flowId, flows, signal, of))) return { upload, result: 'gone' };
+    telemetry.log.warn('The flow could not be deleted', { uploadId: upload, flowId, error });
+    return { upload, result: 'not deleted', why: error.message };
+  });
+}
+
+/** True if the service does not know a flow, by its own answer about it. */
+async function isGone(
+  flowId: string,
+  flows: Pick<FlowService, 'get'>,
+  signal: AbortSignal,
+  of: OfUpload,
+): Promise<boolean> {
+  try {
+    await flows.get(flowId, signal, of);
+    return false;
+  } catch (error) {
+    if (!(error instanceof FlowServiceError)) throw error;
+    return error instanceof NotFoundError;
+  }
 }
 
 /** The assets of an ended upload that are still in the results bucket. */

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DeleteObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
@@ -258,7 +259,7 @@ it('forget deletes every trace of one file, and nothing of another', async () =>
   const { code, output } = await operated.run('forget', 'gone.png', '--yes');
   expect(code).toBe(0);
   expect(output).toMatch(
-    /^gone\.png: the upload, 2 objects of its results, 1 record deleted\.\nThe flow \S+ stays at the service\./,
+    /^gone\.png: the upload, 2 objects of its results, 1 record deleted\.\nThe flow \S+ was deleted at the service\.\n/,
   );
   const left = async (Bucket: string) => (await keys(Bucket)).filter((key) => key.startsWith('gone.png'));
   expect(await left(INBOX_BUCKET)).toEqual(['gone.png.png']);
@@ -273,6 +274,40 @@ it('forget deletes every trace of one file, and nothing of another', async () =>
   expect(await operated.run('forget', 'hollow.png', '--yes')).toMatchObject({ code: 0 });
   const records = await keys(LEDGER_BUCKET);
   expect(records.filter((key) => key.includes(id) || key.includes(failed.id))).toEqual([]);
+});
+
+describe('forget of a flow', () => {
+  const forgotten = async (key: string, by = operated) => {
+    const { code, output } = await by.run('forget', key, '--yes');
+    expect(code).toBe(0);
+    expect(await by.run('status', key)).toMatchObject({ code: 1 });
+    return output;
+  };
+
+  it('that the service does not delete deletes all else, and says why the flow stays', async () => {
+    await operated.put('kept.png', 'succeeded');
+    operated.standIn.intercept = (_, { operation }) => (operation === 'deleteFlow' ? { status: 500 } : undefined);
+    expect(await forgotten('kept.png')).toMatch(
+      /^The flow \S+ stays at the service: delete: 500.* Its operator can delete it\.$/m,
+    );
+  });
+
+  it('that the service has forgotten says so', async () => {
+    await operated.put('gone-there.png', 'succeeded');
+    operated.standIn.intercept = (_, { operation }) =>
+      operation === 'deleteFlow' || operation === 'getFlow' ? { status: 404 } : undefined;
+    expect(await forgotten('gone-there.png')).toMatch(/^The service knows no flow \S+ any more\.$/m);
+  });
+
+  it('of a service whose description has no way to delete it says that it stays', async () => {
+    const { delete: _, ...service } = FLOWS;
+    const other = await Operated.forTest({ speaks: service });
+    await other.put('a.png', 'succeeded');
+    expect(await forgotten('a.png', other)).toMatch(
+      /^The flow \S+ stays at the service: the description of the service has no way to delete it\./m,
+    );
+    expect(other.standIn.flows).not.toMatchObject([{ deleted: true }]);
+  });
 });
 
 describe('forget of a key with several uploads', () => {
@@ -325,7 +360,8 @@ describe('forget of a key with several uploads', () => {
     expect(issuesOf('forget', answer)).toBe('');
     expect([code, answer.id, answer.others.map(({ id }: { id: string }) => id)]).toEqual([0, ids[0], [ids[1]]]);
     expect(answer.remaining).toEqual({ uploads: [], objects: 0 });
-    expect(answer.kept.join()).toMatch(/The flows \S+, \S+ stay at the service/);
+    expect(answer.kept.join()).toMatch(/The flows \S+, \S+ were deleted at the service/);
+    expect(answer.flows).toMatchObject([{ result: 'deleted' }, { flowId: answer.others[0].flowId }]);
     expect(await traces(ids)).toEqual([]);
     const { Versions = [] } = await operated.pipeline.s3.send(
       new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET, Prefix: 'both.png' }),

@@ -153,6 +153,14 @@ const UNUSED: Readonly<Record<Grant, readonly string[]>> = {
   forget: [],
 };
 
+/** What a command does without, with the reason to refuse it. */
+const REFUSED: Readonly<Record<Grant, readonly string[]>> = {
+  view: [],
+  operate: [],
+  // Whoever may invoke the function may also retry, which costs money. So the flow stays at the service, and is named.
+  forget: ['lambda:InvokeFunction function:flowdrop-collect-outputs'],
+};
+
 describe.each(Object.keys(COMMANDS) as Grant[])('the grant %s', (grant) => {
   const permissions = permissionsOf(template, ROLES[grant]);
   // Each of the others includes the view.
@@ -161,9 +169,9 @@ describe.each(Object.keys(COMMANDS) as Grant[])('the grant %s', (grant) => {
     ...(grant === 'view' ? [] : recorded[grant].values()),
   ];
 
-  it('allows all calls of its commands', () => {
+  it('allows all calls that its commands need', () => {
     expect(calls().length).toBeGreaterThan(20);
-    expect(refusedOf(permissions, calls()).map(lineOf)).toEqual([]);
+    expect(refusedOf(permissions, calls()).map(lineOf)).toEqual(REFUSED[grant]);
   });
 
   it('allows nothing that its commands do not need', () => {

@@ -37,6 +37,43 @@ const forget = (): void => {
     operation === 'getFlow' || operation === 'listOutputs' ? { status: 404 } : undefined;
 };
 
+describe('delete', () => {
+  it('removes the flow of an ended upload at the service, and changes nothing else', async () => {
+    const upload = await running();
+    expect(await world.collect({ delete: [upload] })).toEqual([{ upload, result: 'under way' }]);
+    await world.settled('a.png');
+    const before = await world.entry();
+    expect(await world.collect({ delete: [upload] })).toEqual([{ upload, result: 'deleted' }]);
+    expect(world.service.flows).toMatchObject([{ deleted: true }]);
+    expect(await world.collect({ delete: [upload] })).toEqual([{ upload, result: 'gone' }]);
+    expect(await world.entry()).toEqual(before);
+    expect(await world.collect({ delete: [upload.replace(/^./, '0')] })).toMatchObject([{ result: 'unknown' }]);
+  });
+
+  it('says why a flow stays, also if only the request to delete it is unknown', async () => {
+    const upload = await running();
+    await world.settled('a.png');
+    for (const status of [404, 405, 409, 500, 503]) {
+      world.service.intercept = (_, { operation }) => (operation === 'deleteFlow' ? { status } : undefined);
+      const [answer] = (await world.collect({ delete: [upload] })) as readonly { readonly why?: string }[];
+      expect(answer).toMatchObject({
+        upload,
+        result: 'not deleted',
+        why: expect.stringContaining(`delete: ${status}`),
+      });
+      expect(JSON.stringify(answer)).not.toContain(TOKEN);
+    }
+    world.service.intercept = undefined;
+    expect(world.service.flows).not.toMatchObject([{ deleted: true }]);
+  });
+
+  it('has nothing to do for an upload without a flow', async () => {
+    const upload = await waiting();
+    await world.collect({ cancel: [upload] });
+    expect(await world.collect({ delete: [upload] })).toEqual([{ upload, result: 'without a flow' }]);
+  });
+});
+
 describe('cancel', () => {
   it('ends a running upload, stops its flow, and leaves a receipt and no marker', async () => {
     const upload = await running();
