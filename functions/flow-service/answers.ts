@@ -12,7 +12,6 @@ import type {
   ListDescription,
   ListedOutputs,
   PagedListing,
-  Pages,
   Pointers,
   StateDescription,
 } from './service-description.ts';
@@ -271,8 +270,12 @@ function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefi
 }
 
 /** What every page says about itself. */
-function pageFacts(json: unknown, entries: number, pages: Pages | undefined): Omit<ListingPage, 'ids'> {
-  return { entries, next: nextOf(json, pages), signs: signsIn(json, pages) };
+function pageFacts(
+  json: unknown,
+  entries: number,
+  { items, pages }: Pick<PagedListing, 'items' | 'pages'>,
+): Omit<ListingPage, 'ids'> {
+  return { entries, next: nextOf(json, pages), signs: signsIn(json, pages, items) };
 }
 
 export interface FlowPage extends ListingPage {
@@ -292,7 +295,7 @@ export const flowPageSchema = (list: ListDescription, state: StateDescription) =
       return flowId === undefined ? [] : [recordOf(flowId, item, state)];
     });
     return {
-      ...pageFacts(json, items.length, list.pages),
+      ...pageFacts(json, items.length, list),
       flows,
       showsAdditional: items.some((item) => Object.keys(objectIn(found(item, state.additional)) ?? {}).length > 0),
       ids: flows.map(({ flowId }) => flowId),
@@ -305,12 +308,12 @@ interface TemplatePage extends ListingPage {
 }
 
 /** One page of the listing of templates. */
-export const templatePageSchema = ({ items: pointers, pages }: PagedListing) =>
-  answer(`no list at ${shownPointers(pointers)}`, (json): TemplatePage | undefined => {
-    const templates = itemsOf(json, pointers);
+export const templatePageSchema = (listing: PagedListing) =>
+  answer(`no list at ${shownPointers(listing.items)}`, (json): TemplatePage | undefined => {
+    const templates = itemsOf(json, listing.items);
     if (templates === undefined) return undefined;
     const ids = templates.map((each) => JSON.stringify(each));
-    return { ...pageFacts(json, templates.length, pages), templates, ids };
+    return { ...pageFacts(json, templates.length, listing), templates, ids };
   });
 
 interface OutputPage extends ListingPage {
@@ -328,7 +331,7 @@ export const outputPageSchema = (listed: ListedOutputs) =>
       if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
     }
     return {
-      ...pageFacts(json, items.length, listed.pages),
+      ...pageFacts(json, items.length, listed),
       outputs: [...outputs.values()],
       ids: [...outputs.keys()],
     };

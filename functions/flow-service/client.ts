@@ -475,7 +475,7 @@ class HttpFlowService implements FlowService {
       secret = answer.secret;
       const page = await this.#requests.read(answer, schema, signal, PAGE_ANSWER);
       leftMs -= this.#clock.now() - sentAt;
-      return { page, link: answer.response.headers.link };
+      return { page, response: answer.response };
     };
     const isForToken = (target: URL): boolean => this.#requests.isForToken(target, secret);
     return new Listing({ ...limits, url: call.url, isForToken, read });

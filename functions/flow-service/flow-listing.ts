@@ -1,7 +1,8 @@
 import { shorten } from '../base/printable.ts';
 import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
 import { linksIn } from './link-header.ts';
-import type { NextPage, PageSigns } from './pages.ts';
+import { type NextPage, type PageSigns, withSignsInHead } from './pages.ts';
+import type { TransportResponse } from './transport.ts';
 
 /** Longest address or cursor of a next page, in characters. Servers refuse longer ones, and each is remembered. */
 const NEXT_CHARS_MAX = 8 * 1024;
@@ -22,13 +23,15 @@ export interface ListingPage {
   readonly signs: PageSigns;
 }
 
+type Head = Pick<TransportResponse, 'status' | 'headers'>;
+
 interface ListingOptions<P> {
   /** The first page. */
   readonly url: URL;
   /** Tells whether a request to a URL may carry the token. */
   readonly isForToken: (url: URL) => boolean;
-  /** Reads one page, with its `Link` header. */
-  readonly read: (url: URL) => Promise<{ readonly page: P; readonly link: string | undefined }>;
+  /** Reads one page. */
+  readonly read: (url: URL) => Promise<{ readonly page: P; readonly response: Head }>;
   readonly pagesMax: number;
   readonly entriesMax: number;
 }
@@ -84,9 +87,9 @@ export class Listing<P extends ListingPage> {
       this.#requested.add(this.#url.href);
       const answer = await this.#read(this.#url);
       if (answer === undefined) return;
-      const { page, link } = answer;
+      const { page, response } = answer;
       const fresh = new Set(page.ids).difference(this.#seen);
-      this.#advance(page, link, fresh);
+      this.#advance(page, response, fresh);
       yield { page, fresh };
     }
   }
@@ -103,11 +106,11 @@ export class Listing<P extends ListingPage> {
     }
   }
 
-  #advance(page: P, link: string | undefined, fresh: ReadonlySet<string>): void {
+  #advance(page: P, response: Head, fresh: ReadonlySet<string>): void {
     const { pagesMax, entriesMax } = this.#options;
     this.pagesRead += 1;
     for (const id of fresh) this.#seen.add(id);
-    let following = this.#following(page, link, fresh);
+    let following = this.#following(page, response, fresh);
     if (following instanceof URL && (this.pagesRead >= pagesMax || this.#seen.size > entriesMax)) {
       this.isCut = true;
       following = `the listing has more than ${this.#seen.size} entries`;
@@ -117,21 +120,29 @@ export class Listing<P extends ListingPage> {
   }
 
   /** The address of the next page, or the reason why it cannot be read. Undefined if this page is the last. */
-  #following(page: P, link: string | undefined, fresh: ReadonlySet<string>): URL | string | undefined {
-    const { next, signs } = page;
-    this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
+  #following(page: P, response: Head, fresh: ReadonlySet<string>): URL | string | undefined {
+    const { next } = page;
+    const signs = withSignsInHead(page.signs, response);
+    // Numbered pages have a declared count. Another one may be that of the page.
+    if (next.kind !== 'number') this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
     switch (next.kind) {
+      case 'only':
+        return undefined;
       case 'number':
-        return this.#numbered(page, next, fresh);
+        return this.#numbered(page, next, signs.more, fresh);
       case 'parameter':
         return this.#named(next.value, this.#with(next.name, next.value));
       case 'address':
         return this.#named(next.address, this.#at(next.address));
       case 'link':
       case 'end': {
+        const { link } = response.headers;
         const address = link === undefined ? undefined : linksIn(link).get('next');
         if (address !== undefined && next.kind === 'link') return this.#named(address, this.#at(address));
-        return this.#ended(page, [...signs.more, ...(address === undefined ? [] : ['the header Link'])]);
+        const { pages } = signs;
+        const isShort = pages !== undefined && this.pagesRead < pages.counted;
+        const more = [...(isShort ? [pages.place] : []), ...(address === undefined ? [] : ['the header Link'])];
+        return this.#ended(page, [...signs.more, ...more]);
       }
     }
   }
@@ -148,12 +159,13 @@ export class Listing<P extends ListingPage> {
   #numbered(
     page: P,
     { name, first, total = Number.POSITIVE_INFINITY }: Extract<NextPage, { readonly kind: 'number' }>,
+    more: readonly string[],
     fresh: ReadonlySet<string>,
   ): URL | string | undefined {
     const { entries } = page;
     this.#total = Math.min(this.#total, total);
     const isCounted = this.#total !== Number.POSITIVE_INFINITY;
-    if (entries === 0 || (isCounted && this.#shortage(page) === undefined)) return this.#ended(page, page.signs.more);
+    if (entries === 0 || (isCounted && this.#shortage(page) === undefined)) return this.#ended(page, more);
     const pagesAfterFirst = (this.#number ?? first) - first;
     this.#repeats = pagesAfterFirst > 0 && fresh.size === 0 ? this.#repeats + 1 : 0;
     if (this.#repeats > REPEATS_MAX) {
@@ -169,7 +181,7 @@ export class Listing<P extends ListingPage> {
   /** Why this page may not be the last, although none follows in the declared form. Undefined if it is. */
   #ended(page: P, more: readonly string[]): string | undefined {
     if (more.length === 0) return this.#shortage(page);
-    return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared`;
+    return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared. Declare "pages" of the listing`;
   }
 
   /** Compares the listing with its own count. Undefined if no entry is missing. */

@@ -1,5 +1,6 @@
-import { at } from './json-pointer.ts';
-import type { Pages } from './service-description.ts';
+import { at, pointerOf, stepsOf } from './json-pointer.ts';
+import type { Pages, Pointers } from './service-description.ts';
+import type { TransportResponse } from './transport.ts';
 
 /** What a page says about the next one. */
 export type NextPage =
@@ -12,13 +13,17 @@ export type NextPage =
   /** The `Link` header tells. */
   | { readonly kind: 'link' }
   /** There is no next page. */
-  | { readonly kind: 'end' };
+  | { readonly kind: 'end' }
+  /** There never is one, whatever the page says. */
+  | { readonly kind: 'only' };
 
 /** What the body of a page says about the next one, in the declared form. */
 export function nextOf(json: unknown, pages: Pages | undefined): NextPage {
   switch (pages?.by) {
     case undefined:
       return { kind: 'end' };
+    case 'none':
+      return { kind: 'only' };
     case 'link':
       return { kind: 'link' };
     case 'number': {
@@ -51,42 +56,105 @@ const first = (json: unknown, pointers: string | readonly string[]): unknown =>
 /** Members whose value says that there is more, unless it is nothing: a cursor, an address, `true`. */
 const MORE = /next|more|cursor|continu|truncat/i;
 
+/** Members that say so with `false`. */
+const LAST = /^(?:is[_-]?)?(?:last|final|complete)(?:[_-]?page)?$/i;
+
 /** Members that count the entries on all pages, or the pages. */
 const ENTRIES_TOTAL = /^(?:total|count|hits|total[_-]?(?:count|items|results|elements|entries|hits|size)|x?-?total)$/i;
-const PAGES_TOTAL = /^(?:pages|page[_-]?count|total[_-]?pages|last[_-]?page|num[_-]?pages)$/i;
+const PAGES_TOTAL = /^(?:of|pages|page[_-]?count|total[_-]?pages|last[_-]?page|num[_-]?pages)$/i;
 
 /** Members that hold such facts one level further down: `_links.next`, `page.totalPages`, `meta.total`. */
 const AROUND = /^_?(?:links|meta|metadata|page|paging|pagination|page[_-]?info|cursors?)$/i;
 
+/** The same in headers. */
+const MORE_HEADER = /^x-(?:next|has-more|continuation|cursor)(?:-(?:page|cursor|token|url|link|offset|marker))?$/;
+const ENTRIES_HEADER = /^x-total(?:-(?:count|items|results|elements|entries))?$/;
+const PAGES_HEADER = /^x-(?:total-pages|page-count|pages|last-page)$/;
+
 /** What a page says about the whole listing, beside what is declared. */
 export interface PageSigns {
-  /** Members by which it says that there is more, in a form that is not declared: `/page/totalPages`. */
+  /** Members by which it says that there is more, in a form that is not declared: `/_links/next`. */
   readonly more: readonly string[];
   /** The entries on all pages, as it counts them. */
-  readonly counted: number | undefined;
+  readonly counted?: number | undefined;
+  /** The number of pages, as it counts them, and the member that says so. */
+  readonly pages?: { readonly counted: number; readonly place: string } | undefined;
 }
 
-/** Looks for such signs. They are only told, never followed. */
-export function signsIn(json: unknown, pages: Pages | undefined): PageSigns {
-  const more: string[] = [];
-  let counted: number | undefined;
-  if (typeof json !== 'object' || json === null || Array.isArray(json)) return { more, counted };
-  const declared = pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
-  const look = (members: object, path: string): void => {
+/**
+ * Looks for such signs. They are only told, never followed. A member that is declared is one too if its value cannot be
+ * followed.
+ * @param items where the list is. What stands beside it counts, on each level.
+ */
+export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers): PageSigns {
+  const signs = new Signs();
+  const isFollowed = nextOf(json, pages).kind !== 'end';
+  const declared = isFollowed && pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
+  const lists = [items].flat().map(stepsOf);
+  const levels = new Set(lists.flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));
+  const look = (members: unknown, path: string): void => {
+    if (typeof members !== 'object' || members === null || Array.isArray(members)) return;
     for (const [name, value] of Object.entries(members)) {
-      const place = `${path}/${name}`;
-      if (declared.some((each) => each === place || each.startsWith(`${place}/`)) || isNothing(value)) continue;
-      if (typeof value === 'number' && ENTRIES_TOTAL.test(name)) {
-        // Numbered pages have a declared count. Another one may be that of the page.
-        if (pages?.by !== 'number') counted = Math.max(counted ?? 0, value);
-      } else if (MORE.test(name) && !Array.isArray(value)) more.push(place);
-      else if (typeof value === 'number' && PAGES_TOTAL.test(name) && pages === undefined && value > 1)
-        more.push(place);
-      else if (path === '' && AROUND.test(name) && typeof value === 'object') look(value as object, place);
+      const place = path + pointerOf([name]);
+      if (levels.has(place) || declared.some((each) => each === place || each.startsWith(`${place}/`))) continue;
+      if (levels.has(path) && AROUND.test(name)) look(value, place);
+      signs.note(name, value, place);
     }
   };
-  look(json, '');
-  return { more, counted };
+  for (const level of levels) look(at(json, level), level);
+  return signs;
+}
+
+/** Adds the signs in the status and the headers of an answer to those in its body. */
+export function withSignsInHead(
+  body: PageSigns,
+  { status, headers }: Pick<TransportResponse, 'status' | 'headers'>,
+): PageSigns {
+  const signs = new Signs(body);
+  if (status === 206) signs.more.push('the status 206');
+  for (const [name, value] of Object.entries(headers)) {
+    const place = `the header ${name}`;
+    if (name === 'content-range') signs.countEntries(countOf(value?.split('/')[1]));
+    else if (ENTRIES_HEADER.test(name)) signs.countEntries(countOf(value));
+    else if (PAGES_HEADER.test(name)) signs.countPages(countOf(value), place);
+    else if (MORE_HEADER.test(name) && !isNothing(value) && value !== 'false') signs.more.push(place);
+  }
+  return signs;
+}
+
+class Signs implements PageSigns {
+  readonly more: string[];
+  counted: number | undefined;
+  pages: PageSigns['pages'];
+
+  constructor({ more = [], counted, pages }: Partial<PageSigns> = {}) {
+    this.more = [...more];
+    this.counted = counted;
+    this.pages = pages;
+  }
+
+  note(name: string, value: unknown, place: string): void {
+    if (value === false && LAST.test(name)) this.more.push(place);
+    if (isNothing(value) || Array.isArray(value)) return;
+    const count = countOf(value);
+    if (count !== undefined && ENTRIES_TOTAL.test(name)) this.countEntries(count);
+    else if (count !== undefined && PAGES_TOTAL.test(name)) this.countPages(count, place);
+    else if (MORE.test(name)) this.more.push(place);
+  }
+
+  countEntries(count = 0): void {
+    if (count > (this.counted ?? 0)) this.counted = count;
+  }
+
+  countPages(counted = 0, place: string): void {
+    if (counted > (this.pages?.counted ?? 0)) this.pages = { counted, place };
+  }
+}
+
+/** A count, also one that is written as a text. */
+function countOf(value: unknown): number | undefined {
+  if (typeof value === 'number') return value;
+  return typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
 }
 
 const isNothing = (value: unknown): boolean =>

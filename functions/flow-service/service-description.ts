@@ -182,11 +182,14 @@ export interface ListDescription extends PagedListing {
  * How a listing names its next page. Whatever is declared, an answer that says otherwise that there is more is not the
  * whole, and is told.
  */
-export type Pages = AddressedPages | CursorPages | NumberedPages | LinkedPages;
+export type Pages = AddressedPages | CursorPages | NumberedPages | LinkedPages | OnePage;
 
 /** Pages that name the address of the next one. */
 interface AddressedPages {
-  /** The form: `address`, `cursor`, `number`, or `link` for the header `Link` with `rel="next"` (RFC 8288). */
+  /**
+   * The form: `address`, `cursor`, `number`, `link` for the header `Link` with `rel="next"` (RFC 8288), or `none` for one
+   * page, whatever it says.
+   */
   readonly by: 'address';
   /** Where the address or the cursor is. */
   readonly at: Pointers;
@@ -212,6 +215,11 @@ interface NumberedPages {
 
 interface LinkedPages {
   readonly by: 'link';
+}
+
+/** One page. What looks in it as if there were more is something else. */
+interface OnePage {
+  readonly by: 'none';
 }
 
 /** A request that changes a job. */
@@ -364,8 +372,9 @@ const pages = z.discriminatedUnion(
       total: z.optional(pointers),
     }),
     strictObject({ by: z.literal('link') }),
+    strictObject({ by: z.literal('none') }),
   ],
-  { error: 'expected {"by": "address", "cursor", "number" or "link"}' },
+  { error: 'expected {"by": "address", "cursor", "number", "link" or "none"}' },
 );
 
 /** A whole number in a range. */

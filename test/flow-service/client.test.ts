@@ -902,6 +902,11 @@ describe('the outputs of a flow', () => {
     ['pagination/hasMore', { pagination: { hasMore: true } }],
     ['meta/continuation', { meta: { continuation: 'x' } }],
     ['is_truncated', { is_truncated: true }],
+    ['last', { number: 0, last: false }],
+    ['page/isLast', { page: { isLast: false } }],
+    ['of', { page: 1, of: 3 }],
+    ['pages', { page: '1', pages: '3' }],
+    ['@odata.nextLink', { '@odata.nextLink': 'https://flows.example.com/x' }],
   ])('are not the whole if %s says that there is more and no form of it is declared', async (where, more) => {
     const { error, asked } = await pagedOutputs(() => ({ body: { outputs: two, ...more } }));
     expect(error).toMatchObject({
@@ -909,6 +914,43 @@ describe('the outputs of a flow', () => {
       message: expect.stringContaining(`it says that there is more (/${where}), in a form that is not declared`),
     });
     expect(asked).toEqual([OUTPUTS]);
+  });
+
+  it.each<[string, Json, object]>([
+    ['beside the list', { items: '/data/list' }, { code: 0, data: { list: two, has_more: true } }],
+    ['beside what holds the list', { items: '/data/list' }, { data: { list: two }, paging: { next: 'x' } }],
+    ['by a count beside the list', { items: '/data/list' }, { data: { list: two, total: '5' } }],
+    ['by an address that is an object', { pages: ADDRESS }, { outputs: two, next: { href: `${OUTPUTS}?c=x` } }],
+    ['by a cursor that is an object', { pages: CURSOR }, { outputs: two, next_cursor: { after: 'x' } }],
+    ['by a cursor that only says so', { pages: CURSOR }, { outputs: two, next_cursor: true }],
+    ['by more pages than were read', { pages: CURSOR }, { outputs: two, next_cursor: null, total_pages: 2 }],
+  ])('are not the whole if the answer says that there is more %s', async (_, outputs, body) => {
+    const { transport } = paged(() => ({ body }));
+    const reading = clientOf(PUBLIC, { transport, service: speaking({ outputs }) }).outputs('f1', never);
+    expect(await failureOf(reading)).toMatchObject({
+      name: 'UnintelligibleAnswerError',
+      message: expect.stringMatching(/it says that there is more|counts 5 entries but shows 2/),
+    });
+  });
+
+  it.each<[number, Record<string, string>]>([
+    [200, { 'x-next-page': '2' }],
+    [200, { 'x-total-count': '5' }],
+    [200, { 'x-total-pages': '3' }],
+    [200, { 'content-range': 'items 0-1/5' }],
+    [206, { 'content-range': '0-1/*' }],
+  ])('are not the whole if the status %i and the headers %j say so', async (status, headers) => {
+    const { error } = await pagedOutputs(() => ({ body: { outputs: two }, status, headers }));
+    expect(error).toMatchObject({
+      name: 'UnintelligibleAnswerError',
+      message: expect.stringMatching(/\(the (?:header|status) [\w-]+\)|counts 5 entries but shows 2/),
+    });
+  });
+
+  it('are one page if that is declared, whatever it says', async () => {
+    const body = { outputs: two, next: 'Fetch the files.', total: 9, last: false };
+    const { ids } = await pagedOutputs(() => ({ body, headers: { 'x-total-pages': '3' } }), { by: 'none' });
+    expect(ids).toEqual(['a', 'b']);
   });
 
   it('are not the whole if a Link header leads on and none is declared', async () => {
@@ -921,6 +963,7 @@ describe('the outputs of a flow', () => {
     ['an object', { outputs: two }],
     ['all that are counted', { outputs: two, total: 2 }],
     ['all that are counted, one of them twice', { outputs: [...two, { id: 'b' }], total: 3 }],
+    ['the last of all pages', { outputs: two, last: true, page: 1, of: '1', pages: { next: '' }, total: '2' }],
     ['the last page', { outputs: two, next: null, has_more: false, _links: { next: null }, meta: { pages: 1 } }],
   ])('are complete if they come as %s, and no other page is requested', async (_, body) => {
     const { ids, asked } = await pagedOutputs(() => ({ body }));

@@ -52,6 +52,7 @@ export const clientOf = (baseUrl: URL, more: Partial<FlowServiceOptions> = {}): 
 export interface Page {
   readonly body: unknown;
   readonly link?: string;
+  readonly headers?: Readonly<Record<string, string>>;
   readonly status?: number;
 }
 
@@ -66,11 +67,11 @@ export function paged(pageAt: (pathAndQuery: string, index: number) => Page) {
   const asked: string[] = [];
   const transport: Transport = async ({ url }) => {
     const path = url.origin === PUBLIC_ORIGIN ? `${url.pathname}${url.search}` : url.href;
-    const { body, link, status = 200 } = pageAt(path, asked.push(path) - 1);
+    const { body, link, headers, status = 200 } = pageAt(path, asked.push(path) - 1);
     return {
       status,
       // Longer than the client waits in place.
-      headers: { link, 'retry-after': status === 429 ? '700' : undefined },
+      headers: { link, ...headers, 'retry-after': status === 429 ? '700' : undefined },
       body: streamed([Buffer.from(JSON.stringify(body))]),
       destroy() {},
     };
