@@ -23,6 +23,7 @@ export function deploymentProps(
     encryptionKey: existingKey(scope, 'EncryptionKey', deployment.encryptionKeyArn),
     permissionsBoundary: existingPolicy(scope, deployment.permissionsBoundaryArn),
     ...(vpc && existingNetwork(scope, vpc)),
+    proxy: deployment.proxy,
     s3Events: deployment.s3Events,
     logRetention: deployment.logRetentionDays,
     removalPolicy: deployment.removalPolicy === 'destroy' ? RemovalPolicy.DESTROY : RemovalPolicy.RETAIN,

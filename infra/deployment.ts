@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import { ConfigurationError, check, compareMembers, matching, strictObject } from '../functions/base/validation.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
+import { deployedProxySchema, exceptionSchema } from '../functions/settings/proxies.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
 import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
@@ -86,6 +87,17 @@ const vpcSchema = strictObject({
 const IS_ITS_KEY = 'the key is its key; new resources are encrypted with encryptionKeyArn';
 const IS_ITS_OWNER = 'the account is its owner; new resources belong to the account of the deployment';
 
+/**
+ * The proxy between the functions and the flow service.
+ * @internal
+ */
+export const proxySchema = strictObject({
+  /** Its address, such as `http://proxy.example.com:3128`. It holds no user and no password. */
+  url: deployedProxySchema,
+  /** What goes past it: hosts, domains with all names below them, or ranges of addresses such as `10.0.0.0/8`. */
+  noProxy: z.optional(z.array(exceptionSchema, { error: 'expected a list of hosts, domains and ranges of addresses' })),
+});
+
 /** What a resource that is given by its name does not tell: its key and its owner. */
 const FACTS_OF_RESOURCES = [
   ['inboxKeyArn', 'inboxBucket', IS_ITS_KEY],
@@ -123,6 +135,7 @@ const deploymentSchema = strictObject({
   eventBusArn: z.optional(matching('the ARN of an event bus', /^arn:[\w-]+:events:[\w-]+:\d{12}:event-bus\/.+$/)),
   encryptionKeyArn: z.optional(keyArn),
   vpc: z.optional(vpcSchema),
+  proxy: z.optional(proxySchema),
   permissionsBoundaryArn: z.optional(matching('the ARN of a policy', /^arn:[\w-]+:iam::(\d{12}|aws):policy\/.+$/)),
   viewerRoleArns: z.optional(roleArns),
   operatorRoleArns: z.optional(roleArns),

@@ -8,11 +8,12 @@ import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { JsonObject } from '../functions/base/json.ts';
-import { ConfigurationError, together } from '../functions/base/validation.ts';
+import { ConfigurationError, check, together } from '../functions/base/validation.ts';
 import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
+import { proxySchema } from './deployment.ts';
 import {
   BATCH_WINDOW_SECONDS,
   COLLECTORS,
@@ -98,9 +99,16 @@ export interface FlowPipelineProps {
   readonly vpcSubnets?: SubnetSelection;
   /**
    * Security groups of the functions, if they run in a VPC.
-   * @default - a new group. It allows traffic out to port 443 and to the flow service's port, and none in.
+   * @default - a new group. It allows traffic out to port 443 and to the ports of the flow service and of the proxy, and
+   * none in.
    */
   readonly securityGroups?: ISecurityGroup[];
+  /**
+   * Proxy between the functions and the flow service: its address without user and password, and what goes past it. No
+   * request to AWS goes through it.
+   * @default - none
+   */
+  readonly proxy?: { readonly url: string; readonly noProxy?: string[] };
   /**
    * Permissions boundary of every new role.
    * @default - none
@@ -202,7 +210,7 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
   const [context] = together(
     () => parseContext(asWritten({ pipeline: name, baseUrl, routes, settings, service }, where), where),
     () =>
-      checkRanges(where, [
+      checkDeployment(props, where, [
         ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],
         ['batchWindow in seconds', batchWindow.toSeconds({ integral: false }), BATCH_WINDOW_SECONDS],
         ['collectors', collectors, COLLECTORS],
@@ -230,11 +238,17 @@ function asWritten(value: object, where: string): unknown {
   return JSON.parse(text);
 }
 
-function checkRanges(where: string, values: readonly (readonly [name: string, value: number, range: Range])[]): void {
-  const issues = values
+function checkDeployment(
+  { proxy }: FlowPipelineProps,
+  where: string,
+  values: readonly (readonly [name: string, value: number, range: Range])[],
+): void {
+  const ofProxy = proxy === undefined ? [] : check(proxySchema, proxy, `${where}.proxy`).issues;
+  const ofRanges = values
     .filter(([, value, { min, max }]) => !(Number.isInteger(value) && value >= min && value <= max))
     .map(
       ([name, value, { min, max }]) => `${where}.${name}: expected a whole number from ${min} to ${max}, got ${value}`,
     );
+  const issues = [...ofRanges, ...ofProxy];
   if (issues.length > 0) throw new ConfigurationError(issues);
 }

@@ -14,6 +14,7 @@ import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import type { Context } from '../functions/settings/context.ts';
 import type { Env } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
+import { proxyAt, variablesOf } from '../functions/settings/proxies.ts';
 import { shortOf } from '../functions/settings/service.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import { CollectOutputs } from './constructs/collect-outputs.ts';
@@ -203,7 +204,7 @@ export class FlowPipeline extends Construct {
     const { uploadConcurrency, canaryKey } = context.settings;
     const shared = {
       parts: this.#parts,
-      environment: this.#environment(context),
+      environment: this.#environment(context, props.proxy),
       network: this.#network(props, context.baseUrl),
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
       encryptionKey,
@@ -217,7 +218,7 @@ export class FlowPipeline extends Construct {
     return { createFlow, collectOutputs };
   }
 
-  #environment({ pipeline, baseUrl, routes, settings, service }: Context): Env {
+  #environment({ pipeline, baseUrl, routes, settings, service }: Context, proxy: FlowPipelineProps['proxy']): Env {
     const described = shortOf(service);
     const changed = Object.entries(settings).filter(
       ([name, value]) => !isDeepStrictEqual(value, SETTINGS_DEFAULT[name as keyof PipelineSettings]),
@@ -237,15 +238,18 @@ export class FlowPipeline extends Construct {
       ROUTES: JSON.stringify(routes),
       SETTINGS: JSON.stringify(Object.fromEntries(changed)),
       ...(described !== undefined && { SERVICE: JSON.stringify(described) }),
+      ...(proxy && variablesOf({ https: proxyAt(proxy.url), except: proxy.noProxy })),
     };
   }
 
-  #network({ vpc, vpcSubnets, securityGroups }: FlowPipelineProps, baseUrl: URL): NetworkProps | undefined {
+  #network({ vpc, vpcSubnets, securityGroups, proxy }: FlowPipelineProps, baseUrl: URL): NetworkProps | undefined {
     if (vpc === undefined) return undefined;
     return {
       vpc,
       vpcSubnets,
-      securityGroups: securityGroups ?? [functionSecurityGroup(this, 'SecurityGroup', vpc, baseUrl)],
+      securityGroups: securityGroups ?? [
+        functionSecurityGroup(this, 'SecurityGroup', vpc, { baseUrl, proxy: proxy && proxyAt(proxy.url) }),
+      ],
     };
   }
 

@@ -1,11 +1,13 @@
 import { join } from 'node:path';
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
+import type { Proxies } from '../functions/flow-service/proxy.ts';
 import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import type { Entry } from '../functions/ledger/entry.ts';
 import { RUNNING_PREFIX } from '../functions/ledger/keys.ts';
 import type { Env } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
+import { shownVariables, variablesOf } from '../functions/settings/proxies.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
@@ -58,7 +60,7 @@ export interface PipelineOptions {
   /** The port of S3, if no other program has it. Default: any free one. */
   readonly s3Port?: number;
   /** A running flow service. Default: the pipeline starts a stand-in. */
-  readonly service?: { readonly url: string; readonly token: string };
+  readonly service?: { readonly url: string; readonly token: string; readonly proxies?: Proxies | undefined };
   /** How the service speaks. Default: {@link FLOWS}. */
   readonly speaks?: ServiceDescription;
   readonly standIn?: StandInOptions;
@@ -382,6 +384,7 @@ function createFunctions(
     ROUTES: JSON.stringify(options.routes.map(({ skippedNames: _, ...route }) => route)),
     SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),
     ...(options.speaks && { SERVICE: JSON.stringify(options.speaks) }),
+    ...variablesOf(options.service?.proxies ?? {}),
   };
   const create = (name: FunctionName, concurrency: number): LocalFunction =>
     new LocalFunction(
@@ -413,8 +416,11 @@ function createFunctions(
   };
 }
 
-/** The function as the operator sees it. Its credentials reach Secrets Manager, which the operator's do not. */
+/**
+ * The function as the operator sees it. Its credentials reach Secrets Manager, which the operator's do not. Those of a
+ * proxy are the user's.
+ */
 function servedFunction(local: LocalFunction): ServedFunction {
   const own = Object.entries(local.environment).filter(([name]) => !name.startsWith('AWS_'));
-  return { environment: Object.fromEntries(own), invoke: (event) => local.invoke(event) };
+  return { environment: shownVariables(Object.fromEntries(own)), invoke: (event) => local.invoke(event) };
 }

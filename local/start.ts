@@ -19,8 +19,10 @@ import { shownPath, size } from '../command-line/texts.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { counted, printable, shellWord } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import type { Proxies } from '../functions/flow-service/proxy.ts';
 import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
+import { checkProxies } from '../functions/settings/proxies.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
 import { jobsRouteOf, type Route, routeFor, skipping } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
@@ -31,7 +33,7 @@ import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
 import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../operations/job-files.ts';
 import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
-import { issueOfService } from '../operations/service-check.ts';
+import { issueOfService, proxyInUse } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { shapeFor } from './flow-service/shapes.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
@@ -97,8 +99,10 @@ async function main(): Promise<number> {
   const routes = skipping(written, settings.skippedNames);
   const { inboxPrefix } = settings;
   const args = await withJobs(given, { routes, inboxPrefix });
-  const service = args.service && { ...args.service, speaks };
+  const service = args.service && { ...args.service, speaks, proxies: proxiesOf(ENVIRONMENT) };
   const screen = new Screen(process.stdout);
+  const proxy = service && proxyInUse(new URL(service.url), service.proxies);
+  if (proxy !== undefined) screen.line(proxy);
   if (service !== undefined && !args.skipCheck) {
     screen.status([], `Asking the flow service at ${service.url}`);
     const issue = await issueOfService(service, SERVICE_WORDS, signal).catch((error) => {
@@ -144,8 +148,8 @@ async function main(): Promise<number> {
         speaks,
         ...(isWatching && { inboxDir: args.inboxDir }),
         ...(s3Port !== undefined && { s3Port }),
-        ...(args.service
-          ? { service: args.service, settings: { ...settings, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
+        ...(service
+          ? { service, settings: { ...settings, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
           : { standIn: { flowMs: STAND_IN_FLOW_MS }, settings: { ...settings, pollIntervalSeconds: 1 } }),
       },
       resultsDir: args.resultsDir,
@@ -388,6 +392,13 @@ async function requireNothingToSend(
   if (service === undefined || !isNewService(STATE_DIR, service.url)) return;
   const charge = await chargeForExisting({ inboxDir, serviceUrl: service.url }, settings);
   if (charge !== undefined) throw new UsageError(charge);
+}
+
+/** @throws {ConfigurationError} */
+function proxiesOf(env: NodeJS.ProcessEnv): Proxies {
+  const { issues, proxies } = checkProxies(env);
+  if (issues.length > 0) throw new ConfigurationError(issues);
+  return proxies;
 }
 
 function versions(): string {

@@ -3,6 +3,7 @@ import { ConfigurationError } from '../functions/base/validation.ts';
 import { keyHonouredMs } from '../functions/flow-service/service-description.ts';
 import { type ListingAnswer, listingAnswer, offeredTemplates } from '../functions/operator/operator.ts';
 import type { Context } from '../functions/settings/context.ts';
+import type { checkProxies } from '../functions/settings/proxies.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import { type Diagnosis, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
@@ -10,7 +11,7 @@ import { clientOf, outcomeOfListing, outcomeOfWords } from './flow-listing.ts';
 import { type PlannedAccount, RESOURCE_CHECKS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { examineSample, type Sample } from './sample.ts';
-import { issueOfService, issueOfToken, type Service, type ServiceIssue } from './service-check.ts';
+import { issueOfService, issueOfToken, proxyInUse, type Service, type ServiceIssue } from './service-check.ts';
 import { TemplatesUnknownError, templatesIn } from './templates.ts';
 
 /** Offered templates that are named to an operator who has named another. */
@@ -27,6 +28,8 @@ export interface PlannedDeployment {
   readonly configuration: Context | ConfigurationError;
   /** The token of the service. Undefined if it is not known. The service is not asked then. */
   readonly token: string | undefined;
+  /** The proxies of this machine, or what is wrong with them. */
+  readonly proxies: ReturnType<typeof checkProxies>;
   /** Answers that were copied from the service's documentation. Undefined if none are given. */
   readonly sample?: Sample | undefined;
   /** The account to deploy to, or why AWS is not asked. */
@@ -72,7 +75,11 @@ export async function doctorBeforeDeployment(plan: PlannedDeployment, signal: Ab
     return listingAnswer(clientOf(serviceOf(plan), settings), signal);
   });
   const { aws, sample } = plan;
-  const checks = sample === undefined ? CHECKS : [...CHECKS, ...SAMPLE_CHECKS];
+  const checks = [
+    ...(examineProxy(plan) === undefined ? [] : [['the proxy', () => examineProxy(plan)] as NamedCheck<Subject>]),
+    ...CHECKS,
+    ...(sample === undefined ? [] : SAMPLE_CHECKS),
+  ];
   const [ofService, ofAws] = await Promise.all([
     runChecks(checks, { plan, signal, issue, listing }),
     'notChecked' in aws
@@ -83,22 +90,31 @@ export async function doctorBeforeDeployment(plan: PlannedDeployment, signal: Ab
 }
 
 /** Why the service of a plan is not asked. Undefined if it can be asked. */
-export function reasonNotToAsk({ configuration, token }: PlannedDeployment): string | undefined {
+export function reasonNotToAsk({ configuration, token, proxies }: PlannedDeployment): string | undefined {
   if (configuration instanceof ConfigurationError) return 'the configuration cannot be used';
   if (warningOfExampleHost(configuration.baseUrl) !== undefined) return 'baseUrl is still the example';
+  if (proxies.issues.length > 0) return 'the address of the proxy cannot be used';
   if (token === undefined) return 'there is no token: set the environment variable FLOWDROP_TOKEN';
   return issueOfToken(token) === undefined ? undefined : 'no request can carry the token';
 }
 
 /** Only for a plan without a {@link reasonNotToAsk}. */
-function serviceOf({ configuration, token = '' }: PlannedDeployment): Service {
+function serviceOf({ configuration, token = '', proxies }: PlannedDeployment): Service {
   const { baseUrl, service } = configuration as Context;
-  return { url: baseUrl.href.replace(/\/+$/, ''), token, speaks: service };
+  return { url: baseUrl.href.replace(/\/+$/, ''), token, speaks: service, proxies: proxies.proxies };
 }
 
 function examineConfiguration({ plan: { source, configuration } }: Subject): Outcome {
   if (!(configuration instanceof ConfigurationError)) return 'good';
   return { severity: 'fault', what: configuration.message, todo: `Correct ${source}.` };
+}
+
+/** Undefined if there is nothing to say about a proxy. */
+function examineProxy({ configuration, proxies: { issues, proxies } }: PlannedDeployment): Outcome | undefined {
+  const todo = 'Correct the environment variable.';
+  if (issues.length > 0) return { severity: 'fault', what: issues.join('\n'), todo };
+  const used = configuration instanceof ConfigurationError ? undefined : proxyInUse(configuration.baseUrl, proxies);
+  return used === undefined ? undefined : { good: used };
 }
 
 /** The configuration itself refuses a route that can never match. These are mistakes in routes that can. */

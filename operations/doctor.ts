@@ -26,6 +26,7 @@ import { collectorStates, type KnownCollector, readEntries, runningMarkers } fro
 import { examineNotifications } from './notifications.ts';
 import { placeOfBucket, REGION_OF_BUCKETS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
+import { proxyInUse } from './service-check.ts';
 import { examineStageInputs } from './stage-inputs.ts';
 import { newerFormatIn, type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
@@ -132,10 +133,17 @@ export async function doctor(deployment: Deployment, signal: AbortSignal, canary
   };
   const checks: readonly NamedCheck<Subject>[] = [
     [CONNECTION_CHECK, () => 'good'],
+    ...examineProxy(deployment),
     ...Object.entries(CHECKS).filter(([name]) => !(deployment.isLocal && ONLY_DEPLOYED.includes(name))),
     ...(canary === undefined ? [] : [['canary', () => examineCanary(canary, deployment, signal)] as const]),
   ];
   return { deployment: deployment.name, checks: await runChecks(checks, subject) };
+}
+
+/** Says that the functions use a proxy, if they do. */
+function examineProxy({ settings: { baseUrl, proxies } }: Deployment): readonly NamedCheck<Subject>[] {
+  const used = proxyInUse(baseUrl, proxies);
+  return used === undefined ? [] : [['the proxy', () => ({ good: used })]];
 }
 
 /** The diagnosis if there is no connection. */

@@ -2,6 +2,7 @@ import * as z from 'zod/mini';
 import { systemClock } from '../functions/base/clock.ts';
 import { counted, quoted } from '../functions/base/printable.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
+import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import type { FlowService, ListingSample } from '../functions/flow-service/types.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
@@ -25,7 +26,7 @@ const answerSchema = z.union([
 const UNLISTED = ['not-found', 'not-served', 'rejected', 'forbidden'];
 
 /** A client of a service that no deployment serves yet. */
-export function clientOf({ url, token, speaks }: Service, settings: PipelineSettings): FlowService {
+export function clientOf({ url, token, speaks, proxies }: Service, settings: PipelineSettings): FlowService {
   const given = async () => token;
   return createFlowService({
     ...settings,
@@ -33,6 +34,7 @@ export function clientOf({ url, token, speaks }: Service, settings: PipelineSett
     baseUrl: new URL(url),
     token: { get: given, renew: given },
     clock: systemClock,
+    transport: httpTransport({ clock: systemClock, proxies }),
   });
 }
 

@@ -1,13 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
 import { essenceOf } from '../functions/base/media-type.ts';
+import { isLoopback } from '../functions/flow-service/addresses.ts';
 import { errorDetail, isOwnError } from '../functions/flow-service/answers.ts';
 import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
+import { type Proxies, ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
-import { TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
+import { type Transport, TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
 import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
 
 /** Longest wait for a connection, and for each part of an answer, in milliseconds. The user is waiting for a word. */
@@ -20,6 +22,8 @@ export interface Service {
   readonly token: string;
   /** How it speaks. */
   readonly speaks: ServiceDescription;
+  /** The proxies between this machine and the service. Default: none. */
+  readonly proxies?: Proxies | undefined;
 }
 
 /** How the user changes what is wrong: `npm start` has other ways than a deployment. */
@@ -79,6 +83,16 @@ export function issueOfToken(token: string): string | undefined {
   return wrong === ' ' ? 'holds a space' : 'holds a character that no header can carry';
 }
 
+/** Which requests about a service go through a proxy, in one sentence. Undefined if none do. */
+export function proxyInUse(service: URL, proxies: Proxies): string | undefined {
+  const proxy = proxyFor(service, proxies);
+  if (proxy !== undefined) {
+    return `Requests to ${service.host} go through ${shownProxy(proxy)}, and so do those for results at other addresses.`;
+  }
+  if (proxies.https === undefined || isLoopback(service)) return undefined;
+  return `Requests to ${service.host} go past ${shownProxy(proxies.https)}. Those for results at other addresses go through it.`;
+}
+
 const wrongAnswer = (what: string, todo: string): ServiceIssue => ({ of: 'answer', severity: 'fault', what, todo });
 
 const ONLY_HTTP2 = wrongAnswer(
@@ -90,15 +104,17 @@ class ServiceCheck {
   readonly #service: Service;
   readonly #words: ServiceWords;
   readonly #signal: AbortSignal;
-  readonly #transport = httpTransport({
-    clock: systemClock,
-    limits: { connectMs: ANSWER_MS, firstByteMs: ANSWER_MS, idleMs: ANSWER_MS },
-  });
+  readonly #transport: Transport;
 
   constructor(service: Service, words: ServiceWords, signal: AbortSignal) {
     this.#service = service;
     this.#words = words;
     this.#signal = signal;
+    this.#transport = httpTransport({
+      clock: systemClock,
+      limits: { connectMs: ANSWER_MS, firstByteMs: ANSWER_MS, idleMs: ANSWER_MS },
+      proxies: service.proxies,
+    });
   }
 
   async issue(): Promise<ServiceIssue | undefined> {
@@ -125,8 +141,12 @@ class ServiceCheck {
       );
     } catch (error) {
       this.#signal.throwIfAborted();
-      if (error instanceof TransportError) return issueOfConnection(error, new URL(this.#service.url), this.#words);
-      throw error;
+      if (!(error instanceof TransportError)) throw error;
+      const url = new URL(this.#service.url);
+      const issue = issueOfConnection(error, url, this.#words);
+      const proxy = proxyFor(url, this.#service.proxies ?? {});
+      const isNamed = proxy === undefined || issue.what.includes(shownProxy(proxy));
+      return isNamed ? issue : { ...issue, what: `${issue.what}, through ${shownProxy(proxy)}` };
     }
   }
 
@@ -297,6 +317,7 @@ function issueOfConnection(
   { protocol, hostname, host }: URL,
   { address }: ServiceWords,
 ): ServiceIssue {
+  if (error instanceof ProxyError) return wrongAnswer(`cannot be reached: ${error.why}`, error.todo);
   if (error.timedOut) {
     const what = `gives no answer within ${ANSWER_MS / 1000} s`;
     return wrongAnswer(what, 'Check the address, and whether a firewall or a VPN is in between');

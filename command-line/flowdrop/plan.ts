@@ -1,4 +1,5 @@
 import { ConfigurationError } from '../../functions/base/validation.ts';
+import { checkProxies } from '../../functions/settings/proxies.ts';
 import { readTrackedContext } from '../../infra/configuration.ts';
 import { type Deployment, readStackContext } from '../../infra/deployment.ts';
 import { COLLECTORS, MAX_CONCURRENCY_DEFAULT } from '../../infra/ranges.ts';
@@ -28,7 +29,10 @@ export async function readPlan(
 ): Promise<PlannedDeployment> {
   const { deployment, ...read } = configurationIn(directory, stage);
   const given = env.FLOWDROP_TOKEN?.trim() || undefined;
-  const plan: PlannedDeployment = { ...read, token: given, aws: await accountOf(deployment, read.configuration, env) };
+  const plan: PlannedDeployment = {
+    ...{ ...read, token: given, proxies: checkProxies(env) },
+    aws: await accountOf(deployment, read.configuration, env),
+  };
   // With any token the service could be asked, so only the token is missing.
   const isWanted = given === undefined && reasonNotToAsk({ ...plan, token: 'any' }) === undefined;
   if (!isWanted || !console.canAsk) return plan;

@@ -1,11 +1,15 @@
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
-import { hostOf, isWithin, lookupWithin, outOfReachError } from './addresses.ts';
+import { hostOf, isLoopback, isWithin, lookupWithin, outOfReachError, type Reach } from './addresses.ts';
 import { ForbiddenAddressError } from './errors.ts';
+import { type Proxies, proxyFor, shownProxy, type TunnelOptions, tunnelThrough } from './proxy.ts';
 import { TimeLimit } from './time-limit.ts';
 import {
+  codeOf,
+  messageOf,
+  plain,
   type RequestBody,
   type Sent,
   TRANSPORT_LIMITS,
@@ -29,29 +33,44 @@ import {
 export function httpTransport({
   clock,
   limits = TRANSPORT_LIMITS,
+  proxies = {},
 }: {
   clock: Clock;
   limits?: TransportLimits;
+  /** @default none */
+  proxies?: Proxies | undefined;
 }): Transport {
-  const kept = { 'http:': new HttpAgent({ keepAlive: true }), 'https:': new HttpsAgent({ keepAlive: true }) };
-  const single = { 'http:': new HttpAgent(), 'https:': new HttpsAgent() };
+  const agents = new Map<string, HttpAgent>();
+  const agentFor = ({ protocol }: URL, proxy: URL | undefined, keepAlive: boolean): HttpAgent => {
+    const name = `${protocol} ${proxy?.href} ${keepAlive}`;
+    const known = agents.get(name);
+    if (known !== undefined) return known;
+    const agent = protocol === 'https:' ? new HttpsAgent({ keepAlive }) : new HttpAgent({ keepAlive });
+    if (proxy !== undefined) tunnelThrough(proxy, agent);
+    agents.set(name, agent);
+    return agent;
+  };
   return async (request, signal) => {
     if (signal.aborted) throw abortedError(signal, 'nothing');
-    const host = hostOf(request.url);
-    // Node looks up names only, so an address in the URL is checked here.
-    const isForbidden = request.reach !== undefined && isIP(host) !== 0 && !isWithin(request.reach, host);
-    if (isForbidden) throw outOfReachError(host, request.reach);
-    const protocol = request.url.protocol as keyof typeof kept;
-    const exchange = (agent: HttpAgent | HttpsAgent) =>
-      new Exchange(request, signal, { agent, clock, limits }).response;
+    const { url, reach, body } = request;
+    const host = hostOf(url);
+    const proxy = proxyFor(url, proxies);
+    // Node looks up names only, so an address in the URL is checked here. A proxy looks up a name by itself.
+    const isInReach = (within: Reach): boolean => {
+      if (isIP(host) !== 0) return isWithin(within, host);
+      return proxy === undefined || (within === 'machine') === isLoopback(url);
+    };
+    if (reach !== undefined && !isInReach(reach)) throw outOfReachError(host, reach);
+    const exchange = (keepAlive: boolean) =>
+      new Exchange(request, signal, { agent: agentFor(url, proxy, keepAlive), proxy, clock, limits }).response;
     // A kept connection was made without a check of its address.
-    const isShared = request.body === undefined && request.reach === undefined;
-    if (!isShared) return exchange(single[protocol]);
+    const isShared = body === undefined && reach === undefined;
+    if (!isShared) return exchange(false);
     try {
-      return await exchange(kept[protocol]);
+      return await exchange(true);
     } catch (error) {
       if (!(error instanceof StaleConnectionError) || signal.aborted) throw error;
-      return exchange(single[protocol]);
+      return exchange(false);
     }
   };
 }
@@ -71,6 +90,7 @@ class Exchange {
   readonly #request: TransportRequest;
   readonly #signal: AbortSignal;
   readonly #limits: TransportLimits;
+  readonly #proxy: URL | undefined;
   /** Limits each wait for the server. */
   readonly #waitLimit: TimeLimit;
   /** Limits the whole answer, because a response that trickles exceeds no single wait. */
@@ -83,13 +103,19 @@ class Exchange {
   /** The reason why the exchange ended early. */
   #failure: unknown;
   #isOver = false;
+  readonly #tunnel = new AbortController();
   /** Ends the wait for a block to be written. */
   #wake: () => void = () => {};
 
   constructor(
     request: TransportRequest,
     signal: AbortSignal,
-    { agent, clock, limits }: { agent: HttpAgent | HttpsAgent; clock: Clock; limits: TransportLimits },
+    {
+      agent,
+      proxy,
+      clock,
+      limits,
+    }: { agent: HttpAgent; proxy: URL | undefined; clock: Clock; limits: TransportLimits },
   ) {
     const { promise, resolve, reject } = Promise.withResolvers<TransportResponse>();
     this.response = promise;
@@ -98,14 +124,16 @@ class Exchange {
     this.#request = request;
     this.#signal = signal;
     this.#limits = limits;
+    this.#proxy = proxy;
     const onExceeded = (what: string): void =>
-      this.#fail(new TransportError(what, { sent: this.#sent, timedOut: true }));
+      this.#fail(new TransportError(`${what}${this.#throughProxy}`, { sent: this.#sent, timedOut: true }));
     this.#waitLimit = new TimeLimit(clock, onExceeded);
     this.#answerLimit = new TimeLimit(clock, onExceeded);
     const { url, method, headers, body, reach } = request;
     if (body === undefined) this.#limitAnswer();
-    const options: RequestOptions = {
+    const options: TunnelOptions = {
       agent,
+      tunnelSignal: this.#tunnel.signal,
       method,
       headers: body === undefined ? headers : { ...headers, 'Content-Length': body.bytes },
       ...(reach === undefined ? {} : { lookup: lookupWithin(reach) }),
@@ -205,7 +233,7 @@ class Exchange {
         Object.entries(answer.headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : value]),
       ),
       sent: this.#sent,
-      address: answer.socket.remoteAddress,
+      address: this.#addressOf(answer),
       body: this.#receiveBody(answer),
       destroy: () => this.#fail(new Error('The answer was discarded')),
     });
@@ -248,9 +276,19 @@ class Exchange {
     if (error instanceof TransportError || error instanceof ForbiddenAddressError) return error;
     const options = { sent: this.#sent, cause: plain(error) };
     const isStale = this.#answer === undefined && this.#client.reusedSocket && STALE_CODES.includes(codeOf(error));
-    return isStale
-      ? new StaleConnectionError(messageOf(error), options)
-      : new TransportError(messageOf(error), options);
+    const message = `${messageOf(error)}${this.#throughProxy}`;
+    return isStale ? new StaleConnectionError(message, options) : new TransportError(message, options);
+  }
+
+  get #throughProxy(): string {
+    return this.#proxy === undefined ? '' : `, through ${shownProxy(this.#proxy)}`;
+  }
+
+  /** The address of the server. Behind a proxy, it is known only if the URL holds it. */
+  #addressOf(answer: IncomingMessage): string | undefined {
+    if (this.#proxy === undefined) return answer.socket.remoteAddress;
+    const host = hostOf(this.#request.url);
+    return isIP(host) === 0 ? undefined : host;
   }
 
   /** Leaves no timer and no listener behind, and no connection unless it can be reused. */
@@ -260,25 +298,16 @@ class Exchange {
     this.#waitLimit.end();
     this.#answerLimit.end();
     this.#signal.removeEventListener('abort', this.#onAbort);
-    if (!isReusable) this.#client.destroy();
+    if (!isReusable) {
+      this.#client.destroy();
+      this.#tunnel.abort();
+    }
     this.#wake();
   }
 }
 
 /** Error codes of a write to, or a wait on, a connection that the server has closed. */
 const STALE_CODES: readonly unknown[] = ['ECONNRESET', 'EPIPE'];
-
-const codeOf = (error: unknown): unknown =>
-  typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
-
-/** The message of an error. Node leaves it empty for a name with several addresses, each with its own error. */
-function messageOf(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
-  return error instanceof Error ? error.message : String(error);
-}
-
-/** A copy without the properties that Node adds. Packets and certificates do not belong in logs. */
-const plain = (error: unknown): Error => Object.assign(new Error(messageOf(error)), { code: codeOf(error) });
 
 const abortedError = (signal: AbortSignal, sent: Sent): TransportError =>
   new TransportError('The request was aborted', { sent, cause: signal.reason });

@@ -79,3 +79,16 @@ export interface TransportLimits {
 }
 
 export const TRANSPORT_LIMITS: TransportLimits = { connectMs: 10_000, firstByteMs: 60_000, idleMs: 30_000 };
+
+/** The code that Node gives an error. */
+export const codeOf = (error: unknown): unknown =>
+  typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
+
+/** The message of an error. Node leaves it empty for a name with several addresses, each with its own error. */
+export function messageOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** A copy without the properties that Node adds. Packets and certificates do not belong in logs. */
+export const plain = (error: unknown): Error => Object.assign(new Error(messageOf(error)), { code: codeOf(error) });

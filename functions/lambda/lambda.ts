@@ -85,7 +85,7 @@ export function lambda<P, T>(
       pacer,
       token,
       clock,
-      transport: xray.transport(httpTransport({ clock })),
+      transport: xray.transport(httpTransport({ clock, proxies: settings.proxies })),
     }),
     pacer,
     events: busAt(new EventBridgeClient(AWS_CLIENT), settings.eventBus),

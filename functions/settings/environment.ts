@@ -4,9 +4,11 @@ import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { quoted } from '../base/printable.ts';
 import { ConfigurationError, check, text } from '../base/validation.ts';
+import type { Proxies } from '../flow-service/proxy.ts';
 import type { ServiceDescription } from '../flow-service/service-description.ts';
 import { type Route, routesSchema, skipping } from '../uploads/routes.ts';
 import { issuesOfBuckets } from './buckets.ts';
+import { checkProxies, type ProxyVariables } from './proxies.ts';
 import { serviceSchema } from './service.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, pipelineNameSchema, settingsSchema } from './settings.ts';
@@ -16,7 +18,7 @@ import { type PipelineSettings, pipelineNameSchema, settingsSchema } from './set
  * cold start. Two things come another way: long routes in a file beside the bundle, and the number of a collector in
  * the event of its schedule.
  */
-export interface Env {
+export interface Env extends ProxyVariables {
   /** Name of the pipeline. It is part of every flow's tag. */
   readonly PIPELINE: string;
   /** Base address of the flow service, `https://...`, without a slash at its end. */
@@ -61,6 +63,8 @@ export interface Settings extends PipelineSettings {
   readonly eventBus: string;
   /** How the flow service speaks. */
   readonly service: ServiceDescription;
+  /** The proxies between the functions and the service. No request to AWS goes through them. */
+  readonly proxies: Proxies;
   readonly routes: readonly Route[];
   /** True if the routes are in a file beside the bundle, because the environment has no room for them. */
   readonly areRoutesBeside?: true;
@@ -94,9 +98,10 @@ export function parseEnv(env: Variables): Settings {
   const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env));
   const chosen = checkJson(settingsSchema, 'SETTINGS', () => env.SETTINGS);
   const service = checkJson(serviceSchema, 'SERVICE', () => env.SERVICE ?? '"flows"');
-  const issues = [...variables.issues, ...routes.issues, ...chosen.issues, ...service.issues];
+  const { proxies, ...checked } = checkProxies(env);
+  const issues = [...variables.issues, ...routes.issues, ...chosen.issues, ...service.issues, ...checked.issues];
   const isSound = variables.data !== undefined && routes.data !== undefined && chosen.data !== undefined;
-  if (!isSound || service.data === undefined) throw new ConfigurationError(issues);
+  if (!isSound || service.data === undefined || checked.issues.length > 0) throw new ConfigurationError(issues);
   const settings: Settings = {
     ...chosen.data,
     pipeline: variables.data.PIPELINE,
@@ -111,6 +116,7 @@ export function parseEnv(env: Variables): Settings {
     localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
     service: deepFreeze(service.data),
+    proxies,
     routes: deepFreeze(skipping(routes.data, chosen.data.skippedNames)),
     ...(areRoutesBeside(env.ROUTES) && { areRoutesBeside: true }),
   };

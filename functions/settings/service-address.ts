@@ -24,7 +24,8 @@ export const warningOfExampleHost = ({ hostname, href }: URL): string | undefine
     ? `baseUrl is still the example, ${href}. No flow is made until it is the URL of your flow service.`
     : undefined;
 
-const withoutSecrets = (url: string) => url.replace(/\/\/[^/]*@/, '//...@').replace(/[?#].*$/s, '?...');
+/** An address as it may be quoted, although it is none: without what may be a user, a password or a key. */
+export const withoutSecrets = (url: string) => url.replace(/^([^/]*\/\/)?.*@/s, '$1...@').replace(/[?#].*$/s, '?...');
 
 /**
  * The base address of the flow service as a URL whose path has no slash at its end.

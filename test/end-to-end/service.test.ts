@@ -4,6 +4,7 @@ import { createServer as createTlsServer } from 'node:https';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
+import { serveProxy } from '../support/proxy.ts';
 import { answering, listening, serveStandIn, web } from '../support/servers.ts';
 import { Home } from './npm-start.ts';
 
@@ -28,7 +29,7 @@ it('a service that cannot be used is told in one line before any upload', async 
   expect(await readdir(folder.path)).toEqual(['fox.txt']);
 });
 
-it('a service is used with its token and certificate from the environment, by the functions too', async () => {
+it('a service is used with token, certificate and proxy of the environment, by the functions too', async () => {
   const folder = await home();
   const variation = { listFlows: 404 } as const;
   const { service, url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation });
@@ -43,11 +44,26 @@ it('a service is used with its token and certificate from the environment, by th
       }),
     );
   };
-  const tls = await listening(createTlsServer({ key, cert }, forward));
+  const server = createTlsServer({ key, cert }, forward);
+  let connections = 0;
+  server.on('secureConnection', () => {
+    connections += 1;
+  });
+  const tls = await listening(server);
+  const proxy = await serveProxy();
   await writeFile(join(folder.path, 'ca.pem'), cert);
-  const env = { FLOWDROP_TOKEN: TOKEN, NODE_EXTRA_CA_CERTS: 'ca.pem' };
+  const https_proxy = proxy.url.href.replace('//', '//me:fake-password@');
+  const env = { FLOWDROP_TOKEN: TOKEN, NODE_EXTRA_CA_CERTS: 'ca.pem', https_proxy };
   const arguments_ = ['fox.txt', '--service', `https://${tls}`];
   const good = await folder.run('start', arguments_, { env }).ended;
+  expect(good.output).toContain(`Requests to ${tls} go through the proxy ${proxy.url.origin}, `);
+  expect(good.output).not.toContain('fake-password');
+  // The check before the run, the creation of the flow, and the polls.
+  expect(proxy.asked.length).toBeGreaterThan(2);
+  expect(proxy.asked.length).toBe(connections);
+  expect(new Set(proxy.asked.map(({ authorization }) => authorization))).toEqual(
+    new Set([`Basic ${Buffer.from('me:fake-password').toString('base64')}`]),
+  );
   expect(good.output).toContain('! The service does not list its flows');
   expect(good.output).toMatch(/^fox\.txt {2}done .*\nAll done\. Results are in \.\/results\.\n$/m);
   expect(good.code).toBe(0);

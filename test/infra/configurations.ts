@@ -55,6 +55,7 @@ function inAnotherApp(app: App): Stack {
     accessLogsBucket,
     eventBus: new EventBus(stack, 'Bus'),
     alarmTopic: new Topic(stack, 'Topic', { enforceSSL: true, masterKey: encryptionKey }),
+    proxy: { url: 'http://proxy.example.com:3128' },
     vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
       vpcId: 'vpc-01234567',
       availabilityZones: ['eu-central-1a'],
@@ -107,6 +108,7 @@ export const CONFIGURATIONS = {
       encryptionKeyArn: ENCRYPTION_KEY_ARN,
       eventBusArn: arn('events', 'event-bus/theirs'),
       vpc: { id: 'vpc-01234567', subnetIds: ['subnet-01234567', 'subnet-89abcdef'], securityGroupIds: ['sg-01234567'] },
+      proxy: { url: 'http://proxy.example.com:3128', noProxy: ['.internal.example.com', '10.0.0.0/8'] },
       permissionsBoundaryArn: `arn:aws:iam::${ACCOUNT}:policy/boundary`,
       alarmTopicArn: arn('sns', 'pages'),
       ticketTopicArn: arn('sns', 'tickets'),

@@ -17,6 +17,13 @@ const ROUTE = { name: 'pictures', suffixes: ['.png'], template: 't' };
 const DEPLOYMENTS: readonly object[] = [
   { vpc: { id: 'my-vpc', subnetIds: ['subnet-0'] } },
   { vpc: { id: 'vpc-0', subnetIds: [] } },
+  { proxy: 'http://proxy.example.com:3128' },
+  { proxy: { url: 'http://me:opensesame@proxy.example.com:3128' } },
+  { proxy: { url: 'socks5://proxy.example.com' } },
+  { proxy: { url: 'http://proxy.example.com:3128', noProxy: '.example.com' } },
+  {
+    proxy: { url: 'http://proxy.example.com:3128', noProxy: ['10.0.0.0/99', 'a b', 'https://a.example', '.a.example'] },
+  },
   { logRetentionDays: 2 },
   { inbox: 'a' },
   { tags: { 'AWS:team': 'models' } },
@@ -82,6 +89,7 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
     batchWindow: Duration.minutes(6),
     collectors: COLLECTORS_MAX + 1,
     versionRetention: Duration.hours(36),
+    proxy: { url: 'http://me:opensesame@proxy.example.com' },
   }),
   'one bucket without prefixes': (stack) => {
     const both = bucketOf(stack);

@@ -3,6 +3,7 @@ import { build } from 'esbuild';
 import { describe, expect, it } from 'vitest';
 import type { Checked } from '../../operations/checks.ts';
 import { folderWith, temporaryFolder } from '../support/folder.ts';
+import { serveProxy } from '../support/proxy.ts';
 import { answering, serveStandIn, web } from '../support/servers.ts';
 import { type Ran, runFlowdrop } from './support.ts';
 
@@ -69,6 +70,38 @@ describe('flowdrop doctor --before-deployment', () => {
     expect(stage.code).toBe(1);
     expect(JSON.parse(stage.output).deployment).toBe('the configuration in flowdrop.json, flowdrop.test.json');
     expect(resultOf(stage, 'templates of the routes')?.what).toContain('absent');
+  });
+
+  it('asks through the proxy of this machine, and says so', async () => {
+    const { url, service } = await standIn();
+    const proxy = await serveProxy();
+    const directory = cloneWith({ baseUrl: url, routes: [ROUTE] });
+    const checked = (env: Record<string, string>) =>
+      runFlowdrop(['doctor', '--before-deployment', '--json'], { directory, env: { FLOWDROP_TOKEN: TOKEN, ...env } });
+    const ran = await checked({ http_proxy: proxy.url.href.replace('//', '//me:fake@') });
+    const { host } = new URL(url);
+    expect(resultOf(ran, 'the proxy')).toEqual({
+      ...{ check: 'the proxy', result: 'good' },
+      what: `Requests to ${host} go through the proxy ${proxy.url.origin}, and so do those for results at other addresses.`,
+    });
+    expect(resultOf(ran, 'templates of the routes')?.result).toBe('good');
+    expect(new Set(proxy.asked.map(({ target }) => target))).toEqual(new Set([host]));
+    expect(ran.output).not.toContain('fake@');
+
+    const asked = proxy.asked.length;
+    const past = await checked({ http_proxy: proxy.url.href, NO_PROXY: 'localhost,127.0.0.1' });
+    expect([resultOf(past, 'the proxy'), resultOf(past, 'the flow service')?.result]).toEqual([undefined, 'good']);
+    expect(proxy.asked.length).toBe(asked);
+
+    const { listTemplates } = service.counts;
+    const wrong = await checked({ http_proxy: 'socks5://me:fake@proxy.example' });
+    expect(resultOf(wrong, 'the proxy')).toMatchObject({
+      result: 'fault',
+      what: expect.stringMatching(/^HTTP_PROXY: /),
+    });
+    expect(resultOf(wrong, 'the flow service')).toMatchObject({ result: 'not checked' });
+    expect(wrong.output).not.toContain('fake@');
+    expect(service.counts.listTemplates).toBe(listTemplates);
   });
 
   it('reads the stage that stands in cdk.json, as the synth does', async () => {

@@ -60,6 +60,15 @@ function withRoute(changes: object): Deployment {
 }
 
 describe('flowdrop doctor', () => {
+  it('says that the functions use a proxy, without its login', async () => {
+    const proxies = { https: new URL('http://me:fake@proxy.example:3128'), except: ['127.0.0.1'] };
+    const settings = { ...operated.deployment.settings, baseUrl: new URL('https://flows.example'), proxies };
+    expect(await resultOf('the proxy', { ...operated.deployment, settings })).toEqual({
+      ...{ check: 'the proxy', result: 'good' },
+      what: expect.stringMatching(/^Requests to flows\.example go through the proxy http:\/\/proxy\.example:3128, /),
+    });
+  });
+
   it('of a healthy run finds every check good', async () => {
     const { code, output } = await operated.run('doctor', '--json');
     const { checks } = JSON.parse(output);

@@ -6,12 +6,14 @@ import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
 import type { JsonObject } from '../../functions/base/json.ts';
+import type { Proxies } from '../../functions/flow-service/proxy.ts';
 import { FLOWS, SERVICES } from '../../functions/flow-service/services.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { StandInJobService } from '../../local/flow-service/job-service.ts';
 import { SHAPES, type ShapeName } from '../../local/flow-service/shapes.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
-import { issueOfService } from '../../operations/service-check.ts';
+import { issueOfService, proxyInUse } from '../../operations/service-check.ts';
+import { refusing, serveProxy } from '../support/proxy.ts';
 import { answering, listening, serveStandIn, web } from '../support/servers.ts';
 import { speaking } from '../support/speaking.ts';
 
@@ -20,8 +22,8 @@ const PAGE = '<!doctype html><title>Welcome</title>';
 const WORDS = { address: '--service', goOn: 'add --skip-check' };
 
 /** The issue as `npm start` prints it. */
-async function issueAt(url: string, speaks = FLOWS): Promise<string | undefined> {
-  const issue = await issueOfService({ url, token: TOKEN, speaks }, WORDS, new AbortController().signal);
+async function issueAt(url: string, speaks = FLOWS, proxies: Proxies = {}): Promise<string | undefined> {
+  const issue = await issueOfService({ url, token: TOKEN, speaks, proxies }, WORDS, new AbortController().signal);
   return issue && `The flow service at ${url} ${issue.what}. ${issue.todo}`;
 }
 
@@ -178,6 +180,34 @@ describe('a connection that fails', () => {
     for (const [url, sentence] of cases) expect(await issueAt(url)).toMatch(sentence);
   });
 
+  it('is told through a proxy too, and what the proxy refuses as its own', async () => {
+    const { key, certificate: cert } = await selfSigned();
+    const { key: keyOfPast, certificate: certOfPast } = await selfSigned(Date.now() - 1_000);
+    const trusted = getCACertificates('default');
+    onTestFinished(() => setDefaultCACertificates(trusted));
+    setDefaultCACertificates([...trusted, cert]);
+    const http2 = await listening(createSecureServer({ key, cert, allowHTTP1: false }));
+    const closing = await listening(createTcpServer((socket) => void socket.destroy()));
+    setDefaultCACertificates([...trusted, certOfPast]);
+    const past = await listening(createTlsServer({ key: keyOfPast, cert: certOfPast }));
+    const { url: proxy } = await serveProxy();
+    const { url: login } = await serveProxy(refusing('407 Proxy Authentication Required'));
+    const { url: closed } = await serveProxy(refusing('403 Forbidden'));
+    const cases: [string, URL, RegExp, CA?: string][] = [
+      [`https://${http2}`, proxy, /speaks only HTTP\/2.*HTTP\/1\.1/, cert],
+      [`https://${past}`, proxy, /certificate is not valid today \(certificate has expired, through the proxy/],
+      [`https://${closing}`, proxy, /closed.*through the proxy http:\/\/127/],
+      ['https://flows.example', login, /cannot be reached: the proxy http:\/\/127\S+ asks for a login \(407/],
+      ['https://flows.example', closed, /cannot be reached: the proxy http:\/\/127\S+ refuses.*\(403.*NO_PROXY/],
+    ];
+    for (const [url, https, sentence, ca = certOfPast] of cases) {
+      setDefaultCACertificates([...trusted, ca]);
+      const issue = await issueAt(url, FLOWS, { https });
+      expect(issue).toMatch(sentence);
+      expect(issue).not.toMatch(/token/);
+    }
+  });
+
   it('is given up after ten seconds if nothing is ever answered', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
     onTestFinished(() => void vi.useRealTimers());
@@ -206,4 +236,17 @@ describe('nothing is wrong with a service that', () => {
       operation === 'listTemplates' && templates !== 200 ? { status: templates } : undefined;
     expect(await issueAt(url)).toBe(undefined);
   });
+});
+
+it('which requests go through a proxy is told in one sentence', () => {
+  const https = new URL('http://me:fake@proxy.example:3128');
+  const service = new URL('https://flows.example/v1');
+  expect(proxyInUse(service, { https })).toBe(
+    'Requests to flows.example go through the proxy http://proxy.example:3128, and so do those for results at other addresses.',
+  );
+  expect(proxyInUse(service, { https, except: ['flows.example'] })).toBe(
+    'Requests to flows.example go past the proxy http://proxy.example:3128. Those for results at other addresses go through it.',
+  );
+  expect(proxyInUse(service, {})).toBe(undefined);
+  expect(proxyInUse(new URL('http://127.0.0.1:9'), { https, http: https })).toBe(undefined);
 });

@@ -65,6 +65,7 @@ export class World {
     const settings = {
       ...SETTINGS_DEFAULT,
       ...{ pipeline: 'test', inboxBucket: 'inbox', resultsBucket: 'results', ledgerBucket: LEDGER, routes: [] },
+      ...{ baseUrl: new URL('https://flows.example.com'), proxies: {} },
     };
     this.deployment = {
       ...{ name: 'a test', isLocal: true, areRoutesKnown: true, settings, s3, clock, access: {} },

@@ -88,6 +88,7 @@ function leavesOf(schema: JsonSchema, path: readonly string[] = []): readonly (r
 const AROUND: Readonly<Record<string, object>> = {
   '[]': ROUTE,
   vpc: { id: 'vpc-0', subnetIds: ['subnet-0'] },
+  proxy: { url: 'http://proxy.example.com:3128' },
   price: { amount: 0.4, currency: 'EUR' },
   budget: { flows: 1, per: 'day' },
 };

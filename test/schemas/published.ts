@@ -99,7 +99,7 @@ function docsOfService(): Docs {
 
 function docsOfConfiguration(): Docs {
   const { routes, settings, deployment, ...rows } = rowsOf('');
-  const { vpc, ...deploymentRows } = rowsOf('deployment.');
+  const { vpc, proxy, ...deploymentRows } = rowsOf('deployment.');
   return {
     ...rows,
     $schema: { text: 'Path of this file, for editors.' },
@@ -113,7 +113,11 @@ function docsOfConfiguration(): Docs {
     settings: { ...settings, members: docsOf(['functions/settings/settings.ts'], 'SETTINGS') },
     deployment: {
       ...deployment,
-      members: { ...deploymentRows, vpc: { ...vpc, members: docsOf(['infra/deployment.ts'], 'vpcSchema') } },
+      members: {
+        ...deploymentRows,
+        vpc: { ...vpc, members: docsOf(['infra/deployment.ts'], 'vpcSchema') },
+        proxy: { ...proxy, members: docsOf(['infra/deployment.ts'], 'proxySchema') },
+      },
     },
   };
 }

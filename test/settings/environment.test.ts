@@ -21,6 +21,7 @@ describe('parseEnv', () => {
       command: 'flowdrop',
       eventBus: 'default',
       service: FLOWS,
+      proxies: {},
       routes: [route],
       ...SETTINGS_DEFAULT,
     });

@@ -29,6 +29,8 @@ describe('the address of the flow service', () => {
     'http://me:opensesame@flows.example.com/',
     'https://flows.example.com/?token=opensesame',
     'https//me:x//me:opensesame@flows',
+    'https://me:open/opensesame@flows.example.com',
+    'me:opensesame@flows.example.com',
   ])('does not quote a possible password in %s', (given) => {
     const issues = messagesOf(() => parsed(given));
     expect(issues).toHaveLength(1);

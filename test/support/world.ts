@@ -201,6 +201,7 @@ function settingsOf({ settings, routes, service, speaks, describes }: WorldOptio
     command: 'flowdrop',
     eventBus: 'default',
     service: describes ?? descriptionOf(service?.variation, speaks),
+    proxies: {},
     routes: routes ?? [ECHO],
   };
 }
