@@ -35,7 +35,7 @@ import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../oper
 import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
 import { issueOfService, proxyInUse } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
-import { shapeFor } from './flow-service/shapes.ts';
+import { issueOfStandIn, SHAPES, shapeFor } from './flow-service/shapes.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { chargeForExisting } from './start/existing-files.ts';
 import { KnownFiles } from './start/inbox-watch.ts';
@@ -158,7 +158,8 @@ async function main(): Promise<number> {
       cwd,
       command: (path) => commandFor(shownPath(path, callersDir), given.optionWords),
     });
-    for (const warning of warnings) screen.line(`! ${warning}`);
+    const unlike = service === undefined ? issueOfStandIn(speaks) : undefined;
+    for (const warning of [...warnings, ...(unlike === undefined ? [] : [unlike])]) screen.line(`! ${warning}`);
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
@@ -276,7 +277,8 @@ interface Watched {
 
 async function watch(session: Session, watched: Watched): Promise<number> {
   const { args, samples, state, routes, speaks, screen, page, signal } = watched;
-  const service = args.service?.url ?? `a built-in stand-in for ${shapeFor(speaks) ?? 'the flow service'}`;
+  const shape = shapeFor(speaks);
+  const service = args.service?.url ?? `a built-in stand-in for ${shape ?? 'the flow service'}`;
   screen.line(`Flowdrop is running on this machine with ${service}.`);
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
@@ -285,6 +287,7 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   for (const { name, template, ...route } of routes) {
     screen.line(`  ${name} (${inputsOf(route)}) start flows of ${template}`);
   }
+  if (shape !== undefined) screen.line(`A flow is what ${shape} calls ${SHAPES[shape].flow}.`);
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(STATE_DIR, args.inboxDir, args.service?.url));
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');

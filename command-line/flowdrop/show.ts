@@ -344,12 +344,14 @@ export function showList(
     ];
   });
   const [first] = uploads;
+  const unsettled = uploads.find((view) => !isSuccess(view.state));
+  const hint = unsettled === undefined ? 'See more' : 'See why, and what to do';
   return [
     ...(uploads.length === 0
       ? [NONE[state]]
       : table(fitted([['KEY', state === 'any' ? 'STATE' : 'ROUTE', titles[state], 'WHY'], ...rows], columns))),
     ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
-    ...(first === undefined ? [] : ['', `See why, and what to do: ${uploadCommand('status', first, deployment)}`]),
+    ...(first === undefined ? [] : ['', `${hint}: ${uploadCommand('status', unsettled ?? first, deployment)}`]),
     ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),
   ];
 }

@@ -45,6 +45,8 @@ export interface JobRequest {
 type Cause = 'token' | 'credit' | 'invalid' | 'unknown';
 
 export interface Shape {
+  /** What the service calls a flow. */
+  readonly flow: string;
   /** The word before the token in `Authorization`. */
   readonly token: string;
   /** Undefined for a path that is not served, and for a job that is not known. */
@@ -73,6 +75,7 @@ const WORDS: Readonly<Record<Cause, string>> = {
 
 /** https://replicate.com/docs/reference/http */
 const replicate: Shape = {
+  flow: 'a prediction',
   token: 'Bearer',
   async answer({ method, path, now, make, job, links }) {
     const words: WordsOfStates = {
@@ -118,6 +121,7 @@ const replicate: Shape = {
 
 /** https://fal.ai/docs/documentation/model-apis/inference/queue and .../request-errors */
 const fal: Shape = {
+  flow: 'a request',
   token: 'Key',
   async answer({ method, path, now, make, job, links }) {
     const [owner, app] = path;
@@ -170,6 +174,7 @@ const fal: Shape = {
 
 /** https://docs.meshy.ai/api/image-to-3d, .../task-lifecycle and .../errors */
 const meshy: Shape = {
+  flow: 'a task',
   token: 'Bearer',
   async answer({ method, path, now, make, job, links }) {
     const [version, kind, id] = path;
@@ -202,6 +207,7 @@ const meshy: Shape = {
 
 /** https://docs.runpod.io/serverless/endpoints/operations and .../job-states */
 const runpod: Shape = {
+  flow: 'a job',
   token: 'Bearer',
   async answer({ method, path, now, make, job, links }) {
     const [endpoint = '', operation, id] = path;
@@ -235,6 +241,7 @@ const TRANSPARENT = 'data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAAL
 
 /** https://platform.tripo3d.ai/docs and https://docs.tripo3d.ai/get-started/errors-and-error-handling.html */
 const tripo: Shape = {
+  flow: 'a task',
   token: 'Bearer',
   async answer({ method, path, now, make, job, links }) {
     if (path[0] !== 'task') return undefined;
@@ -269,6 +276,7 @@ const tripo: Shape = {
 
 /** https://docs.ogc.org/is/18-062r2/18-062r2.html */
 const ogcProcesses: Shape = {
+  flow: 'a job',
   token: 'Bearer',
   async answer({ method, path, headers, now, make, job, links }) {
     const words: WordsOfStates = {
@@ -325,3 +333,16 @@ export const shapeFor = (service: ServiceDescription | undefined): ShapeName | u
 
 /** What nobody changes of a description, because the service would be another one. */
 const marks = (service: ServiceDescription | undefined) => [service?.state.path, service?.create.id];
+
+/** How requests and answers look, without which no stand-in understands the other side. */
+const interfaceOf = ({ token, create: { method, path, body, id }, state, outputs }: ServiceDescription) => {
+  return { token, create: { method, path, body, id }, state, outputs };
+};
+
+/** Tells that the stand-in may not speak as a description says. Undefined if it does. */
+export function issueOfStandIn(service: ServiceDescription): string | undefined {
+  const name = shapeFor(service) ?? 'flows';
+  const spoken = SERVICES[name];
+  if (spoken === undefined || isDeepStrictEqual(interfaceOf(spoken), interfaceOf(service))) return undefined;
+  return `The stand-in speaks as the description "${name}" says, and "service" in the configuration says something else. So files may wait or fail here. Try the service itself, with --service.`;
+}
