@@ -4,6 +4,7 @@ import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sd
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { showExplanation, showList, showPipeline, showPrefix, showUpload } from '../../command-line/flowdrop/show.ts';
 import { agoText, duration } from '../../functions/base/duration.ts';
+import { LEDGER_FORMAT } from '../../functions/ledger/entry-schema.ts';
 import { failedKey, waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain, explainFile } from '../../operations/explain.ts';
@@ -447,7 +448,7 @@ describe('an entry that a newer version wrote', () => {
     const put = (Body: string) => pipeline.s3.send(new PutObjectCommand({ ...where, Body: Buffer.from(Body) }));
     await put(JSON.stringify({ ...JSON.parse(text), schema: 99 }));
     onTestFinished(async () => void (await put(text)));
-    const words = `uploads/${id}.json has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 5, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
+    const words = `uploads/${id}.json has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to ${LEDGER_FORMAT}, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
     expect((await operated.run('status', id)).output).toContain(`unreadable\n  ${words}\n`);
     expect((await operated.run('status')).output).toContain(`  ledger            ${words}\n`);
     expect(issuesOf('status', JSON.parse((await operated.run('status', '--json')).output))).toBe('');
