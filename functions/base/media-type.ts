@@ -97,12 +97,12 @@ export function extensionOf(mediaType: string): string {
 const CODING = /^(?:x-)?(?:gzip|compress|deflate|br|zstd|dcb|dcz|exi|aes128gcm|pack200-gzip|bzip2?|xz|lzma)$/;
 
 /**
- * The coding of a `Content-Encoding` that changes the bytes. Undefined if there is none. Programs also write there what
- * is no coding: a character set, or how S3 got the bytes (`aws-chunked`). Then the bytes are the file.
+ * The codings of a `Content-Encoding` that change the bytes. Programs also write there what is no coding: a character set,
+ * or how S3 got the bytes (`aws-chunked`). Without a coding, the bytes are the file.
  */
-export const codingOf = (contentEncoding: string | undefined): string | undefined =>
+export const codingsOf = (contentEncoding = ''): readonly string[] =>
   contentEncoding
-    ?.toLowerCase()
+    .toLowerCase()
     .split(',')
     .map((name) => name.trim())
-    .find((name) => CODING.test(name));
+    .filter((name) => CODING.test(name));

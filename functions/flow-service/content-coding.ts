@@ -1,6 +1,6 @@
 import { pipeline, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip } from 'node:zlib';
-import { codingOf } from '../base/media-type.ts';
+import { codingsOf } from '../base/media-type.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 
 /** The codings that are undone. We ask for none, but stores keep what was put as `gzip`, and proxies compress all. */
@@ -17,7 +17,7 @@ export class CodingError extends Error {
 
 /** Tells whether a body has a coding, although we ask for `identity`. Then its length is not that of what is in it. */
 export const isCompressed = ({ headers }: TransportResponse): boolean =>
-  codingOf(headers['content-encoding']) !== undefined;
+  codingsOf(headers['content-encoding']).length > 0;
 
 /**
  * The bytes of a response without its `Content-Encoding`. A few bytes may become gigabytes, so the reader must have a
@@ -31,10 +31,10 @@ export async function* decodedBody(
   body: AsyncIterable<Uint8Array> = response.body,
 ): AsyncGenerator<Uint8Array, void> {
   const encoding = response.headers['content-encoding'];
-  const coding = codingOf(encoding);
+  const [coding, ...more] = codingsOf(encoding);
   if (coding === undefined) return yield* body;
   // A second coding may hide any amount of bytes from every limit.
-  const create = encoding?.includes(',') ? undefined : DECODERS.get(coding);
+  const create = more.length > 0 ? undefined : DECODERS.get(coding);
   if (create === undefined) {
     response.destroy();
     throw new CodingError(`The answer is compressed (Content-Encoding: ${encoding}), and only gzip and br are undone`);

@@ -9,7 +9,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { JsonObject } from '../base/json.ts';
-import { codingOf, mediaTypeOf } from '../base/media-type.ts';
+import { codingsOf, mediaTypeOf } from '../base/media-type.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
@@ -385,7 +385,7 @@ export class Inbox {
       // The stream may fail before it has a reader. A later reader still gets the error.
       body.on('error', () => {});
       const upload = uploadFrom(reference, answer, this.#clock.now());
-      const coding = codingOf(answer.ContentEncoding);
+      const [coding] = codingsOf(answer.ContentEncoding);
       return { upload, metadata: answer.Metadata ?? {}, body, isArchived: false, coding };
     } catch (error) {
       signal.throwIfAborted();

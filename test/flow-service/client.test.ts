@@ -1167,6 +1167,8 @@ describe('an asset', () => {
     ['gzip', gzipSync],
     ['GZIP', gzipSync],
     ['x-gzip', gzipSync],
+    ['gzip,aws-chunked', gzipSync],
+    ['utf-8, br', brotliCompressSync],
     ['br', brotliCompressSync],
   ])('with the Content-Encoding %s comes without it, raw and in its envelope', async (encoding, compress) => {
     const sent = (type: string, plain: string, headers = {}) => ({
