@@ -1,5 +1,7 @@
 import * as z from 'zod/mini';
 import type { Invocation } from '../base/invocation.ts';
+import type { Entry } from '../ledger/entry.ts';
+import { isDamaged } from '../ledger/store.ts';
 import { isDenied } from '../s3/errors.ts';
 import { UploadArchivedError, UploadDeniedError, UploadGoneError } from '../uploads/inbox.ts';
 import { type BatchResponse, createFlows } from './batch.ts';
@@ -64,7 +66,7 @@ async function putCanary(
   if (key === '') return { canary: 'not put', message: 'settings.canaryKey names no file' };
   try {
     const last = await inbox.current(bucket, key, signal);
-    const entry = last && (await ledger.read(last.id, signal))?.entry;
+    const entry = last && (await entryOf(last.id, ledger, signal));
     if (entry?.state === 'waiting' || entry?.state === 'claimed') {
       const why = entry.state === 'waiting' ? entry.message : 'it is being sent';
       telemetry.log.warn('The canary was not put again, because the last one still waits', { key, why });
@@ -77,6 +79,16 @@ async function putCanary(
     // Not thrown: another try within minutes would not help, and the alarm of the canary tells.
     telemetry.log.error('The canary could not be put again', { key, error: error as Error });
     return { canary: 'not put', message: (error as Error).message };
+  }
+}
+
+/** The entry of the last canary. One that is damaged keeps no other from being put. */
+async function entryOf(id: string, ledger: CreatePorts['ledger'], signal: AbortSignal): Promise<Entry | undefined> {
+  try {
+    return (await ledger.read(id, signal))?.entry;
+  } catch (error) {
+    if (isDamaged(error)) return undefined;
+    throw error;
   }
 }
 

@@ -17,7 +17,7 @@ import {
   rerouted,
   runningMarkerOf,
 } from '../ledger/entry.ts';
-import type { Stored } from '../ledger/store.ts';
+import { isDamaged, type Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { publish } from '../publish/publish.ts';
@@ -114,7 +114,8 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
 
 /**
  * A file below the prefix of a jobs route is no upload by itself. The jobs that wait for it look for their inputs. A
- * failure of one job keeps none of the others from that.
+ * failure of one job keeps none of the others from that. The message of the file comes again then, unless it can change
+ * nothing.
  */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Outcome> {
   const { settings } = delivery.ports;
@@ -126,7 +127,10 @@ async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsR
       const job = await jobFor(delivery, event, jobKey);
       if (job !== undefined) await resume(delivery, job);
     } catch (error) {
-      failures.push({ uploadId: delivery.uploadId, error });
+      if (isDamaged(error)) {
+        // It is the same at each delivery, and the job's own marker tells of it.
+        delivery.log.error('A job of this file has a damaged entry, and is not told of the file', { error });
+      } else failures.push({ uploadId: delivery.uploadId, error });
     } finally {
       delivery.identify({ uploadId: undefined });
     }

@@ -3,7 +3,7 @@ import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/r
 import { type Route, routeFor } from '../uploads/routes.ts';
 import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
-import { type Ledger, NewerFormatError, type Stored, UnreadableEntryError } from './store.ts';
+import { isDamaged, type Ledger, type Stored, UnreadableEntryError } from './store.ts';
 import { SWEEP_REACH_MS } from './waits.ts';
 
 /*
@@ -49,8 +49,8 @@ export async function copiedEntry(
     const find = upload.versionId === undefined ? unversionedBefore : versionBefore;
     before = await find(upload, ports, signal, known);
   } catch (error) {
-    // What a damaged entry was about can never be known. A newer version of Flowdrop can read the entry that it wrote.
-    if (error instanceof UnreadableEntryError && !(error instanceof NewerFormatError)) return undefined;
+    // What a damaged entry was about can never be known.
+    if (isDamaged(error)) return undefined;
     throw error;
   }
   return before?.state === 'failed' && before.endedAt < upload.lastModified + SECOND_MS ? undefined : before;

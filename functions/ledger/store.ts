@@ -57,6 +57,10 @@ export class UnreadableEntryError extends Error {
 /** A newer version wrote the object. Its message is whole sentences, which say what to do. */
 export class NewerFormatError extends UnreadableEntryError {}
 
+/** True if an object can never be read again: a newer version of Flowdrop can read what it wrote. */
+export const isDamaged = (error: unknown): error is UnreadableEntryError =>
+  error instanceof UnreadableEntryError && !(error instanceof NewerFormatError);
+
 /**
  * Refuses an object of the ledger whose format this version does not know.
  * @param value the object, from its JSON.

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { CANARY_BYTES_MAX, createFlowsOrAnswer } from '../../functions/create-flow/create-event.ts';
-import { INBOX, RESULTS, start, world } from '../support/world.ts';
+import { INBOX, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const KEY = 'photo.png/1/2.glb';
 const ASSET = { key: KEY, bytes: 5 };
@@ -118,6 +118,15 @@ it('no canary is put while the last one waits, so they do not pile up behind a p
   await world.collect({ hold: { action: 'resume' } });
   await world.settle();
   expect(world.service.flows).toHaveLength(1);
+  expect(await putCanary()).toEqual({ canary: 'put' });
+});
+
+it('the canary is put again if the entry of the last one is damaged', async () => {
+  await startCanary();
+  await world.upload(CANARY, 'bytes');
+  await world.deliverAll();
+  const [key = ''] = await world.keys(LEDGER, 'uploads/');
+  await world.put(LEDGER, key, 'no JSON');
   expect(await putCanary()).toEqual({ canary: 'put' });
 });
 
