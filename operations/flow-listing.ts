@@ -87,7 +87,11 @@ export function outcomeOfListing(declared: FlowService['listing'], answer: unkno
 }
 
 /** The words and pages that the listing shows, and which of them are not declared. */
-export function outcomeOfWords({ flows, pages, words, unreadMore }: ListingSample): Outcome {
+export function outcomeOfWords({ flows, pages, words, unreadMore, unnamed = 0 }: ListingSample): Outcome {
+  if (unnamed > 0) {
+    const what = `No usable id is found in ${unnamed} of its entries.`;
+    return { severity: 'warning', what, todo: 'Correct "id" of "list" in the description of the service.' };
+  }
   if (flows === 0) return { notChecked: 'the listing shows no flows' };
   const shown = (isDeclared: boolean): string =>
     words

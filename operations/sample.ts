@@ -1,7 +1,7 @@
 import { counted, quoted } from '../functions/base/printable.ts';
 import { createdSchema, flowSchema, linkedOutputsSchema, outputPageSchema } from '../functions/flow-service/answers.ts';
 import { PAGE_ANSWER, parseJson } from '../functions/flow-service/json-answer.ts';
-import { at, pointerOf } from '../functions/flow-service/json-pointer.ts';
+import { at, type Member, membersOf } from '../functions/flow-service/json-pointer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import {
   ANSWER_DEPTH_MAX,
@@ -18,9 +18,6 @@ const VALUE_CHARS_MAX = 80;
 
 /** Outputs, and places of a member, that are named. */
 const NAMED_MAX = 5;
-
-/** Levels of an answer in which a member is looked for that no pointer finds. */
-const DEPTH_MAX = 5;
 
 /** An answer of the service that a sample may hold. */
 type Part = 'create' | 'state' | 'outputs';
@@ -97,7 +94,7 @@ function readCreation(json: unknown, { create }: ServiceDescription): Reading {
     issues: isThere ? [] : ['No id of a flow is found.'],
     todo: advice(
       '"create": {"id": …}',
-      placesIn(json, (name) => /(?:^|_)id$|Id$|uuid/.test(name)),
+      placesIn(json, ({ name }) => /(?:^|_)id$|Id$|uuid/.test(name)),
     ),
     isThere,
   };
@@ -112,7 +109,7 @@ function readState(json: unknown, { state }: ServiceDescription): Reading {
       pointers === undefined ? [] : linesOf(json, name, pointers),
     ),
   ];
-  const places = placesIn(json, (name) => /^(?:state|status|phase)$/i.test(name));
+  const places = placesIn(json, ({ name }) => /^(?:state|status|phase)$/i.test(name));
   if (!parsed.success) {
     const todo = advice('"state": {"word": …}', places);
     return { lines, issues: ['No word for the state of a flow is found.'], todo, isThere: false };
@@ -131,14 +128,14 @@ function readOutputs(json: unknown, { outputs: described }: ServiceDescription):
   if ('addresses' in described) {
     const lines = linesOf(json, 'addresses', described.addresses);
     const parsed = linkedOutputsSchema(described).safeParse(json);
-    const links = parsed.success ? parsed.data : [];
+    const links = parsed.success ? parsed.data.links : [];
     const named = links.slice(0, NAMED_MAX).map(({ assetId, error }) => `output ${assetId}: ${error ?? 'an address'}`);
     return {
       lines: [...lines, ...named],
       issues: links.length === 0 ? ['No address of an output is found.'] : links.flatMap(({ error }) => error ?? []),
       todo: advice(
         '"outputs": {"addresses": […]}',
-        placesIn(json, (_, value) => /^(?:https?:\/\/|data:)/i.test(String(value))),
+        placesIn(json, ({ value }) => /^(?:https?:\/\/|data:)/i.test(String(value))),
       ),
       isThere: links.length > 0,
     };
@@ -148,7 +145,7 @@ function readOutputs(json: unknown, { outputs: described }: ServiceDescription):
   if (!parsed.success) {
     const todo = advice(
       '"outputs": {"items": …}',
-      placesIn(json, (_, value) => Array.isArray(value)),
+      placesIn(json, ({ value }) => Array.isArray(value)),
     );
     return { lines, issues: ['No list of outputs is found.'], todo, isThere: false };
   }
@@ -164,7 +161,9 @@ function readOutputs(json: unknown, { outputs: described }: ServiceDescription):
     lines: [...lines, ...(entries === 0 ? ['The list is empty.'] : named)],
     issues: [
       ...[...undeclared].map((word) => `The word ${word} is not declared. Such an output counts as pending.`),
-      ...outputs.flatMap(({ error }) => (error?.includes('unusable id') ? [`${error}.`] : [])),
+      ...outputs.flatMap(({ error }) =>
+        error !== undefined && /unusable id|no id at/.test(error) ? [`${error}.`] : [],
+      ),
       ...(signs.more.length === 0
         ? []
         : [`It says that there is more (${signs.more.join(', ')}), in a form that is not declared.`]),
@@ -183,20 +182,11 @@ function linesOf(json: unknown, name: string, pointers: Pointers): readonly stri
   });
 }
 
-function advice(member: string, places: readonly string[]): string {
-  const where = places.length === 0 ? '' : ` The answer has ${places.slice(0, NAMED_MAX).join(', ')}.`;
-  return `Set ${member} in the description of the service to the place where it is.${where}`;
-}
+/** The first places of members that fit. */
+const placesIn = (json: unknown, fits: (member: Member) => boolean): readonly string[] =>
+  Array.from(membersOf(json).filter(fits).take(NAMED_MAX), ({ pointer }) => pointer);
 
-/** The pointers to the members that fit, in the order of the answer. */
-function placesIn(
-  json: unknown,
-  fits: (name: string, value: unknown) => boolean,
-  steps: readonly string[] = [],
-): string[] {
-  if (typeof json !== 'object' || json === null || steps.length >= DEPTH_MAX) return [];
-  return Object.entries(json).flatMap(([name, value]) => [
-    ...(fits(name, value) ? [pointerOf([...steps, name])] : []),
-    ...placesIn(value, fits, [...steps, name]),
-  ]);
+function advice(member: string, places: readonly string[]): string {
+  const where = places.length === 0 ? '' : ` The answer has ${places.join(', ')}.`;
+  return `Set ${member} in the description of the service to the place where it is.${where}`;
 }

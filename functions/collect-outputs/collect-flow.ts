@@ -1,6 +1,6 @@
 import { secondsBetween } from '../base/telemetry.ts';
 import { nextStages, planOf } from '../chains/chain.ts';
-import type { FlowServiceError } from '../flow-service/errors.ts';
+import { type FlowServiceError, UnintelligibleAnswerError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
 import { noteFailure, noteSuccess } from '../holds/permit.ts';
@@ -91,21 +91,31 @@ export class FlowCollector {
   }
 
   async #observe(marker: RunningMarker): Promise<Observation> {
+    const { confirmations, unfit } = this.#tick;
     try {
       return await this.#observer.observe(marker);
     } catch (error) {
       // Only two 404s in a row mean that a flow is gone, and any error comes between them.
-      this.#tick.confirmations.forget(marker.uploadId, GONE);
+      confirmations.forget(marker.uploadId, GONE);
+      const isUnfit = error instanceof UnintelligibleAnswerError;
+      // Told once: it quotes the answer, which may be another one each time.
+      if (isUnfit && unfit.note(marker.uploadId, '').polls === TOLD_AFTER_POLLS)
+        await this.#tell(marker, error.message);
       throw error;
     }
   }
 
   /** Tells of a word that is not declared, once enough polls in a row saw one. */
   async #noteWord(marker: RunningMarker, undeclared: Undeclared | undefined): Promise<void> {
-    const before = this.#tick.words.of(marker.uploadId);
+    const { words, unfit } = this.#tick;
+    const before = Math.max(...[words, unfit].map((each) => each.of(marker.uploadId)?.polls ?? 0));
+    unfit.forget(marker.uploadId);
     const message = this.#countWord(marker, undeclared);
-    const wasTold = before !== undefined && before.polls >= TOLD_AFTER_POLLS;
-    if (message === undefined && !wasTold) return;
+    if (message !== undefined || before >= TOLD_AFTER_POLLS) await this.#tell(marker, message);
+  }
+
+  /** Writes into the entry what keeps its flow from being understood. @param message Undefined: nothing does. */
+  async #tell(marker: RunningMarker, message: string | undefined): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined || stored.entry.obstacle?.message === message) return;
     const told = message === undefined ? undefined : { message, at: this.#ports.clock.now() };
@@ -128,10 +138,11 @@ export class FlowCollector {
 
   async #finished(
     stored: Stored<RunningEntry>,
-    { outputs, failure }: Observation & { kind: 'finished' },
+    { outputs, failure, nothing }: Observation & { kind: 'finished' },
   ): Promise<EndedFlow | undefined> {
     // What keeps its outputs from being stored is told with them.
     const { upload, flow } = stored.entry;
+    this.#tick.unfit.forget(upload.id);
     this.#countWord(runningMarkerOf(upload, flow), failure === undefined ? undeclaredIn(outputs) : undefined);
     if (outputs.length > 0 || failure !== undefined) {
       this.#tick.confirmations.forget(stored.entry.upload.id);
@@ -139,7 +150,8 @@ export class FlowCollector {
       const fitting = fittingOutputs(outputs, stored.entry.upload.key, outputsMax);
       return { stored, outputs: fitting, outputCount: outputs.length, failure };
     }
-    await this.#endIfConfirmed(stored, NO_OUTPUTS, { apartMs: NO_OUTPUTS_MS });
+    const message = `The flow completed without any output${nothing === undefined ? '' : `: ${nothing}`}.`;
+    await this.#endIfConfirmed(stored, { code: 'no-outputs', message }, { apartMs: NO_OUTPUTS_MS });
     return undefined;
   }
 
@@ -190,8 +202,8 @@ export class FlowCollector {
     const undeclared = this.#tick.words.of(marker.uploadId);
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
-    // The word may be that of an end, and an abort may cost its outputs.
-    if (undeclared === undefined) await this.#abort(stored.entry);
+    // What is not understood may be an end, and an abort may cost its outputs.
+    if (undeclared === undefined && this.#tick.unfit.of(marker.uploadId) === undefined) await this.#abort(stored.entry);
   }
 
   /**
@@ -327,8 +339,6 @@ const SHARED: KnownFailure = {
   code: 'flow-shared',
   message: 'The flow service gave the same flow to another upload as well. Nothing of it was collected.',
 };
-
-const NO_OUTPUTS: KnownFailure = { code: 'no-outputs', message: 'The flow completed without any output.' };
 
 const FOREIGN: KnownFailure = {
   code: 'flow-shared',

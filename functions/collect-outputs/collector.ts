@@ -33,6 +33,8 @@ export interface CollectorState {
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** By upload id: words of flows that the description of the service does not declare. */
   readonly undeclared?: Readonly<Record<string, UndeclaredWord>> | undefined;
+  /** By upload id: flows whose answers do not fit the description. They have no word. */
+  readonly unfit?: Readonly<Record<string, UndeclaredWord>> | undefined;
   /** The pace that the service allowed. */
   readonly pace?: { readonly requestsPerSecond: number; readonly throttledAt: number } | undefined;
   /** When uploads last left the line, how many more may leave next, and whose turn it is then. */
@@ -71,6 +73,7 @@ function stateSchema(now: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);
   const noted = z.record(z.string(), time);
+  const words = z.record(z.string(), z.object({ word: z.string(), polls: z.int().check(z.gte(1)) }));
   const turns = z.object({
     route: z.optional(z.string()),
     credit: z.int().check(z.gte(0)),
@@ -84,7 +87,8 @@ function stateSchema(now: number) {
     ended: orDropped(noted),
     slow: orDropped(noted),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
-    undeclared: orDropped(z.record(z.string(), z.object({ word: z.string(), polls: z.int().check(z.gte(1)) }))),
+    undeclared: orDropped(words),
+    unfit: orDropped(words),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
     line: orDropped(
       z.object({

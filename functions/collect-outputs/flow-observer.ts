@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import {
   FlowServiceError,
   JobFailedError,
+  NoAddressError,
   NotFoundError,
   NotReadyError,
   NotServedError,
@@ -34,7 +35,13 @@ export type Observation =
   | { readonly kind: 'gone' }
   /** The service answered with the flow of another upload. */
   | { readonly kind: 'foreign' }
-  | { readonly kind: 'finished'; readonly outputs: readonly Output[]; readonly failure?: KnownFailure | undefined };
+  | {
+      readonly kind: 'finished';
+      readonly outputs: readonly Output[];
+      readonly failure?: KnownFailure | undefined;
+      /** Why the description finds no outputs in the answer. */
+      readonly nothing?: string | undefined;
+    };
 
 /** A word that the description of the service does not declare. What has it counts as running. */
 export interface Undeclared {
@@ -155,6 +162,7 @@ export class FlowObserver {
       if (error instanceof JobFailedError) {
         return { kind: 'finished', outputs: [], failure: failureOf('failed', error.message || undefined) };
       }
+      if (error instanceof NoAddressError) return { kind: 'finished', outputs: [], failure, nothing: error.message };
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
       if (!isNone) throw error;
@@ -179,7 +187,9 @@ export class FlowObserver {
     } catch (error) {
       // In a new process, a 404 may also mean that the operation is not served. It tells nothing about the flow.
       if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'unsure' };
-      if (error instanceof NotReadyError || error instanceof NotServedError) return { kind: 'running' };
+      const isNone =
+        error instanceof NoAddressError || error instanceof NotReadyError || error instanceof NotServedError;
+      if (isNone) return { kind: 'running' };
       throw error;
     }
     this.#noteSeen(marker);

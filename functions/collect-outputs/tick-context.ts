@@ -22,6 +22,8 @@ export interface TickContext {
   readonly isolation: FailureIsolation;
   readonly confirmations: EndConfirmations;
   readonly words: UndeclaredWords;
+  /** Flows whose answers do not fit the description of the service. */
+  readonly unfit: UndeclaredWords;
   /** Flows that have ended, and are not stored yet. The next tick stores them first. */
   readonly ended: NotedUploads;
   /**
@@ -74,7 +76,7 @@ export class NotedUploads {
   }
 }
 
-/** The words of flows that the description of the service does not declare. */
+/** The words of flows that the description of the service does not declare, or the flows whose answers do not fit it. */
 export class UndeclaredWords {
   readonly #words: Map<string, UndeclaredWord>;
 

@@ -97,6 +97,7 @@ class Tick {
       isolation: new FailureIsolation(invocation, ports.telemetry),
       confirmations: new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000),
       words: new UndeclaredWords(state.undeclared),
+      unfit: new UndeclaredWords(state.unfit),
       ended: new NotedUploads(state.ended),
       lagging: new NotedUploads(),
       slow: new NotedUploads(state.slow),
@@ -122,13 +123,14 @@ class Tick {
 
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
-    const { ended, slow, confirmations, words } = this.#context;
+    const { ended, slow, confirmations, words, unfit } = this.#context;
     return {
       ...this.#polls.memory,
       ended: ended.remembered,
       slow: slow.remembered,
       unconfirmedEnds: confirmations.remembered,
       undeclared: words.remembered,
+      unfit: unfit.remembered,
       pace: this.#ports.pacer.learnt,
       line: this.#waitingUploads.remembered,
     };

@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER } from './json-answer.ts';
-import { at, pointerOf, stepsOf } from './json-pointer.ts';
+import { at, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { nextOf, signsIn } from './pages.ts';
 import { holdsToken } from './redact.ts';
@@ -181,21 +181,43 @@ function flowTagOf(additional: unknown): FlowTag | undefined {
 /** True for an `additional` in a text that was cut. Its tag is unknown. */
 const isCut = (additional: unknown): boolean => typeof additional === 'string' && additional.endsWith(CUT);
 
+/** Longest list of the members that an answer has, in characters. */
+const MEMBERS_CHARS_MAX = 200;
+
+/** Members that are looked at for that list. An answer may have many thousands. */
+const MEMBERS_MAX = 50;
+
+/**
+ * Says that pointers find nothing, which member of the description to correct, and which members the answer has.
+ * @param what is not found, such as `usable id`.
+ */
+function nothingAt(what: string, member: string, pointers: Pointers, json: unknown): string {
+  const ends = membersOf(json)
+    .take(MEMBERS_MAX)
+    .filter(({ value }) => typeof value !== 'object' || value === null || Array.isArray(value));
+  const has = shorten(Array.from(ends, ({ pointer }) => pointer).join(', ') || 'no members', MEMBERS_CHARS_MAX);
+  return `no ${what} at ${shownPointers(pointers)}: correct "${member}" in the description; the answer has ${has}`;
+}
+
+const misfit = (what: string, member: string, pointers: Pointers) => (json: unknown) =>
+  nothingAt(what, member, pointers, json);
+
 /** A schema that reads a parsed answer by `read`, which returns undefined, and `message`, for what does not fit. */
-const answer = <T>(message: string, read: (json: unknown) => T | undefined) =>
+const answer = <T>(message: string | ((json: unknown) => string), read: (json: unknown) => T | undefined) =>
   z.pipe(
     z.unknown(),
     z.transform((json, context): T => {
       const value = read(json);
       if (value !== undefined) return value;
-      context.issues.push({ code: 'custom', message, input: json });
+      const why = typeof message === 'string' ? message : message(json);
+      context.issues.push({ code: 'custom', message: why, input: json });
       return z.NEVER;
     }),
   );
 
 /** The answer to a creation. Only the id is needed. */
 export const createdSchema = ({ id }: { readonly id: Pointers }) =>
-  answer(`no usable id at ${[id].flat().join(' or ')}`, (json) => {
+  answer(misfit('usable id', 'create.id', id), (json) => {
     const flowId = usableId(found(json, id));
     return flowId === undefined ? undefined : { flowId };
   });
@@ -220,7 +242,7 @@ function recordOf(flowId: string, json: unknown, state: StateDescription): FlowR
 
 /** The answer about one job. */
 export const flowSchema = (flowId: string, state: StateDescription) =>
-  answer(`no word for the state at ${[state.word].flat().join(' or ')}`, (json): FlowRecord | undefined => {
+  answer(misfit('word for the state', 'state.word', state.word), (json): FlowRecord | undefined => {
     if (!isObject(json)) return undefined;
     const record = recordOf(flowId, json, state);
     return record.word === undefined && !record.isDeclared ? undefined : record;
@@ -252,6 +274,9 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
     const isDeclared = status !== undefined;
     // What stands for an id now must never be taken for one.
     return { assetId: isUsable ? id : '', status: 'pending', word: word ?? undefined, isDeclared };
+  }
+  if (given === undefined) {
+    return { assetId: shown, status: 'failed', error: `It has ${nothingAt('id', 'outputs.id', listed.id, item)}` };
   }
   if (!isUsable) return { assetId: shown, status: 'failed', error: unusableIdError(shown) };
   return { assetId: shown, status };
@@ -286,7 +311,7 @@ export interface FlowPage extends ListingPage {
 
 /** One page of the listing of jobs. */
 export const flowPageSchema = (list: ListDescription, state: StateDescription) =>
-  answer(`no list at ${shownPointers(list.items)}`, (json): FlowPage | undefined => {
+  answer(misfit('list', 'list.items', list.items), (json): FlowPage | undefined => {
     const items = itemsOf(json, list.items);
     if (items === undefined) return undefined;
     const flows = items.flatMap((item) => {
@@ -309,7 +334,7 @@ interface TemplatePage extends ListingPage {
 
 /** One page of the listing of templates. */
 export const templatePageSchema = (listing: PagedListing) =>
-  answer(`no list at ${shownPointers(listing.items)}`, (json): TemplatePage | undefined => {
+  answer(misfit('list', 'templates.items', listing.items), (json): TemplatePage | undefined => {
     const templates = itemsOf(json, listing.items);
     if (templates === undefined) return undefined;
     const ids = templates.map((each) => JSON.stringify(each));
@@ -322,7 +347,7 @@ interface OutputPage extends ListingPage {
 
 /** One page of the outputs of a job. An id that is listed twice is one output. */
 export const outputPageSchema = (listed: ListedOutputs) =>
-  answer(`no list of outputs at ${shownPointers(listed.items)}`, (json): OutputPage | undefined => {
+  answer(misfit('list of outputs', 'outputs.items', listed.items), (json): OutputPage | undefined => {
     const items = itemsOf(json, listed.items);
     if (items === undefined || !items.every(isObject)) return undefined;
     const outputs = new Map<string, Output>();
@@ -355,8 +380,14 @@ export interface LinkedOutput {
 }
 
 /** The results in an answer: at the declared pointers, and in lists and objects there. */
+export interface LinkedResults {
+  readonly links: readonly LinkedOutput[];
+  /** Says that the pointers find neither an address nor a place for some. Undefined if they do. */
+  readonly nothing?: string | undefined;
+}
+
 export const linkedOutputsSchema = ({ addresses }: LinkedOutputs) =>
-  answer('no object', (json): readonly LinkedOutput[] | undefined => {
+  answer('no object', (json): LinkedResults | undefined => {
     if (!isObject(json) && !Array.isArray(json)) return undefined;
     const links = new Map<string, LinkedOutput>();
     for (const declared of addresses) {
@@ -368,8 +399,14 @@ export const linkedOutputsSchema = ({ addresses }: LinkedOutputs) =>
         else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), pointer, value));
       }
     }
-    return [...links.values()];
+    const isEmpty = addresses.some((pointer) => isEmptyPlace(at(json, pointer)));
+    const nothing = links.size === 0 && !isEmpty && nothingAt('address', 'outputs.addresses', addresses, json);
+    return { links: [...links.values()], ...(nothing && { nothing }) };
   });
+
+/** True for what stands where no result is: `null`, `""`, an empty list or object. */
+const isEmptyPlace = (value: unknown): boolean =>
+  value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
 
 function linkedOutput(id: string, pointer: string, value: unknown): LinkedOutput {
   if (!isUsableId(id)) {

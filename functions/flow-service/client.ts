@@ -6,7 +6,7 @@ import {
   type FlowPage,
   flowPageSchema,
   flowSchema,
-  type LinkedOutput,
+  type LinkedResults,
   linkedOutputsSchema,
   outputPageSchema,
   shownFlowSchema,
@@ -17,6 +17,7 @@ import {
   FlowServiceError,
   InDoubtError,
   MisaddressedError,
+  NoAddressError,
   NotFoundError,
   NotReadyError,
   NotServedError,
@@ -212,7 +213,8 @@ class HttpFlowService implements FlowService {
   async outputs(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<readonly Output[]> {
     const { outputs: described } = this.#service;
     if ('addresses' in described) {
-      const { links } = await this.#links(flowId, described, signal, of);
+      const { links, nothing } = await this.#links(flowId, described, signal, of);
+      if (nothing !== undefined) throw new NoAddressError(`outputs: ${nothing}`);
       return links.map(({ assetId, error }) =>
         error === undefined ? { assetId, status: 'ready' } : { assetId, status: 'failed', error },
       );
@@ -301,13 +303,13 @@ class HttpFlowService implements FlowService {
     linked: LinkedOutputs,
     signal: AbortSignal,
     { uploadId, template }: OfUpload,
-  ): Promise<{ readonly links: readonly LinkedOutput[]; readonly answer: Answer }> {
+  ): Promise<LinkedResults & { readonly answer: Answer }> {
     const path = linked.path ?? this.#service.state.path;
     const url = this.#requests.url(path, { id: flowId, template });
     const call: Call = { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
-    return { links: await this.#requests.read(answer, linkedOutputsSchema(linked), signal, PAGE_ANSWER), answer };
+    return { ...(await this.#requests.read(answer, linkedOutputsSchema(linked), signal, PAGE_ANSWER)), answer };
   }
 
   async isServing(signal: AbortSignal): Promise<boolean> {
@@ -369,13 +371,14 @@ class HttpFlowService implements FlowService {
 
   async sample(signal: AbortSignal): Promise<ListingSample> {
     const flows: FlowRecord[] = [];
-    let showsAdditional = false;
+    let [showsAdditional, unnamed] = [false, 0];
     const limits = { pagesMax: 2, entriesMax: FIND_FLOWS_MAX, rank: 2 } as const;
     const listing = this.#listFlows(limits, signal);
     const order = new ListingOrder();
     for await (const { page, fresh } of listing.pages()) {
       flows.push(...order.read(page, fresh).map(({ flow }) => flow));
       showsAdditional ||= page.showsAdditional;
+      unnamed += page.entries - page.flows.length;
     }
     return {
       flows: flows.length,
@@ -384,6 +387,7 @@ class HttpFlowService implements FlowService {
       showsAdditional,
       showsEnded: flows.some(({ state }) => state !== 'running'),
       pages: listing.pagesRead,
+      ...(unnamed > 0 && { unnamed }),
       words: [...Map.groupBy(flows, ({ word }) => word).values()].flatMap(([first, ...others]) =>
         first === undefined
           ? []

@@ -134,6 +134,9 @@ export class UnintelligibleAnswerError extends FlowServiceError {
   }
 }
 
+/** The declared pointers find no address of a result in the answer, and no place for one. */
+export class NoAddressError extends UnintelligibleAnswerError {}
+
 /**
  * The answer is not one of the flow service: a redirect, a page, or an address that does not make flows. It says more
  * about the base address, or about a proxy or a login in front of the service, than about the request. A creation made

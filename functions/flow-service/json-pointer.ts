@@ -21,3 +21,24 @@ export const at = (json: unknown, pointer: string): unknown =>
 /** The pointer to a member: `pointerOf(["a/b", "0"])` is `"/a~1b/0"`. */
 export const pointerOf = (steps: readonly string[]): string =>
   steps.map((step) => `/${step.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
+
+/** A member of an answer. */
+export interface Member {
+  readonly pointer: string;
+  readonly name: string;
+  readonly value: unknown;
+}
+
+/** Levels of an answer in which its members are named. */
+const MEMBERS_DEPTH_MAX = 5;
+
+/** The members of an answer, in its order, those of a member after it. The first item of a list stands for all. */
+export function* membersOf(json: unknown, steps: readonly string[] = []): Generator<Member> {
+  if (typeof json !== 'object' || json === null || steps.length >= MEMBERS_DEPTH_MAX) return;
+  const members = Array.isArray(json) ? json.slice(0, 1).entries() : Object.entries(json);
+  for (const [name, value] of members) {
+    const place = [...steps, String(name)];
+    yield { pointer: pointerOf(place), name: String(name), value };
+    yield* membersOf(value, place);
+  }
+}

@@ -149,6 +149,7 @@ export interface FlowService {
    * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
    * @throws {NotFoundError} @throws {NotReadyError}
    * @throws {JobFailedError} the service says so in place of the outputs.
+   * @throws {NoAddressError} the declared pointers find no address, and no place for one.
    * @throws {UnintelligibleAnswerError} also if the listing has more outputs than can be read.
    */
   outputs(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<readonly Output[]>;
@@ -212,6 +213,8 @@ export interface ListingSample {
   readonly showsEnded: boolean;
   /** Number of pages that were read. */
   readonly pages: number;
+  /** Number of entries in which no usable id is found. Undefined if there are none. */
+  readonly unnamed?: number | undefined;
   /** The service's words for the states of the flows, each with the number of flows. */
   readonly words: readonly (Pick<FlowRecord, 'word' | 'state' | 'isDeclared'> & { readonly flows: number })[];
   /** Why further pages cannot be read. Undefined if none are needed. */

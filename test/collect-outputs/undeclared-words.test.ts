@@ -82,6 +82,33 @@ describe('a word for the state of a flow that is not declared', () => {
   });
 });
 
+describe('an answer about a flow that does not fit the description', () => {
+  const answers = async (body: object) => {
+    await shownAs('running', { service: { flowMs: 24 * HOUR } });
+    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? answer(body) : undefined);
+  };
+
+  it('is told after three polls, with the member to correct, and no more once an answer fits', async () => {
+    await answers({ status: 'running', at: 1 });
+    for (let polls = 1; polls <= 2; polls += 1) await world.tickAfter(2 * MINUTE).catch(() => {});
+    expect(await obstacle()).toBeUndefined();
+    await world.tickAfter(2 * MINUTE).catch(() => {});
+    expect(await obstacle()).toMatch(/no word for the state at \/state: correct "state\.word".*has \/status, \/at/);
+    world.service.intercept = undefined;
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).not.toHaveProperty('obstacle');
+    expect(await world.json(LEDGER, 'state/collector-0.json')).not.toHaveProperty('unfit');
+  });
+
+  it('ends the flow at its age without an abort: it may have ended', async () => {
+    await answers({ status: 'done' });
+    for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(2 * HOUR).catch(() => {});
+    const { failure } = await world.receipt('a.bin');
+    expect(failure).toMatchObject({ code: 'timed-out', message: expect.stringContaining('"state.word"') });
+    expect(world.service.counts.changeFlow).toBe(0);
+  });
+});
+
 describe('a word for an output that is not declared', () => {
   it('is told after three polls if the service shows only the outputs', async () => {
     await start({ service: { variation: { getFlow: 404 } }, settings: { flowAgeMaxSeconds: 3 * 3600 } });
@@ -101,5 +128,24 @@ describe('a word for an output that is not declared', () => {
     world.fault('listOutputs', answer({ outputs: [{ id: 'x', status: 'brewing' }] }));
     for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(15 * MINUTE);
     expect(world.count('WordsUndeclared')).toBe(1);
+  });
+});
+
+describe('pointers to addresses that find nothing', () => {
+  const failureWith = async (addresses: readonly string[]) => {
+    await start({ service: { flowMs: 0 }, speaks: { outputs: { addresses: [...addresses], isWhole: true } } });
+    await world.send('a.bin');
+    for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(2 * MINUTE);
+    return (await world.receipt('a.bin')).failure;
+  };
+
+  it('are told by the failure, with the member to correct and the members that the answer has', async () => {
+    const { code, message } = (await failureWith(['/result/files'])) ?? {};
+    expect(code).toBe('no-outputs');
+    expect(message).toMatch(/no address at \/result\/files: correct "outputs\.addresses".*the answer has .*\/state/);
+  });
+
+  it('are not to blame if they find an empty place', async () => {
+    expect((await failureWith(['/parameters']))?.message).toBe('The flow completed without any output.');
   });
 });

@@ -515,6 +515,15 @@ describe('the token', () => {
 });
 
 describe('a flow that may have been created', () => {
+  it('has no id where the description says: the error names the member to correct, and those of the answer', async () => {
+    const { transport } = canned({ status: 200, body: '{"code":0,"data":{"task":"t1"}}' });
+    const error = await failureOf(operations.create(clientOf(PUBLIC, { transport })));
+    expect(error).toMatchObject({ name: 'InDoubtError', isAccepted: true });
+    expect((error as Error).message).toContain(
+      'no usable id at /flow_id or /id: correct "create.id" in the description; the answer has /code, /data/task)',
+    );
+  });
+
   const afterTheRequest = (answer: string | null) =>
     scriptedRaw((socket) => {
       let received = '';
@@ -750,7 +759,9 @@ describe('a flow', () => {
     async (body) => {
       const { transport } = canned({ status: 200, body });
       const error = await failureOf(clientOf(PUBLIC, { transport }).get('f1', never));
-      const message = expect.stringContaining(`(no word for the state at /state): ${body}`);
+      const has = body.startsWith('{"id"') ? '/id' : 'no members';
+      const correct = `(no word for the state at /state: correct "state.word" in the description; the answer has ${has}`;
+      const message = expect.stringMatching(new RegExp(`${RegExp.escape(correct)}.*${RegExp.escape(body)}$`));
       expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message });
     },
   );
@@ -831,7 +842,10 @@ describe('the outputs of a flow', () => {
 
   it.each(UNUSABLE_IDS.map((id) => ({ id })))('with the id $id have failed', async ({ id }) => {
     const [output, ...more] = await outputsIn([{ id, status: 'ready' }, { id: 'good' }]);
-    expect(output).toMatchObject({ status: 'failed', error: expect.stringContaining('unusable id') });
+    expect(output).toMatchObject({
+      status: 'failed',
+      error: expect.stringMatching(/unusable id|no id at \/asset_id or/),
+    });
     expect(output?.error?.length).toBeLessThan(200);
     expect(more).toEqual([{ assetId: 'good', status: 'ready' }]);
   });

@@ -6,7 +6,7 @@ import { clientOf, json, never, scripted } from './scripted.ts';
 
 /** The results that an answer links at these pointers. */
 const linked = (answer: unknown, addresses: readonly string[] = ['/output']): readonly LinkedOutput[] =>
-  linkedOutputsSchema({ addresses, isWhole: true }).parse(answer);
+  linkedOutputsSchema({ addresses, isWhole: true }).parse(answer).links;
 
 const idsOf = (links: readonly LinkedOutput[]): readonly string[] => links.map(({ assetId }) => assetId);
 

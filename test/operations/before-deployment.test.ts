@@ -194,6 +194,11 @@ describe('the words and pages of the listing', () => {
       todo: expect.stringMatching(/"state".*"pages"/s),
     });
   });
+
+  it('cannot be read if its flows have no id where the description says', async () => {
+    const found = await wordsOf({ flows: [flow('a', 'completed')] }, { list: { id: '/task' } });
+    expect(found).toMatchObject({ result: 'warning', todo: expect.stringContaining('"id" of "list"') });
+  });
 });
 
 describe('what a lost answer costs', () => {
