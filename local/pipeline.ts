@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
-import type { Proxies } from '../functions/flow-service/proxy.ts';
 import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
+import type { Proxies } from '../functions/flow-service/types.ts';
 import type { Entry } from '../functions/ledger/entry.ts';
 import { RUNNING_PREFIX } from '../functions/ledger/keys.ts';
 import type { Env } from '../functions/settings/environment.ts';

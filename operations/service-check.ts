@@ -6,10 +6,11 @@ import { errorDetail, isOwnError } from '../functions/flow-service/answers.ts';
 import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
-import { type Proxies, ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
+import { ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
 import { type Transport, TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
+import type { Proxies } from '../functions/flow-service/types.ts';
 import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
 
 /** Longest wait for a connection, and for each part of an answer, in milliseconds. The user is waiting for a word. */

@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { hostOf, isLoopback, isWithin, lookupWithin, outOfReachError, type Reach } from './addresses.ts';
 import { ForbiddenAddressError } from './errors.ts';
-import { type Proxies, proxyFor, shownProxy, type TunnelOptions, tunnelThrough } from './proxy.ts';
+import { proxyFor, shownProxy, type TunnelOptions, tunnelThrough } from './proxy.ts';
 import { TimeLimit } from './time-limit.ts';
 import {
   codeOf,
@@ -19,6 +19,7 @@ import {
   type TransportRequest,
   type TransportResponse,
 } from './transport.ts';
+import type { Proxies } from './types.ts';
 
 /**
  * The transport over node:http and node:https.

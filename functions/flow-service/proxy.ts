@@ -3,16 +3,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { BlockList, isIP } from 'node:net';
 import { hasCredentials, hostOf, isLoopback } from './addresses.ts';
 import { messageOf, plain, TransportError } from './transport.ts';
-
-/** The proxies between us and the service. */
-export interface Proxies {
-  /** For https addresses. It may hold a user and a password. */
-  readonly https?: URL | undefined;
-  /** For http addresses, which are of this machine. */
-  readonly http?: URL | undefined;
-  /** What goes past them, as in `NO_PROXY`: hosts, with or without a port, domains, ranges of addresses, or `*`. */
-  readonly except?: readonly string[] | undefined;
-}
+import type { Proxies } from './types.ts';
 
 /** The proxy gave no connection. Nothing was sent to the service, so it says nothing about the service. */
 export class ProxyError extends TransportError {

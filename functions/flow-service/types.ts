@@ -242,3 +242,13 @@ export interface Token {
   /** Reads the token again, because the service rejected the last one. @throws {UnauthorisedError} */
   renew(signal: AbortSignal): Promise<string>;
 }
+
+/** The proxies between us and the service. */
+export interface Proxies {
+  /** For https addresses. It may hold a user and a password. */
+  readonly https?: URL | undefined;
+  /** For http addresses, which are of this machine. */
+  readonly http?: URL | undefined;
+  /** What goes past them, as in `NO_PROXY`: hosts, with or without a port, domains, ranges of addresses, or `*`. */
+  readonly except?: readonly string[] | undefined;
+}

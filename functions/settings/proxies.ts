@@ -2,7 +2,8 @@ import * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
 import { check, matching } from '../base/validation.ts';
 import { hasCredentials } from '../flow-service/addresses.ts';
-import { type Proxies, rangeOf } from '../flow-service/proxy.ts';
+import { rangeOf } from '../flow-service/proxy.ts';
+import type { Proxies } from '../flow-service/types.ts';
 import { withoutSecrets } from './service-address.ts';
 
 /** The variables that name the proxies of a process. */
