@@ -1,7 +1,8 @@
 import * as z from 'zod/mini';
 import { quoted } from '../functions/base/printable.ts';
 import { Semaphore } from '../functions/base/semaphore.ts';
-import type { Deployment } from './deployment.ts';
+import { isDenied } from './aws-requests.ts';
+import { type Deployment, issueOfConnection } from './deployment.ts';
 
 /** What the service answers about the flow of an upload; or why there is no answer. Nothing of it is kept in the ledger. */
 export interface ServiceAnswer {
@@ -76,11 +77,16 @@ export class ServiceQuestions {
       if ('issue' in answer) return { askedAt, issue: answer.issue.message };
       return { askedAt, says: sentenceOf(answer.flow), ...answer.flow };
     } catch (error) {
-      const { name, message } = error as Error;
-      const isLate = name === 'TimeoutError';
-      return { askedAt, issue: isLate ? `There was no answer within ${ANSWER_MS_MAX / 1000} seconds.` : message };
+      return { askedAt, issue: issueOf(error as Error) };
     }
   }
+}
+
+function issueOf(error: Error): string {
+  if (isDenied(error)) return 'You may not have it asked: that needs grantOperate.';
+  return error.name === 'TimeoutError'
+    ? `It did not come within ${ANSWER_MS_MAX / 1000} seconds.`
+    : (issueOfConnection(error) ?? error.message);
 }
 
 function sentenceOf({ word, isDeclared, progress }: Omit<ServiceAnswer, 'askedAt'>): string {

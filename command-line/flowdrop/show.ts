@@ -203,9 +203,7 @@ export function showUpload(
     `${uploadName(view.key)}: ${shownState(view)}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment, hold)),
-    ...(service === undefined
-      ? []
-      : [`  ${service.says ?? `The service was asked, without an answer: ${service.issue}`}`]),
+    ...(service === undefined ? [] : [`  ${service.says ?? `There is no answer of the service: ${service.issue}`}`]),
     ...(view.obstacle
       ? [
           `  its results are not stored yet, since ${when(view.obstacle.since)}: ${view.obstacle.message}`,

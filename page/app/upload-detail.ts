@@ -163,7 +163,7 @@ export class UploadDetailView extends LightElement {
 
   #serviceWords(): string {
     if (this.service === undefined) return 'Asking the service…';
-    return printable(this.service.says ?? 'The service was asked, and did not say how far it is.');
+    return printable(this.service.says ?? 'It is not known what the service says.');
   }
 
   #all(detail: UploadDetail): TemplateResult {

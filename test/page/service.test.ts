@@ -1,7 +1,10 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { listenOnLoopback } from '../../local/loopback.ts';
+import { CollectingFunction } from '../../operations/collecting-function.ts';
+import { ServiceQuestions } from '../../operations/service-answer.ts';
 import type { SentRequest, ServiceAnswer } from '../../page/api.ts';
 import { servePage } from '../../page/server/serve-page.ts';
-import { Operated } from '../operations/support.ts';
+import { Operated, signal, withEndpoints } from '../operations/support.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { APP, messageOf, QUICK, Visitor } from './support.ts';
 
@@ -71,6 +74,18 @@ it('a file without a flow asks for nothing, and an unknown one is not found', as
   expect([unknown.status, messageOf(unknown)]).toEqual([404, expect.anything()]);
 });
 
+it('whoever may only view is told what the question needs', async () => {
+  const { id } = await operated.put('viewed.png', 'running');
+  const lambda = await listenOnLoopback((_, response) => {
+    response.writeHead(403, { 'x-amzn-errortype': 'AccessDeniedException' }).end('{"Message":"not authorized"}');
+  });
+  closing.defer(() => lambda.close());
+  const { access } = withEndpoints(operated.deployment, { lambda: lambda.url });
+  const deployment = { ...operated.deployment, collecting: new CollectingFunction('collect-outputs', access) };
+  const { issue } = await new ServiceQuestions(deployment, signal).ask(id, 'running');
+  expect(issue).toBe('You may not have it asked: that needs grantOperate.');
+});
+
 it('the page shows the request of a file, as flowdrop explain does', async () => {
   const { id } = await operated.put('asked.png', 'running', 'x'.repeat(1_000));
   const { request = '', issue } = await requestOf(id);
@@ -94,6 +109,6 @@ it('flowdrop status of a running file says what the service says', async () => {
 
   answers({ detail: 'It is being restarted' }, 500);
   const { output, code } = await operated.run('status', 'told.png');
-  expect(output).toMatch(/\n {2}The service was asked, without an answer: .*It is being restarted\n/);
+  expect(output).toMatch(/\n {2}There is no answer of the service: .*It is being restarted\n/);
   expect(code).toBe(0);
 });
