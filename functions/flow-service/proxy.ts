@@ -48,12 +48,11 @@ function isExcepted(url: URL, entry: string): boolean {
 
 /** The range of an entry such as `10.0.0.0/8` or `10.0.0.1`. Undefined if it is none. */
 export function rangeOf(entry: string): BlockList | undefined {
-  const [address = '', bits, ...more] = entry.split('/');
-  const longest = { 4: 32, 6: 128 }[isIP(address)];
-  const length = bits === undefined ? longest : Number(/^\d{1,3}$/.exec(bits)?.[0] ?? Number.NaN);
-  if (longest === undefined || length === undefined || !(length <= longest) || more.length > 0) return undefined;
+  const [, address = '', bits] = /^([\da-f:.]+)(?:\/(\d{1,3}))?$/i.exec(entry) ?? [];
+  const [longest, family] = isIP(address) === 6 ? ([128, 'ipv6'] as const) : ([32, 'ipv4'] as const);
+  if (isIP(address) === 0 || Number(bits ?? 0) > longest) return undefined;
   const range = new BlockList();
-  range.addSubnet(address, length, longest === 32 ? 'ipv4' : 'ipv6');
+  range.addSubnet(address, Number(bits ?? longest), family);
   return range;
 }
 

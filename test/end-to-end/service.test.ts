@@ -1,4 +1,4 @@
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { type RequestListener, request as requestTo } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { join } from 'node:path';
@@ -58,6 +58,10 @@ it('a service is used with token, certificate and proxy of the environment, by t
   const good = await folder.run('start', arguments_, { env }).ended;
   expect(good.output).toContain(`Requests to ${tls} go through the proxy ${proxy.url.origin}, `);
   expect(good.output).not.toContain('fake-password');
+  const left = (await readdir(folder.path, { recursive: true, withFileTypes: true })).filter((each) => each.isFile());
+  for (const { parentPath, name } of left) {
+    expect(await readFile(join(parentPath, name), 'utf8')).not.toContain('fake-password');
+  }
   // The check before the run, the creation of the flow, and the polls.
   expect(proxy.asked.length).toBeGreaterThan(2);
   expect(proxy.asked.length).toBe(connections);

@@ -60,12 +60,15 @@ function withRoute(changes: object): Deployment {
 }
 
 describe('flowdrop doctor', () => {
-  it('says that the functions use a proxy, without its login', async () => {
-    const proxies = { https: new URL('http://me:fake@proxy.example:3128'), except: ['127.0.0.1'] };
-    const settings = { ...operated.deployment.settings, baseUrl: new URL('https://flows.example'), proxies };
-    expect(await resultOf('the proxy', { ...operated.deployment, settings })).toEqual({
+  it('says that the functions use a proxy, whose login it does not know', async () => {
+    const proxies = { http: new URL('http://me:fake@127.0.0.1:9') };
+    const service = { url: 'http://127.0.0.1:1', token: 'fake-token', proxies };
+    const { deployment, pipeline } = await Operated.forTest({ service });
+    expect(pipeline.functions['create-flow'].environment).toMatchObject({ HTTP_PROXY: 'http://me:fake@127.0.0.1:9' });
+    expect(deployment.settings.proxies.http?.href).toBe('http://127.0.0.1:9/');
+    expect(await resultOf('the proxy', deployment)).toEqual({
       ...{ check: 'the proxy', result: 'good' },
-      what: expect.stringMatching(/^Requests to flows\.example go through the proxy http:\/\/proxy\.example:3128, /),
+      what: expect.stringMatching(/^Requests to 127\.0\.0\.1:1 go through the proxy http:\/\/127\.0\.0\.1:9, /),
     });
   });
 
