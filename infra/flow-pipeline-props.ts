@@ -9,7 +9,7 @@ import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { JsonObject } from '../functions/base/json.ts';
 import { ConfigurationError, check, together } from '../functions/base/validation.ts';
-import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
+import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
@@ -217,6 +217,14 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
         ['versionRetention in days', versionRetention.toDays({ integral: false }), VERSION_RETENTION_DAYS],
       ]),
   );
+  const later = context.routes.findIndex(({ after }) => after !== undefined);
+  const isVersioned = props.versionRetention !== undefined || props.resultsBucket !== undefined;
+  if (inputUrlSeconds(context.service) !== undefined && later !== -1 && !isVersioned) {
+    throw new ConfigurationError([
+      `${where}.routes[${later}].after: expected none, because the results bucket keeps no versions, and the service ` +
+        'fetches exactly one version by its address ({inputUrl}). Set deployment.versionRetentionDays (versionRetention).',
+    ]);
+  }
   return { context, maxConcurrency, batchWindow, collectors };
 }
 

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
-import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
+import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
+import { FLOWS } from '../functions/flow-service/services.ts';
 import type { Proxies } from '../functions/flow-service/types.ts';
 import type { Entry } from '../functions/ledger/entry.ts';
 import { RUNNING_PREFIX } from '../functions/ledger/keys.ts';
@@ -295,7 +296,7 @@ function accessReporter({ onCall, onOperatorCall }: PipelineOptions, keys: Keys)
 
 /** Opens the S3 and creates the buckets that are missing. */
 function openS3(
-  { stateDir, onS3Event }: PipelineOptions,
+  { stateDir, onS3Event, speaks = FLOWS }: PipelineOptions,
   onAccess: (access: AwsAccess) => void,
   onEvent: (record: S3EventRecord) => void,
 ): EmbeddedS3 {
@@ -311,7 +312,8 @@ function openS3(
     },
   });
   ensureBucket(s3, INBOX_BUCKET, { versioning: 'Enabled' });
-  ensureBucket(s3, RESULTS_BUCKET);
+  // A later stage of a chain can be fetched by an address only in exactly one version.
+  ensureBucket(s3, RESULTS_BUCKET, inputUrlSeconds(speaks) === undefined ? {} : { versioning: 'Enabled' });
   ensureBucket(s3, LEDGER_BUCKET);
   return s3;
 }

@@ -36,7 +36,7 @@ import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
 import { issueOfService, proxyInUse } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { issueOfStandIn, SHAPES, shapeFor } from './flow-service/shapes.ts';
-import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
+import { type Arguments, COMMAND, parseArguments, requireReach, USAGE } from './start/arguments.ts';
 import { chargeForExisting } from './start/existing-files.ts';
 import { KnownFiles } from './start/inbox-watch.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
@@ -100,6 +100,7 @@ async function main(): Promise<number> {
   const { inboxPrefix } = settings;
   const args = await withJobs(given, { routes, inboxPrefix });
   const service = args.service && { ...args.service, speaks, proxies: proxiesOf(ENVIRONMENT) };
+  if (service !== undefined) requireReach(service.url, speaks);
   const screen = new Screen(process.stdout);
   const proxy = service && proxyInUse(new URL(service.url), service.proxies);
   if (proxy !== undefined) screen.line(proxy);

@@ -296,14 +296,15 @@ const isJobOf = (entry: Entry, { settings }: Deployment): boolean =>
 
 /** The upload of a later stage, with its assets. They are read by their ETags, because no grant allows to view old versions. */
 function assetsOf({ upload, inputs: assets = [] }: Entry, { inbox }: Deployment): OpenedUpload {
-  const opened = inbox.openAssets(
+  const byETag = inbox.openAssets(
     upload,
     assets.map((asset) => ({ ...asset, versionId: undefined })),
   );
-  const inputs = opened.inputs.map((input, index) => {
-    const { versionId } = assets[index] ?? {};
-    return versionId === undefined ? input : { ...input, additional: { ...input.additional, versionId } };
-  });
+  const opened = inbox.openAssets(upload, assets);
+  const inputs = opened.inputs.map((input, index) => ({
+    ...input,
+    source: byETag.inputs[index]?.source ?? input.source,
+  }));
   return { ...opened, inputs };
 }
 
@@ -537,6 +538,9 @@ const tagged = (upload: string, generation = 1): Pick<FlowTag, 'upload' | 'gener
 /** Stands for what is known only when the stage before has ended, or once the file is claimed. */
 const UNKNOWN = '…';
 
+/** Stands for the address of the file, which is made only when it is sent. Whoever has it can read the file. */
+const SECRET_ADDRESS = '{inputUrl}';
+
 /** The requests of the later stages, as their routes are now. */
 function stagesAfter({ name }: Route, settings: FileSettings): readonly ExplainedStage[] {
   const { service, pipeline, routes } = settings;
@@ -551,6 +555,7 @@ function stagesAfter({ name }: Route, settings: FileSettings): readonly Explaine
       ...chosen,
       tag: { pipeline, ...tagged(UNKNOWN) },
       inputs: [{ as: route.input, mediaType, source, additional: place }],
+      inputUrl: SECRET_ADDRESS,
     };
     return {
       ...stage,
@@ -590,11 +595,16 @@ async function requestOf(
   const { template, parameters, additional } = route;
   const inputs = await Promise.all(shown.map((each) => cutInput(each, route)));
   const tag = { pipeline, upload, generation };
-  const request = filledBody(service.create.body, { template, parameters, additional, tag, inputs }, (index) => {
-    const { start = Buffer.alloc(0), bytes = 0, as } = inputs[index] ?? {};
-    const text = as === 'text' ? Buffer.from(start).toString() : Buffer.from(start).toString('base64');
-    return start.byteLength === bytes ? text : `${text.replace(/=*$/, '')}… (${bytes} bytes in all)`;
-  }) as object;
+  const inputUrl = SECRET_ADDRESS;
+  const request = filledBody(
+    service.create.body,
+    { template, parameters, additional, tag, inputs, inputUrl },
+    (index) => {
+      const { start = Buffer.alloc(0), bytes = 0, as } = inputs[index] ?? {};
+      const text = as === 'text' ? Buffer.from(start).toString() : Buffer.from(start).toString('base64');
+      return start.byteLength === bytes ? text : `${text.replace(/=*$/, '')}… (${bytes} bytes in all)`;
+    },
+  ) as object;
   return { ...withoutBody(purpose, service), request };
 }
 

@@ -10,16 +10,23 @@ const TOO_DEEP = 'nested too deeply to be shown';
 /** Issues that one message tells. The others are counted. */
 export const ISSUES_TOLD_MAX = 10;
 
+/** The secrets in a presigned address of S3. A service may quote the one that it got, in whatever spelling. */
+const PRESIGNED = /(X-Amz-(?:Signature|Security-Token|Credential)(?:=|%3D|%253D|\\u003d))[^\s&"'<>\\]+/gi;
+
 /**
- * A text of outside as it may be quoted, stored, sent or printed: well-formed, and no longer than that. Every such text
- * goes through here or through {@link quoted}. Cuts between code points, so that no text ends in half a character.
+ * A text of outside as it may be quoted, stored, sent or printed: well-formed, without the secrets of a presigned address,
+ * and no longer than that. Every such text goes through here or through {@link quoted}. Cuts between code points, so that
+ * no text ends in half a character.
  * @param end shows that the text was cut.
  */
 export function shorten(text = 'nothing', charsMax = QUOTE_CHARS_MAX, end = '...'): string {
   // A code point has at most two units. The text may be far longer, and need not be read to its end.
-  const points = Array.from(text.slice(0, 2 * charsMax + 2));
+  const read = text.slice(0, 2 * charsMax + 2);
+  const safe = read.replace(PRESIGNED, '$1[secret]');
+  const points = Array.from(safe);
+  const isWhole = read.length === text.length && points.length <= charsMax;
   // Joined, and not sliced: V8 keeps a whole text in memory while a slice of it is in use.
-  return (points.length <= charsMax ? text : `${points.slice(0, charsMax).join('')}${end}`).toWellFormed();
+  return (isWhole ? safe : `${points.slice(0, charsMax).join('')}${end}`).toWellFormed();
 }
 
 /**

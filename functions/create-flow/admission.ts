@@ -1,4 +1,5 @@
 import { FORM } from '../base/media-type.ts';
+import { inputUrlSeconds } from '../flow-service/service-description.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
 import { laterRoute } from '../uploads/chain-routes.ts';
@@ -63,7 +64,7 @@ export const ARCHIVED: KnownFailure = {
 
 /** Why an upload cannot be sent under the present settings. Undefined if it can. */
 export function inputFailure(
-  settings: SizeLimits,
+  settings: SizeLimits & Pick<Settings, 'service'>,
   { upload, inputs, isArchived }: OpenedUpload,
   as: 'file' | 'text',
 ): KnownFailure | undefined {
@@ -72,9 +73,17 @@ export function inputFailure(
     const what = nameOf(input, upload);
     const failure = sizeFailure(settings, what, input.source.bytes, input.as ?? as) ?? encodingFailure(what, input);
     if (failure !== undefined) return failure;
+    if (input.address === undefined && inputUrlSeconds(settings.service) !== undefined) return unversioned(what);
   }
   return undefined;
 }
+
+const unversioned = (what: string): KnownFailure => ({
+  code: 'input-unversioned',
+  message:
+    `${what} has no version id, so the service could fetch something else from its address. ` +
+    'Turn on the versions of its bucket, or have the file sent: "{input}" in place of "{inputUrl}".',
+});
 
 /**
  * Why an object is not the file itself, but something that the file is wrapped in. Undefined if it is the file.

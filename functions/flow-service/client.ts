@@ -34,6 +34,7 @@ import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, filled, flowBody } from './request-body.ts';
 import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
+  inputUrlSeconds,
   type LinkedOutputs,
   type ListedOutputs,
   needsTemplate,
@@ -157,7 +158,7 @@ class HttpFlowService implements FlowService {
       onWaiting: request.onWaiting,
       beforeSending: request.beforeSending,
       body: async () => {
-        const filled = await flowBody(body, request, signal);
+        const filled = await flowBody(body, { ...request, inputUrl: await this.#inputUrl(request, signal) }, signal);
         if (filled.unfit !== undefined) throw filled.unfit;
         return filled;
       },
@@ -174,6 +175,15 @@ class HttpFlowService implements FlowService {
       const what = 'A flow was most probably created, but the answer does not name it';
       throw new InDoubtError(`${what}: ${why}`, { cause, isAccepted });
     }
+  }
+
+  async #inputUrl({ inputs }: CreateRequest, signal: AbortSignal): Promise<string | undefined> {
+    const seconds = inputUrlSeconds(this.#service);
+    if (seconds === undefined) return undefined;
+    const address = inputs[0]?.address;
+    // An upload without one is not sent: see `admission.ts`.
+    if (address === undefined) throw new TypeError('The input has no address that the service could fetch it from');
+    return address(seconds, signal);
   }
 
   /** @throws {RejectedError} no path can hold the template. A retry would not help. */

@@ -26,6 +26,9 @@ export interface FlowBody {
   chunks(signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
+/** A creation, with the address of its first input, if its body has one. */
+type AddressedRequest = CreateRequest & { readonly inputUrl?: string | undefined };
+
 /** A part of the JSON: bytes that are known, or an input that is read while it is sent. */
 type Part = Uint8Array | { readonly as: 'file' | 'text'; readonly source: InputSource };
 
@@ -37,7 +40,7 @@ type Part = Uint8Array | { readonly as: 'file' | 'text'; readonly source: InputS
  * @throws {UnavailableError} a source is not as long as it says. Thrown here for a text, in `chunks` for a file.
  * @throws any error of a source, likewise.
  */
-export async function flowBody(body: JsonObject, request: CreateRequest, signal: AbortSignal): Promise<FlowBody> {
+export async function flowBody(body: JsonObject, request: AddressedRequest, signal: AbortSignal): Promise<FlowBody> {
   // Stands for the bytes of an input until the JSON is written. No text of the route can hold it.
   const mark = randomUUID();
   const pieces = JSON.stringify(filledBody(body, request, (index) => `#${index}${mark}`)).split(
@@ -88,7 +91,7 @@ export async function flowBody(body: JsonObject, request: CreateRequest, signal:
  */
 export function filledBody(
   body: JsonObject,
-  { template, parameters, tag, inputs, ...request }: Omit<CreateRequest, 'startBy'>,
+  { template, parameters, tag, inputs, inputUrl, ...request }: Omit<AddressedRequest, 'startBy'>,
   bytesOf: (index: number) => string,
 ): Json | undefined {
   const additional = { ...request.additional, [FLOW_TAG_NAME]: tag } as unknown as JsonObject;
@@ -98,7 +101,7 @@ export function filledBody(
   }));
   return filled(body, {
     ...{ '{template}': template, '{parameters}': parameters, '{additional}': additional },
-    ...{ '{inputs}': list, '{input}': list[0]?.data },
+    ...{ '{inputs}': list, '{input}': list[0]?.data, '{inputUrl}': inputUrl },
   });
 }
 

@@ -58,11 +58,17 @@ export interface CreateDescription {
   /**
    * The body. A text that is one of these words is replaced: `{template}` and `{parameters}` are those of the route;
    * `{additional}` is that of the route, with Flowdrop's tag in it; `{inputs}` is a list of `{"additional": …, "data": …}`,
-   * one for each input; `{input}` is the first input: a file as a data URI, a text as it is. A member `...` with
+   * one for each input; `{input}` is the first input: a file as a data URI, a text as it is; `{inputUrl}`, alone, is an
+   * address by which the service fetches exactly this version of the file from its bucket. A member `...` with
    * `{parameters}` or `{additional}` stands for their members, and the members beside it win. A member whose value is
    * missing is left out. `{{word}}` stands for the text `{word}`.
    */
   readonly body: JsonObject;
+  /**
+   * For how long the address `{inputUrl}` is valid, in seconds: from 60 to 900. AWS names no lifetime of a function's
+   * credentials, but they outlive an invocation, which takes at most 900 seconds. Default: 900.
+   */
+  readonly inputUrlSeconds?: number | undefined;
   /** Headers of the request beside the token, such as `{"Prefer": "respond-async"}`. Default: none. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Where the answer has the id of the job. */
@@ -377,9 +383,9 @@ const pages = z.discriminatedUnion(
   { error: 'expected {"by": "address", "cursor", "number", "link" or "none"}' },
 );
 
-/** A whole number in a range. */
-function whole(what: string, min: number, max: number) {
-  const error = `expected ${what} from ${min} to ${max}`;
+/** A whole number in a range. @param why the reason for the range, after a colon. Default: none. */
+function whole(what: string, min: number, max: number, why = '') {
+  const error = `expected ${what} from ${min} to ${max}${why}`;
   return z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
 }
 
@@ -408,8 +414,15 @@ const holds = (value: Json, placeholders: readonly string[]): boolean =>
 /** True if a creation has room for several inputs. */
 export const takesSeveralInputs = ({ create }: ServiceDescription): boolean => holds(create.body, ['{inputs}']);
 
+/** Validity of an address of an input, in seconds. No invocation of a function takes longer, nor need its credentials. */
+const INPUT_URL_SECONDS = { min: 60, max: 900, default: 900 } as const;
+
+/** For how long the address of an input must be valid, in seconds. Undefined if a creation has none. */
+export const inputUrlSeconds = ({ create }: Pick<ServiceDescription, 'create'>): number | undefined =>
+  holds(create.body, ['{inputUrl}']) ? (create.inputUrlSeconds ?? INPUT_URL_SECONDS.default) : undefined;
+
 /** The texts that are replaced in the body of a creation, and in that of a request about a job. */
-const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', '{inputs}', '{input}'];
+const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', '{inputs}', '{input}', '{inputUrl}'];
 const JOB_PLACEHOLDERS = ['{id}', '{template}'];
 
 /** The text that `{{word}}` stands for: `{word}`. Undefined for any other text. */
@@ -467,8 +480,11 @@ const headers = z.record(
 );
 
 const createBody = jsonObject.check(
-  z.refine((body) => holds(body, ['{input}', '{inputs}']), {
-    error: 'expected a member "{input}" or "{inputs}": without one, no file reaches the service',
+  z.refine((body) => holds(body, ['{input}', '{inputs}', '{inputUrl}']), {
+    error: 'expected a member "{input}", "{inputs}" or "{inputUrl}": without one, no file reaches the service',
+  }),
+  z.refine((body) => !holds(body, ['{inputUrl}']) || !holds(body, ['{input}', '{inputs}']), {
+    error: 'expected "{inputUrl}", or "{input}" and "{inputs}": the file is sent, or fetched by the service',
   }),
   checkPlaceholders(CREATION_PLACEHOLDERS),
 );
@@ -481,6 +497,35 @@ const change = strictObject({
 }).check(
   z.refine(({ path, body = {} }) => path.includes('{id}') || holds(body, ['{id}']), {
     error: 'expected {id} in the path or in the body',
+  }),
+);
+
+const create = strictObject({
+  method: z.optional(z.enum(['POST', 'PUT'], { error: 'expected "POST" or "PUT"' })),
+  path: path([], ['template']),
+  body: createBody,
+  inputUrlSeconds: z.optional(
+    whole(
+      'seconds',
+      INPUT_URL_SECONDS.min,
+      INPUT_URL_SECONDS.max,
+      ': an address is valid no longer than the credentials of the function, and AWS promises none beyond an invocation',
+    ),
+  ),
+  headers: z.optional(headers),
+  id: pointers,
+  answerSeconds: z.optional(whole('seconds', 5, 600)),
+  idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
+}).check(
+  z.refine((value) => value.inputUrlSeconds === undefined || holds(value.body, ['{inputUrl}']), {
+    error: 'expected none, because the body has no {inputUrl}',
+    path: ['inputUrlSeconds'],
+  }),
+  // Each process signs with its own credentials, so the address could not be the same again.
+  z.refine(({ body, idempotency: { hours = 0 } = {} }) => hours === 0 || !holds(body, ['{inputUrl}']), {
+    error:
+      'expected 0 with {inputUrl}: a key is repeated with the same body, and each request has an address of its own',
+    path: ['idempotency', 'hours'],
   }),
 );
 
@@ -522,15 +567,7 @@ export const descriptionSchema: z.ZodMiniType<ServiceDescription> = strictObject
       header: headerName,
       scheme: z.optional(matching('a scheme such as "Bearer"', /^[A-Za-z0-9-]{1,100}$/)),
     }),
-    create: strictObject({
-      method: z.optional(z.enum(['POST', 'PUT'], { error: 'expected "POST" or "PUT"' })),
-      path: path([], ['template']),
-      body: createBody,
-      headers: z.optional(headers),
-      id: pointers,
-      answerSeconds: z.optional(whole('seconds', 5, 600)),
-      idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
-    }),
+    create,
     state: strictObject({
       path: path(['id'], ['template']),
       word: pointers,

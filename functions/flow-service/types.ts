@@ -50,7 +50,12 @@ export interface FlowInput {
   readonly mediaType: string;
   readonly source: InputSource;
   readonly additional: JsonObject;
+  /** An address of these bytes, valid for some seconds. Undefined if they are not exactly one version of an object. */
+  readonly address?: InputAddress | undefined;
 }
+
+/** Makes an address by which whoever has it can read an input. So it is a secret. It looks first whether it is there. */
+export type InputAddress = (seconds: number, signal: AbortSignal) => Promise<string>;
 
 /** The states that we tell apart. The description of the service maps its words to them. */
 export type FlowState = 'running' | 'completed' | 'failed' | 'aborted';

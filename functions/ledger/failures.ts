@@ -55,6 +55,13 @@ export const FAILURES = {
     retry: 'after-change',
     action: 'Put a smaller file into the inbox. Or raise the setting, and then retry.',
   },
+  'input-unversioned': {
+    meaning:
+      'The service should fetch the file from its bucket by an address (`{inputUrl}`), and the bucket keeps no versions.',
+    retry: 'after-change',
+    action:
+      'Turn on the versions of the bucket and put the file again, or declare `{input}` in place of `{inputUrl}`, and then retry.',
+  },
   'input-encoded': {
     meaning:
       'The object is not the file itself: the file is compressed (`Content-Encoding`), or wrapped in a form (`multipart/form-data`).',

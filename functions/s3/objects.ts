@@ -1,4 +1,6 @@
 import {
+  GetObjectCommand,
+  type GetObjectCommandInput,
   HeadObjectCommand,
   type HeadObjectCommandInput,
   type HeadObjectCommandOutput,
@@ -20,6 +22,54 @@ export async function headObject(
     if (isAbsent(error)) return undefined;
     throw error;
   }
+}
+
+/** The parts that we use of the request that the SDK's middleware passes on. */
+interface SignableRequest {
+  readonly protocol: string;
+  readonly hostname: string;
+  readonly port?: number;
+  readonly path: string;
+}
+
+/** What the SDK's signers can do beside what their type says. */
+interface Presigner {
+  presign(request: object, options: object): Promise<{ readonly query: Readonly<Record<string, string>> }>;
+}
+
+/**
+ * An address by which whoever has it can read one version of an object, for some seconds. So it is as secret as the
+ * object. It is signed as the client signs its requests, and ends sooner if the client's credentials do.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html
+ */
+export async function presignedGet(
+  s3: S3Client,
+  object: GetObjectCommandInput & { readonly VersionId: string },
+  { seconds, now }: { readonly seconds: number; readonly now: number },
+): Promise<string> {
+  const command = new GetObjectCommand(object);
+  let address = '';
+  command.middlewareStack.add(
+    (_, context) => async (args) => {
+      const request = args.request as SignableRequest;
+      const { protocol, hostname, port, path } = request;
+      const [scheme] = context.endpointV2?.properties?.authSchemes ?? [];
+      const signer = (await s3.config.signer(scheme)) as unknown as Presigner;
+      const host = port === undefined ? hostname : `${hostname}:${port}`;
+      // No other header is signed: the service would have to send it.
+      const headers = { host, 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
+      const signed = await signer.presign(
+        { ...request, headers },
+        { expiresIn: seconds, signingDate: new Date(now), signingRegion: scheme?.signingRegion, signingService: 's3' },
+      );
+      address = `${protocol}//${host}${path}?${new URLSearchParams(signed.query)}`;
+      return { response: {}, output: { $metadata: {} } };
+    },
+    // The last step before the request is signed and sent.
+    { step: 'build', name: 'presignedGet', priority: 'low' },
+  );
+  await s3.send(command);
+  return address;
 }
 
 /** Where a page of a listing of versions ends. */

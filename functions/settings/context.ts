@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, compareMembers, type IsSound, strictObject } from '../base/validation.ts';
-import { type ServiceDescription, takesSeveralInputs } from '../flow-service/service-description.ts';
+import { inputUrlSeconds, type ServiceDescription, takesSeveralInputs } from '../flow-service/service-description.ts';
 import { FLOWS } from '../flow-service/services.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
@@ -63,6 +63,13 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
           if (member === undefined || !isSound('routes', index, member)) continue;
           const message = 'expected none: the service takes one input for each flow, as its description says';
           context.addIssue({ code: 'custom', path: ['routes', index, member], message, input: route[member] });
+        }
+      }
+      if (isSound('service') && service.create !== undefined && inputUrlSeconds(service) !== undefined) {
+        for (const [index, { input }] of routes.entries()) {
+          if (input !== 'text' || !isSound('routes', index, 'input')) continue;
+          const message = 'expected "file": the service gets an address of the file ({inputUrl}), and no text';
+          context.addIssue({ code: 'custom', path: ['routes', index, 'input'], message, input });
         }
       }
       const dead = routes.map((route, index) => deadMembers(soundConditions(route, isSound, index)));

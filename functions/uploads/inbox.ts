@@ -10,9 +10,9 @@ import {
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { JsonObject } from '../base/json.ts';
 import { codingsOf, mediaTypeOf } from '../base/media-type.ts';
-import type { InputSource } from '../flow-service/types.ts';
+import type { InputAddress, InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
-import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
+import { headObject, type ListedVersion, listVersions, presignedGet, type VersionMarker } from '../s3/objects.ts';
 import type { Job } from './job.ts';
 import { filesFor, folderOf, inputKey } from './job-keys.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
@@ -109,6 +109,8 @@ export interface OpenedInput {
   /** How the object is compressed. Undefined if it is not, or if that is not known yet. */
   readonly coding?: string | undefined;
   readonly source: InputSource;
+  /** Undefined if the input is a text of a job, or has no version id: its key may lead to another object at any time. */
+  readonly address?: InputAddress | undefined;
   /** What the flow is told of it. */
   readonly additional: JsonObject;
 }
@@ -216,7 +218,8 @@ export class Inbox {
       for (const body of opened) body.destroy();
     };
     const { metadata, isArchived, coding } = first;
-    return { upload, isArchived, metadata, inputs: [{ ...inputOf(upload, openBody), coding }], discard };
+    const input = { ...this.#inputOf(upload, openBody), coding };
+    return { upload, isArchived, metadata, inputs: [input], discard };
   }
 
   /** The upload of a later stage, with its assets. Each of them is opened when it is sent, one after the other. */
@@ -250,7 +253,31 @@ export class Inbox {
   }
 
   #pinnedInput(object: PinnedObject, additional?: JsonObject): OpenedInput {
-    return inputOf(object, (signal) => this.#openPinned(object, signal), additional);
+    return this.#inputOf(object, (signal) => this.#openPinned(object, signal), additional);
+  }
+
+  /** An object as an input. The flow is told where it came from. */
+  #inputOf(object: PinnedObject, open: InputSource['open'], additional?: JsonObject): OpenedInput {
+    const { bucket, key, versionId, bytes, mediaType } = object;
+    const place = { bucket, key, ...(versionId === undefined ? {} : { versionId }) };
+    const address = versionId === undefined ? undefined : this.#addressOf({ ...object, versionId });
+    return { key, mediaType, source: { bytes, open }, address, additional: { ...additional, ...place } };
+  }
+
+  #addressOf(object: PinnedObject & { readonly versionId: string }): InputAddress {
+    return async (seconds, signal) => {
+      await this.probe(object, signal);
+      const { bucket: Bucket, key: Key, versionId: VersionId, mediaType: ResponseContentType } = object;
+      try {
+        return await presignedGet(
+          this.#s3,
+          { Bucket, Key, VersionId, ResponseContentType },
+          { seconds, now: this.#clock.now() },
+        );
+      } catch (cause) {
+        throw new UploadUnreadableError(`No address of ${object.bucket}/${object.key} could be signed`, { cause });
+      }
+    };
   }
 
   async #openPinned(pinned: PinnedObject, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
@@ -447,16 +474,6 @@ export class Inbox {
 export const codingMessage = (what: string, coding: string): string =>
   `${what} is compressed (Content-Encoding: ${coding}), and would be sent as it is stored. ` +
   'Put the file without compression, and without that header.';
-
-/** An object as an input. The flow is told where it came from. */
-function inputOf(
-  { bucket, key, versionId, bytes, mediaType }: PinnedObject,
-  open: InputSource['open'],
-  additional?: JsonObject,
-): OpenedInput {
-  const place = { bucket, key, ...(versionId === undefined ? {} : { versionId }) };
-  return { key, mediaType, source: { bytes, open }, additional: { ...additional, ...place } };
-}
 
 function textInput(text: string, additional: JsonObject): OpenedInput {
   const bytes = Buffer.from(text);

@@ -32,8 +32,10 @@ export interface Body {
   readonly value: Readonly<Record<string, unknown>>;
   /** The content of each data URI, or what is wrong with it. */
   readonly data: readonly (Blob | string)[];
-  /** Keeps a text as an input. */
-  readonly text: (text: string) => Blob;
+  /** What is at the presigned addresses in the JSON, or why it could not be fetched. */
+  readonly fetched: ReadonlyMap<string, Pick<Input, 'mediaType' | 'blob'> | string>;
+  /** Keeps a text, or the bytes of an input. */
+  readonly keep: (input: string | Uint8Array) => Blob;
   /** Drops the inputs. Call it if no flow was created with them. */
   discard(): void;
 }
@@ -58,7 +60,8 @@ export async function readBody(request: ServiceRequest, folder: BlobFolder): Pro
     }
     // Over HTTP the connection would be gone by now. Within a process only this check finds a short body.
     if (Number.isFinite(expected) && received < expected) throw new ConnectionLostError('reset');
-    return reader.end();
+    const body = reader.end();
+    return { ...body, fetched: await fetchedInputs(body) };
   } catch (error) {
     reader.discard();
     throw error;
@@ -101,17 +104,17 @@ class BodyReader {
   }
 
   /** @throws {Refusal} */
-  end(): Body {
+  end(): Omit<Body, 'fetched'> {
     const value = this.#value();
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       throw new Refusal(422, [{ loc: ['body'], msg: 'must be an object', type: 'value_error' }]);
     }
-    const text = (text: string): Blob => {
+    const keep = (input: string | Uint8Array): Blob => {
       const writer = this.#newWriter();
-      writer.write(Buffer.from(text));
+      writer.write(Buffer.from(input));
       return writer.end();
     };
-    return { value: value as Record<string, unknown>, data: this.#data, text, discard: () => this.discard() };
+    return { value: value as Record<string, unknown>, data: this.#data, keep, discard: () => this.discard() };
   }
 
   discard(): void {
@@ -218,6 +221,27 @@ class Base64Reader {
   }
 }
 
+/** A presigned address of the S3 of this machine. The stand-in asks no other server for anything. */
+const PRESIGNED = /^http:\/\/127\.0\.0\.1:\d+\/.*[?&]X-Amz-Signature=/;
+
+/** Fetches the inputs at the presigned addresses in a body, as a service does: without any credentials of its own. */
+async function fetchedInputs({ value, keep }: Pick<Body, 'value' | 'keep'>): Promise<Body['fetched']> {
+  const addresses: string[] = [];
+  JSON.stringify(value, (_, each: unknown) => {
+    if (typeof each === 'string' && PRESIGNED.test(each)) addresses.push(each);
+    return each;
+  });
+  const fetched = new Map<string, Pick<Input, 'mediaType' | 'blob'> | string>();
+  for (const address of addresses) {
+    const answer = await fetch(address);
+    const bytes = new Uint8Array(await answer.arrayBuffer());
+    const mediaType = answer.headers.get('content-type') ?? 'application/octet-stream';
+    // Services quote the address that they could not read.
+    fetched.set(address, answer.ok ? { mediaType, blob: keep(bytes) } : `${answer.status} for ${address}`);
+  }
+  return fetched;
+}
+
 /** The inputs of a creation. Those that are not valid are reported, and left out. */
 export function inputsOf(body: Body, template: Template, problem: Problem): Input[] {
   const inputs = body.value.inputs ?? [];
@@ -253,7 +277,9 @@ function inputOf(input: unknown, body: Body, template: Template, problem: Proble
 }
 
 /** An input's data: those of a data URI, or plain text. Returns what is wrong with it otherwise. */
-export function inputData(text: string, { data, text: kept }: Body): Pick<Input, 'mediaType' | 'blob'> | string {
+export function inputData(text: string, { data, keep, fetched }: Body): Pick<Input, 'mediaType' | 'blob'> | string {
+  const found = fetched.get(text);
+  if (found !== undefined) return found;
   const [, mediaType = '', index] = READ_DATA_URI.exec(text) ?? [];
   if (index !== undefined) {
     const blob = data[Number(index)] ?? 'a data URI must be written without escapes';
@@ -261,5 +287,5 @@ export function inputData(text: string, { data, text: kept }: Body): Pick<Input,
   }
   if (/^data:[^\s,]{0,1024},/.test(text))
     return 'a data URI must be in base64, with a valid media type and without escapes';
-  return text.isWellFormed() ? { mediaType: 'text/plain', blob: kept(text) } : 'half of a surrogate pair';
+  return text.isWellFormed() ? { mediaType: 'text/plain', blob: keep(text) } : 'half of a surrogate pair';
 }

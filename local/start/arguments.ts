@@ -2,6 +2,8 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { type NamedFile, namedFiles, type Refused } from '../../command-line/named-files.ts';
 import { parseOptions, UsageError } from '../../command-line/options.ts';
+import { isLoopback } from '../../functions/flow-service/addresses.ts';
+import { inputUrlSeconds, type ServiceDescription } from '../../functions/flow-service/service-description.ts';
 import { issueOfBaseUrl } from '../../functions/settings/service-address.ts';
 import { issueOfToken } from '../../operations/service-check.ts';
 
@@ -186,6 +188,18 @@ function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments
   const issue = issueOfBaseUrl(given);
   if (issue !== undefined) throw new UsageError(`--service: ${issue}`);
   return { url: given.replace(/\/+$/, ''), token: tokenIn(env.FLOWDROP_TOKEN) };
+}
+
+/**
+ * Refuses a service elsewhere that would fetch files from the S3 of this machine.
+ * @throws {UsageError}
+ */
+export function requireReach(url: string, speaks: ServiceDescription): void {
+  if (inputUrlSeconds(speaks) === undefined || isLoopback(new URL(url))) return;
+  throw new UsageError(
+    `--service: the service would fetch each file ({inputUrl}) from the S3 of this machine, which ${url} cannot reach. ` +
+      'Deploy the pipeline, declare "{input}" in service.create.body, or use a service on this machine',
+  );
 }
 
 /** The messages do not quote the token: even a malformed one is a secret. */

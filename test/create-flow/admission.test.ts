@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { inputFailure } from '../../functions/create-flow/admission.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { OpenedUpload } from '../../functions/uploads/inbox.ts';
 
 it.each([
@@ -10,5 +11,5 @@ it.each([
   ['text', 11, 'The file has 11 bytes, and at most 5 are sent as text.'],
 ] as const)('a file on a route for a %s, of %i bytes, cannot be sent because: %s', (input, bytes, message) => {
   const object = { upload: { key: 'a' }, inputs: [{ key: 'a', source: { bytes } }] } as unknown as OpenedUpload;
-  expect(inputFailure({ inputBytesMax: 10, textBytesMax: 5 }, object, input)?.message).toBe(message);
+  expect(inputFailure({ inputBytesMax: 10, textBytesMax: 5, service: FLOWS }, object, input)?.message).toBe(message);
 });

@@ -1,6 +1,7 @@
 import { App, Duration, Stack } from 'aws-cdk-lib';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { expect, it } from 'vitest';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { COLLECTORS_MAX } from '../../functions/operator/collect-event.ts';
 import { parseStackContext } from '../../infra/deployment.ts';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
@@ -95,6 +96,10 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
     const both = bucketOf(stack);
     return { inboxBucket: both, resultsBucket: both };
   },
+  'a later stage whose service fetches one version, in a bucket without versions': () => ({
+    routes: [ROUTE, { name: 'smaller', after: 'pictures', template: 't' }],
+    service: { ...FLOWS, create: { path: '/flows', body: { file: '{inputUrl}' }, id: '/id' } },
+  }),
   'an inbox in another region': (stack) => ({ inboxBucket: elsewhere(stack) }),
   'results in another region': (stack) => ({ resultsBucket: elsewhere(stack) }),
   'a ledger in another region': (stack) => ({ ledgerBucket: elsewhere(stack) }),

@@ -56,6 +56,12 @@ it('explain shows the headers of the request, without the token', async () => {
   expect((await explained([], ROUTES, 'flows')).output).toContain('\n  Authorization: Bearer [token]\n');
 });
 
+it('explain shows no address of a file that the service fetches', async () => {
+  const create = { body: { inputs: null, image: '{inputUrl}' } };
+  const answer = JSON.parse((await explained(['--json'], ROUTES, { from: 'flows', create })).output);
+  expect([answer, ...answer.stages]).toMatchObject(Array(2).fill({ request: { image: '{inputUrl}' } }));
+});
+
 it('explain shows the requests of the later stages too', async () => {
   const { stages } = JSON.parse((await explained(['--json'])).output);
   expect(stages).toMatchObject([{ route: 'optimised', after: 'pictures', sentTo: 'POST /run/smaller' }]);

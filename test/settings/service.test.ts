@@ -80,7 +80,7 @@ describe('the service of a configuration', () => {
     [
       'a creation without an input',
       { from: 'flows', create: { body: { inputs: null, prompt: 'x' } } },
-      'service.create.body: expected a member "{input}" or "{inputs}": without one',
+      'service.create.body: expected a member "{input}", "{inputs}" or "{inputUrl}": without one',
     ],
     ['a description without its outputs', { from: 'flows', outputs: null }, 'service.outputs: expected'],
     [
@@ -117,7 +117,7 @@ describe('a text in the body', () => {
     [
       'a placeholder that is mistyped',
       create({ inputs: '{inputz}', file: '{input}' }),
-      'create.body.inputs: expected {template}, {parameters}, {additional}, {inputs}, {input}, or {{word}} for the text {word}. Did you mean {inputs}?, got "{inputz}"',
+      'create.body.inputs: expected {template}, {parameters}, {additional}, {inputs}, {input}, {inputUrl}, or {{word}} for the text {word}. Did you mean {inputs}?, got "{inputz}"',
     ],
     ['one in other letters', create({ template: '{Template}' }), 'Did you mean {template}?'],
     ['one with blanks', create({ list: ['{ template }'] }), 'create.body.list.0: expected {template}'],
@@ -159,6 +159,52 @@ describe('a text in the body', () => {
     const body = { literal: '{{prompt}}', css: 'a{color:red}', text: '{a b}', empty: '{}' };
     expect(issuesOf(create(body))).toEqual([]);
     expect(issuesOf(abort({ path: '/cancel', body: { job: '{id}', literal: '{{job}}' } }))).toEqual([]);
+  });
+});
+
+describe('a service that fetches its input', () => {
+  const byAddress = (create: object = {}, body: object = {}) => ({
+    from: 'flows',
+    create: { body: { inputs: null, image: '{inputUrl}', ...body }, ...create },
+  });
+
+  it.each<[string, object, string]>([
+    [
+      'valid for longer than the credentials of a function',
+      byAddress({ inputUrlSeconds: 3_600 }),
+      'create.inputUrlSeconds: expected seconds from 60 to 900: an address is valid no longer than the credentials',
+    ],
+    [
+      'declared where the body has none',
+      { from: 'flows', create: { inputUrlSeconds: 60 } },
+      'create.inputUrlSeconds: expected none, because the body has no {inputUrl}',
+    ],
+    [
+      'beside a key whose body must stay the same',
+      byAddress({ idempotency: { hours: 24 } }),
+      'create.idempotency.hours: expected 0 with {inputUrl}',
+    ],
+    ['beside the file itself', byAddress({}, { file: '{input}' }), 'create.body: expected "{inputUrl}", or "{input}"'],
+    ['in other letters', byAddress({}, { image: '{inputURL}', file: '{input}' }), 'Did you mean {inputUrl}?'],
+  ])('gets no address %s', (_, service, issue) => {
+    const issues = issuesOf(service);
+    expect(issues).toHaveLength(1);
+    expect(issues[0]).toContain(issue);
+  });
+
+  it('gets an address of one file, and of no text', () => {
+    const routes = [
+      route,
+      { name: 'texts', input: 'text', suffixes: ['.txt'], template: 't' },
+      { name: 'jobs', jobs: 'jobs/', template: 't' },
+    ];
+    const issues = messagesOf(() =>
+      parseContext({ baseUrl: 'https://flows.example.com', routes, service: byAddress({ inputUrlSeconds: 60 }) }),
+    );
+    expect(issues).toEqual([
+      expect.stringContaining('flowdrop.routes[2].jobs: expected none: the service takes one input'),
+      expect.stringContaining('flowdrop.routes[1].input: expected "file": the service gets an address of the file'),
+    ]);
   });
 });
 

@@ -146,8 +146,10 @@ export function readObject(service: Service, call: Call): S3Response {
   const { bytes } = version;
   const range = parseRange(headers.range, bytes);
   const isChecked = !range.partial && headers['x-amz-checksum-mode']?.toUpperCase() === 'ENABLED';
+  const asked = call.query.get('response-content-type');
   const answer = {
     ...answerHeaders(version.headers),
+    ...(asked && { 'content-type': asked }),
     ...taggingCount(service, call, version),
     etag: `"${version.etag}"`,
     ...modified(version),

@@ -48,7 +48,7 @@ const OPERATIONS: Readonly<Record<string, Entry>> = {
   'PUT bucket versioning': [putBucketVersioning],
   'PUT bucket notification': [putBucketNotification],
   'POST bucket delete': [deleteObjects],
-  'GET object': [readObject, ['versionId']],
+  'GET object': [readObject, ['versionId', 'response-content-type']],
   'HEAD object': [readObject, ['versionId']],
   'PUT object': [putObject],
   'PUT object x-amz-copy-source': [copyObject],

@@ -141,7 +141,7 @@ describe('answers', () => {
     ['PUT', `/${BUCKET}/k`, { 'x-amz-storage-class': 'GLACIER' }, '501 NotImplemented'],
     ['PUT', `/${BUCKET}/k`, { 'if-match': '*' }, '501 NotImplemented'],
     ['GET', `/${BUCKET}/k`, { 'if-none-match': '*' }, '501 NotImplemented'],
-    ['GET', `/${BUCKET}/k?response-content-type=a`, {}, '501 NotImplemented'],
+    ['GET', `/${BUCKET}/k?response-cache-control=a`, {}, '501 NotImplemented'],
     ['DELETE', `/${BUCKET}`, {}, '501 NotImplemented'],
     ['DELETE', `/${BUCKET}/k?versions`, {}, '501 NotImplemented'],
     ['PATCH', `/${BUCKET}/k`, {}, '501 NotImplemented'],

@@ -2,7 +2,8 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../../command-line/options.ts';
-import { parseArguments } from '../../../local/start/arguments.ts';
+import { FLOWS } from '../../../functions/flow-service/services.ts';
+import { parseArguments, requireReach } from '../../../local/start/arguments.ts';
 import { sharedFolder } from '../../support/folder.ts';
 
 describe('the arguments of npm start', () => {
@@ -109,4 +110,18 @@ describe('the arguments of npm start', () => {
     expect(parse(['--help', 'missing.png']).shows).toBe('help');
     expect(parse(['--version', 'missing.png']).shows).toBe('version');
   });
+});
+
+it('a service elsewhere is refused if it would fetch files from this machine', () => {
+  const create = { ...FLOWS.create, body: { image: '{inputUrl}' } };
+  const fetching = { ...FLOWS, create };
+  expect(() => requireReach('https://flows.example.com', fetching)).toThrow(
+    new UsageError(
+      '--service: the service would fetch each file ({inputUrl}) from the S3 of this machine, which ' +
+        'https://flows.example.com cannot reach. Deploy the pipeline, declare "{input}" in service.create.body, or use a ' +
+        'service on this machine',
+    ),
+  );
+  requireReach('http://127.0.0.1:8080', fetching);
+  requireReach('https://flows.example.com', FLOWS);
 });
