@@ -8,9 +8,11 @@ import {
   readdirSync,
   readFileSync,
   rmdirSync,
+  statSync,
 } from 'node:fs';
-import { dirname, join, relative, sep } from 'node:path';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Console } from '../command-line/flowdrop/console.ts';
 import type { NamedFile } from '../command-line/named-files.ts';
 import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
 import { ownEnvironment } from '../command-line/own-environment.ts';
@@ -23,6 +25,7 @@ import type { ServiceDescription } from '../functions/flow-service/service-descr
 import type { Proxies } from '../functions/flow-service/types.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { checkProxies } from '../functions/settings/proxies.ts';
+import type { PipelineSettings } from '../functions/settings/settings.ts';
 import { folderOf } from '../functions/uploads/job-keys.ts';
 import { jobsRouteOf, type Route, routeFor, skipping } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
@@ -33,7 +36,8 @@ import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
 import { EMPTY_INBOX, JobFilesError, type JobSettings, planFiles } from '../operations/job-files.ts';
 import { LOCAL_RUN_FOLDER, localLogFolder } from '../operations/local-run.ts';
-import { issueOfService, proxyInUse } from '../operations/service-check.ts';
+import { issueOfService, proxyInUse, type Service } from '../operations/service-check.ts';
+import { TRIAL_MINUTES_MAX, type TrialFile, tryListings, tryService } from '../operations/service-trial.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { issueOfStandIn, SHAPES, shapeFor } from './flow-service/shapes.ts';
 import { type Arguments, COMMAND, parseArguments, requireReach, USAGE } from './start/arguments.ts';
@@ -78,6 +82,7 @@ const SERVICE_POLL_INTERVAL_SECONDS = 5;
 
 /** How the user of this command changes what the check of the service finds. */
 const SERVICE_WORDS = { address: '--service', goOn: 'add --skip-check' };
+const CHECK_WORDS = { address: '--check-service', goOn: 'correct the paths in its description' };
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const EXAMPLES_DIR = here('../examples');
@@ -104,17 +109,22 @@ async function main(): Promise<number> {
   const screen = new Screen(process.stdout);
   const proxy = service && proxyInUse(new URL(service.url), service.proxies);
   if (proxy !== undefined) screen.line(proxy);
-  if (service !== undefined && !args.skipCheck) {
+  if (service !== undefined && (args.checksService || !args.skipCheck)) {
     screen.status([], `Asking the flow service at ${service.url}`);
-    const issue = await issueOfService(service, SERVICE_WORDS, signal).catch((error) => {
-      if (!signal.aborted) throw error;
-    });
+    const issue = await issueOfService(service, args.checksService ? CHECK_WORDS : SERVICE_WORDS, signal).catch(
+      (error) => {
+        if (!signal.aborted) throw error;
+      },
+    );
     screen.clear();
     if (signal.aborted) return interrupted();
     if (issue !== undefined) {
-      const { what, todo } = issue;
-      throw new ConfigurationError([printable(`The flow service at ${service.url} ${what}. ${todo}`)]);
+      const { what, todo, severity } = issue;
+      const told = printable(`The flow service at ${service.url} ${what}. ${todo}`);
+      if (!args.checksService || severity === 'fault') throw new ConfigurationError([told]);
+      screen.line(`! ${told}`);
     }
+    if (args.checksService) return await checkService(service, { args, routes, settings, screen, signal });
     const listing = await examineListing(service, settings, signal).catch((error) => {
       if (!signal.aborted) throw error;
     });
@@ -263,6 +273,58 @@ function readContext() {
   const dir = here('..');
   const { context, warnings } = readStackContext({ dir, context: readTrackedContext(dir).flowdrop });
   return { ...context, warnings };
+}
+
+interface Checked {
+  readonly args: Arguments;
+  readonly routes: readonly Route[];
+  readonly settings: PipelineSettings;
+  readonly screen: Screen;
+  readonly signal: AbortSignal;
+}
+
+/** Tries a service with one small file. */
+async function checkService(service: Service, checked: Checked): Promise<number> {
+  const { args, routes, settings, screen, signal } = checked;
+  const file = trialFile(args, routes, settings);
+  const trial = { service, settings, file, print: (line: string) => screen.line(printable(line)) };
+  try {
+    await tryListings(trial, signal);
+    const bytes = size(file.content.byteLength);
+    const question = `${file.name} (${bytes}) would be sent to ${service.url}, with the template ${file.route.template}. The service may charge for it.`;
+    if (!args.isAllowed) {
+      const { stdin, stdout, stderr } = process;
+      const console = new Console({ input: stdin, output: stdout, errors: stderr });
+      if (!console.canAsk) throw new UsageError(`${question} There is no terminal to ask on: add --yes`);
+      if (!(await console.confirms(`${question} Go on?`, signal))) return EXIT_FAILED;
+    }
+    screen.line(`It takes ${TRIAL_MINUTES_MAX} minutes at most. Ctrl-C ends it.`);
+    return (await tryService(trial, signal)) ? 0 : EXIT_FAILED;
+  } catch (error) {
+    // The terminal sends no signal while a question is asked.
+    if (!signal.aborted && (error as Error).name !== 'AbortError') throw error;
+    return interrupted();
+  }
+}
+
+/** The named file, or the first example that a route takes. @throws {UsageError} */
+function trialFile({ files }: Arguments, routes: readonly Route[], { textBytesMax }: PipelineSettings): TrialFile {
+  if (files !== undefined && files.length !== 1) throw new UsageError('--check-service takes one file');
+  const paths = files?.map(({ path }) => path) ?? readdirSync(EXAMPLES_DIR).map((name) => join(EXAMPLES_DIR, name));
+  for (const path of paths) {
+    const name = basename(path);
+    const mediaType = mediaTypeOf(undefined, name);
+    const route = routeFor(routes, { key: name, mediaType });
+    const facts = statSync(path);
+    const bytes = facts.size;
+    if (route === undefined || route.jobs !== undefined || !facts.isFile()) continue;
+    if (bytes > textBytesMax)
+      throw new UsageError(`${name} has ${size(bytes)}: name a file of ${size(textBytesMax)} at most`);
+    return { name, mediaType, content: readFileSync(path), route };
+  }
+  throw new UsageError(
+    `No route takes ${files === undefined ? 'an example' : files[0]?.key}: name a small file that a route takes`,
+  );
 }
 
 interface Watched {

@@ -3,6 +3,7 @@ import { systemClock } from '../functions/base/clock.ts';
 import { counted, quoted } from '../functions/base/printable.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
+import type { Transport } from '../functions/flow-service/transport.ts';
 import type { FlowService, ListingSample } from '../functions/flow-service/types.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
@@ -25,8 +26,15 @@ const answerSchema = z.union([
 /** Codes of errors that say that there is no listing, rather than that it cannot be read now. */
 const UNLISTED = ['not-found', 'not-served', 'rejected', 'forbidden'];
 
-/** A client of a service that no deployment serves yet. */
-export function clientOf({ url, token, speaks, proxies }: Service, settings: PipelineSettings): FlowService {
+/**
+ * A client of a service that no deployment serves yet.
+ * @param tapped what looks at its requests and answers. Default: nothing does.
+ */
+export function clientOf(
+  { url, token, speaks, proxies }: Service,
+  settings: PipelineSettings,
+  tapped = (transport: Transport) => transport,
+): FlowService {
   const given = async () => token;
   return createFlowService({
     ...settings,
@@ -34,7 +42,7 @@ export function clientOf({ url, token, speaks, proxies }: Service, settings: Pip
     baseUrl: new URL(url),
     token: { get: given, renew: given },
     clock: systemClock,
-    transport: httpTransport({ clock: systemClock, proxies }),
+    transport: tapped(httpTransport({ clock: systemClock, proxies })),
   });
 }
 

@@ -20,10 +20,10 @@ const VALUE_CHARS_MAX = 80;
 const NAMED_MAX = 5;
 
 /** An answer of the service that a sample may hold. */
-type Part = 'create' | 'state' | 'outputs';
+export type Part = 'create' | 'state' | 'outputs';
 
 /** What an answer must have for its part. */
-interface Reading {
+export interface Reading {
   /** What the pointers find, one a line. */
   readonly lines: readonly string[];
   /** The members that are missing, or are not understood. */
@@ -63,13 +63,17 @@ export function examineSample(
   }
   const parts = partsOf(json);
   if (parts !== undefined && parts[part] === undefined) return { notChecked: `${source} has no member "${part}"` };
-  const { lines, issues, todo, isThere } = READERS[part](parts === undefined ? json : parts[part], service);
+  const { lines, issues, todo, isThere } = readingOf(part, parts === undefined ? json : parts[part], service);
   // One answer need not have all three.
   const isAnother = parts === undefined && Object.values(READERS).some((read) => read(json, service).isThere);
   if (!isThere && isAnother) return { notChecked: `nothing of it is in ${source}: ${issues.join(' ')}` };
   if (issues.length === 0) return { good: lines.join('\n') };
   return { severity: isThere ? 'warning' : 'fault', what: [...lines, ...issues].join('\n'), todo };
 }
+
+/** What the pointers of a description find in an answer. */
+export const readingOf = (part: Part, json: unknown, service: ServiceDescription): Reading =>
+  READERS[part](json, service);
 
 /** The answers by their parts. Undefined if the file is one answer: one that has outputs may have that member too. */
 function partsOf(json: unknown): Partial<Record<Part, unknown>> | undefined {

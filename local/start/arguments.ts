@@ -27,6 +27,11 @@ Options:
   --credentials     print the endpoint and the credentials of the S3 of this run,
                     for clients such as the AWS CLI, s3cmd and rclone
   --skip-check      do not ask the service first whether it can be used
+  --check-service URL [FILE]
+                    try a service with one small file: shows what is understood of
+                    each answer, and exits: 0 if a result came. It may be paid for,
+                    so it asks first
+  --yes             with --check-service: do not ask
   --version         show the version
   --help            show this help`;
 
@@ -48,6 +53,10 @@ export interface Arguments {
   /** Print how a client reaches the S3 of this run. */
   readonly showsCredentials: boolean;
   readonly skipCheck: boolean;
+  /** Try the service with one file, instead of a run. */
+  readonly checksService: boolean;
+  /** Do not ask before that. */
+  readonly isAllowed: boolean;
   /** Open the page in a browser. */
   readonly opensPage: boolean;
   /** The port of the page. 0: any free one. */
@@ -75,6 +84,8 @@ export function parseArguments(
     resultsDir,
     showsCredentials: values.credentials === true,
     skipCheck: values['skip-check'] === true,
+    checksService: values['check-service'] !== undefined,
+    isAllowed: values.yes === true,
     sendsExisting: values['send-existing'] === true,
     opensPage: values.open === true,
     pagePort: portOf(values.port),
@@ -91,7 +102,11 @@ export function parseArguments(
   if (positionals.length > 0 && (values.open || values.port !== undefined)) {
     throw new UsageError('The page is for a run that goes on, so --open and --port cannot be combined with files');
   }
-  const service = serviceOf(values.service, env);
+  const service = serviceOf(values, env);
+  if (values.yes && !common.checksService) throw new UsageError('--yes is for --check-service');
+  if (positionals.length === 0 && common.checksService) {
+    return { ...common, shows, files: undefined, unreadable: [], service };
+  }
   if (positionals.length === 0) {
     requireInbox(inboxDir, resultsDir);
     return { ...common, shows, files: undefined, unreadable: [], service };
@@ -113,6 +128,8 @@ function parse(args: readonly string[], env: NodeJS.ProcessEnv) {
         open: flag,
         credentials: flag,
         'skip-check': flag,
+        'check-service': text,
+        yes: flag,
         'send-existing': flag,
         version: flag,
         help: { type: 'boolean', short: 'h' },
@@ -183,11 +200,20 @@ function factsOf(path: string) {
   }
 }
 
-function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments['service'] {
+function serviceOf(
+  values: { readonly service?: string | undefined; readonly 'check-service'?: string | undefined },
+  env: NodeJS.ProcessEnv,
+): Arguments['service'] {
+  const { service, 'check-service': checked } = values;
+  if (service !== undefined && checked !== undefined) {
+    throw new UsageError('--check-service names the service itself, so it cannot be combined with --service');
+  }
+  const option = checked === undefined ? '--service' : '--check-service';
+  const given = checked ?? service;
   if (given === undefined) return undefined;
   const issue = issueOfBaseUrl(given);
-  if (issue !== undefined) throw new UsageError(`--service: ${issue}`);
-  return { url: given.replace(/\/+$/, ''), token: tokenIn(env.FLOWDROP_TOKEN) };
+  if (issue !== undefined) throw new UsageError(`${option}: ${issue}`);
+  return { url: given.replace(/\/+$/, ''), token: tokenIn(env.FLOWDROP_TOKEN, option) };
 }
 
 /**
@@ -203,9 +229,9 @@ export function requireReach(url: string, speaks: ServiceDescription): void {
 }
 
 /** The messages do not quote the token: even a malformed one is a secret. */
-function tokenIn(text: string | undefined): string {
+function tokenIn(text: string | undefined, option: string): string {
   const token = text?.trim();
-  if (!token) throw new UsageError('--service needs a token in the environment variable FLOWDROP_TOKEN');
+  if (!token) throw new UsageError(`${option} needs a token in the environment variable FLOWDROP_TOKEN`);
   const issue = issueOfToken(token);
   if (issue === undefined) return token;
   throw new UsageError(`The token in FLOWDROP_TOKEN ${issue}. Set it to the token alone`);

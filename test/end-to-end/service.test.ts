@@ -84,6 +84,20 @@ it('a service is used with token, certificate and proxy of the environment, by t
   expect(service.flows).toHaveLength(1);
 });
 
+it('a service is tried with one file, after a question', async () => {
+  const folder = await home();
+  const { service, url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
+  const words = ['--check-service', url];
+  const env = { FLOWDROP_TOKEN: TOKEN };
+  const asked = await folder.run('start', words, { env }).ended;
+  expect(asked).toMatchObject({ code: 2, output: expect.stringMatching(/may charge for it\. .* add --yes/) });
+  expect(service.flows).toHaveLength(0);
+  const tried = await folder.run('start', [...words, '--yes', 'fox.txt'], { env }).ended;
+  expect(tried.output).toMatch(/^It takes 10 minutes at most\..*\n1 result of 1 came, and was not kept\.\n$/ms);
+  expect(tried.code).toBe(0);
+  expect(service.flows).toHaveLength(1);
+});
+
 it('Ctrl-C ends the question too', async () => {
   const folder = await home();
   const asked = Promise.withResolvers<void>();

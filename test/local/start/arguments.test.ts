@@ -28,6 +28,8 @@ describe('the arguments of npm start', () => {
       service: undefined,
       showsCredentials: false,
       skipCheck: false,
+      checksService: false,
+      isAllowed: false,
       sendsExisting: false,
       opensPage: false,
       pagePort: 0,
@@ -47,6 +49,17 @@ describe('the arguments of npm start', () => {
       optionWords: ['--results', '../out', '--service', 'https://flows.example.com/v1/'],
       service: { url: 'https://flows.example.com/v1', token: 'fake' },
     });
+  });
+
+  it('name a service to try, with a file or without one', () => {
+    const env = { FLOWDROP_TOKEN: 'fake' };
+    const tried = ['--check-service', 'https://flows.example.com', '--yes'];
+    const service = { url: 'https://flows.example.com', token: 'fake' };
+    expect(parse(tried, env)).toMatchObject({ checksService: true, isAllowed: true, service, files: undefined });
+    expect(parse([...tried, 'a.png'], env)).toMatchObject({ files: [{ key: 'a.png' }] });
+    expect(() => parse([...tried, '--service', 'https://x.example'], env)).toThrow('cannot be combined');
+    expect(() => parse(['--yes'])).toThrow('--yes is for --check-service');
+    expect(() => parse(tried)).toThrow('--check-service needs a token');
   });
 
   it.each([

@@ -1,0 +1,127 @@
+import { readFileSync } from 'node:fs';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import type { Json } from '../../functions/base/json.ts';
+import { merged, type ServiceDescription } from '../../functions/flow-service/service-description.ts';
+import { FLOWS, SERVICES } from '../../functions/flow-service/services.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
+import { serveFlowService } from '../../local/flow-service/http.ts';
+import { StandInJobService } from '../../local/flow-service/job-service.ts';
+import { SHAPES, type ShapeName } from '../../local/flow-service/shapes.ts';
+import { type TrialFile, tryListings, tryService } from '../../operations/service-trial.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { answering, serveStandIn, web } from '../support/servers.ts';
+import { speaking } from '../support/speaking.ts';
+
+const TOKEN = 'fake-token-of-a-test';
+const PICTURE = readFileSync(new URL('../../examples/robot.png', import.meta.url));
+
+const file = (template: string, input: 'file' | 'text' = 'file'): TrialFile => ({
+  ...{ name: 'robot.png', mediaType: 'image/png', content: input === 'file' ? PICTURE : Buffer.from('a robot') },
+  route: { name: 'pictures', template, input },
+});
+
+/** What a trial of a service prints, and whether a result came. */
+function trial(url: string, speaks: ServiceDescription, sent = file('bytes_echo'), trialMs?: number) {
+  const lines: string[] = [];
+  const interrupted = new AbortController();
+  const options = {
+    service: { url, token: TOKEN, speaks },
+    settings: SETTINGS_DEFAULT,
+    ...{ file: sent, trialMs, pollMs: 20, print: (line: string) => void lines.push(line) },
+  };
+  const listed = () => tryListings(options, interrupted.signal);
+  const ran = () => tryService(options, interrupted.signal);
+  return { listed, ran, interrupted, printed: () => lines.join('\n') };
+}
+
+it('a trial prints what it understood of each answer, and a result comes', async () => {
+  const { url, service } = await serveStandIn({ tokens: [TOKEN], flowMs: 50 });
+  const { listed, ran, printed } = trial(url, FLOWS);
+  await listed();
+  expect(service.flows).toHaveLength(0);
+  expect(await ran()).toBe(true);
+  expect(printed()).toMatch(/^templates:\n {2}It offers \d+ templates\.\nlisting: good\nwords and pages: /);
+  expect(printed()).toMatch(
+    /creation: POST \/flows\n {2}sent with Idempotency-Key: [0-9a-f]{40}-1\n {2}id, \/flow_id: /,
+  );
+  expect(printed()).toContain('  word, /state: "completed"');
+  expect(printed()).toContain('  The flow counts as completed.');
+  expect(printed()).toMatch(/outputs: GET .*\n {2}items, \/outputs: a list of 1 item\n/);
+  expect(printed()).toMatch(/result \S+: image\/png, 6,458 bytes, (?:as bytes|in JSON) from http:\/\/127/);
+  expect(printed()).toMatch(/abort: PATCH \/flows\/\{id\} was not tried\.\n1 result of 1 came, and was not kept\.$/);
+  expect(printed()).not.toContain(TOKEN);
+  expect(service.flows).toHaveLength(1);
+});
+
+it.each(Object.keys(SHAPES) as ShapeName[])('a trial of %s gets its results', async (shape) => {
+  const standIn = new StandInJobService({ shape, token: TOKEN, jobMs: 50 });
+  const results = await serveFlowService({ handle: standIn.results });
+  standIn.resultsOrigin = results.url;
+  const server = await serveFlowService(standIn);
+  onTestFinished(() => Promise.all([server.close(), results.close(), standIn.close()]).then(() => {}));
+  const sent = file(
+    shape === 'tripo' ? 'text_to_model' : shape === 'fal' ? 'fal-ai/hunyuan3d' : 'any',
+    shape === 'tripo' ? 'text' : 'file',
+  );
+  const { ran, printed } = trial(server.url, SERVICES[shape] as ServiceDescription, sent);
+  expect([await ran(), printed()]).toEqual([true, expect.stringMatching(/came, and (?:was|were) not kept\.$/)]);
+});
+
+it.each<[string, Json, RegExp]>([
+  [
+    'create.id',
+    { create: { id: '/task' } },
+    /correct "create\.id".*has \/.*\nA flow that was asked for may still run/s,
+  ],
+  ['state.word', { state: { word: '/phase' } }, /correct "state\.word".*\nThe flow \S+ may still run/s],
+  ['outputs.items', { outputs: { items: '/files' } }, /correct "outputs\.items".*has \/flow_id, \/outputs/],
+  ['outputs.id', { outputs: { id: '/ref' } }, /correct "outputs\.id".*No result came/s],
+  ['outputs.addresses', { outputs: { addresses: ['/files'], isWhole: true } }, /correct "outputs\.addresses"/],
+  [
+    'outputs.asset',
+    { outputs: { asset: '/files/{id}/{asset}' } },
+    /result \S+: asset: 404.*No result came: correct "outputs"/s,
+  ],
+  ['create.path', { create: { path: '/jobs' } }, /404.*Check "create\.path"|Check baseUrl/s],
+  ['token', { token: { scheme: 'Key' } }, /401.*Check the token in FLOWDROP_TOKEN, and "token"/s],
+])('a wrong %s ends a trial, and the member is named', async (_, changes, told) => {
+  const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
+  const { ran, printed } = trial(url, speaking(changes));
+  expect([await ran(), printed()]).toEqual([false, expect.stringMatching(told)]);
+});
+
+it('a flow that fails ends a trial with its words', async () => {
+  const { origin } = await web((request, response) =>
+    answering(200, request.method === 'POST' ? { id: 'f1' } : { state: 'failed', error: 'no fox' })(request, response),
+  );
+  const { ran, printed } = trial(origin, FLOWS);
+  expect([await ran(), printed()]).toEqual([
+    false,
+    expect.stringMatching(/counts as failed \("state\.failed"\): no fox\.$/),
+  ]);
+});
+
+it('a trial ends at its bound, names the word that is not declared, and the flow that may run on', async () => {
+  const { origin } = await web((request, response) =>
+    answering(200, request.method === 'POST' ? { id: 'f1' } : { state: 'succeed' })(request, response),
+  );
+  const { ran, printed } = trial(origin, FLOWS, undefined, 200);
+  expect(await ran()).toBe(false);
+  expect(printed()).toMatch(/The word "succeed" is not declared/);
+  expect(printed()).toMatch(
+    /No result came within 1 minutes?\.\nThe flow f1 may still run at http:.*, and may be paid for\.$/,
+  );
+});
+
+it('an interrupted trial names the flow that may run on', async () => {
+  const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 3_600_000 });
+  const { ran, interrupted, printed } = trial(
+    url,
+    merged(FLOWS as unknown as Json, {}) as unknown as ServiceDescription,
+  );
+  const ended = ran();
+  await vi.waitFor(() => expect(printed()).toContain('counts as running'), PATIENCE);
+  interrupted.abort();
+  await expect(ended).rejects.toThrow();
+  expect(printed()).toMatch(/\nThe flow \S+ may still run at .*, and may be paid for\.$/);
+});
