@@ -76,6 +76,10 @@ export interface Plan extends Asked {
   readonly skipped: readonly Left[];
 }
 
+/**
+ * What the collecting function answers for each upload.
+ * @internal
+ */
 export const resultsSchema = z.array(
   z.object({
     upload: z.string(),

@@ -277,6 +277,10 @@ export interface SentRequest {
   readonly issue?: string | undefined;
 }
 
+/**
+ * What the service was sent for an upload.
+ * @internal
+ */
 export async function sentRequest(entry: Entry, deployment: Deployment, signal: AbortSignal): Promise<SentRequest> {
   const { sentTo, headers = {}, request, issue } = await explainedEntry(entry, deployment, signal);
   if (request === undefined) return { issue };
