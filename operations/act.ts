@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
 import { type ExpectedCosts, sumOfCosts } from '../functions/base/money.ts';
 import { type Chain, madeAnew, withAssetsFor } from '../functions/chains/chain.ts';
+import { areResultsGone } from '../functions/flow-service/service-description.ts';
 import { isTerminal } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 import { RETRIED_AT_ONCE_MAX } from '../functions/operator/operator.ts';
@@ -289,10 +290,12 @@ export const isHopeless = ({ failure }: UploadView, { parameters }: Asked): bool
  * The actions that are for an upload in this state, and can help it.
  * @internal
  */
-export const actionsFor = (view: UploadView): readonly Action[] =>
-  (['retry', 'cancel', 'collect'] as const).filter(
-    (action) => whyNot(view, { action }) === undefined && !(action === 'retry' && isHopeless(view, { action })),
-  );
+export const actionsFor = (view: UploadView, { settings, clock }: Pick<Deployment, 'settings' | 'clock'>) =>
+  (['retry', 'cancel', 'collect'] as const).filter((action) => {
+    if (whyNot(view, { action }) !== undefined || (action === 'retry' && isHopeless(view, { action }))) return false;
+    const endedAt = Date.parse(view.endedAt ?? '');
+    return action !== 'collect' || !areResultsGone(settings.service, { endedAt, now: clock.now() });
+  });
 
 /**
  * Returns the upload if the action is for it, or else the reason why it is left alone.

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import * as z from 'zod/mini';
+import { keptWords } from '../functions/flow-service/service-description.ts';
 import { TERMINAL_STATE_NAMES, type TerminalState } from '../functions/ledger/terminal-states.ts';
 import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
@@ -98,9 +99,9 @@ async function namedUpload(what: string, deployment: Deployment, signal: AbortSi
   return byName?.stage === undefined ? undefined : byName;
 }
 
-const whyOf = (error: unknown, { command }: Deployment): string =>
+const whyOf = (error: unknown, { command, settings: { service } }: Deployment): string =>
   isAbsent(error)
-    ? `it is not in the results bucket any more. To fetch it again: ${command} collect`
+    ? `it is not in the results bucket any more.${keptWords(service)} To fetch it again: ${command} collect`
     : (error as Error).message;
 
 /**

@@ -1,3 +1,4 @@
+import { keptWords } from '../functions/flow-service/service-description.ts';
 import {
   type ClaimedEntry,
   type Entry,
@@ -115,7 +116,7 @@ const ENDINGS: Readonly<Partial<Record<ShownReason, WaitEnding>>> = {
  */
 export function viewOf(
   entry: Entry,
-  settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix'>,
+  settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'service'>,
   holds?: HoldsView,
 ): UploadView {
   const { upload, route, generation, attempts } = entry;
@@ -138,7 +139,7 @@ export function viewOf(
     isInDoubt: entry.doubt !== undefined,
     ...(entry.isSentAgain && { isSentAgain: true }),
     isFlowShared: isFlowShared(entry),
-    ...stateOf(entry, holds),
+    ...stateOf(entry, holds, settings),
     assets: 'assets' in entry ? (entry.assets ?? []).map(({ key, bytes, sha256 }) => ({ key, bytes, sha256 })) : [],
     failedOutputs: 'failedOutputs' in entry ? entry.failedOutputs : [],
     results: { bucket: settings.resultsBucket, receipt: receiptKey(settings.resultsPrefix, upload.key) },
@@ -150,6 +151,7 @@ export function viewOf(
 function stateOf(
   entry: Entry,
   holds: HoldsView | undefined,
+  { service }: Pick<Settings, 'service'>,
 ): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'obstacle' | 'endedAt' | 'failure'> {
   switch (entry.state) {
     case 'waiting':
@@ -162,7 +164,7 @@ function stateOf(
       return {
         flow: flowOf(entry.flow),
         endedAt: iso(entry.endedAt),
-        failure: 'failure' in entry ? advised(entry.failure) : undefined,
+        failure: 'failure' in entry ? advised(entry.failure, keptWords(service)) : undefined,
       };
   }
 }
@@ -212,8 +214,11 @@ export function waitInPlaceOf(entry: ClaimedEntry): Wait | undefined {
 const askedOf = ({ until }: NonNullable<Entry['answers']>[number]): Pick<Wait, 'askedUntil'> =>
   until === undefined ? {} : { askedUntil: iso(until) };
 
-function advised({ code, message }: { readonly code: string; readonly message: string }): UploadView['failure'] {
-  const advice = adviceFor(code);
+function advised(
+  { code, message }: { readonly code: string; readonly message: string },
+  kept: string,
+): UploadView['failure'] {
+  const advice = adviceFor(code, kept);
   return {
     code,
     message,

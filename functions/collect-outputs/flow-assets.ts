@@ -4,6 +4,7 @@ import { encodedId } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { AssetTooLargeError, FlowServiceError, NotReadyError, UnavailableError } from '../flow-service/errors.ts';
+import { keptWords } from '../flow-service/service-description.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
 import {
   ageFrom,
@@ -211,6 +212,8 @@ export class FlowAssets {
     const { stored, failed, entry, obstacles } = collection;
     if (stored.has(id)) return;
     const fail = (code: OutputFailureCode, message: string) => failed.set(id, { id, code, message });
+    // Until when a new collection can still fetch it.
+    const kept = keptWords(this.#ports.settings.service);
     const leave = (obstacle: Obstacle, error: unknown) => {
       if (!obstacles.has(obstacle)) obstacles.set(obstacle, error);
     };
@@ -220,7 +223,7 @@ export class FlowAssets {
     }
     if (status === 'pending') {
       if (collection.unreadySince !== undefined) leave('unready', new NotReadyError(unreadyText(output)));
-      else fail(output.isDeclared === false ? 'undeclared-word' : 'not-ready', unreadyText(output));
+      else fail(output.isDeclared === false ? 'undeclared-word' : 'not-ready', unreadyText(output) + kept);
       return;
     }
     const isOut = this.#tick.isolation.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
@@ -241,7 +244,7 @@ export class FlowAssets {
         // The operator may move an object that has the key away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
         else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry))
-          fail(outputCodeOf(error), error.message);
+          fail(outputCodeOf(error), error.message + kept);
         else leave('refused', error);
       } else leave('cut off', error);
     }

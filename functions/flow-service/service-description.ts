@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import { didYouMean } from '../base/did-you-mean.ts';
+import { duration } from '../base/duration.ts';
 import type { Json, JsonObject } from '../base/json.ts';
 import { MEDIA_TYPE } from '../base/media-type.ts';
 import { matching, strictObject } from '../base/validation.ts';
@@ -124,7 +125,10 @@ interface AnyOutputs {
    * apart, and must be the same.
    */
   readonly isWhole: boolean;
-  /** How long the service keeps the results of an ended job, in hours. Default: nothing is known. */
+  /**
+   * How long the service keeps the results of an ended job, in hours. Failures that come of it say so, and a new
+   * collection is not advised after that time. Default: nothing is known.
+   */
   readonly keptHours?: number | undefined;
 }
 
@@ -269,6 +273,8 @@ export interface ErrorsDescription extends Readonly<Record<Refusal, Refusals>> {
   /** What was asked for is not there yet. */
   readonly notReady: Refusals;
 }
+
+const HOUR_MS = 60 * 60_000;
 
 const REFUSALS: readonly Refusal[] = ['outOfCredit', 'tokenRefused', 'throttled', 'notReady'];
 
@@ -620,7 +626,17 @@ export const tokenHeader = (
 });
 
 /** For how long the service honours an idempotency key, in milliseconds. 0 if it does not. */
-export const keyHonouredMs = ({ create }: ServiceDescription): number => (create.idempotency?.hours ?? 0) * 60 * 60_000;
+export const keyHonouredMs = ({ create }: ServiceDescription): number => (create.idempotency?.hours ?? 0) * HOUR_MS;
+
+/** What to know about results that may be gone, in a sentence. Empty if nothing is declared. */
+export const keptWords = ({ outputs: { keptHours } }: ServiceDescription): string =>
+  keptHours === undefined ? '' : ` The service keeps results for ${duration(keptHours * HOUR_MS)}.`;
+
+/** True if the service keeps no results any more of a job that had ended by then. @param times in milliseconds. */
+export const areResultsGone = (
+  { outputs: { keptHours } }: ServiceDescription,
+  { endedAt, now }: { readonly endedAt: number; readonly now: number },
+): boolean => keptHours !== undefined && now - endedAt > keptHours * HOUR_MS;
 
 /** True if a request about a job needs its template. */
 export const needsTemplate = ({ state, outputs, ...others }: ServiceDescription): boolean =>

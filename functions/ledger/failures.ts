@@ -310,6 +310,14 @@ export interface KnownFailure {
   readonly message: string;
 }
 
-/** The advice for a code of this version or another. Undefined for a code that this version does not know. */
-export const adviceFor = (code: string): Advice | undefined =>
-  Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
+/** Codes of flows whose results may be gone at the service. */
+const MAY_BE_GONE: readonly string[] = ['flow-gone', 'no-outputs', 'outputs-failed', 'undeclared-word'];
+
+/**
+ * The advice for a code of this version or another. Undefined for a code that this version does not know.
+ * @param kept what is known of how long the service keeps results, in a sentence after a blank.
+ */
+export function adviceFor(code: string, kept = ''): Advice | undefined {
+  const advice: Advice | undefined = Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
+  return advice && MAY_BE_GONE.includes(code) ? { ...advice, action: advice.action + kept } : advice;
+}

@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import { childrenOf } from '../chains/chain.ts';
+import { keptWords } from '../flow-service/service-description.ts';
 import { type Failure, type RunningEntry, shortened, type TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
@@ -60,7 +61,7 @@ const LAST_MODIFIED = 'flowdrop-last-modified';
 const CURRENT_AT = 'flowdrop-current-at';
 const SEQUENCER = 'flowdrop-sequencer';
 
-export type ReceiptSettings = RetrySettings & Pick<Settings, 'resultsBucket' | 'resultsPrefix'>;
+export type ReceiptSettings = RetrySettings & Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'service'>;
 
 /** @param begin the ids of the uploads that begin with its assets. Default: all that its entry names. */
 export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings, begin?: ReadonlySet<string>): Receipt {
@@ -113,10 +114,10 @@ function chainFactsOf(
   };
 }
 
-function advised(told: Failure, upload: Upload, settings: RetrySettings): AdvisedFailure {
+function advised(told: Failure, upload: Upload, settings: ReceiptSettings): AdvisedFailure {
   // An older version did not cut the messages that it stored, and an event with a long one is never sent.
   const failure = shortened(told, MESSAGE_CHARS_MAX);
-  const known = adviceFor(failure.code);
+  const known = adviceFor(failure.code, keptWords(settings.service));
   // Another version of Flowdrop wrote this code.
   const retry = known?.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);
   return { ...failure, advice: known?.action ?? UNKNOWN_ADVICE, ...(retry !== undefined && { retry }) };

@@ -7,6 +7,7 @@ import { shownPath, size } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
 import { mediaTypeOf } from '../../functions/base/media-type.ts';
 import { isPrintable } from '../../functions/base/printable.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { isWaitingJob } from '../../functions/ledger/entry.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
@@ -189,6 +190,7 @@ export class Session {
         localInbox: options.pipeline.inboxDir ?? '',
         resultsBucket: RESULTS_BUCKET,
         resultsPrefix: options.pipeline.settings.resultsPrefix,
+        service: options.pipeline.speaks ?? FLOWS,
       },
       onProgress: (progress) => session.#onProgress(progress),
     });

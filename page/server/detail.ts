@@ -56,7 +56,7 @@ export async function detailOf(
     })),
     timeline: timelineOf(view, receipt !== undefined),
     command: { get: command('get'), status: command('status') },
-    actions: [...actionsFor(view), ...(isAgain ? (['again'] as const) : [])],
+    actions: [...actionsFor(view, deployment), ...(isAgain ? (['again'] as const) : [])],
     ...(isAgain && { againCosts: expectedCosts(settings.routes, [{ route: route.name, firstKey: key }]) }),
   };
 }

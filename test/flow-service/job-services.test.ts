@@ -7,7 +7,7 @@ import type { Route } from '../../functions/uploads/routes.ts';
 import { StandInJobService } from '../../local/flow-service/job-service.ts';
 import { SHAPES, type ShapeName } from '../../local/flow-service/shapes.ts';
 import { inProcessTransport } from '../support/in-process-transport.ts';
-import { HOUR, MINUTE, RESULTS, start, TOKEN, world } from '../support/world.ts';
+import { DAY, HOUR, MINUTE, RESULTS, start, TOKEN, world } from '../support/world.ts';
 
 const PICTURE = readFileSync(new URL('../../examples/robot.png', import.meta.url));
 
@@ -122,6 +122,20 @@ describe.each(NAMES)('%s', (name) => {
     expect(await world.settled(key)).toMatchObject({ status: 'succeeded', failedOutputs: [] });
     expect(service.addressesToExpire).toBe(0);
     expect(service.jobs).toHaveLength(1);
+  });
+
+  it('says how long results are kept, if that is known and they cannot be fetched any more', async () => {
+    await begin();
+    service.addressesToExpire = Number.POSITIVE_INFINITY;
+    await world.send(key, body);
+    await world.deliverAndTick(20, DAY);
+    const { failure, failedOutputs } = await world.receipt(key);
+    // The preview of one service is in the answer itself.
+    const told = [...(failure ? [failure.advice] : []), ...failedOutputs.map(({ message }) => message)];
+    expect(told.length).toBeGreaterThanOrEqual(name === 'runpod' ? 1 : 1 + assets.length);
+    const isKnown = SERVICES[name]?.outputs.keptHours !== undefined;
+    for (const each of told)
+      expect(/ The service keeps results for (?:1 h|3 d|30 min)\.$/.test(each ?? '')).toBe(isKnown);
   });
 
   it('lets a file wait while the credit is spent, and goes on then', async () => {

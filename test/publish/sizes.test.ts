@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { type Chain, nextStages, planOf } from '../../functions/chains/chain.ts';
 import { fittingOutputs, OUTPUTS_BYTES_MAX } from '../../functions/collect-outputs/flow-assets.ts';
 import { ID_BYTES_MAX } from '../../functions/flow-service/answers.ts';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { answered, ended, firstClaim, running, type TerminalEntry } from '../../functions/ledger/entry.ts';
 import { ENTRY_BYTES_MAX } from '../../functions/ledger/entry-schema.ts';
 import { CHAIN_REPORT_BYTES_MAX, chainEvent, chainReport } from '../../functions/publish/chain-report.ts';
@@ -16,7 +17,7 @@ import { uploadId } from '../../functions/uploads/upload.ts';
 const control = (length: number) => '\u0001'.repeat(length);
 const bytesOf = (value: unknown, indent?: number) => Buffer.byteLength(JSON.stringify(value, undefined, indent));
 const PLACES = {
-  ...{ resultsBucket: 'r'.repeat(63), resultsPrefix: '', command: 'flowdrop' },
+  ...{ resultsBucket: 'r'.repeat(63), resultsPrefix: '', command: 'flowdrop', service: FLOWS },
   ...{ collectFunction: 'collect', localInbox: undefined },
 };
 

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ResultsFolder } from '../../../command-line/results-folder.ts';
+import { FLOWS } from '../../../functions/flow-service/services.ts';
 import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../../../local/pipeline.ts';
@@ -59,7 +60,7 @@ describe('the follower', () => {
       delivered: new DeliveredReceipts(join(dir, 'delivered')),
       receiptSettings: {
         ...{ collectFunction: 'collect-outputs', command: 'flowdrop', localInbox: '' },
-        ...{ resultsBucket: RESULTS_BUCKET, resultsPrefix: '' },
+        ...{ resultsBucket: RESULTS_BUCKET, resultsPrefix: '', service: FLOWS },
       },
       onProgress: (each) => progress.push(each),
     });
