@@ -110,3 +110,24 @@ describe('an upload that was sent again because the listing moved while it was r
     expect(() => checkFlows(worldOf(59 * MINUTE, 2), [])).toThrow(UNSETTLED);
   });
 });
+
+describe('two flows of one generation at a service that honours keys', () => {
+  const check = (apartMs: number): void => {
+    const ours = { flowdrop: { pipeline: 'simulated', upload: UPLOAD, generation: 1 } };
+    const flows = [0, apartMs].map((createdAt) => ({ createdAt, deleted: false, additional: ours, inputs: [] }));
+    const observed = new Observations();
+    const line = { level: 'warn', message: SECOND_FLOW_LINES.resent, fields: { uploadId: UPLOAD }, at: 0 };
+    observed.logged.push(line);
+    const variation = { listFlows: 404, idempotencyHours: 1 };
+    const world = { observed, scenario: { variation, settings: { inDoubt: 'retry' } }, service: { flows } };
+    checkFlows(world as unknown as World, [{ upload: { id: UPLOAD }, generation: 1 } as unknown as Entry]);
+  };
+
+  it('are excused once the hours are over', () => {
+    expect(() => check(61 * MINUTE)).not.toThrow();
+  });
+
+  it('are not excused within the hours, whatever was logged', () => {
+    expect(() => check(50 * MINUTE)).toThrow('although the service honours keys');
+  });
+});

@@ -197,6 +197,24 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'invocation.endsAt + CLOCKS_DIFFER_MS <= doubt.claimedAt + keyHonouredMs(settings.service)',
     with: 'keyHonouredMs(settings.service) > 0',
   }),
+  mistake('an expired address asked for again', 300, {
+    file: 'flow-service/client.ts',
+    in: 'HttpFlowService.asset',
+    replace: 'await this.#links(flowId, outputs, signal, options)',
+    with: '((this as any).known ??= {})[flowId] ??= $&',
+  }),
+  mistake('an undeclared word taken for completed', 300, {
+    file: 'flow-service/answers.ts',
+    in: 'recordOf',
+    replace: "declared ?? 'running'",
+    with: "declared ?? 'completed'",
+  }),
+  mistake('spent credit in words taken for a refusal of the file', 300, {
+    file: 'flow-service/service-description.ts',
+    in: 'refusalOf',
+    replace: 'const byWords = REFUSALS.find(…);',
+    with: 'const byWords = undefined;',
+  }),
   mistake('a message deleted while its claim is live', 500, {
     file: CREATE_FLOW,
     in: 'resume',

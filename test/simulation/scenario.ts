@@ -72,6 +72,8 @@ export interface Scenario {
   readonly settings: PipelineSettings;
   /** What differs in the description of the service, beside what its variation asks for. */
   readonly speaks?: JsonObject;
+  /** True if a job API stands in front of the service. */
+  readonly isJobApi?: boolean;
   readonly variation: Partial<Variation>;
   readonly collectors: number;
   readonly createLimitMs: number;

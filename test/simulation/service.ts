@@ -100,7 +100,8 @@ class Exchange {
       return;
     }
     const chunks = this.#request.body === undefined ? inOneChunk(new Uint8Array()) : this.#toServer.chunks(timeline);
-    const call = serviceCallOf(serviceRequestOf(this.#request, chunks, this.#gone.signal));
+    const request = serviceRequestOf(this.#request, chunks, this.#gone.signal);
+    const call = serviceCallOf(world.jobApi?.understood(request, this.#request.url) ?? request);
     const fault = this.#watch.poisonOf(call, this.#request.body?.bytes) ?? faultPlan.draw(call.kind);
     world.noteCall(lambda, `${call.kind} ${call.request.url}`, fault);
     this.#watch.sees(call, fault);
@@ -137,15 +138,17 @@ class Exchange {
     resolve: (response: TransportResponse) => void,
   ): Promise<void> {
     const world = this.#world;
-    const { service, timeline } = world;
+    const { service, jobApi, timeline } = world;
     const random = world.randoms.network;
     const script = scriptOf(fault, this.#request, random, timeline);
     let answer: ServiceResponse;
+    let told: ServiceResponse;
     try {
       service.intercept = () => script;
-      const answering = service.handle(call.request);
+      const answering = (fault === undefined && jobApi?.refusalOf(this.#request.url)) || service.handle(call.request);
       service.intercept = undefined;
       answer = await answering;
+      told = (await jobApi?.answerOf(call, answer, fault)) ?? answer;
     } catch (error) {
       if (!(error instanceof ConnectionLostError)) throw error;
       if (fault === 'killed after') this.#lambda.kill();
@@ -172,14 +175,14 @@ class Exchange {
       if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
       this.#watch.seesAnswer(call, answer);
       resolve({
-        status: answer.status,
+        status: told.status,
         headers: {
-          ...('content-length' in answer.headers ? {} : { 'transfer-encoding': 'chunked' }),
-          ...answer.headers,
+          ...('content-length' in told.headers ? {} : { 'transfer-encoding': 'chunked' }),
+          ...told.headers,
         },
         sent: this.#sent,
         address: ADDRESS,
-        body: this.#receive(answer.body),
+        body: this.#receive(told.body),
         destroy: () => this.#fail('The answer was let go of'),
       });
     });

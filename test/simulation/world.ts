@@ -13,6 +13,7 @@ import { type CallKind, type Fault, FaultPlan, focusOf } from './faults.ts';
 import { HoldWatch } from './hold-watch.ts';
 import { Inspector, type MultipartUpload } from './inspector.ts';
 import { Invocations } from './invocations.ts';
+import { JobApi } from './job-api.ts';
 import { laggingReplicaScenarioOf } from './lagging-replica.ts';
 import type { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
@@ -42,6 +43,7 @@ import { slowScenarioOf } from './slow-counterpart.ts';
 import { withChains } from './storm-chains.ts';
 import { withCopies } from './storm-copies.ts';
 import { isRejecting, withHolds } from './storm-holds.ts';
+import { withJobApi } from './storm-job-api.ts';
 import { withJobs } from './storm-jobs.ts';
 import { withKeys } from './storm-keys.ts';
 import { withRouteChanges, withStageChanges } from './storm-routes.ts';
@@ -77,6 +79,8 @@ export class World {
   /** Reads and writes S3 on behalf of the test. */
   readonly inspector: Inspector;
   readonly service: StandInFlowService;
+  /** What stands in front of the service in some storms. */
+  readonly jobApi: JobApi | undefined;
   readonly queue: Queue;
   readonly deadLetters: Queue;
   /** The multipart uploads of the inbox, by the steps that complete them. */
@@ -118,6 +122,7 @@ export class World {
     this.secret = `fake-token-${this.randoms.ids.hex(16)}`;
     this.observed.tokens.push(this.secret);
     this.service = serviceOf(this);
+    this.jobApi = this.scenario.isJobApi ? new JobApi(this, this.randoms.jobApi) : undefined;
     // Nobody waits for a message of these queues.
     const clock = { now: () => this.timeline.now(), sleep: () => Promise.reject(new Error('No reader waits')) };
     this.deadLetters = new Queue({ name: 'dead', clock });
@@ -230,6 +235,7 @@ function randomsOf(seed: number) {
     durations: new Random(seed, 6),
     neighbours: new Random(seed, 8),
     changes: new Random(seed, 9),
+    jobApi: new Random(seed, 19),
   };
 }
 
@@ -247,7 +253,8 @@ function scenarioFor(seed: number): Scenario {
   const chained = withChains(withDeclaredListing(storm, new Random(seed, 10)), new Random(seed, 11));
   const held = withHolds(withJobs(chained, new Random(seed, 12)), new Random(seed, 13), BEFORE_STORM_MS);
   const changed = withRouteChanges(withCopies(held, new Random(seed, 14)), new Random(seed, 15));
-  return withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
+  const withHonouredKeys = withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
+  return withJobApi(withHonouredKeys, new Random(seed, 18));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {
@@ -289,7 +296,9 @@ function serviceOf(world: World): StandInFlowService {
     newId: () => {
       // No flow is made then.
       if (isRejecting(world)) throw new Refusal(422, 'Nothing goes today');
-      return scenario.hasOddIds ? oddId(randoms.ids) : randoms.ids.hex(24);
+      if (!scenario.hasOddIds) return randoms.ids.hex(24);
+      // The place of an address becomes an id, in which no slash stands.
+      return scenario.isJobApi ? oddId(randoms.ids).replaceAll('/', '-') : oddId(randoms.ids);
     },
     tokens: observed.tokens,
     flowMs: ({ template }) =>

@@ -72,7 +72,7 @@ export async function checkRetried(world: World): Promise<void> {
     if (before === undefined || entry.generation <= before || put === undefined || put.bucket !== inbox) continue;
     const code = failureCodeOf(entry);
     const isGone = put.versionId === undefined && (code === 'upload-gone' || code === 'superseded');
-    if ((code === 'timed-out' && mayTimeOut) || isGone) continue;
+    if ((['timed-out', 'undeclared-word'].includes(code ?? '') && mayTimeOut) || isGone) continue;
     const deserved =
       entry.upload.stage === undefined ? codesDeserved(world, put) : codesOfLaterStage(world, put, entry);
     demand(deserved.includes(code), 'a retry ended otherwise than the file and today’s settings deserve', {

@@ -50,6 +50,12 @@ class Ending {
     'attempts-exhausted': () => this.#checkAttempts(),
     'flow-gone': () => this.#checkGone(),
     'timed-out': () => this.#demand(this.#isTooOld(), 'a flow timed out too early'),
+    'undeclared-word': () => {
+      this.#demand(this.#isTooOld(), 'a flow timed out too early');
+      const { jobApi } = this.#world;
+      this.#demand(jobApi?.isUndeclared(this.#flow?.id ?? '') === true, 'the service has no word that is not declared');
+      this.#demand(this.#flow?.aborted !== true, 'a flow was aborted whose word is not declared');
+    },
     'no-outputs': () => this.#demand(this.#flow?.outputs.length === 0, 'a flow has outputs, and is said to have none'),
     unrouted: () => this.#demand(this.#wasUnrouted(), 'an upload is called unrouted that a route always wanted'),
     cancelled: () => this.#demand(this.#wasCancelled(), 'an upload is called cancelled that no operator cancelled'),
@@ -72,6 +78,9 @@ class Ending {
     const code = failureCodeOf(this.#entry);
     if (code === undefined) {
       const { variation, skewMs } = this.#world.scenario;
+      const undeclaredUntil = this.#world.jobApi?.undeclaredUntil(this.#flow?.id ?? '') ?? 0;
+      const isDeclared = this.#entry.endedAt + skewMs >= undeclaredUntil;
+      this.#demand(isDeclared, 'a flow succeeded by a word that is not declared', undeclaredUntil);
       // If the service does not serve flows, or hides this one, only the outputs can tell how it ended.
       const until = this.#entry.endedAt + skewMs;
       const isHidden = variation.getFlow !== 'served' || this.#isGoneTwiceInARow(['flow.get'], until);
@@ -89,7 +98,7 @@ class Ending {
     const entry = this.#entry;
     const flow = this.#flow;
     const code = failureCodeOf(entry);
-    if (flow === undefined || ['flow-gone', 'timed-out', 'cancelled'].includes(code ?? '')) return;
+    if (flow === undefined || ['flow-gone', 'timed-out', 'undeclared-word', 'cancelled'].includes(code ?? '')) return;
     // The service may say that a failed flow has no outputs to list.
     if (code === 'flow-failed' && entry.assets.length === 0 && this.#metOnFlow('flow.outputs', '404')) return;
     const stored = new Set(entry.assets.map(({ id }) => id));
@@ -200,11 +209,15 @@ class Ending {
 
   /** True if an asset met a fault, or the time for it was over because of one. */
   #hadTrouble(assetId: string): boolean {
-    const { faultPlan, observed } = this.#world;
+    const { faultPlan, jobApi, observed } = this.#world;
     const code = this.#entry.failedOutputs.find(({ id }) => id === assetId)?.code;
     if (code === 'out-of-time') return Object.keys(faultPlan.table).length + observed.poisoned.size > 0;
     // While a process is frozen, its time runs on, and it does not get what the service sends.
     if (code === 'too-slow' && observed.wasAnyFrozen) return true;
-    return observed.incidents.some(({ path }) => path.includes(assetId));
+    // Each attempt first asks the job for a new address.
+    const flowId = jobApi && this.#entry.flow?.id;
+    return observed.incidents.some(
+      ({ kind, path }) => path.includes(assetId) || (kind === 'flow.outputs' && path.includes(flowId ?? assetId)),
+    );
   }
 }

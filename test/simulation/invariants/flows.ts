@@ -9,7 +9,6 @@ import type { Fault } from '../faults.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import { NEXT_PIPELINE, PIPELINE } from '../names.ts';
 import type { Logged } from '../observations.ts';
-import { KEY_HOURS_MAX } from '../storm-keys.ts';
 import { MINUTE, SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 
@@ -18,6 +17,9 @@ const LISTED_AFTER_MS = 5 * 60_000;
 
 /** Time in which a search of four readings ends, in milliseconds. */
 const SEARCH_MS = 2 * MINUTE;
+
+/** Longest time from the beginning of a creation, from which its key counts, until it makes its flow, in milliseconds. */
+const BODY_MS = 2 * MINUTE;
 
 /** Faults after which a listing is as good as not served. */
 const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'endless'];
@@ -102,10 +104,14 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
     const isAllowed = count <= 1 + knownExtra;
     demand(isAllowed || !isStrict, 'two flows of one generation, although doubts are held', ...values);
   }
-  if (scenario.variation.idempotencyHours === KEY_HOURS_MAX && isStrict) {
+  const { idempotencyHours: hours = 0 } = scenario.variation;
+  if (hours > 0 && isStrict) {
     // Also if an operator has it sent although a flow may exist: it is sent with the same key.
-    const isOne = count <= 1 + (observed.expired.get(uploadId)?.length ?? 0);
-    demand(isOne, 'two flows of one generation, although the service honours keys', ...values);
+    const times = flows.map(({ createdAt }) => createdAt).toSorted((a, b) => a - b);
+    const isOne = times.every(
+      (at, index) => index === 0 || at - (times[index - 1] ?? 0) >= hours * 60 * MINUTE - BODY_MS,
+    );
+    demand(isOne, 'two flows of one generation, although the service honours keys', hours, ...values);
   }
   if (areFlowsListed(world)) {
     // While no flow has ended, a full listing cannot be told from one of active flows.
