@@ -78,7 +78,7 @@ export const FAL: ServiceDescription = {
 
 /**
  * Meshy (https://docs.meshy.ai): image to 3D, the lifecycle of a task, errors. The template is the kind of task:
- * `image-to-3d`. The texts of `text-to-3d` go to `/v2`. There is no way to abort a task: to delete it would delete what it
+ * `image-to-3d`. The texts of `text-to-3d` go to `/v2`. There is no way to abort a task. To delete it deletes what it
  * made. Results are kept for three days. Base address: https://api.meshy.ai/openapi
  */
 export const MESHY: ServiceDescription = {
@@ -100,6 +100,7 @@ export const MESHY: ServiceDescription = {
     createdAt: '/created_at',
   },
   outputs: { addresses: ['/model_urls', '/texture_urls', '/thumbnail_url'], isWhole: true, keptHours: 72 },
+  delete: { method: 'DELETE', path: '/v1/{template}/{id}' },
   errors: { ...STATUSES, words: '/message' },
 };
 
@@ -162,7 +163,8 @@ export const TRIPO: ServiceDescription = {
 };
 
 /**
- * OGC API - Processes, Part 1: Core (https://docs.ogc.org/is/18-062r2/18-062r2.html), with the optional dismissal of jobs.
+ * OGC API - Processes, Part 1: Core (https://docs.ogc.org/is/18-062r2/18-062r2.html), with the optional dismissal of jobs,
+ * which cancels a running job, and removes what a finished one has made.
  * The template is the id of the process. The file is the input `image`, by a data URI as its `href`; results are those
  * with an `href`. The standard knows no tokens and no credit. Base address: that of the server.
  */
@@ -187,6 +189,7 @@ export const OGC_PROCESSES: ServiceDescription = {
   },
   outputs: { path: '/jobs/{id}/results', addresses: [''], isWhole: true },
   abort: { method: 'DELETE', path: '/jobs/{id}' },
+  delete: { method: 'DELETE', path: '/jobs/{id}' },
   errors: {
     ...STATUSES,
     words: ['/detail', '/title'],

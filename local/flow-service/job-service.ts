@@ -95,7 +95,7 @@ export class StandInJobService {
         headers: request.headers,
         now,
       },
-      job: (id) => this.jobs.find((job) => job.id === id),
+      job: (id) => this.jobs.find((job) => job.id === id && !job.isDeleted),
       links: (job) => this.#links(job),
       make: (template, inputOf) => this.#make(request, template, inputOf),
     };

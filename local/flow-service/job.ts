@@ -14,6 +14,8 @@ export class Job {
   readonly template: string;
   readonly input: Input;
   readonly createdAt: number;
+  /** True if a client had it deleted. Then the service does not know it any more. */
+  isDeleted = false;
   readonly #durationMs: number;
   readonly #work: Work;
   #cancelledAt: number | undefined;

@@ -184,7 +184,12 @@ const meshy: Shape = {
       return isAnswer(made) ? made : json(202, { result: made.id });
     }
     const known = job(id);
-    if (method !== 'GET' || known?.template !== kind) return undefined;
+    if (known?.template !== kind) return undefined;
+    if (method === 'DELETE') {
+      known.isDeleted = true;
+      return json(200, {});
+    }
+    if (method !== 'GET') return undefined;
     const state = known.state(now);
     const words: WordsOfStates = {
       ...{ queued: 'PENDING', running: 'IN_PROGRESS', done: 'SUCCEEDED', failed: 'FAILED', cancelled: 'CANCELED' },
@@ -301,6 +306,7 @@ const ogcProcesses: Shape = {
     const known = collection === 'jobs' ? job(id) : undefined;
     if (known === undefined) return undefined;
     if (method === 'DELETE' && path.length === 2) {
+      known.isDeleted = known.state(now) === 'done' || known.state(now) === 'failed';
       known.cancel(now);
       return json(200, statusInfo(known));
     }

@@ -170,6 +170,19 @@ describe.each(NAMES)('%s', (name) => {
     expect(await world.receipt(key)).toMatchObject({ failure: { code: 'cancelled' } });
   });
 
+  it('deletes an ended job, if the service has a way', async () => {
+    await begin();
+    await world.send(key, body);
+    await world.settled(key);
+    const upload = (await world.entry()).upload.id;
+    const deletes = SERVICES[name]?.delete !== undefined;
+    const results = [await world.collect({ delete: [upload] }), await world.collect({ delete: [upload] })];
+    expect(results).toMatchObject(
+      deletes ? [[{ result: 'deleted' }], [{ result: 'gone' }]] : Array(2).fill([{ result: 'not deleted' }]),
+    );
+    expect(service.jobs).toMatchObject([{ isDeleted: deletes }]);
+  });
+
   it('tells that a job was cancelled at the service', async () => {
     await begin();
     await world.send(key, body);
