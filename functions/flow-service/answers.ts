@@ -222,7 +222,7 @@ export const createdSchema = ({ id }: { readonly id: Pointers }) =>
     return flowId === undefined ? undefined : { flowId };
   });
 
-/** The facts about a job in an answer or in an item of the listing. */
+/** The facts about a flow in an answer or in an item of the listing. */
 function recordOf(flowId: string, json: unknown, state: StateDescription): FlowRecord {
   const word = wordAt(json, state.word);
   const declared = (['completed', 'failed', 'aborted', 'running'] as const).find((name) => state[name]?.includes(word));
@@ -240,7 +240,7 @@ function recordOf(flowId: string, json: unknown, state: StateDescription): FlowR
   };
 }
 
-/** The answer about one job. */
+/** The answer about one flow. */
 export const flowSchema = (flowId: string, state: StateDescription) =>
   answer(misfit('word for the state', 'state.word', state.word), (json): FlowRecord | undefined => {
     if (!isObject(json)) return undefined;
@@ -309,7 +309,7 @@ export interface FlowPage extends ListingPage {
   readonly showsAdditional: boolean;
 }
 
-/** One page of the listing of jobs. */
+/** One page of the listing of flows. */
 export const flowPageSchema = (list: ListDescription, state: StateDescription) =>
   answer(misfit('list', 'list.items', list.items), (json): FlowPage | undefined => {
     const items = itemsOf(json, list.items);
@@ -345,7 +345,7 @@ interface OutputPage extends ListingPage {
   readonly outputs: readonly Output[];
 }
 
-/** One page of the outputs of a job. An id that is listed twice is one output. */
+/** One page of the outputs of a flow. An id that is listed twice is one output. */
 export const outputPageSchema = (listed: ListedOutputs) =>
   answer(misfit('list of outputs', 'outputs.items', listed.items), (json): OutputPage | undefined => {
     const items = itemsOf(json, listed.items);
@@ -368,7 +368,7 @@ const shownPointers = (pointers: Pointers): string =>
     .map((pointer) => (pointer === '' ? 'the answer itself' : pointer))
     .join(' or ');
 
-/** The result of a job at an address, or as a data URI in the answer. */
+/** The result of a flow at an address, or as a data URI in the answer. */
 export interface LinkedOutput {
   /** The place where the answer has it, such as `output-0`: a dot would be encoded in the key of a result. */
   readonly assetId: string;

@@ -260,7 +260,7 @@ class HttpFlowService implements FlowService {
     const { links, answer } = await this.#links(flowId, outputs, signal, options);
     const link = links.find((each) => each.assetId === assetId);
     if (link?.address === undefined) {
-      throw new NotFoundError(`The job has no address of ${assetId} any more`, { knownToBeServed: true });
+      throw new NotFoundError(`The flow has no address of ${assetId} any more`, { knownToBeServed: true });
     }
     if (!/^data:/i.test(link.address)) {
       return downloadAsset(this.#requests, { ...request, from: { link: link.address, answer } }, signal);
@@ -289,7 +289,7 @@ class HttpFlowService implements FlowService {
   ): Promise<FlowServiceError | undefined> {
     const change = this.#service[operation];
     if (change === undefined) {
-      return new NotServedError(`The description of the service has no way to ${operation} a job`);
+      return new NotServedError(`The description of the service has no way to ${operation} a flow`);
     }
     const { method, path, body: described } = change;
     try {
@@ -307,7 +307,7 @@ class HttpFlowService implements FlowService {
     }
   }
 
-  /** The addresses in the answer about a job. */
+  /** The addresses in the answer about a flow. */
   async #links(
     flowId: string,
     linked: LinkedOutputs,
@@ -366,7 +366,7 @@ class HttpFlowService implements FlowService {
   ): Promise<readonly Found[]> {
     const { list } = this.#service;
     if (list === undefined) {
-      return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of jobs' }));
+      return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of flows' }));
     }
     const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
@@ -436,10 +436,10 @@ class HttpFlowService implements FlowService {
     return isForGood ? new RejectedError(error.message, { cause: error, status }) : error;
   }
 
-  /** @throws {NotServedError} the description has no listing of jobs. */
+  /** @throws {NotServedError} the description has no listing of flows. */
   #listFlows(limits: ListingLimits, signal: AbortSignal): Listing<FlowPage> {
     const { list, state } = this.#service;
-    if (list === undefined) throw new NotServedError('The description of the service has no listing of jobs');
+    if (list === undefined) throw new NotServedError('The description of the service has no listing of flows');
     // Single polls can replace the listing, so they must not wait until it is allowed.
     const patienceMs = limits.rank === 2 ? LIST_PATIENCE_MS : undefined;
     const url = this.#requests.url(list.path);

@@ -189,7 +189,7 @@ export class AssetTooLargeError extends FlowServiceError {
   readonly code = 'asset-too-large';
 }
 
-/** In place of its results, the service says that the job has failed. The message is its explanation. */
+/** In place of its results, the service says that the flow has failed. The message is its explanation. */
 export class JobFailedError extends FlowServiceError {
   override readonly name = 'JobFailedError';
   readonly code = 'output-failed';

@@ -341,7 +341,7 @@ export class Requests {
 
   /**
    * The error for a response other than a success. It quotes the service's explanation.
-   * @param failed what says that the job has failed. Default: nothing does.
+   * @param failed what says that the flow has failed. Default: nothing does.
    */
   async errorFor(answer: Answer, failed: Refusals = []): Promise<FlowServiceError> {
     const facts = await this.#factsOf(answer);

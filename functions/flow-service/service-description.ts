@@ -11,24 +11,24 @@ import { POINTER } from './json-pointer.ts';
  * answer that does not fit is told. `services.ts` has the descriptions that ship with Flowdrop, and `FLOWS` is the first.
  *
  * A pointer is a JSON pointer (RFC 6901) into an answer. Of several pointers, the first that finds something counts.
- * A path is below `baseUrl`. In it, `{template}`, `{id}` (of the job) and `{asset}` (of the output) are replaced.
+ * A path is below `baseUrl`. In it, `{template}`, `{id}` (of the flow) and `{asset}` (of the output) are replaced.
  */
 export interface ServiceDescription {
   /** How the token is sent. */
   readonly token: TokenDescription;
-  /** The request that makes a job, and its answer. */
+  /** The request that makes a flow, and its answer. */
   readonly create: CreateDescription;
-  /** The request for one job, and where its answer says what. In `list`, each item is such an answer. */
+  /** The request for one flow, and where its answer says what. In `list`, each item is such an answer. */
   readonly state: StateDescription;
-  /** How the outputs of a job come: listed with their ids, or as addresses in an answer. */
+  /** How the outputs of a flow come: listed with their ids, or as addresses in an answer. */
   readonly outputs: OutputsDescription;
-  /** The listing of jobs, in which the job of a lost answer is searched. Without it, `inDoubt` decides. */
+  /** The listing of flows, in which the flow of a lost answer is searched. Without it, `inDoubt` decides. */
   readonly list?: ListDescription | undefined;
   /** The listing of templates. Without it, templates are not checked. */
   readonly templates?: PagedListing | undefined;
-  /** The request that aborts a job. Without it, jobs that were given up run on. */
+  /** The request that aborts a flow. Without it, flows that were given up run on. */
   readonly abort?: ChangeDescription | undefined;
-  /** The request that deletes an ended job, with what the service keeps of it. Without it, its operator has to. */
+  /** The request that deletes an ended flow, with what the service keeps of it. Without it, its operator has to. */
   readonly delete?: ChangeDescription | undefined;
   /** What the service's errors mean. */
   readonly errors: ErrorsDescription;
@@ -50,7 +50,7 @@ interface TokenDescription {
   readonly scheme?: string | undefined;
 }
 
-/** The request that makes a job, and its answer. */
+/** The request that makes a flow, and its answer. */
 export interface CreateDescription {
   /** Method. Default: `POST`. */
   readonly method?: 'POST' | 'PUT' | undefined;
@@ -72,7 +72,7 @@ export interface CreateDescription {
   readonly inputUrlSeconds?: number | undefined;
   /** Headers of the request beside the token, such as `{"Prefer": "respond-async"}`. Default: none. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Where the answer has the id of the job. */
+  /** Where the answer has the id of the flow. */
   readonly id: Pointers;
   /** Longest time until the head of the answer, in seconds. A service may store the file first. Default: 60. */
   readonly answerSeconds?: number | undefined;
@@ -85,48 +85,48 @@ interface IdempotencyDescription {
   /** Name of the header that carries the key. */
   readonly header: string;
   /**
-   * For how long the service answers a repeated request with the job of the first one, in hours. A lost answer is then sent
+   * For how long the service answers a repeated request with the flow of the first one, in hours. A lost answer is then sent
    * again with the same key, up to 20 minutes before that time is over. With 0 the key is only sent.
    */
   readonly hours: number;
 }
 
-/** One job: its request, and where its answer says what. */
+/** One flow: its request, and where its answer says what. */
 export interface StateDescription {
   /** Path. It holds `{id}`. */
   readonly path: string;
   /** Where the word for its state is. */
   readonly word: Pointers;
-  /** Words of a job that has made its outputs. */
+  /** Words of a flow that has made its outputs. */
   readonly completed: Words;
-  /** Words of a job that has failed. */
+  /** Words of a flow that has failed. */
   readonly failed: Words;
-  /** Words of a job that was aborted. */
+  /** Words of a flow that was aborted. */
   readonly aborted?: Words | undefined;
-  /** Words of a job that has not ended. Any word that is not declared counts as one, and is told. */
+  /** Words of a flow that has not ended. Any word that is not declared counts as one, and is told. */
   readonly running: Words;
   /** Where its error is. */
   readonly error?: Pointers | undefined;
   /** Where its progress is, a number. */
   readonly progress?: Pointers | undefined;
-  /** Where what `{additional}` attached is shown. Flowdrop recognises its jobs by it. */
+  /** Where what `{additional}` attached is shown. Flowdrop recognises its flows by it. */
   readonly additional?: Pointers | undefined;
   /** When it was made: an ISO 8601 text, or a number of seconds or milliseconds since 1970. */
   readonly createdAt?: Pointers | undefined;
 }
 
-/** How the outputs of a job come: listed with their ids, or as addresses in an answer. */
+/** How the outputs of a flow come: listed with their ids, or as addresses in an answer. */
 export type OutputsDescription = ListedOutputs | LinkedOutputs;
 
 /** What holds for all outputs. */
 interface AnyOutputs {
   /**
-   * True if all outputs are there as soon as a job is completed. Otherwise they are looked at twice, a poll interval
+   * True if all outputs are there as soon as a flow is completed. Otherwise they are looked at twice, a poll interval
    * apart, and must be the same.
    */
   readonly isWhole: boolean;
   /**
-   * How long the service keeps the results of an ended job, in hours. Failures that come of it say so, and a new
+   * How long the service keeps the results of an ended flow, in hours. Failures that come of it say so, and a new
    * collection is not advised after that time. Default: nothing is known.
    */
   readonly keptHours?: number | undefined;
@@ -164,7 +164,7 @@ export interface LinkedOutputs extends AnyOutputs {
   readonly path?: string | undefined;
   /** Pointers to addresses, or to lists and objects of them. */
   readonly addresses: readonly string[];
-  /** What says in place of the answer that the job has failed. Default: nothing, the state says so. */
+  /** What says in place of the answer that the flow has failed. Default: nothing, the state says so. */
   readonly failed?: Refusals | undefined;
 }
 
@@ -178,11 +178,11 @@ export interface PagedListing {
   readonly pages?: Pages | undefined;
 }
 
-/** The listing of jobs. The answer for one job says where an item has what. */
+/** The listing of flows. The answer for one flow says where an item has what. */
 export interface ListDescription extends PagedListing {
   /** Where an item has its id. */
   readonly id: Pointers;
-  /** Query of each request, such as `sort_by=-created_at&page_size=100`. It must leave out no job. Default: none. */
+  /** Query of each request, such as `sort_by=-created_at&page_size=100`. It must leave out no flow. Default: none. */
   readonly query?: string | undefined;
   /** The order: `newest-first`, or `any-order`. */
   readonly order: 'newest-first' | 'any-order';
@@ -232,7 +232,7 @@ interface OnePage {
   readonly by: 'none';
 }
 
-/** A request that changes a job. */
+/** A request that changes a flow. */
 export interface ChangeDescription {
   /** Method. */
   readonly method: 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -427,7 +427,7 @@ const INPUT_URL_SECONDS = { min: 60, max: 900, default: 900 } as const;
 export const inputUrlSeconds = ({ create }: Pick<ServiceDescription, 'create'>): number | undefined =>
   holds(create.body, ['{inputUrl}']) ? (create.inputUrlSeconds ?? INPUT_URL_SECONDS.default) : undefined;
 
-/** The texts that are replaced in the body of a creation, and in that of a request about a job. */
+/** The texts that are replaced in the body of a creation, and in that of a request about a flow. */
 const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', '{inputs}', '{input}', '{inputUrl}'];
 const JOB_PLACEHOLDERS = ['{id}', '{template}'];
 
@@ -495,7 +495,7 @@ const createBody = jsonObject.check(
   checkPlaceholders(CREATION_PLACEHOLDERS),
 );
 
-/** A request that changes a job. */
+/** A request that changes a flow. */
 const change = strictObject({
   method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE'], { error: 'expected "POST", "PUT", "PATCH" or "DELETE"' }),
   path: path([], ['id', 'template']),
@@ -632,13 +632,13 @@ export const keyHonouredMs = ({ create }: ServiceDescription): number => (create
 export const keptWords = ({ outputs: { keptHours } }: ServiceDescription): string =>
   keptHours === undefined ? '' : ` The service keeps results for ${duration(keptHours * HOUR_MS)}.`;
 
-/** True if the service keeps no results any more of a job that had ended by then. @param times in milliseconds. */
+/** True if the service keeps no results any more of a flow that had ended by then. @param times in milliseconds. */
 export const areResultsGone = (
   { outputs: { keptHours } }: ServiceDescription,
   { endedAt, now }: { readonly endedAt: number; readonly now: number },
 ): boolean => keptHours !== undefined && now - endedAt > keptHours * HOUR_MS;
 
-/** True if a request about a job needs its template. */
+/** True if a request about a flow needs its template. */
 export const needsTemplate = ({ state, outputs, ...others }: ServiceDescription): boolean =>
   JSON.stringify([
     ...[state.path, outputs.path, 'asset' in outputs && outputs.asset],
