@@ -5,6 +5,7 @@ import {
   ListObjectsV2Command,
 } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
+import { presignedGet } from '../../functions/s3/objects.ts';
 import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
 import { complete, head, list, put, read, refusal, refused, remove, uploadParts } from '../support/s3-calls.ts';
 import { behaviour, type Given, target } from './support.ts';
@@ -206,6 +207,21 @@ describe('reading', () => {
     expect(await read(given, VersionId)).toBe('first');
     expect(await read(given)).toBe('second');
   });
+
+  behaviour(
+    'a presigned GET of a version gives it with the media type that the address names',
+    'Enabled',
+    async (given) => {
+      const { client, ...where } = given;
+      const { VersionId = '' } = await put(given, 'first');
+      await put(given, 'second');
+      const object = { ...where, VersionId, ResponseContentType: 'image/png' };
+      const answer = await fetch(await presignedGet(client, object, { seconds: 60, now: Date.now() }));
+      expect([answer.headers.get('content-type'), await answer.text()]).toEqual(['image/png', 'first']);
+      const late = await presignedGet(client, object, { seconds: 60, now: Date.now() - 120_000 });
+      expect((await fetch(late)).status).toBe(403);
+    },
+  );
 
   behaviour('GET of a version that is a delete marker answers 405', 'Enabled', async (given) => {
     await put(given, 'first');
