@@ -105,7 +105,7 @@ async function main(): Promise<number> {
   const { inboxPrefix } = settings;
   const args = await withJobs(given, { routes, inboxPrefix });
   const service = args.service && { ...args.service, speaks, proxies: proxiesOf(ENVIRONMENT) };
-  if (service !== undefined) requireReach(service.url, speaks);
+  if (service !== undefined) requireReach({ url: service.url, checksService: args.checksService }, speaks);
   const screen = new Screen(process.stdout);
   const proxy = service && proxyInUse(new URL(service.url), service.proxies);
   if (proxy !== undefined) screen.line(proxy);

@@ -217,11 +217,22 @@ function serviceOf(
 }
 
 /**
- * Refuses a service elsewhere that would fetch files from the S3 of this machine.
+ * Refuses a service that would fetch files from where there are none for it: from the S3 of this machine if it is
+ * elsewhere, and in any case for a trial, which has no S3.
  * @throws {UsageError}
  */
-export function requireReach(url: string, speaks: ServiceDescription): void {
-  if (inputUrlSeconds(speaks) === undefined || isLoopback(new URL(url))) return;
+export function requireReach(
+  { url, checksService }: { readonly url: string; readonly checksService: boolean },
+  speaks: ServiceDescription,
+): void {
+  if (inputUrlSeconds(speaks) === undefined) return;
+  if (checksService) {
+    throw new UsageError(
+      '--check-service has no bucket from which the service could fetch the file ({inputUrl}). Declare "{input}" in ' +
+        'service.create.body for the trial, if the service takes it, or put one file into a deployed pipeline',
+    );
+  }
+  if (isLoopback(new URL(url))) return;
   throw new UsageError(
     `--service: the service would fetch each file ({inputUrl}) from the S3 of this machine, which ${url} cannot reach. ` +
       'Deploy the pipeline, declare "{input}" in service.create.body, or use a service on this machine',

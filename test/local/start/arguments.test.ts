@@ -128,13 +128,15 @@ describe('the arguments of npm start', () => {
 it('a service elsewhere is refused if it would fetch files from this machine', () => {
   const create = { ...FLOWS.create, body: { image: '{inputUrl}' } };
   const fetching = { ...FLOWS, create };
-  expect(() => requireReach('https://flows.example.com', fetching)).toThrow(
+  expect(() => requireReach({ url: 'https://flows.example.com', checksService: false }, fetching)).toThrow(
     new UsageError(
       '--service: the service would fetch each file ({inputUrl}) from the S3 of this machine, which ' +
         'https://flows.example.com cannot reach. Deploy the pipeline, declare "{input}" in service.create.body, or use a ' +
         'service on this machine',
     ),
   );
-  requireReach('http://127.0.0.1:8080', fetching);
-  requireReach('https://flows.example.com', FLOWS);
+  const url = 'http://127.0.0.1:8080';
+  requireReach({ url, checksService: false }, fetching);
+  expect(() => requireReach({ url, checksService: true }, fetching)).toThrow('--check-service has no bucket');
+  requireReach({ url: 'https://flows.example.com', checksService: true }, FLOWS);
 });
