@@ -16,6 +16,7 @@ import { redact } from '../functions/flow-service/redact.ts';
 import { ANSWER_DEPTH_MAX } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { CreateRequest, FlowService, Output } from '../functions/flow-service/types.ts';
+import { keyOf } from '../functions/ledger/entry.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import { fitsType } from '../functions/uploads/route-conditions.ts';
@@ -163,7 +164,7 @@ class Attempt {
       inputs: [{ as, mediaType, source, additional: { key: name } }],
       beforeSending: async () => {
         this.#isSent = true;
-        const key = `${this.#uploadId}-1`;
+        const key = keyOf({ upload: { id: this.#uploadId }, generation: 1, keyScope: this.#uploadId.slice(-8) });
         if (idempotency !== undefined) this.#print(`  sent with ${idempotency.header}: ${key}`);
         return key;
       },

@@ -42,7 +42,7 @@ it('a trial prints what it understood of each answer, and a result comes', async
   expect(await ran()).toBe(true);
   expect(printed()).toMatch(/^templates:\n {2}It offers \d+ templates\.\nlisting: good\nwords and pages: /);
   expect(printed()).toMatch(
-    /creation: POST \/flows\n {2}sent with Idempotency-Key: [0-9a-f]{40}-1\n {2}id, \/flow_id: /,
+    /creation: POST \/flows\n {2}sent with Idempotency-Key: [0-9a-f]{24}-[0-9a-f]{8}-1-1\n {2}id, \/flow_id: /,
   );
   expect(printed()).toContain('  word, /state: "completed"');
   expect(printed()).toContain('  The flow counts as completed.');
