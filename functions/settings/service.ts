@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod/mini';
 import type { Json } from '../base/json.ts';
-import { descriptionSchema, merged, type ServiceDescription } from '../flow-service/service-description.ts';
+import { descriptionSchema } from '../flow-service/description-schema.ts';
+import { merged, type ServiceDescription } from '../flow-service/service-description.ts';
 import { FLOWS, SERVICES } from '../flow-service/services.ts';
 import { jsonSchema } from '../uploads/routes.ts';
 
@@ -28,7 +29,7 @@ export const serviceSchema: z.ZodMiniType<ServiceDescription> = z.pipe(
       return z.NEVER;
     }
     const described = base === undefined ? changes : merged(base as unknown as Json, changes as Json);
-    const parsed = z.safeParse(descriptionSchema, described, { reportInput: true });
+    const parsed = z.safeParse(descriptionSchema(), described, { reportInput: true });
     if (parsed.success) return parsed.data;
     for (const issue of parsed.error.issues) context.issues.push({ ...issue, input: issue.input } as never);
     return z.NEVER;

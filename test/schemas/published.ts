@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { descriptionSchema } from '../../functions/flow-service/service-description.ts';
+import { descriptionSchema } from '../../functions/flow-service/description-schema.ts';
 import { SERVICES } from '../../functions/flow-service/services.ts';
 import { chainReportSchema, receiptSchema } from '../../functions/publish/report-schemas.ts';
 import { jobSchema } from '../../functions/uploads/job.ts';
@@ -48,7 +48,7 @@ export const PUBLISHED = {
   service: {
     title: 'How a flow service speaks',
     description: 'A whole description of a service: the member `service` of flowdrop.json.',
-    schema: descriptionSchema,
+    schema: descriptionSchema(),
     docs: docsOfService(),
   },
   job: {
