@@ -67,6 +67,10 @@ export function outcomeOfListing(declared: FlowService['listing'], answer: unkno
   const isNone = declared === undefined;
   if ('issue' in parsed) {
     const { code, message } = parsed.issue;
+    if (code === 'unintelligible-answer') {
+      const what = `The listing of flows cannot be read: ${message}`;
+      return { severity: 'warning', what, todo: 'Correct "list" in the description of the service.' };
+    }
     if (!UNLISTED.includes(code)) return { notChecked: `the service does not answer for its flows: ${code}` };
     if (isNone) return 'good';
     const what = `The service does not list its flows (${message}), although its description says so.`;

@@ -195,6 +195,16 @@ describe('the words and pages of the listing', () => {
     });
   });
 
+  it('cannot be read if the list is not where the description says', async () => {
+    const { origin } = await web(answering(200, { jobs: [flow('a', 'completed')] }));
+    const speaks = { from: 'flows', list: { items: '/flows', pages: null }, templates: null };
+    const ran = await checkedWith({ baseUrl: origin, routes: [ROUTE], service: speaks });
+    expect(resultOf(ran, 'listing of flows')).toMatchObject({
+      result: 'warning',
+      what: expect.stringContaining('no list at /flows: correct "list.items" in the description; the answer has /jobs'),
+    });
+  });
+
   it('cannot be read if its flows have no id where the description says', async () => {
     const found = await wordsOf({ flows: [flow('a', 'completed')] }, { list: { id: '/task' } });
     expect(found).toMatchObject({ result: 'warning', todo: expect.stringContaining('"id" of "list"') });
