@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Console } from '../command-line/flowdrop/console.ts';
+import { confirms } from '../command-line/confirm.ts';
 import type { NamedFile } from '../command-line/named-files.ts';
 import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
 import { ownEnvironment } from '../command-line/own-environment.ts';
@@ -298,10 +298,9 @@ async function checkService(service: Service, checked: Checked): Promise<number>
     const bytes = size(file.content.byteLength);
     const question = `${file.name} (${bytes}) would be sent to ${service.url}, with the template ${file.route.template}. The service may charge for it.`;
     if (!args.isAllowed) {
-      const { stdin, stdout, stderr } = process;
-      const console = new Console({ input: stdin, output: stdout, errors: stderr });
-      if (!console.canAsk) throw new UsageError(`${question} There is no terminal to ask on: add --yes`);
-      if (!(await console.confirms(`${question} Go on?`, signal))) return EXIT_FAILED;
+      const { stdin: input, stdout: output } = process;
+      if (!input.isTTY) throw new UsageError(`${question} There is no terminal to ask on: add --yes`);
+      if (!(await confirms({ input, output }, `${question} Go on?`, signal))) return EXIT_FAILED;
     }
     screen.line(`It takes ${TRIAL_MINUTES_MAX} minutes at most. Ctrl-C ends it.`);
     return (await tryService(trial, signal)) ? 0 : EXIT_FAILED;

@@ -2,6 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { type Readable, Writable } from 'node:stream';
 import stringWidth from 'string-width';
 import { printable, printableJson } from '../../functions/base/printable.ts';
+import { confirms } from '../confirm.ts';
 import { cut } from '../texts.ts';
 
 /** After this time a command says what it is doing, in milliseconds. */
@@ -80,12 +81,7 @@ export class Console {
   /** Asks a question and returns true for `y` or `yes`. */
   async confirms(question: string, signal: AbortSignal): Promise<boolean> {
     const { input, errors } = this.#streams;
-    const asked = createInterface({ input, output: errors });
-    try {
-      return /^y(es)?$/i.test((await asked.question(`${printable(question)} [y/N] `, { signal })).trim());
-    } finally {
-      asked.close();
-    }
+    return confirms({ input, output: errors }, question, signal);
   }
 
   /**
