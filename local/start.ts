@@ -21,7 +21,7 @@ import { shownPath, size } from '../command-line/texts.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
 import { counted, printable, shellWord } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
+import type { ServiceDescription } from '../functions/flow-service/service-description.ts';
 import type { Proxies } from '../functions/flow-service/types.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { checkProxies } from '../functions/settings/proxies.ts';
@@ -286,11 +286,6 @@ interface Checked {
 /** Tries a service with one small file. */
 async function checkService(service: Service, checked: Checked): Promise<number> {
   const { args, routes, settings, screen, signal } = checked;
-  if (inputUrlSeconds(service.speaks) !== undefined) {
-    throw new UsageError(
-      `--check-service has no bucket that the service could fetch the file from ({inputUrl}). Send one file: ${COMMAND} -- --service ${service.url} FILE`,
-    );
-  }
   const file = trialFile(args, routes, settings);
   const trial = { service, settings, file, print: (line: string) => screen.line(printable(line)) };
   try {

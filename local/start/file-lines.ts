@@ -35,7 +35,9 @@ export function endLines(
     const { code, message, advice, retry } = receipt.failure;
     const where = receiptPath === undefined ? '' : `  ${shownPath(receiptPath, cwd)}`;
     if (isReplaced(receipt)) return [`${key}  replaced: ${message}${givenWay}${where}`];
-    const line = `${key}  failed: ${message}${missingIn(receipt)}${givenWay}${where}`;
+    const missing = missingIn(receipt);
+    const said = missing === '' ? message : message.replace(/\.$/, '');
+    const line = `${key}  failed: ${said}${missing}${givenWay}${where}`;
     // Version 0.1.0 wrote receipts without advice, and an earlier run may have left one.
     if (advice === undefined) return [line];
     const before = told.get(message) ?? 0;

@@ -39,7 +39,8 @@ describe('the lines about the end of a file', () => {
       '    Feed it. A retry can help.',
     ]);
     const failedOutputs = [{ id: 'x', code: 'undeclared-word', message: 'a word' }];
-    expect(linesOf({ status: 'failed', failure, failedOutputs })[0]).toContain('failed: no fox; 1 missing: a word');
+    const missing = linesOf({ status: 'failed', failure: { ...failure, message: 'No fox.' }, failedOutputs });
+    expect(missing[0]).toContain('failed: No fox; 1 missing: a word');
     const helped = linesOf({ status: 'failed', failure: { ...failure, retry: 'flowdrop retry 1' } });
     expect(helped[1]).toBe('    Feed it. A retry can help. To retry: flowdrop retry 1');
     const old = { code: failure.code, message: failure.message };
