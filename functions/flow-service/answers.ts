@@ -182,7 +182,7 @@ function flowTagOf(additional: unknown): FlowTag | undefined {
 const isCut = (additional: unknown): boolean => typeof additional === 'string' && additional.endsWith(CUT);
 
 /** Longest list of the members that an answer has, in characters. */
-const MEMBERS_CHARS_MAX = 200;
+const MEMBERS_CHARS_MAX = 150;
 
 /** Members that are looked at for that list. An answer may have many thousands. */
 const MEMBERS_MAX = 50;

@@ -55,7 +55,7 @@ export class FlowdropPage extends LightElement {
   #sent: PutFile | undefined;
   /** The upload that was opened, until it and its row are in the window. */
   #toShow: string | undefined;
-  /** When the page is thought to keep its layout. In milliseconds since 1970. */
+  /** When the page keeps its layout, in milliseconds since 1970. Undefined until all has come. */
   #settledAt: number | undefined;
   #clock: number | undefined;
   #costsAt = Number.NEGATIVE_INFINITY;
@@ -171,6 +171,8 @@ export class FlowdropPage extends LightElement {
       if (this.selected !== undefined) void this.#detail?.updateComplete.then(() => this.#detail?.focusTitle());
       else if (before !== undefined) this.#list?.focusUpload(before);
     }
+    const { isLoaded, status } = this.#feed;
+    if (isLoaded && status !== undefined && this.costs !== undefined) this.#settledAt ??= Date.now() + SETTLE_MS;
     if (this.#toShow !== undefined) void this.#showSelected(this.#toShow);
   }
 
@@ -187,11 +189,7 @@ export class FlowdropPage extends LightElement {
    * moment later, when it has measured its numbers. So this is done again until then, or until the user does something.
    */
   async #showSelected(selected: string): Promise<void> {
-    const { isLoaded, status } = this.#feed;
-    if (isLoaded && status !== undefined && this.costs !== undefined) {
-      this.#settledAt ??= Date.now() + SETTLE_MS;
-      if (Date.now() >= this.#settledAt) this.#toShow = undefined;
-    }
+    if (this.#settledAt !== undefined && Date.now() >= this.#settledAt) this.#toShow = undefined;
     const header = this.querySelector<PageHeader>('page-header');
     await Promise.all([header, this.#detail, this.#list].map((each) => each?.updateComplete));
     const detail = this.#detail;

@@ -45,7 +45,7 @@ describe('npm start', () => {
     expect(output).toMatch(/^robot\.png {2}chain done: pictures, optimised {2}\.\/results\/robot\.png\/chain\.json$/m);
     expect(output).toMatch(/no-picture\.png {2}failed: .+/);
     expect(output).toMatch(
-      /notes\.md {2}skipped: no route matches this file\n {4}The route \w+ comes nearest: its .+\. For all routes: .*explain notes\.md\n/,
+      /notes\.md {2}skipped: no route matches this file\n {4}The route \w+ comes nearest: its .+\. For all routes: .*explain \S+\/notes\.md\n/,
     );
     expect(output).toContain(
       `old/${stage}  skipped: no route matches this file\n    Its key has the form of a later stage`,

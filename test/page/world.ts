@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { S3Client } from '@aws-sdk/client-s3';
 import { onTestFinished } from 'vitest';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import { type Entry, ended, firstClaim, running, runningMarkerOf } from '../../functions/ledger/entry.ts';
 import { entryKey, runningKey } from '../../functions/ledger/keys.ts';
 import { Ledger } from '../../functions/ledger/store.ts';
@@ -65,7 +66,7 @@ export class World {
     const settings = {
       ...SETTINGS_DEFAULT,
       ...{ pipeline: 'test', inboxBucket: 'inbox', resultsBucket: 'results', ledgerBucket: LEDGER, routes: [] },
-      ...{ baseUrl: new URL('https://flows.example.com'), proxies: {} },
+      ...{ baseUrl: new URL('https://flows.example.com'), service: FLOWS, proxies: {} },
     };
     this.deployment = {
       ...{ name: 'a test', isLocal: true, areRoutesKnown: true, settings, s3, clock, access: {} },
