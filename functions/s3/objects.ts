@@ -62,7 +62,8 @@ export async function presignedGet(
         { ...request, headers },
         { expiresIn: seconds, signingDate: new Date(now), signingRegion: scheme?.signingRegion, signingService: 's3' },
       );
-      address = `${protocol}//${host}${path}?${new URLSearchParams(signed.query)}`;
+      const query = Object.entries(signed.query).map((pair) => pair.map(encodeURIComponent).join('='));
+      address = `${protocol}//${host}${path}?${query.join('&')}`;
       return { response: {}, output: { $metadata: {} } };
     },
     // The last step before the request is signed and sent.
