@@ -262,9 +262,12 @@ export function begun(upload: Upload, route: RouteSnapshot, inputs: readonly Inp
   };
 }
 
-/** That entry with what is planned after its stage. Without a plan if nothing is, or an older version began the chain. */
+/**
+ * That entry with what is planned after its stage. Without a plan if an older version began the chain, or nothing comes
+ * after a first file. A later stage keeps even an empty plan: a route that comes after it later begins nothing.
+ */
 export const planned = <E extends Entry>(entry: E, plan: Entry['plan']): E =>
-  plan === undefined || plan.length === 0 ? entry : { ...entry, schema: 4, plan };
+  plan === undefined || (plan.length === 0 && entry.upload.stage === undefined) ? entry : { ...entry, schema: 4, plan };
 
 /**
  * The claim of an invocation that takes an upload over. A claim that is past its deadline leaves a doubt behind: its

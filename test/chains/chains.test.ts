@@ -348,6 +348,18 @@ describe('a chain whose configuration changes while it runs', () => {
     expect(chain.withheld).toMatchObject([{ route: 'all', after: 'each' }]);
   });
 
+  it.each(['each', 'all'])(
+    'begins no stage that was added after %s when the first file had succeeded',
+    async (after) => {
+      await firstSucceeds();
+      world.redeploy({ routes: [...ROUTES, route('more', { after })] });
+      await world.settle();
+      expect((await stagesOf()).map(([name]) => name)).toEqual(['echo', 'each', 'all']);
+      expect(await entriesOf('more')).toEqual([]);
+      expect((await report()).status).toBe('succeeded');
+    },
+  );
+
   const RENAMED = [route('photos'), route('each', { after: 'photos' }), ROUTES[2] as Route];
 
   it.each<[string, readonly Route[], readonly unknown[]]>([
