@@ -123,35 +123,37 @@ function codesOfJob(world: World, put: Put): readonly (string | undefined)[] {
   return [missingOf(world, put, world.timeline.now()).length > 0 ? 'inputs-missing' : undefined];
 }
 
-/** Stands for the ETag of an entry that has not ended. */
-const OPEN = 'open';
-
-/** The ETags of all objects in all buckets, without the notes that the ticks make for themselves. */
-export async function snapshotOf(world: World): Promise<ReadonlyMap<string, string>> {
-  const all = new Map<string, string>();
-  // The functions search for the flow of a held upload every hour, and its entry counts that.
-  const held = new Set((await world.entries()).filter((entry) => !isTerminal(entry)).map(({ upload }) => upload.id));
-  const isNote = (key: string): boolean => key.startsWith('state/') || key.startsWith('waiting/');
-  const isHeld = (key: string): boolean => held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? '');
-  for (const bucket of [INBOX, NEXT_INBOX, ...RESULT_BUCKETS, LEDGER]) {
-    for (const { key, etag } of await world.inspector.list(bucket)) {
-      if (bucket === LEDGER && isNote(key)) continue;
-      all.set(`${bucket}/${key}`, bucket === LEDGER && isHeld(key) ? OPEN : etag);
-    }
-  }
-  return all;
+interface Snapshot {
+  /** The ETags of all objects in all buckets, without the notes that the ticks make, and the entries of held uploads. */
+  readonly etags: ReadonlyMap<string, string>;
+  /** The ids of held uploads. */
+  readonly held: ReadonlySet<string>;
 }
 
-export function checkUnchanged(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): void {
+export async function snapshotOf(world: World): Promise<Snapshot> {
+  const etags = new Map<string, string>();
+  // The functions search for the flow of a held upload every hour, and its entry counts that.
+  const held = new Set((await world.entries()).filter((entry) => !isTerminal(entry)).map(({ upload }) => upload.id));
+  const isNote = (key: string): boolean =>
+    key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? '');
+  for (const bucket of [INBOX, NEXT_INBOX, ...RESULT_BUCKETS, LEDGER]) {
+    for (const { key, etag } of await world.inspector.list(bucket)) {
+      if (bucket !== LEDGER || !isNote(key)) etags.set(`${bucket}/${key}`, etag);
+    }
+  }
+  return { etags, held };
+}
+
+export function checkUnchanged(before: Snapshot, after: Snapshot): void {
   // What is told again goes to today's bucket of the results.
   const isToldAnew = (key: string): boolean =>
     key.startsWith(`${NEXT_RESULTS}/`) && /\/(receipt|chain)\.json$/.test(key);
-  const keys = [...new Set([...before.keys(), ...after.keys()])];
+  const keys = [...new Set([...before.etags.keys(), ...after.etags.keys()])];
   // A held upload may end when its flow is searched for once more.
-  const open = [...before].flatMap(([key, etag]) =>
-    etag === OPEN ? (/uploads\/(.*)\.json$/.exec(key)?.[1] ?? []) : [],
+  const isOfHeld = (key: string): boolean => [...before.held].some((id) => key.includes(id));
+  const differ = keys.filter(
+    (key) => before.etags.get(key) !== after.etags.get(key) && !isToldAnew(key) && !isOfHeld(key),
   );
-  const isOfOpen = (key: string): boolean => open.some((id) => key.includes(id));
-  const differ = keys.filter((key) => before.get(key) !== after.get(key) && !isToldAnew(key) && !isOfOpen(key));
+  differ.push(...after.held.difference(before.held));
   demand(differ.length === 0, 'doing everything again changed something', differ);
 }
