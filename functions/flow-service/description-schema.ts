@@ -7,13 +7,9 @@ import { POINTER } from './json-pointer.ts';
 import { holds, INPUT_URL_SECONDS, literalOf, type ServiceDescription } from './service-description.ts';
 
 const POINTERS_MAX = 10;
-
 const POINTER_CHARS_MAX = 200;
-
 const WORDS_MAX = 50;
-
 const WORD_CHARS_MAX = 100;
-
 const PATH_CHARS_MAX = 300;
 
 /** A path below `baseUrl`: segments of letters, digits and `-._~!$'()*+,;=:@`, and of the placeholders. */
@@ -50,7 +46,6 @@ function whole(what: string, min: number, max: number, why = '') {
 
 /** The texts that are replaced in the body of a creation, and in that of a request about a flow. */
 const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', '{inputs}', '{input}', '{inputUrl}'];
-
 const JOB_PLACEHOLDERS = ['{id}', '{template}'];
 
 /** Why a text looks like a placeholder, but would be sent as it is. Undefined if it does not. */

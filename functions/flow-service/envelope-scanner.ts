@@ -59,7 +59,7 @@ export class EnvelopeScanner {
   readonly #steps: readonly string[];
   readonly #pointer: string;
   readonly #received: GatheredBytes;
-  /** Undefined if the response may be the asset itself, of which nothing may be cut. */
+  /** Undefined if the response may be the asset itself. Then nothing of it may be cut. */
   readonly #texts: LongTexts | undefined;
   readonly #frames: Frame[] = [];
   #isInString = false;

@@ -54,7 +54,7 @@ export interface FlowInput {
   readonly address?: InputAddress | undefined;
 }
 
-/** Makes an address by which whoever has it can read an input. So it is a secret. It looks first whether it is there. */
+/** Makes an address of an input, if the input is there. Everyone who has the address can read it, so it is a secret. */
 export type InputAddress = (seconds: number, signal: AbortSignal) => Promise<string>;
 
 /** The states that we tell apart. The description of the service maps its words to them. */

@@ -38,8 +38,8 @@ interface Presigner {
 }
 
 /**
- * An address by which whoever has it can read one version of an object, for some seconds. So it is as secret as the
- * object. It is signed as the client signs its requests, and ends sooner if the client's credentials do.
+ * An address of one version of an object, for some seconds. Everyone who has it can read that version, so it is a
+ * secret. It is signed as the client signs its requests, and ends sooner if the client's credentials do.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html
  */
 export async function presignedGet(

@@ -38,7 +38,7 @@ async function inboxAt() {
 }
 
 describe('the address of an input', () => {
-  it('leads whoever has it to exactly this version, with its media type, for the declared time', async () => {
+  it('gives exactly this version to everyone who has it, with its media type, for the declared time', async () => {
     const { put, opened, turnBack } = await inboxAt();
     await put('the first');
     const { address } = await opened();

@@ -74,7 +74,7 @@ it('a file without a flow asks for nothing, and an unknown one is not found', as
   expect([unknown.status, messageOf(unknown)]).toEqual([404, expect.anything()]);
 });
 
-it('whoever may only view is told what the question needs', async () => {
+it('a viewer is told which right the question needs', async () => {
   const { id } = await operated.put('viewed.png', 'running');
   const lambda = await listenOnLoopback((_, response) => {
     response.writeHead(403, { 'x-amzn-errortype': 'AccessDeniedException' }).end('{"Message":"not authorized"}');
