@@ -75,11 +75,7 @@ export async function doctorBeforeDeployment(plan: PlannedDeployment, signal: Ab
     return listingAnswer(clientOf(serviceOf(plan), settings), signal);
   });
   const { aws, sample } = plan;
-  const checks = [
-    ...(examineProxy(plan) === undefined ? [] : [['the proxy', () => examineProxy(plan)] as NamedCheck<Subject>]),
-    ...CHECKS,
-    ...(sample === undefined ? [] : SAMPLE_CHECKS),
-  ];
+  const checks = [...examineProxy(plan), ...CHECKS, ...(sample === undefined ? [] : SAMPLE_CHECKS)];
   const [ofService, ofAws] = await Promise.all([
     runChecks(checks, { plan, signal, issue, listing }),
     'notChecked' in aws
@@ -109,12 +105,15 @@ function examineConfiguration({ plan: { source, configuration } }: Subject): Out
   return { severity: 'fault', what: configuration.message, todo: `Correct ${source}.` };
 }
 
-/** Undefined if there is nothing to say about a proxy. */
-function examineProxy({ configuration, proxies: { issues, proxies } }: PlannedDeployment): Outcome | undefined {
+/** Says which proxy is used, or what is wrong with it. Without a proxy there is nothing to say. */
+function examineProxy({
+  configuration,
+  proxies: { issues, proxies },
+}: PlannedDeployment): readonly NamedCheck<Subject>[] {
   const todo = 'Correct the environment variable.';
-  if (issues.length > 0) return { severity: 'fault', what: issues.join('\n'), todo };
+  if (issues.length > 0) return [['the proxy', () => ({ severity: 'fault', what: issues.join('\n'), todo })]];
   const used = configuration instanceof ConfigurationError ? undefined : proxyInUse(configuration.baseUrl, proxies);
-  return used === undefined ? undefined : { good: used };
+  return used === undefined ? [] : [['the proxy', () => ({ good: used })]];
 }
 
 /** The configuration itself refuses a route that can never match. These are mistakes in routes that can. */
