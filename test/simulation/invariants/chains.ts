@@ -81,7 +81,7 @@ const joined = (one: readonly Route[], other: readonly Route[]): readonly Route[
  * The stages that come after a first file: those of a configuration that was deployed when its flow succeeded. If only one
  * ever was, its stages must be. Undefined if there are none.
  */
-async function plannedFor({ observed, inspector }: World, first: Entry): Promise<Planned | undefined> {
+async function plannedFor({ observed, inspector, chainWatch }: World, first: Entry): Promise<Planned | undefined> {
   const all = observed.routings.map((routes) => stagesAfter(routes, first.route.name));
   const [only = []] = all;
   if (new Set(all.map((stages) => textOf(planOf(stages)))).size === 1) {
@@ -96,7 +96,8 @@ async function plannedFor({ observed, inspector }: World, first: Entry): Promise
   }
   const chain = JSON.parse(stored.body.toString()) as ChainInLedger;
   // A failure that was half told when nothing came after the file any more is told without its chain.
-  if (chain.plan === undefined && all.some(({ length }) => length === 0)) return undefined;
+  const mayBeUntold = chain.plan === undefined && all.some(({ length }) => length === 0);
+  if (mayBeUntold && !chainWatch.reports.has(first.upload.id)) return undefined;
   const named = chain.withheld.map(({ route }) => route);
   const isIt = (stages: readonly Route[]): boolean =>
     chain.plan === undefined
