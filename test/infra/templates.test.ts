@@ -129,7 +129,7 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
       expect(url).toBe(runbookUrl);
       expect(AlarmName.replace(/-\d+$/, '')).toMatch(new RegExp(`-${heading}$`));
       const entry = RUNBOOK.split(/^## /m).find((each) => each.startsWith(`${heading}\n`));
-      expect(entry).toMatch(/\*\*What it means\.\*\*[\s\S]+\*\*How to look\.\*\*[\s\S]+\*\*What to do\.\*\*/);
+      expect(entry).toMatch(/\*\*Meaning\.\*\*[\s\S]+\*\*Look\.\*\*[\s\S]+\*\*Do\.\*\*/);
     }
   },
 };
