@@ -10,6 +10,8 @@ vi.mock('../../../operations/wait.ts', () => import('../../operations/quick-wait
 const PAGE = fileURLToPath(new URL('../../../docs/commands.md', import.meta.url));
 const UPDATE = 'To write the commands: npx vitest run test/command-line/flowdrop/commands.test.ts --update';
 const MARK = '<!-- commands -->\n';
+/** Examples with their heading. Only the help shows them, where the reader can try them. */
+const EXAMPLES = /\n[^\n]+\n(?: {2}\$ .*\n?)+/g;
 
 const help = async (...words: readonly string[]): Promise<string> => {
   const { code, output } = await runFlowdrop([...words, '--help'], { directory: '.' });
@@ -27,6 +29,7 @@ const section = async (name: string): Promise<string> => {
   const text = (await help(name))
     .replace(/\nGlobal Options:\n(?: {2}.*\n)+/, '')
     .replace(/(?:\nOptions:\n)? {2}-h, --help .*\n?/, '')
+    .replaceAll(EXAMPLES, '')
     .trimEnd();
   return `### ${name}\n\n\`\`\`\n${text}\n\`\`\`\n`;
 };
@@ -36,7 +39,7 @@ it('docs/commands.md says what the commands say, and has every command', async (
   const [before = ''] = readFileSync(PAGE, 'utf8').split(MARK);
   const sections = await Promise.all(NAMES.map(section));
   // What a command does stands in its section. Here are only the links to these.
-  const program = (await help()).replace(/\nCommands:\n(?: {2}.*\n)+/, '');
+  const program = (await help()).replace(/\nCommands:\n(?: {2}.*\n)+/, '').replaceAll(EXAMPLES, '');
   const links = NAMES.map((name) => `[${name}](#${name})`).join(', ');
   const page = `${before}${MARK}\n${links}\n\n\`\`\`\n${program}\n\`\`\`\n\n${sections.join('\n')}`;
   await expect(page, UPDATE).toMatchFileSnapshot(PAGE);
@@ -54,7 +57,8 @@ describe('every example', () => {
     await operated.put('photos/robot.png', 'succeeded');
     const flowdrop = { baseUrl: 'https://flows.example.org', routes: [{ name: 'all', template: 'any' }] };
     writeFileSync(join(operated.directory, 'cdk.json'), JSON.stringify({ context: { flowdrop } }));
-    const examples = Array.from(readFileSync(PAGE, 'utf8').matchAll(/^ {2}\$ flowdrop (.*)$/gm), ([, line = '']) =>
+    const helps = await Promise.all([help(), ...NAMES.map((name) => help(name))]);
+    const examples = Array.from(helps.join('\n').matchAll(/^ {2}\$ flowdrop (.*)$/gm), ([, line = '']) =>
       line.replace(/ {2,}.*$/, ''),
     );
     expect(examples.length).toBeGreaterThan(8);
