@@ -23,23 +23,27 @@ async function race(writers: readonly Promise<unknown>[]): Promise<string[]> {
 const LOST = /^(?:PreconditionFailed|ConditionalRequestConflict)$/;
 
 describe('conditional writes', () => {
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('PUT with If-None-Match: * creates an object that is absent', 'any', async (given) => {
     await put(given, 'first', { IfNoneMatch: '*' });
     expect(await read(given)).toBe('first');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('PUT with If-None-Match: * answers 412 where there is an object, and leaves it', 'any', async (given) => {
     await put(given, 'first');
     expect(await refusal(put(given, 'second', { IfNoneMatch: '*' }))).toBe('412 PreconditionFailed');
     expect(await read(given)).toBe('first');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('PUT with If-Match of the current ETag replaces the object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
     await put(given, 'second', { IfMatch: ETag });
     expect(await read(given)).toBe('second');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('PUT with If-Match of an older ETag answers 412, and leaves the object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
     await put(given, 'second');
@@ -47,12 +51,14 @@ describe('conditional writes', () => {
     expect(await read(given)).toBe('second');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('PUT with If-Match answers 404 where there is no object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
     await remove(given);
     expect(await refusal(put(given, 'second', { IfMatch: ETag }))).toBe('404 NoSuchKey');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('of racing PUTs with If-None-Match: * exactly one succeeds', 'any', async (given) => {
     const writers = Array.from({ length: RACERS }, (_, writer) => put(given, `by ${writer}`, { IfNoneMatch: '*' }));
     const errors = await race(writers);
@@ -61,6 +67,7 @@ describe('conditional writes', () => {
     expect(await read(given)).toMatch(/^by \d$/);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('of racing PUTs with If-Match of one ETag exactly one succeeds', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
     const errors = await race(Array.from({ length: RACERS }, (_, n) => put(given, `by ${n}`, { IfMatch: ETag })));
@@ -68,6 +75,7 @@ describe('conditional writes', () => {
     expect(errors.every((name) => LOST.test(name))).toBe(true);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html
   test('a conditional PUT can answer 409, and succeeds when it is sent again', async ({ skip }) => {
     const bucket = target.bucket('any');
     if (target.provokeConflict === undefined || 'missing' in bucket) {
@@ -79,6 +87,7 @@ describe('conditional writes', () => {
     await put(given, 'first', { IfNoneMatch: '*' });
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
   behaviour('PUT with If-None-Match: * takes a delete marker for absence', 'Enabled', async (given) => {
     const { ETag } = await put(given, 'first');
     await remove(given);
@@ -87,6 +96,7 @@ describe('conditional writes', () => {
     expect(await read(given)).toBe('second');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
   behaviour(
     'completing a multipart upload with If-None-Match: * answers 412 where there is an object',
     'any',
@@ -98,6 +108,7 @@ describe('conditional writes', () => {
     },
   );
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
   behaviour(
     'completing a multipart upload with If-None-Match: * creates an object that is absent',
     'any',
@@ -109,11 +120,13 @@ describe('conditional writes', () => {
 });
 
 describe('deleting', () => {
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObject.html
   behaviour('DELETE of an object that is absent succeeds', 'any', async (given) => {
     const { $metadata } = await remove(given);
     expect($metadata.httpStatusCode).toBe(204);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeleteMarker.html
   behaviour('DELETE puts a delete marker, and the version below it can still be read', 'Enabled', async (given) => {
     const { VersionId } = await put(given, 'first');
     const deleted = await remove(given);
@@ -125,6 +138,7 @@ describe('deleting', () => {
 });
 
 describe('consistency', () => {
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel
   behaviour('a read after a write, an overwrite or a deletion sees it', 'any', async (given) => {
     expect(await refusal(read(given))).toBe('404 NoSuchKey');
     await put(given, 'first');
@@ -135,6 +149,7 @@ describe('consistency', () => {
     expect(await refusal(read(given))).toBe('404 NoSuchKey');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel
   behaviour('a listing after a write or a deletion shows it', 'any', async (given) => {
     await put(given, 'first');
     expect(await list(given, { Prefix: given.Key })).toEqual([given.Key]);
@@ -142,6 +157,7 @@ describe('consistency', () => {
     expect(await list(given, { Prefix: given.Key })).toEqual([]);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/Welcome.html#ConsistencyModel
   behaviour('a read that began before an overwrite gives the whole of the older object', 'any', async (given) => {
     const old = Buffer.alloc(8 * MIB, 'old ');
     await put(given, old);
@@ -156,6 +172,7 @@ describe('listing', () => {
   // U+FF5E comes before U+1F600 in UTF-8, and after it in UTF-16, where the latter is a surrogate pair.
   const IN_ORDER = ['A', 'a', 'a/b', 'b', 'z', 'é', '～', '😀'];
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/ListingKeysUsingAPIs.html
   behaviour('a listing is in the order of the bytes of the keys in UTF-8, across pages', 'any', async (given) => {
     const prefix = `${given.Key}/`;
     for (const name of IN_ORDER.toReversed()) await put({ ...given, Key: prefix + name }, name);
@@ -172,6 +189,7 @@ describe('listing', () => {
     expect(seen).toEqual(IN_ORDER);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html
   behaviour('start-after begins after a key, whether or not there is such a key', 'any', async (given) => {
     const prefix = `${given.Key}/`;
     for (const name of ['a', 'c', 'e']) await put({ ...given, Key: prefix + name }, name);
@@ -180,6 +198,7 @@ describe('listing', () => {
     expect(await list(given, { Prefix: prefix, StartAfter: `${prefix}e` })).toEqual([]);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html
   behaviour('a listing shows the ETag, size and time that a HEAD answers', 'any', async (given) => {
     await put(given, 'first');
     const facts = await head(given);
@@ -191,6 +210,7 @@ describe('listing', () => {
 });
 
 describe('reading', () => {
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
   behaviour('GET with If-Match answers 412 once the object has been replaced', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
     const { Body } = await given.client.send(new GetObjectCommand({ ...given, IfMatch: ETag }));
@@ -201,6 +221,7 @@ describe('reading', () => {
     );
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/RetrievingObjectVersions.html
   behaviour('GET of a version gives that version after it was replaced', 'Enabled', async (given) => {
     const { VersionId } = await put(given, 'first');
     await put(given, 'second');
@@ -208,6 +229,7 @@ describe('reading', () => {
     expect(await read(given)).toBe('second');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html
   behaviour(
     'a presigned GET of a version gives it with the media type that the address names',
     'Enabled',
@@ -227,6 +249,7 @@ describe('reading', () => {
     },
   );
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeleteMarker.html
   behaviour('GET of a version that is a delete marker answers 405', 'Enabled', async (given) => {
     await put(given, 'first');
     const { VersionId } = await remove(given);
@@ -235,12 +258,14 @@ describe('reading', () => {
     expect((await refused(refusing)).$response?.headers).toMatchObject({ 'x-amz-delete-marker': 'true' });
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
   behaviour('GET of a version that was deleted answers 404', 'Enabled', async (given) => {
     const { VersionId } = await put(given, 'first');
     await remove(given, { VersionId });
     expect(await refusal(read(given, VersionId))).toBe('404 NoSuchVersion');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
   test('GET of a version that was deleted answers 403 or 404 to a caller without s3:ListBucket', async ({ skip }) => {
     const bucket = target.bucket('Enabled');
     const client = target.clientWithoutListBucket;
@@ -254,6 +279,7 @@ describe('reading', () => {
     expect(['403 AccessDenied', '404 NoSuchVersion']).toContain(answer);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
   test('an absent object answers 403 to a caller without s3:ListBucket', async ({ skip }) => {
     const bucket = target.bucket('any');
     const client = target.clientWithoutListBucket;
@@ -265,11 +291,13 @@ describe('reading', () => {
 });
 
 describe('versions', () => {
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/Versioning.html
   behaviour('an object has no version id where versioning was never enabled', 'unversioned', async (given) => {
     expect((await put(given, 'first')).VersionId).toBeUndefined();
     expect((await head(given)).VersionId).toBeUndefined();
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/AddingObjectstoVersioningEnabledBuckets.html
   behaviour('every PUT has a version id of its own where versioning is enabled', 'Enabled', async (given) => {
     const [first, second] = [await put(given, 'same'), await put(given, 'same')];
     expect(first.VersionId).toMatch(/^\S{8,}$/);
@@ -278,6 +306,7 @@ describe('versions', () => {
     expect((await head(given)).VersionId).toBe(second.VersionId);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/AddingObjectstoVersionSuspendedBuckets.html
   behaviour(
     'the version id is null where versioning is suspended, and the next PUT replaces it',
     'Suspended',
@@ -291,6 +320,7 @@ describe('versions', () => {
 });
 
 describe('uploads', () => {
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingMetadata.html
   behaviour('LastModified of a multipart upload is when it was initiated', 'any', async (given) => {
     const uploaded = await uploadParts(given, ['in parts']);
     const between = { ...given, Key: `${given.Key}-between` };
@@ -302,6 +332,7 @@ describe('uploads', () => {
     expect(initiated?.getTime()).toBeLessThanOrEqual(later?.getTime() ?? 0);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity.html
   behaviour('the ETag of a multipart upload ends with the number of its parts', 'any', async (given) => {
     const bodies = [Buffer.alloc(5 * MIB, 'a'), Buffer.from('the last may be small')];
     await complete(given, await uploadParts(given, bodies));
@@ -310,6 +341,7 @@ describe('uploads', () => {
     expect(await read(given)).toBe(Buffer.concat(bodies).toString());
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html
   behaviour('a multipart upload is invisible until it is completed', 'any', async (given) => {
     const uploaded = await uploadParts(given, ['in parts']);
     expect(await refusal(read(given))).toBe('404 NoSuchKey');
@@ -318,6 +350,7 @@ describe('uploads', () => {
     expect(await list(given, { Prefix: given.Key })).toEqual([given.Key]);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/API/API_AbortMultipartUpload.html
   behaviour('an aborted multipart upload leaves nothing and cannot be completed', 'any', async (given) => {
     const uploaded = await uploadParts(given, ['in parts']);
     const { client, Bucket, Key } = given;
@@ -326,11 +359,13 @@ describe('uploads', () => {
     expect(await refusal(read(given))).toBe('404 NoSuchKey');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity.html
   behaviour('a body that does not match its checksum is refused and leaves nothing', 'any', async (given) => {
     expect(await refusal(put(given, 'first', { ChecksumCRC32: 'AAAAAA==' }))).toBe('400 BadDigest');
     expect(await refusal(read(given))).toBe('404 NoSuchKey');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
   behaviour('a key may have 1,024 bytes and no more', 'any', async (given) => {
     const longest = `${given.Key.padEnd(1022, 'k')}é`;
     await put({ ...given, Key: longest }, 'first');
@@ -338,6 +373,7 @@ describe('uploads', () => {
     expect(await refusal(put({ ...given, Key: `${longest}k` }, 'first'))).toBe('400 KeyTooLongError');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
   behaviour('a key is taken as it is', 'any', async (given) => {
     for (const odd of ['/', '//b', ' +%20&?#', 'line\nend', '😀', 'dots..', '~!*()\'"<>']) {
       const Key = given.Key + odd;
@@ -350,6 +386,7 @@ describe('uploads', () => {
     }
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingMetadata.html
   behaviour('names of user metadata come back in lower case, values in US-ASCII as they were', 'any', async (given) => {
     const Metadata = { 'Flow-Template': 'a b', title: `=?UTF-8?B?${Buffer.from('Käse').toString('base64')}?=` };
     await put(given, 'first', { Metadata });
@@ -379,6 +416,7 @@ describe('events', () => {
     });
   }
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
   eventBehaviour('the key in an S3 event is URL-encoded, its ETag without quotes', 'unversioned', async (given) => {
     const event = await eventOf(given, () => put(given, 'hello'));
     expect(event.eventName).toBe('ObjectCreated:Put');
@@ -390,6 +428,7 @@ describe('events', () => {
     });
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html
   eventBehaviour('the key in an EventBridge event is not encoded', 'Enabled', async (given) => {
     let VersionId: string | undefined;
     const event = await eventOf(given, async () => {
@@ -407,12 +446,14 @@ describe('events', () => {
     });
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
   eventBehaviour('of two events of one key the later has the greater sequencer', 'unversioned', async (given) => {
     const first = await eventOf(given, () => put(given, 'first'));
     const second = await eventOf(given, () => put(given, 'second'));
     expect(second.s3.object.sequencer > first.s3.object.sequencer).toBe(true);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
   eventBehaviour('the event of a multipart upload has the time of its end', 'unversioned', async (given) => {
     const uploaded = await uploadParts(given, ['in parts']);
     await target.passTime(3000);
@@ -421,6 +462,7 @@ describe('events', () => {
     expect(Date.parse(eventTime)).toBeGreaterThanOrEqual(initiated + 2000);
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-how-to-event-types-and-destinations.html
   eventBehaviour('a copy is announced as a copy, even onto itself', 'Enabled', async (given) => {
     const { Bucket, Key } = given;
     await put(given, 'hello');
@@ -432,6 +474,7 @@ describe('events', () => {
     expect(eventBridgeEvent(event)?.detail.reason).toBe('CopyObject');
   });
 
+  // https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
   eventBehaviour('the first message to a queue is a test event without records', 'unversioned', async ({ Bucket }) => {
     const message = testEvent(Bucket);
     expect(message).toMatchObject({ Service: 'Amazon S3', Event: 's3:TestEvent', Bucket });

@@ -10,7 +10,7 @@ afterAll(() => target.close());
 /** A key that no other test uses. Keys that begin with it are free too. */
 export type Given = Place;
 
-/** Tests one behaviour with a bucket of a kind. The names in behaviour.test.ts are the rows of docs/s3-behaviour.md. */
+/** Tests one behaviour with a bucket of a kind. */
 export function behaviour(name: string, kind: BucketKind | 'any', ask: (given: Given) => Promise<void>): void {
   test(name, async ({ skip }) => {
     const bucket = target.bucket(kind);
