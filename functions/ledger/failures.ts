@@ -17,28 +17,28 @@ export interface Advice {
  */
 export const FAILURES = {
   rejected: {
-    meaning: 'The service rejected the request, and would reject the same request again.',
+    meaning: 'The service rejected the request, and would reject it again.',
     retry: 'after-change',
     action:
-      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry.",
+      "Read the service's words in the message. If the file is at fault, put a corrected one. If the route is, correct it, and then retry.",
   },
   misaddressed: {
     meaning: 'Something other than the flow service answered at its address for three days.',
     retry: 'after-change',
     action:
-      'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service itself answers, and does not serve `GET /flows`, check the template of the route. Then retry.',
+      "Correct baseUrl, or the proxy, login or firewall before the service. If the service itself answers, and does not serve `GET /flows`, check the route's template. Then retry.",
   },
   'attempts-exhausted': {
-    meaning: 'The upload failed `attemptsMax` times. The message has the last failure, if it is known.',
+    meaning: 'The upload failed `attemptsMax` times. The message has the last failure, if known.',
     retry: 'can-help',
-    action: 'Check whether the service takes other files. If so, ask its operator about this one. Then retry.',
+    action: 'If the service takes other files, ask its operator about this one. Then retry.',
   },
   undecided: {
     meaning:
-      'The service answered with a success that cannot be read, and for seven days its flow was not found, nobody decided, and nothing proved that there is none.',
+      'The service answered with a success that cannot be read. For seven days its flow was not found, nobody decided, and nothing proved that there is none.',
     retry: 'can-help',
     action:
-      'Look for the flow at the service: it was most probably made, and paid for. If there is none, or its results are lost, retry.',
+      'Look for the flow at the service: most probably it was made, and paid for. If there is none, or its results are lost, retry.',
   },
   cancelled: {
     meaning: 'The operator cancelled the upload while it waited or ran.',
@@ -48,25 +48,22 @@ export const FAILURES = {
   'input-empty': {
     meaning: 'The file is empty.',
     retry: 'cannot-help',
-    action: 'Put the file into the inbox again, with its content.',
+    action: 'Put the file again, with its content.',
   },
   'input-too-large': {
     meaning: 'The file is larger than `inputBytesMax`, or its text is larger than `textBytesMax`.',
     retry: 'after-change',
-    action: 'Put a smaller file into the inbox. Or raise the setting, and then retry.',
+    action: 'Put a smaller file. Or raise the setting, and then retry.',
   },
   'input-unversioned': {
-    meaning:
-      'The service should fetch the file from its bucket by an address (`{inputUrl}`), and the bucket keeps no versions.',
+    meaning: 'The service should fetch the file by an address (`{inputUrl}`), and its bucket keeps no versions.',
     retry: 'after-change',
-    action:
-      'Turn on the versions of the bucket and put the file again, or declare `{input}` in place of `{inputUrl}`, and then retry.',
+    action: 'Turn on versions and put the file again, or declare `{input}`, and then retry.',
   },
   'input-encoded': {
-    meaning:
-      'The object is not the file itself: the file is compressed (`Content-Encoding`), or wrapped in a form (`multipart/form-data`).',
+    meaning: 'The file is compressed (`Content-Encoding`), or wrapped in a form (`multipart/form-data`).',
     retry: 'cannot-help',
-    action: 'Put the file itself into the inbox, as the message says.',
+    action: 'Put the file itself, as the message says.',
   },
   'input-archived': {
     meaning: 'The file is in an archive storage class of S3.',
@@ -77,33 +74,33 @@ export const FAILURES = {
     meaning: 'S3 denied the file to Flowdrop `attemptsMax` times.',
     retry: 'after-change',
     action:
-      "Check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. Let the function create-flow read the file. Then retry. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
+      "Let the function create-flow read the file: check the policies of the bucket and of the file's KMS key, the key's state, and who owns the file. Then retry. A file with your own encryption key (SSE-C) cannot be read: put it without that.",
   },
   'input-blank': {
     meaning: 'The route sends text, and the text has only blanks.',
     retry: 'cannot-help',
-    action: 'Put the file into the inbox again, with its text.',
+    action: 'Put the file again, with its text.',
   },
   'invalid-text': {
     meaning: 'The route sends text, and the file is not UTF-8. It may be UTF-16, or no text at all.',
     retry: 'cannot-help',
-    action: 'Save the text as UTF-8 and put it into the inbox again.',
+    action: 'Save the text as UTF-8, and put it again.',
   },
   'invalid-override': {
     meaning: "The object's metadata has an override that cannot be used.",
     retry: 'cannot-help',
-    action: 'Correct the metadata that the message names, and put the file into the inbox again.',
+    action: 'Correct the metadata that the message names, and put the file again.',
   },
   'upload-gone': {
     meaning: 'The object was deleted before it could be sent.',
     retry: 'cannot-help',
-    action: 'Put the file into the inbox again, unless a newer version has a receipt of its own.',
+    action: 'Put the file again, unless a newer version has a receipt of its own.',
   },
   'asset-gone': {
-    meaning: 'An asset of the stage before was replaced or deleted in the results bucket before it could be sent.',
+    meaning: 'An asset of the stage before was replaced or deleted before it could be sent.',
     retry: 'after-change',
     action:
-      'Restore the asset, if the bucket keeps versions, and then retry. Or have the stage before made anew with `flowdrop retry --from`, which is paid for again.',
+      'Restore the asset, if the results bucket keeps versions, and then retry. Or make the stage before anew with `flowdrop retry --from`, which is paid for again.',
   },
   [SUPERSEDED]: {
     meaning:
@@ -114,17 +111,17 @@ export const FAILURES = {
   'invalid-job': {
     meaning: 'The job file cannot be used. The message names all that is wrong with it.',
     retry: 'cannot-help',
-    action: 'Correct the job file, and put it into the inbox again. Its inputs need not be put again.',
+    action: 'Correct the job file, and put it again. Its inputs need not be put again.',
   },
   'inputs-missing': {
     meaning: 'Inputs of the job did not come within its `deadlineSeconds`. The message names them.',
     retry: 'after-change',
-    action: 'Put the missing files into the folder of the job, and then retry.',
+    action: 'Put the missing files, and then retry.',
   },
   'input-gone': {
     meaning: 'An input of the job was replaced or deleted before it could be sent.',
     retry: 'after-change',
-    action: 'See that all inputs are in the folder of the job. Then retry, which takes the present ones.',
+    action: 'See that all inputs are there. Then retry, which takes the present ones.',
   },
   'outside-inbox': {
     meaning: 'The file is in an inbox that a deployment has replaced.',
@@ -140,17 +137,17 @@ export const FAILURES = {
     meaning: 'The service says that the flow failed.',
     retry: 'can-help',
     action:
-      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the route is at fault, correct it, and then retry. If neither is, a retry may succeed. It is paid for again.",
+      "Read the service's words in the message. If the file is at fault, put a corrected one. If the route is, correct it, and then retry. If neither is, a retry may succeed. It is paid for again.",
   },
   'flow-aborted': {
     meaning: 'The service says that the flow was aborted.',
     retry: 'can-help',
-    action: 'Find out who aborted it at the service, and then retry, which is paid for again.',
+    action: 'Find out who aborted it, and then retry, which is paid for again.',
   },
   'flow-gone': {
-    meaning: 'The service answered twice in a row that it does not know the flow (404 or 410).',
+    meaning: 'The service said twice in a row that it does not know the flow (404 or 410).',
     retry: 'can-help',
-    action: 'Find out whether the flow was deleted at the service, and then retry, which is paid for again.',
+    action: 'Find out who deleted it, and then retry, which is paid for again.',
   },
   'flow-shared': {
     meaning: 'The flow belongs to another upload too. Nothing of it was collected.',
@@ -161,27 +158,27 @@ export const FAILURES = {
     meaning: 'The flow completed without any output.',
     retry: 'can-help',
     action:
-      'First run `flowdrop collect`: it asks for the outputs again, without a new flow. If there are none, check at the service whether the template makes outputs of such a file. If it should, retry, which is paid for again.',
+      'Run `flowdrop collect`, which asks for the outputs again, without a new flow. If there are none although the template should make some of such a file, retry, which is paid for again.',
   },
   'outputs-failed': {
     meaning: 'No output could be stored. `failedOutputs` says why, for each.',
     retry: 'can-help',
     action:
-      'Read the codes of the outputs. `flowdrop collect` fetches what can be fetched by now, without a new flow. A retry makes a new flow, which is paid for.',
+      'See the codes of the outputs. `flowdrop collect` fetches what can be fetched by now, without a new flow. A retry is paid for again.',
   },
   'undeclared-word': {
     meaning:
-      'The flow became older than `flowAgeMaxSeconds`, and the service showed it with a word that its description does not declare. It was not aborted.',
+      'The flow became older than `flowAgeMaxSeconds`, with a word that the description does not declare. It was not aborted.',
     retry: 'after-change',
     action:
-      'Find out what the word means, and declare it in `service`. Then `flowdrop collect` fetches the outputs, without a new flow. A retry makes a new flow, which is paid for.',
+      'Declare the word in `service`. Then `flowdrop collect` fetches the outputs, without a new flow. A retry is paid for again.',
   },
   'timed-out': {
     meaning:
-      'The flow became older than `flowAgeMaxSeconds`. The message quotes the last answer of the service, if a poll failed.',
+      "The flow became older than `flowAgeMaxSeconds`. If a poll failed, the message quotes the service's last answer.",
     retry: 'can-help',
     action:
-      'Ask the operator of the service why. If flows simply take that long, raise the setting. Then retry, which is paid for again.',
+      'If flows simply take that long, raise the setting. Otherwise ask the operator of the service why. Then retry, which is paid for again.',
   },
 } as const satisfies Readonly<Record<string, Advice>>;
 
@@ -205,8 +202,7 @@ export const OUTPUT_FAILURES = {
   'key-taken': {
     meaning: "Another object is at the asset's key, and was left as it is.",
     retry: 'can-help',
-    action:
-      'Move the other object away. Then `flowdrop collect` stores the asset, without a new flow. Keep other writers out of the bucket.',
+    action: 'Move that object away. Then `flowdrop collect` stores the asset. Keep other writers out of the bucket.',
   },
   'damaged-asset': {
     meaning: 'The answer was too short, too long, or could not be decoded.',
@@ -214,10 +210,10 @@ export const OUTPUT_FAILURES = {
     action: 'Tell the operator of the service if it happens again.',
   },
   'not-an-asset': {
-    meaning: 'Something else came in place of the asset: a page, an error, a progress, or a file of another type.',
+    meaning: 'A page, an error, a progress, or a file of another type came in its place.',
     retry: 'after-change',
     action:
-      'Check the service, and what stands before it and its assets. If the template makes such files, add their type to `makes` of the route. Then `flowdrop collect` fetches the missing outputs, without a new flow.',
+      'Check the service, and what stands before its assets. If the template makes such files, add their type to `makes` of the route, and run `flowdrop collect`.',
   },
   'out-of-time': {
     meaning:
@@ -229,7 +225,7 @@ export const OUTPUT_FAILURES = {
     meaning: 'The service sent the asset more slowly than `assetBytesPerSecondMin`, or stopped in the middle of it.',
     retry: 'can-help',
     action:
-      'Ask the operator of the service why. If it is always that slow, lower the setting, and collect the flow again.',
+      'Ask the operator of the service why. If it is always that slow, lower the setting, and run `flowdrop collect`.',
   },
   'too-many-outputs': {
     meaning:
@@ -244,17 +240,14 @@ export const OUTPUT_FAILURES = {
   },
   'not-ready': {
     meaning:
-      'The service said to the end that the output is not there yet: in its list for an hour after the flow had completed, or by 409 or 425.',
+      'The output was not there to the end: in the list for an hour after the flow had completed, or by 409 or 425.',
     retry: 'can-help',
-    action:
-      'Ask the operator of the service why. `flowdrop collect` fetches the output once it is ready, without a new flow.',
+    action: 'Ask the operator of the service why. `flowdrop collect` fetches it once it is ready.',
   },
   'undeclared-word': {
-    meaning:
-      'For an hour after its flow had completed, the service showed the output with a word that its description does not declare.',
+    meaning: 'For an hour after the flow had completed, the output had a word that the description does not declare.',
     retry: 'after-change',
-    action:
-      'Find out what the word means, and declare it in `service.outputs`. Then `flowdrop collect` fetches the output, without a new flow.',
+    action: 'Declare the word in `service.outputs`, and run `flowdrop collect`.',
   },
   'not-served': {
     meaning: 'The service does not serve assets (405 or 501).',
@@ -269,23 +262,23 @@ export const OUTPUT_FAILURES = {
   forbidden: {
     meaning: 'The service forbids the asset (403).',
     retry: 'after-change',
-    action: 'Ask the operator of the service for the right to read it.',
+    action: 'Ask its operator for the right to read it.',
   },
   'forbidden-address': {
     meaning:
-      'The asset is at an address that is not allowed, or that holds a user, a password or the token; or it was redirected more than three times.',
+      'The asset is at an address that is not allowed or holds a user, a password or the token. Or it was redirected more than three times.',
     retry: 'cannot-help',
     action:
-      'Tell the operator of the service where assets may be: over https, at a public address unless the service itself is at a private one.',
+      'Tell the operator of the service: assets must be at https, and at a public address unless the service is at a private one.',
   },
   'unintelligible-answer': {
     meaning: 'The answer does not fit the description of the service.',
     retry: 'can-help',
     action:
-      'Read the beginning of the answer in the message. If the service always answers so, declare it in `service`. Otherwise tell the operator of the service.',
+      'Read the answer in the message. If the service always answers so, declare it in `service`. Otherwise tell its operator.',
   },
   unauthorised: {
-    meaning: 'The service still rejected the token when the flow had become older than `flowAgeMaxSeconds`.',
+    meaning: 'The service still rejected the token when the flow became older than `flowAgeMaxSeconds`.',
     retry: 'after-change',
     action: 'Store a token that is allowed to read the asset.',
   },

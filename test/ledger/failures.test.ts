@@ -9,15 +9,9 @@ const UPDATE = 'To write the tables of codes: npx vitest run test/ledger/failure
 /** The rows of a table, one after the other. */
 const ROWS = /(?:^\| `[^\n]*\n)+/gm;
 
-const CAN_RETRY: Readonly<Record<Advice['retry'], string>> = {
-  'can-help': 'can help',
-  'after-change': 'can help after that',
-  'cannot-help': 'cannot help',
-};
-
 const tables = [FAILURES, OUTPUT_FAILURES].map((table: Readonly<Record<string, Advice>>) =>
   Object.entries(table)
-    .map(([code, { meaning, action, retry }]) => `| \`${code}\` | ${meaning} | ${action} | ${CAN_RETRY[retry]} |\n`)
+    .map(([code, { meaning, action }]) => `| \`${code}\` | ${meaning} | ${action} |\n`)
     .join(''),
 );
 
