@@ -15,12 +15,10 @@ import {
   nextStep,
   planned,
   rerouted,
-  runningMarkerOf,
 } from '../ledger/entry.ts';
 import { isDamaged, type Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
-import { publish } from '../publish/publish.ts';
 import { planAfter } from '../uploads/chain-routes.ts';
 import {
   isInside,
@@ -37,12 +35,13 @@ import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor, whySkipped
 import type { Upload } from '../uploads/upload.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
-import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
+import { type Claim, rewritten } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
+import { conclude, type Ending, failing } from './ending.ts';
 import { jobFor, sendJob } from './job.ts';
 import { ATTEMPTS_EXHAUSTED, backoffMs, lastAnswerOf, MISADDRESSED } from './retry-policy.ts';
-import { handleFailure, send } from './send.ts';
+import { endingOf, send } from './send.ts';
 
 /** Older job files of a key that are looked at when a newer one comes. */
 const OLDER_JOBS_MAX = 10;
@@ -74,7 +73,7 @@ export async function createFlow(
 ): Promise<Outcome> {
   const delivery = new Delivery(event, ports, invocation, batch);
   try {
-    return await receive(delivery, event);
+    return await conclude(delivery, await receive(delivery, event));
   } catch (error) {
     if (error instanceof ClaimHeldError) {
       delivery.log.info('Another invocation is at work on this upload. The queue delivers the message again.', {
@@ -88,7 +87,7 @@ export async function createFlow(
   }
 }
 
-async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome> {
+async function receive(delivery: Delivery, event: UploadEvent): Promise<Ending> {
   const { ledger, settings } = delivery.ports;
   const { work } = delivery.invocation;
   if (event.uploadId !== undefined) {
@@ -102,12 +101,12 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   delivery.count('UploadsReceived');
   // A result that is taken for an upload would start an endless loop.
   if (event.bucket !== settings.inboxBucket) {
-    return unrouted(delivery, `An object of another bucket than the inbox: ${event.bucket}`);
+    return unrouted(`An object of another bucket than the inbox: ${event.bucket}`);
   }
-  if (!isInside(settings, event)) return unrouted(delivery);
+  if (!isInside(settings, event)) return unrouted();
   const skipped = whySkipped(settings.routes, event);
-  if (skipped !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', skipped);
-  if (!mayMatch(settings.routes, event.key)) return unrouted(delivery);
+  if (skipped !== undefined) return leave('skipped', 'UploadsSkipped', skipped);
+  if (!mayMatch(settings.routes, event.key)) return unrouted();
 
   return openAndBegin(delivery, event);
 }
@@ -117,7 +116,7 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
  * failure of one job keeps none of the others from that. The message of the file comes again then, unless it can change
  * nothing.
  */
-async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Outcome> {
+async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Ending> {
   const { settings } = delivery.ports;
   const failures: { readonly uploadId: string | undefined; readonly error: unknown }[] = [];
   for (const jobKey of jobFilesFor(event.key, owner.jobs)) {
@@ -125,7 +124,7 @@ async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsR
     if (!isInside(settings, { bucket: event.bucket, key: jobKey })) continue;
     try {
       const job = await jobFor(delivery, event, jobKey);
-      if (job !== undefined) await resume(delivery, job);
+      if (job !== undefined) await conclude(delivery, await resume(delivery, job));
     } catch (error) {
       if (isDamaged(error)) {
         // It is the same at each delivery, and the job's own marker tells of it.
@@ -140,11 +139,10 @@ async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsR
     delivery.identify({ uploadId: failed.uploadId });
     throw failed.error;
   }
-  delivery.log.info('An input of jobs, or a file that no job names');
-  return 'input';
+  return { kind: 'leave', outcome: 'input', message: 'An input of jobs, or a file that no job names' };
 }
 
-async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Outcome> {
+async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Ending> {
   let object: OpenedUpload;
   try {
     object = await delivery.ports.inbox.open(event, delivery.invocation.work);
@@ -157,7 +155,7 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
     const { ledger } = delivery.ports;
     const known = isNamed ? await entryOfGone(event, currentAt, ledger, delivery.invocation.work) : undefined;
     if (known !== undefined) return resume(delivery, known);
-    return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
+    return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
     // An object that the sweep has found without an entry may be a copy. So may one that was put after its event: without
@@ -173,28 +171,23 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
  * Claims an upload that may have no entry yet.
  * @param mayBeCopy true if its content may be that of the upload before it at this key.
  */
-async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false): Promise<Outcome> {
+async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false): Promise<Ending> {
   const { upload } = object;
   const { settings } = delivery.ports;
   delivery.identify({ uploadId: upload.id });
   const skipped = whySkipped(settings.routes, upload);
-  if (skipped !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', skipped);
+  if (skipped !== undefined) return leave('skipped', 'UploadsSkipped', skipped);
   const chosen = await routed(settings, object, delivery.invocation.work);
-  if (chosen === undefined) return unrouted(delivery);
+  if (chosen === undefined) return unrouted();
 
   const { route, failure, job } = chosen;
   const isNew = async () => (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined;
   if (upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
-    return leave(
-      delivery,
-      'gone',
-      'UploadsReplaced',
-      'An empty file that was replaced at once, as a mounted bucket does',
-    );
+    return leave('gone', 'UploadsReplaced', 'An empty file that was replaced at once, as a mounted bucket does');
   }
   if (mayBeCopy && (await isNew())) {
     const before = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
-    if (before !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', copyWords(before));
+    if (before !== undefined) return leave('skipped', 'UploadsSkipped', copyWords(before));
   }
   const terms = delivery.claimTerms();
   const inputs = job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt);
@@ -203,7 +196,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
   await endOlderJobs(delivery, upload);
   const written = await createEntry(delivery, claim, terminal);
   if (!written.won) return resume(delivery, written.current, object);
-  if (terminal !== undefined) return publishFailure(delivery, terminal);
+  if (terminal !== undefined) return { kind: 'ended', entry: terminal };
   const own = { stored: written.stored, entry: claim };
   return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
 }
@@ -233,7 +226,8 @@ async function endOlderJobs(delivery: Delivery, { id, bucket, key, versionId }: 
       const older = uploads.filter((each) => each.key === key && each.id !== id).slice(0, OLDER_JOBS_MAX);
       for (const each of older) {
         const stored = await ledger.read(each.id, work);
-        if (stored !== undefined && isWaitingJob(stored.entry)) await resume(delivery, stored);
+        if (stored !== undefined && isWaitingJob(stored.entry))
+          await conclude(delivery, await resume(delivery, stored));
       }
       break; // The newest versions of a key are listed first.
     }
@@ -252,18 +246,18 @@ async function endOlderJobs(delivery: Delivery, { id, bucket, key, versionId }: 
  * and metadata are unknown yet, and the choice of a route may need them. So the route is chosen again when the upload
  * is opened.
  */
-async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promise<Outcome> {
+async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promise<Ending> {
   const { upload } = error;
   const { routes } = delivery.ports.settings;
   delivery.identify({ uploadId: upload.id });
   const route = routeFor(routes, upload) ?? routeByKey(routes, upload.key);
-  if (route === undefined) return unrouted(delivery);
+  if (route === undefined) return unrouted();
 
   const claim: ClaimedEntry = { ...firstClaim(upload, snapshot(route, {}), delivery.claimTerms()), reroute: true };
   await endOlderJobs(delivery, upload);
   const written = await createEntry(delivery, claim);
   if (!written.won) return resume(delivery, written.current);
-  return handleFailure(delivery, { stored: written.stored, entry: claim }, error);
+  return endingOf(delivery, { stored: written.stored, entry: claim }, error);
 }
 
 /**
@@ -286,27 +280,23 @@ async function createEntry({ ports, invocation }: Delivery, claim: ClaimedEntry,
 }
 
 /** Does what the entry of an upload says comes next. */
-async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload): Promise<Outcome> {
+async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload): Promise<Ending> {
   const { ledger, clock } = delivery.ports;
-  const { work, closing } = delivery.invocation;
+  const { work } = delivery.invocation;
   const { id } = stored.entry.upload;
   delivery.identify({ uploadId: id });
   for (let changes = 0; changes < CHANGES_MAX; changes += 1) {
     const { step, entry } = nextStep(stored.entry, clock.now(), delivery.key);
     switch (step) {
       case 'publish-again':
-        await publish(entry, delivery.ports, closing);
-        return 'ended already';
       case 'restore-marker':
-        await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
-        return 'running already';
+      case 'wait-on':
+        return { kind: 'known', entry };
       case 'leave-to-its-claim':
         throw new ClaimHeldError(`Another invocation holds the claim on upload ${id}`);
-      case 'wait-on':
-        await putWaitingMarker(delivery, entry);
-        return 'waiting';
       case 'take-over': {
-        if (isSuspect(entry) && !delivery.mayTakeOver(entry)) return 'put off';
+        if (isSuspect(entry) && !delivery.mayTakeOver(entry))
+          return { kind: 'leave', outcome: 'put off', message: 'The upload is sent alone, after the others' };
         const claim = claimAgain(entry, delivery.claimTerms());
         const written = await ledger.replace(stored, claim, work);
         const isAsked = entry.state === 'waiting' && entry.reason === 'retried' && entry.late === undefined;
@@ -320,17 +310,17 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
 }
 
 /** Continues an upload under a claim that was taken over. A doubt is settled before anything is sent. */
-async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload): Promise<Outcome> {
+async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload): Promise<Ending> {
   const { invocation } = delivery;
   const { clock, inbox, settings } = delivery.ports;
   const { doubt } = claim.entry;
   const settled = await settleDoubt(delivery, claim);
-  if ('outcome' in settled) return settled.outcome;
+  if (settled.kind !== 'settled') return settled;
   claim = settled.claim;
   const { attempts, upload } = claim.entry;
   if (attempts >= settings.attemptsMax) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
-    return failUpload(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
+    return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
   }
   // The search took the time that sending needs, and the file must not pay for it. The next claim need not search.
   const isLate = doubt !== undefined && claim.entry.doubt === undefined && isHalfOver(invocation, clock.now());
@@ -339,22 +329,22 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message =
       'The last attempt got no usable answer. No flow of it was found. The upload waits for its next attempt.';
     const reason = claim.entry.misaddressedSince === undefined ? 'unavailable' : MISADDRESSED;
-    return keepWaiting(delivery, claim, { reason, message, counted: false, notBefore });
+    return { kind: 'wait', claim, wait: { reason, message, counted: false, notBefore } };
   }
   if (!isInside(settings, upload)) {
     const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
-    return failUpload(delivery, claim, { code: 'outside-inbox', message });
+    return failing(delivery, claim, { code: 'outside-inbox', message });
   }
   let isOld: boolean;
   try {
     isOld = await isSuperseded(delivery, upload);
   } catch (cause) {
     const name = `${upload.bucket}/${upload.stage?.first.key}`;
-    return handleFailure(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
+    return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (isOld) {
     const message = `A newer file was put at ${upload.stage?.first.key} before this stage was sent.`;
-    return failUpload(delivery, claim, { code: SUPERSEDED, message });
+    return failing(delivery, claim, { code: SUPERSEDED, message });
   }
   if (upload.stage !== undefined && claim.entry.inputs !== undefined) {
     return sendIfFit(delivery, claim, inbox.openAssets(upload, claim.entry.inputs));
@@ -364,7 +354,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   try {
     opened = await openAgain(delivery, upload);
   } catch (error) {
-    return handleFailure(delivery, claim, error);
+    return endingOf(delivery, claim, error);
   }
   try {
     return await sendIfFit(delivery, claim, opened);
@@ -392,7 +382,8 @@ async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUplo
     // and it is sent, although its own message was skipped.
     if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
       const { bucket, key, etag, lastModified } = current;
-      await openAndBegin(delivery, { bucket, key, etag, currentAt: Math.max(lastModified, ports.clock.now()) });
+      const of = { bucket, key, etag, currentAt: Math.max(lastModified, ports.clock.now()) };
+      await conclude(delivery, await openAndBegin(delivery, of));
       delivery.identify({ uploadId: upload.id });
     }
     throw error;
@@ -410,24 +401,24 @@ async function isSuperseded({ ports, invocation }: Delivery, { bucket, stage }: 
  * Sends an upload again, if it passes the present checks. One that certainly has no flow takes the present
  * configuration, whatever it waited for. One in doubt keeps its route: if its flow exists, it was made with that.
  */
-async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
-  const { ledger, settings } = delivery.ports;
+async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
+  const { settings } = delivery.ports;
   const { entry } = claim;
   const { work } = delivery.invocation;
   if (entry.doubt !== undefined) {
     if (isJob(entry)) return sendJobAgain(delivery, claim, object);
     const failure = inputFailure(settings, object, entry.route.input);
-    return failure === undefined ? send(delivery, claim, object) : failUpload(delivery, claim, failure);
+    return failure === undefined ? send(delivery, claim, object) : failing(delivery, claim, failure);
   }
   let chosen: Routed | undefined;
   try {
     chosen = await routed(settings, object, work, givenFor(entry));
   } catch (error) {
-    return handleFailure(delivery, claim, error);
+    return endingOf(delivery, claim, error);
   }
   if (chosen === undefined) {
     const message = 'No route of the current configuration wants this file.';
-    return failUpload(delivery, claim, { code: 'unrouted', message });
+    return failing(delivery, claim, { code: 'unrouted', message });
   }
   const { failure, job } = chosen;
   const { upload } = object;
@@ -436,37 +427,33 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   const plan = upload.stage === undefined ? planAfter(settings.routes, chosen.route.name) : entry.plan;
   const next = planned<ClaimedEntry>(unplanned, plan);
   // This takes one write. If the invocation died between two, the next one would take the upload for one that may be sent.
-  if (failure !== undefined) return failUpload(delivery, { ...claim, entry: next }, failure);
+  if (failure !== undefined) return failing(delivery, { ...claim, entry: next }, failure);
   if (isDispatchedAlike(entry, next)) {
     claim = { ...claim, entry: next };
   } else {
     // The entry must name the route of a request before the request is sent.
-    const written = await ledger.replace(claim.stored, next, work);
-    if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
-    claim = { ...claim, stored: written.stored, entry: next };
+    claim = await rewritten(delivery, claim, next);
   }
   return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
 }
 
 /** Sends a job whose route is known. Its file is read again for what is sent beside its inputs, and not for its parameters. */
-async function sendJobAgain(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
-  if (object.isArchived) return failUpload(delivery, claim, ARCHIVED);
+async function sendJobAgain(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
+  if (object.isArchived) return failing(delivery, claim, ARCHIVED);
   let job: Job;
   try {
     job = await readJob(object, undefined, delivery.invocation.work);
   } catch (error) {
-    if (!(error instanceof InvalidJobError)) return handleFailure(delivery, claim, error);
-    return failUpload(delivery, claim, { code: error.code, message: error.message });
+    if (!(error instanceof InvalidJobError)) return endingOf(delivery, claim, error);
+    return failing(delivery, claim, { code: error.code, message: error.message });
   }
   return sendJob(delivery, claim, object, job);
 }
 
-function unrouted(delivery: Delivery, message = 'No route wants this upload'): Outcome {
-  return leave(delivery, 'unrouted', 'UploadsUnrouted', message);
+function unrouted(message = 'No route wants this upload'): Ending {
+  return leave('unrouted', 'UploadsUnrouted', message);
 }
 
-function leave(delivery: Delivery, outcome: Outcome, metric: MetricName, message: string): Outcome {
-  delivery.count(metric);
-  delivery.log.info(message);
-  return outcome;
+function leave(outcome: Outcome, metric: MetricName, message: string): Ending {
+  return { kind: 'leave', outcome, metric, message };
 }

@@ -14,8 +14,9 @@ import {
   withoutDoubt,
 } from '../ledger/entry.ts';
 import { HELD_WAIT_MS, UNDECIDED_MAX_MS } from '../ledger/waits.ts';
-import { type Claim, commitFlow, failUpload, isKeyGood, keepWaiting } from './claim.ts';
-import type { CreatePorts, Delivery, Outcome } from './delivery.ts';
+import { type Claim, isKeyGood } from './claim.ts';
+import type { CreatePorts, Delivery } from './delivery.ts';
+import { type Ending, failing } from './ending.ts';
 import {
   backoffMs,
   isListingHopeless,
@@ -26,8 +27,11 @@ import {
   operatorBackoffMs,
 } from './retry-policy.ts';
 
-/** The outcome, if this delivery is over. Otherwise the claim, which may be sent. */
-export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Claim };
+/** A doubt is settled, or is no reason to wait any longer. The upload may be sent under this claim. */
+export interface Settled {
+  readonly kind: 'settled';
+  readonly claim: Claim;
+}
 
 /**
  * Searches for the flow that an earlier POST may have made.
@@ -45,35 +49,33 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Cla
  *
  * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
  */
-export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: string): Promise<SettledDoubt> {
+export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: string): Promise<Ending | Settled> {
   const { clock, settings } = delivery.ports;
   const { entry } = claim;
   const { doubt } = entry;
-  if (doubt === undefined || doubt.isDismissed) return { claim };
+  if (doubt === undefined || doubt.isDismissed) return { kind: 'settled', claim };
   const conclusiveAt = doubt.sentBy + LISTING_DELAY_MAX_MS;
   // A listing whose reading began before this time may lack the flow.
   const isEarly = clock.now() < conclusiveAt;
-  const waitOn = async (
-    message: string,
-    notBefore: number,
-    reason: WaitReason = 'in-doubt',
-  ): Promise<SettledDoubt> => ({
-    outcome: await keepWaiting(delivery, claim, { reason, message, counted: false, notBefore }),
+  const waitOn = (message: string, notBefore: number, reason: WaitReason = 'in-doubt'): Ending => ({
+    kind: 'wait',
+    claim,
+    wait: { reason, message, counted: false, notBefore },
   });
   // Something else answered the POST. Either it answers the search too, or the listing delay is not over.
-  const waitForAddress = async (answer: string, message: string, notBefore: number): Promise<SettledDoubt> => {
+  const waitForAddress = (answer: string, message: string, notBefore: number): Ending => {
     if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
     const unknown = 'It is unknown whether a flow of this upload exists: look for it before you retry.';
     const failure = { code: MISADDRESSED, message: `${answer} ${unknown}` } as const;
-    return { outcome: await failUpload(delivery, claim, failure) };
+    return failing(delivery, claim, failure);
   };
-  const waitAfter = (message: string, notBefore: number): Promise<SettledDoubt> => {
+  const waitAfter = (message: string, notBefore: number): Ending => {
     if (answer === undefined) return waitOn(message, notBefore);
     const both = `${message} The answer: ${answer}`;
     return entry.misaddressedSince === undefined ? waitOn(both, notBefore) : waitForAddress(answer, both, notBefore);
   };
   const mayRepeat = isKeyGood(delivery, entry);
-  const repeat = async (why: string): Promise<SettledDoubt> => {
+  const repeat = (why: string): Ending | Settled => {
     const { nextAttemptAt = clock.now() } = doubt;
     if (nextAttemptAt <= clock.now()) return sendInDoubt(delivery, claim, why);
     const message =
@@ -98,18 +100,18 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     }
     found = { result: 'unknown', why: messageOf(error) };
   }
-  if (found.result === 'found') return { outcome: await adopt(delivery, claim, found.flow) };
+  if (found.result === 'found') return adopt(delivery, claim, found.flow);
   if (mayRepeat && found.result !== 'absent') return repeat(found.why);
   if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
   if (isEarly) return waitAfter(earlyWords(delivery.ports), conclusiveAt);
   if (found.result === 'unknown') {
     const isForOperator = settings.inDoubt === 'hold' || doubt.isAccepted === true;
-    if (isForOperator && !claim.isAsked) return { outcome: await hold(delivery, claim, doubt, found.why) };
+    if (isForOperator && !claim.isAsked) return hold(delivery, claim, doubt, found.why);
     return sendInDoubt(delivery, claim, found.why);
   }
   const settled = { ...claim, entry: withNextKey(withoutDoubt(entry), keyHonouredMs(settings.service) > 0) };
-  if (doubt.rejection === undefined) return { claim: settled };
-  return { outcome: await failUpload(delivery, settled, { code: 'rejected', message: doubt.rejection }) };
+  if (doubt.rejection === undefined) return { kind: 'settled', claim: settled };
+  return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
 }
 
 /** What happens to a doubt whose flow need not be listed yet. */
@@ -122,21 +124,21 @@ function earlyWords({ flows, settings }: Pick<CreatePorts, 'flows' | 'settings'>
 }
 
 /** The doubt stays. If the next POST makes no flow, the flow of the first one may still be found. */
-function sendInDoubt(delivery: Delivery, claim: Claim, why: string): SettledDoubt {
+function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
   if (isKeyGood(delivery, claim.entry)) {
     delivery.log.info('Sent again with the same key, so the service makes one flow', { why });
-    return { claim: { ...claim, entry: sentAgain(claim.entry) } };
+    return { kind: 'settled', claim: { ...claim, entry: sentAgain(claim.entry) } };
   }
   delivery.count('DoubtsRetried');
   delivery.log.warn('Sent again although a flow may exist', { why });
-  return { claim };
+  return { kind: 'settled', claim };
 }
 
 /**
  * Searches once for the flow of a POST that the service itself says it refused. Returns undefined if the flow is not
  * found. Then the service is believed, because its answer says more than a listing that proves nothing.
  */
-export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<Outcome | undefined> {
+export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());
   let found: Found;
   try {
@@ -148,9 +150,9 @@ export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<O
   return found.result === 'found' ? adopt(delivery, claim, found.flow) : undefined;
 }
 
-function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Promise<Outcome> {
+function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Ending {
   delivery.count('FlowsAdopted');
-  return commitFlow(delivery, claim, { flowId, outcome: 'adopted' });
+  return { kind: 'flow', claim, flowId, how: 'adopted' };
 }
 
 /** @param mayBeAbsent true if the service has had the time to list the flow, so that absence is proof. */
@@ -167,16 +169,16 @@ function findFlow(
  * The upload waits until the operator retries it, or its flow is found after all. If most probably a flow exists, it waits
  * for {@link UNDECIDED_MAX_MS} at most.
  */
-function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, why: string): Promise<Outcome> {
+function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, why: string): Ending {
   const answer = lastAnswerOf(claim.entry);
   const endsAt = sentBy + UNDECIDED_MAX_MS;
   if (isAccepted && delivery.ports.clock.now() >= endsAt) {
     const message = `It is unknown whether a flow exists (${why}), and nobody has decided for seven days.${answer}`;
-    return failUpload(delivery, claim, { code: 'undecided', message });
+    return failing(delivery, claim, { code: 'undecided', message });
   }
   delivery.count('DoubtsHeld');
   const until = isAccepted ? ` It fails if there is none by ${new Date(endsAt).toISOString()}.${answer}` : '';
   const message = `It is unknown whether a flow exists (${why}). The upload waits for the operator's decision.${until}`;
   const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;
-  return keepWaiting(delivery, claim, { reason: 'held', message, counted: false, notBefore });
+  return { kind: 'wait', claim, wait: { reason: 'held', message, counted: false, notBefore } };
 }

@@ -18,9 +18,10 @@ import { ambiguousWords, awaitedInputs, type Job, nearWords } from '../uploads/j
 import { filesFor, folderOf, inputKey } from '../uploads/job-keys.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { inputFailure } from './admission.ts';
-import { type Claim, failUpload, keepWaiting } from './claim.ts';
-import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
-import { handleFailure, send } from './send.ts';
+import { type Claim, rewritten } from './claim.ts';
+import { ClaimHeldError, type Delivery } from './delivery.ts';
+import { type Ending, failing } from './ending.ts';
+import { endingOf, send } from './send.ts';
 
 /** Inputs of a job that are looked up side by side. */
 const CONCURRENCY = 8;
@@ -35,8 +36,8 @@ const LOOKING_MAX_MS = 3_000;
  * The inputs are written into the entry, in the versions that are current now, before anything is sent. So every
  * attempt of this generation sends the same.
  */
-export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUpload, job: Job): Promise<Outcome> {
-  const { ledger, inbox, settings } = delivery.ports;
+export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUpload, job: Job): Promise<Ending> {
+  const { inbox, settings } = delivery.ports;
   let { inputs } = claim.entry;
   if (inputs === undefined) {
     let found: Found;
@@ -44,26 +45,23 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
       found = await findInputs(delivery, claim.entry.upload, job);
     } catch (cause) {
       const error = new UploadUnreadableError(`The inputs of ${object.upload.key} could not be looked up`, { cause });
-      return handleFailure(delivery, claim, error);
+      return endingOf(delivery, claim, error);
     }
     if (found.isSuperseded) {
       const message = `A newer job file was put at ${object.upload.key} before this job was sent.`;
-      return failUpload(delivery, claim, { code: SUPERSEDED, message });
+      return failing(delivery, claim, { code: SUPERSEDED, message });
     }
     if (found.ambiguous.length > 0) {
       const message = toldIssues(found.ambiguous).join(' ');
-      return failUpload(delivery, claim, { code: 'invalid-job', message });
+      return failing(delivery, claim, { code: 'invalid-job', message });
     }
     if (found.missing.length > 0) return waitForInputs(delivery, claim, job, found);
     inputs = found.inputs;
-    const next = gathered(claim.entry, inputs);
-    const written = await ledger.replace(claim.stored, next, delivery.invocation.work);
-    if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${object.upload.id}`);
-    claim = { ...claim, stored: written.stored, entry: next };
+    claim = await rewritten(delivery, claim, gathered(claim.entry, inputs));
   }
   const opened = inbox.openJob(object, job, inputs);
   const failure = inputFailure(settings, opened, claim.entry.route.input);
-  return failure === undefined ? send(delivery, claim, opened) : failUpload(delivery, claim, failure);
+  return failure === undefined ? send(delivery, claim, opened) : failing(delivery, claim, failure);
 }
 
 interface Found {
@@ -128,7 +126,7 @@ const pinned = ({ bucket, key, versionId, etag, bytes, mediaType }: Upload): Inp
   mediaType,
 });
 
-function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found): Promise<Outcome> {
+function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found): Ending {
   const { missing, hints, lookedAt } = found;
   const { deadline } = claim.entry.job ?? awaitedInputs(job, claim.entry.arrivedAt);
   const names = missing.join(', ');
@@ -137,11 +135,15 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found)
   if (lookedAt >= deadline) {
     const were = missing.length === 1 ? 'input was' : 'inputs were';
     const message = `${missing.length} ${were} not there by ${new Date(deadline).toISOString()}: ${names}.`;
-    return failUpload(delivery, claim, { code: 'inputs-missing', message: hinted(message) });
+    return failing(delivery, claim, { code: 'inputs-missing', message: hinted(message) });
   }
   const message = hinted(`Missing inputs: ${names}.`);
   const entry = lacking(claim.entry, { deadline, missing });
-  return keepWaiting(delivery, { ...claim, entry }, { reason: 'inputs', message, counted: false, notBefore: deadline });
+  return {
+    kind: 'wait',
+    claim: { ...claim, entry },
+    wait: { reason: 'inputs', message, counted: false, notBefore: deadline },
+  };
 }
 
 /**

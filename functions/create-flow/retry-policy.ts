@@ -24,7 +24,7 @@ import {
 } from '../uploads/inbox.ts';
 import { spreadOf } from '../uploads/upload.ts';
 
-/** Minimum time for an attempt, in milliseconds. With less time left, no wait in place is begun. */
+/** Minimum time for an attempt, in milliseconds. With less time left, none is begun. */
 export const ATTEMPT_TIME_MIN_MS = 30_000;
 
 /** First backoff after an uncounted failure, in milliseconds. The longest is {@link BACKOFF_MAX_MS}. */

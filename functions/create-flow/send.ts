@@ -9,23 +9,22 @@ import {
   UnavailableError,
 } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
-import { HeldError, HoldsUnavailableError, noteSuccess, Permit } from '../holds/permit.ts';
+import { HeldError, HoldsUnavailableError, Permit } from '../holds/permit.ts';
 import {
   answered,
   attemptsAfter,
-  type ClaimedEntry,
   doubtAfter,
   flowTagOf,
   inDoubt,
-  isHold,
   keyOf,
   misaddressed,
   priced,
 } from '../ledger/entry.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
-import { type Claim, commitFlow, failUpload, isKeyGood, keepWaiting, tellWaiting, withKey } from './claim.ts';
-import type { Delivery, Outcome } from './delivery.ts';
-import { adoptIfListed, type SettledDoubt, settleDoubt } from './doubt.ts';
+import { type Claim, isKeyGood, tellWaiting, withKey } from './claim.ts';
+import type { Delivery } from './delivery.ts';
+import { adoptIfListed, type Settled, settleDoubt } from './doubt.ts';
+import { type Ending, failing } from './ending.ts';
 import {
   ATTEMPT_TIME_MIN_MS,
   ATTEMPTS_EXHAUSTED,
@@ -36,9 +35,6 @@ import {
   type RetryDecision,
 } from './retry-policy.ts';
 
-/** Maximum sum of the waits in place, in milliseconds. Longer waits are left to the ledger. */
-const IN_PLACE_WAIT_MAX_MS = 20_000;
-
 /**
  * How long a creation may wait before it is sent, in the queue and then in place, in milliseconds. If the service refuses
  * creations for longer, the upload waits in the ledger. Otherwise five refused files would occupy all invocations, and no
@@ -46,80 +42,74 @@ const IN_PLACE_WAIT_MAX_MS = 20_000;
  */
 const SENDING_WAIT_MAX_MS = 60_000;
 
-type WaitDecision = Extract<RetryDecision, { kind: 'wait' }>;
-
-/** Sends the upload under a claim that is ours and whose doubt is settled. Short waits happen in place. */
-export async function send(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
-  delivery.identify({ uploadId: claim.entry.upload.id });
-  const { flows, clock } = delivery.ports;
-  const { work } = delivery.invocation;
+/**
+ * Sends the upload under a claim that is ours and whose doubt is settled. Sends it once; or, if the answer is lost and the
+ * service honours its key, once more.
+ */
+export async function send(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
+  const { entry } = claim;
+  delivery.identify({ uploadId: entry.upload.id });
   const request = requestOf(delivery, claim, object);
-  let isRepeated = isKeyGood(delivery, claim.entry);
-  const permit = new Permit(claim.entry, delivery.ports, delivery.ports.nonce(), isRepeated);
-  claim = { ...claim, entry: priced(claim.entry, permit.price) };
-  let isRefused = false;
-  for (let waitedMs = 0; ; ) {
-    let told = Promise.resolve(claim);
-    const onWaiting = (message: string, until: number | undefined): void => {
-      // It may wait again, after a new token was read.
-      told = told.then((current) => tellWaiting(delivery, current, { message, until }));
-    };
-    const beforeSending = async (): Promise<string> => {
-      const wasRefused = isRefused;
-      isRefused = true;
-      told = told.then((current) => withKey(delivery, current, wasRefused));
-      const { entry } = await told;
-      await permit.obtain(work);
-      return keyOf(entry);
-    };
-    try {
-      const { flowId } = await flows.create({ ...request, onWaiting, beforeSending }, work).finally(async () => {
-        claim = await told;
-      });
-      permit.settle();
-      // If the next write fails, only this line names the flow.
-      delivery.log.info('The service has made a flow', { flowId });
-      delivery.count('FlowsCreated');
-      delivery.count(
-        'InputBytes',
-        request.inputs.reduce((sum, { source }) => sum + source.bytes, 0),
-      );
-      const outcome = await commitFlow(delivery, claim, { flowId, outcome: 'created' });
-      await noteSuccess(claim.entry, 'created', delivery.ports, delivery.invocation.closing);
-      return outcome;
-    } catch (thrown) {
-      const lost = isRepeated ? undefined : await repeatLost(delivery, claim, thrown);
-      if (lost !== undefined) {
-        if ('outcome' in lost) return lost.outcome;
-        ({ claim } = lost);
-        isRepeated = true;
-        continue;
-      }
-      const error = isKeyGood(delivery, claim.entry) ? ofRepeated(thrown) : thrown;
-      const decision = classify(error, claim.entry, clock.now());
-      if (decision?.kind !== 'wait' || !isInPlace(delivery, claim.entry, decision, waitedMs)) {
-        const isOwnRefusal = error instanceof InDoubtError && error.isOwnRefusal;
-        const adopted = isOwnRefusal ? await adoptIfListed(delivery, claim) : undefined;
-        if (adopted !== undefined) return adopted;
-        // What becomes of a request that is repeated says nothing about the first one.
-        const mayHaveFlow = isKeyGood(delivery, claim.entry) || (error instanceof InDoubtError && !isOwnRefusal);
-        if (!mayHaveFlow) permit.release();
-        return handleFailure(delivery, claim, isOwnRefusal ? error.cause : error);
-      }
-      const { reason, delayMs, counted } = decision;
-      delivery.log.info('Trying again in place', { reason, delayMs });
-      claim = await tellWaiting(delivery, claim, { message: messageOf(error) });
-      const { entry } = claim;
-      claim = { ...claim, entry: { ...entry, attempts: attemptsAfter(entry, counted), waits: entry.waits + 1 } };
-      waitedMs += delayMs;
-      try {
-        await clock.sleep(delayMs, work);
-      } catch (outOfTime) {
-        permit.release();
-        return handleFailure(delivery, claim, outOfTime);
-      }
-    }
+  const isRepeated = isKeyGood(delivery, entry);
+  const permit = new Permit(entry, delivery.ports, delivery.ports.nonce(), isRepeated);
+  let attempt = await attemptOnce(delivery, { ...claim, entry: priced(entry, permit.price) }, request, permit);
+  if ('error' in attempt && !isRepeated) {
+    const lost = await repeatLost(delivery, attempt.claim, attempt.error);
+    if (lost !== undefined && lost.kind !== 'settled') return lost;
+    if (lost !== undefined) attempt = await attemptOnce(delivery, lost.claim, request, permit);
   }
+  if ('error' in attempt) return endingWithoutFlow(delivery, attempt.claim, attempt.error, permit);
+  const { flowId } = attempt;
+  permit.settle();
+  // If the next write fails, only this line names the flow.
+  delivery.log.info('The service has made a flow', { flowId });
+  delivery.count('FlowsCreated');
+  delivery.count(
+    'InputBytes',
+    request.inputs.reduce((sum, { source }) => sum + source.bytes, 0),
+  );
+  return { kind: 'flow', claim: attempt.claim, flowId, how: 'created' };
+}
+
+/** What a request came to, and the claim as it is by then. */
+type Attempt = { readonly claim: Claim } & ({ readonly flowId: string } | { readonly error: unknown });
+
+/** Makes one request. If the service throttles it, the client may send it again, with another key. */
+async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequest, permit: Permit): Promise<Attempt> {
+  const { work } = delivery.invocation;
+  let told = Promise.resolve(claim);
+  let isRefused = false;
+  const onWaiting = (message: string, until: number | undefined): void => {
+    // It may wait again, after a new token was read.
+    told = told.then((current) => tellWaiting(delivery, current, { message, until }));
+  };
+  const beforeSending = async (): Promise<string> => {
+    const wasRefused = isRefused;
+    isRefused = true;
+    told = told.then((current) => withKey(delivery, current, wasRefused));
+    const { entry } = await told;
+    await permit.obtain(work);
+    return keyOf(entry);
+  };
+  try {
+    const { flowId } = await delivery.ports.flows.create({ ...request, onWaiting, beforeSending }, work);
+    return { claim: await told, flowId };
+  } catch (error) {
+    return { claim: await told, error };
+  }
+}
+
+/** The end of a delivery whose request is not known to have made a flow. */
+async function endingWithoutFlow(delivery: Delivery, claim: Claim, thrown: unknown, permit: Permit): Promise<Ending> {
+  // What becomes of a request that is repeated says nothing about the first one.
+  const isRepeated = isKeyGood(delivery, claim.entry);
+  const error = isRepeated ? ofRepeated(thrown) : thrown;
+  const isOwnRefusal = error instanceof InDoubtError && error.isOwnRefusal;
+  const adopted = isOwnRefusal ? await adoptIfListed(delivery, claim) : undefined;
+  if (adopted !== undefined) return adopted;
+  const mayHaveFlow = isRepeated || (error instanceof InDoubtError && !isOwnRefusal);
+  if (!mayHaveFlow) permit.release();
+  return endingOf(delivery, claim, isOwnRefusal ? error.cause : error);
 }
 
 function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: OpenedUpload): CreateRequest {
@@ -157,7 +147,7 @@ function doubted(
  * What to do at once after an answer was lost: send the upload again with the same key, unless its flow is listed already.
  * Undefined if another answer came, the service does not honour the key, or the time is nearly over.
  */
-async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Promise<SettledDoubt | undefined> {
+async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Promise<Ending | Settled | undefined> {
   if (!(error instanceof InDoubtError && error.isLost)) return undefined;
   const now = delivery.ports.clock.now();
   const next = doubted(claim, error, { counted: true }, { now, nextAttemptAt: now });
@@ -177,22 +167,6 @@ function ofRepeated(error: unknown): unknown {
   return new UnavailableError(refusal.message, { cause: refusal, bodyStarted: true });
 }
 
-/** True if the wait is short, leaves time for another attempt, and another attempt is allowed. */
-function isInPlace(
-  { ports, invocation }: Delivery,
-  entry: ClaimedEntry,
-  { reason, delayMs, counted }: WaitDecision,
-  waitedMs: number,
-): boolean {
-  // A throttled creation has already waited in place, for as long as it may. Nobody knows how long a hold lasts.
-  if (reason === 'throttled' || isHold(reason)) return false;
-  return (
-    waitedMs + delayMs <= IN_PLACE_WAIT_MAX_MS &&
-    ports.clock.now() + delayMs + ATTEMPT_TIME_MIN_MS <= invocation.workEndsAt &&
-    attemptsAfter(entry, counted) < ports.settings.attemptsMax
-  );
-}
-
 /** False if the attempt ended before the service or the network had a say. */
 const isAnswer = (error: unknown): boolean =>
   !(error instanceof OutOfTimeError || error instanceof HeldError || error instanceof HoldsUnavailableError) &&
@@ -207,8 +181,8 @@ function askedUntil(error: unknown, now: number): number | undefined {
 const isMisaddressed = (error: unknown): boolean =>
   error instanceof MisaddressedError || (error instanceof InDoubtError && error.cause instanceof MisaddressedError);
 
-/** Ends a claim whose sending failed, as the error demands: the upload fails, waits, or is in doubt. */
-export async function handleFailure(delivery: Delivery, claim: Claim, error: unknown): Promise<Outcome> {
+/** How a claim ends whose sending failed with this error: the upload fails, waits, or is in doubt. */
+export async function endingOf(delivery: Delivery, claim: Claim, error: unknown): Promise<Ending> {
   const now = delivery.ports.clock.now();
   const decision = classify(error, claim.entry, now);
   if (decision === undefined) throw error;
@@ -223,25 +197,25 @@ export async function handleFailure(delivery: Delivery, claim: Claim, error: unk
   }
   switch (decision.kind) {
     case 'fail':
-      return failUpload(delivery, claim, decision.failure);
+      return failing(delivery, claim, decision.failure);
     case 'doubt': {
       const nextAttemptAt = now + decision.delayMs;
       // The flow may be listed already. Then the upload need not wait.
       const settled = await settleDoubt(delivery, doubted(claim, error, decision, { now, nextAttemptAt }), message);
-      if ('outcome' in settled) return settled.outcome;
+      if (settled.kind !== 'settled') return settled;
       // Only a process that was frozen for minutes gets here. The upload may be sent again, but its claim may be over.
       const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;
-      return keepWaiting(delivery, settled.claim, wait);
+      return { kind: 'wait', claim: settled.claim, wait };
     }
     case 'wait': {
       const { reason, counted, delayMs, failsAs = ATTEMPTS_EXHAUSTED } = decision;
       if (reason === MISADDRESSED && isMisaddressedTooLong(claim.entry, now)) {
-        return failUpload(delivery, claim, { code: MISADDRESSED, message });
+        return failing(delivery, claim, { code: MISADDRESSED, message });
       }
       if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
-        return failUpload(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
+        return failing(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
       }
-      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs });
+      return { kind: 'wait', claim, wait: { reason, message, counted, notBefore: now + delayMs } };
     }
   }
 }

@@ -284,7 +284,7 @@ describe('an upload that the service does not take now', () => {
   };
   const refused: Fault = { status: 429, headers: { 'retry-after': '10' }, body: '{"detail":"Slow down"}' };
 
-  it('says in its claim what the service answered, while it waits in place', async () => {
+  it('says in its claim what the service answered, while it waits to be sent again', async () => {
     await start();
     world.remainingMs = 2 * MINUTE;
     const seen = seenWhileRefused(refused);
@@ -364,39 +364,21 @@ describe('an upload that the service does not take now', () => {
     expect((kept[1]?.at ?? 0) - from).toBeGreaterThan(9 * MINUTE);
   });
 
-  it.each<[string, number, number, object]>([
-    ['waits in place if the time allows it', 2 * MINUTE, 1, { state: 'running' }],
-    ['does not wait in place if less than half a minute would be left', 31_000, 1, { reason: 'unavailable' }],
-    ['waits in place for 20 seconds at most', 10 * MINUTE, 100, { reason: 'unavailable' }],
-  ])('%s, if it did not reach the service', async (_, remainingMs, failures, entry) => {
+  it('waits in the ledger after one attempt that did not reach the service, however much time is left', async () => {
     await start();
-    world.remainingMs = remainingMs;
-    world.fault('createFlow', { reset: 'before-body' }, failures);
+    world.remainingMs = 10 * MINUTE;
+    world.fault('createFlow', { reset: 'before-body' }, 1);
     const before = world.clock.now();
     await world.send('a');
-    expect(await world.entry()).toMatchObject(entry);
-    expect(world.clock.now() - before).toBeLessThanOrEqual(20_000);
-  });
-
-  it('says in its claim why it is tried again in place', async () => {
-    await start();
-    world.remainingMs = 2 * MINUTE;
-    let seen: Promise<Entry> | undefined;
-    world.service.intercept = (_, { operation }) => {
-      if (operation !== 'createFlow' || seen !== undefined) return undefined;
-      world.clock.sleep(1_000).then(() => {
-        seen = world.entry();
-      });
-      return { reset: 'before-body' };
-    };
-    await world.send('a');
-    const told = { message: expect.stringMatching(/^create: /) };
-    expect(await seen).toMatchObject({ state: 'claimed', answers: [told] });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unavailable', attempts: 0 });
+    expect(world.clock.now() - before).toBeLessThan(1_000);
+    await world.deliverAndTick(1, MINUTE);
+    await world.deliver();
     expect(await world.entry()).toMatchObject({ state: 'running' });
   });
 
   it.each([
-    ['in place', '2'],
+    ['for its turn', '2'],
     ['in the ledger', '20'],
   ])('tells until when the service asks to wait %s', async (_, seconds) => {
     await start();

@@ -197,7 +197,7 @@ it('a file that is gone by then ends its upload only after a search for its flow
 });
 
 describe('a key', () => {
-  it('is another one after a refusal in place, and is in the ledger before it is sent', async () => {
+  it('is another one after a refusal, and is in the ledger before it is sent', async () => {
     await startWithKeys();
     const keys = answerWith(refused(429, { 'retry-after': '1' }), LOST);
     const revive = dyingAt(world.ports.ledger, 'replace', 3);

@@ -23,6 +23,7 @@ export interface Mutation {
 
 const CREATE_FLOW = 'create-flow/create-flow.ts';
 const CLAIM = 'create-flow/claim.ts';
+const ENDING = 'create-flow/ending.ts';
 const CHAIN = 'chains/chain.ts';
 const JOB = 'create-flow/job.ts';
 const COLLECT_FLOW = 'collect-outputs/collect-flow.ts';
@@ -51,7 +52,7 @@ export const MUTATIONS: readonly Mutation[] = [
       file: CREATE_FLOW,
       in: 'CHANGES_MAX',
       replace: 'const CHANGES_MAX = 5;',
-      with: "import { flowTagOf } from '../ledger/entry.ts'; import { commitFlow } from './claim.ts'; $&",
+      with: "import { flowTagOf } from '../ledger/entry.ts'; $&",
     },
     {
       file: CREATE_FLOW,
@@ -67,15 +68,15 @@ export const MUTATIONS: readonly Mutation[] = [
           $&
           if (written.won && posted !== undefined) {
             const { flowId } = posted;
-            return commitFlow(delivery, { ...written.stored, entry: claim }, { flowId, outcome: 'created' });
+            return { kind: 'flow', claim: { stored: written.stored, entry: claim }, flowId, how: 'created' };
           }`,
     },
   ),
   mistake('the marker before the entry', 20, {
-    file: CLAIM,
-    in: 'commitFlow',
+    file: ENDING,
+    in: 'concludeFlow',
     replace: 'const written = await replaceClaim(…);',
-    with: 'await ledger.putRunningMarker(runningMarkerOf(claim.entry.upload, flow), closing); $&',
+    with: 'await writeRest(delivery, entry); $&',
   }),
   mistake('the receipt before the terminal entry', 20, {
     file: COLLECT_FLOW,
@@ -292,7 +293,7 @@ export const MUTATIONS: readonly Mutation[] = [
     with: 'claimedAt: entry.claimedAt, sentBy',
   }),
   mistake('no handover to an invocation that waits in doubt', 300, {
-    file: CLAIM,
+    file: ENDING,
     in: 'yieldFlow',
     replace: 'theirs.generation === mine.generation',
     with: 'theirs.generation !== mine.generation',
@@ -471,7 +472,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy taken for an upload', 100, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: "if (before !== undefined) return leave(delivery, 'skipped', 'UploadsSkipped', copyWords(before));",
+    replace: "if (before !== undefined) return leave('skipped', 'UploadsSkipped', copyWords(before));",
     with: '',
   }),
   mistake('a copy skipped after a failure', 100, {
@@ -500,7 +501,7 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('a flow in doubt uncounted', 300, {
     file: 'create-flow/send.ts',
-    in: 'send',
+    in: 'endingWithoutFlow',
     replace: 'if (!mayHaveFlow) permit.release();',
     with: 'permit.release();',
   }),

@@ -1,0 +1,175 @@
+import type { MetricName } from '../base/telemetry.ts';
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
+import { noteFailure, noteSuccess } from '../holds/permit.ts';
+import {
+  type ClaimedEntry,
+  type Entry,
+  ended,
+  inDoubt,
+  running,
+  runningMarkerOf,
+  type TerminalEntry,
+  type Wait,
+  waiting,
+  waitingMarkerOf,
+} from '../ledger/entry.ts';
+import type { KnownFailure } from '../ledger/failures.ts';
+import type { Stored } from '../ledger/store.ts';
+import { SUPERSEDED } from '../ledger/terminal-states.ts';
+import { publish } from '../publish/publish.ts';
+import { type Claim, isKeyGood, replaceClaim } from './claim.ts';
+import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
+
+/**
+ * How a delivery ends. Each step of `create-flow/` decides and returns one of these, and only {@link conclude} writes what
+ * follows from it. Under a claim, that is the next entry of the upload, and then what belongs to its state:
+ *
+ *   flow     running    the marker of the flow
+ *   wait     waiting    the marker of the wait
+ *   failed   failed     the receipt, the event, and the marker of the failure
+ */
+export type Ending =
+  | { readonly kind: 'flow'; readonly claim: Claim; readonly flowId: string; readonly how: 'created' | 'adopted' }
+  | { readonly kind: 'wait'; readonly claim: Claim; readonly wait: Wait }
+  | { readonly kind: 'failed'; readonly claim: Claim; readonly failure: KnownFailure }
+  /** The first entry of the upload, which is written already, is its end. */
+  | { readonly kind: 'ended'; readonly entry: TerminalEntry }
+  /** An entry that asks for nothing now. What belongs to its state is written again, because it may be missing. */
+  | { readonly kind: 'known'; readonly entry: Unclaimed }
+  /** Nothing of the upload is written. */
+  | { readonly kind: 'leave'; readonly outcome: Outcome; readonly metric?: MetricName; readonly message: string };
+
+type Unclaimed = Exclude<Entry, ClaimedEntry>;
+
+/**
+ * The end of an upload that fails. But what fails a request that was sent again because of its key says nothing about the
+ * first one. So the flow of that is searched for before.
+ */
+export function failing(delivery: Delivery, claim: Claim, failure: KnownFailure): Ending {
+  const { doubt } = claim.entry;
+  if (doubt === undefined || !isKeyGood(delivery, claim.entry)) return { kind: 'failed', claim, failure };
+  const entry = inDoubt(claim.entry, { ...doubt, isKeySpent: true });
+  const message = `The service may have created a flow. It is searched for before the upload fails: ${failure.message}`;
+  const notBefore = Math.max(delivery.ports.clock.now(), doubt.sentBy + LISTING_DELAY_MAX_MS);
+  const wait = { reason: 'in-doubt', message, counted: false, notBefore } as const;
+  return { kind: 'wait', claim: { ...claim, entry }, wait };
+}
+
+/**
+ * Writes what a delivery came to. It is safe to run again: an entry is written on the condition that nobody has changed it.
+ * @throws {ClaimHeldError} another invocation has taken the upload over.
+ */
+export async function conclude(delivery: Delivery, ending: Ending): Promise<Outcome> {
+  const { clock } = delivery.ports;
+  switch (ending.kind) {
+    case 'flow':
+      return concludeFlow(delivery, ending);
+    case 'wait': {
+      const entry = await writeEnd(delivery, ending.claim, waiting(ending.claim.entry, ending.wait));
+      await writeRest(delivery, entry);
+      delivery.count('UploadsWaiting');
+      const { reason, notBefore } = ending.wait;
+      delivery.log.info('The upload waits', { reason, notBefore: new Date(notBefore).toISOString() });
+      return 'waiting';
+    }
+    case 'failed': {
+      const { claim, failure } = ending;
+      const entry = await writeEnd(delivery, claim, ended(claim.entry, { failure }, clock.now()));
+      if (failure.code === 'rejected') await noteFailure(entry, failure, delivery.ports, delivery.invocation.closing);
+      return concludeFailure(delivery, entry);
+    }
+    case 'ended':
+      return concludeFailure(delivery, ending.entry);
+    case 'known':
+      await writeRest(delivery, ending.entry);
+      return KNOWN[ending.entry.state];
+    case 'leave':
+      if (ending.metric !== undefined) delivery.count(ending.metric);
+      delivery.log.info(ending.message);
+      return ending.outcome;
+  }
+}
+
+const KNOWN = {
+  waiting: 'waiting',
+  running: 'running already',
+  succeeded: 'ended already',
+  failed: 'ended already',
+} as const satisfies Record<Unclaimed['state'], Outcome>;
+
+/** Writes what belongs to the state of an entry, and may be missing. */
+async function writeRest({ ports, invocation }: Delivery, entry: Unclaimed): Promise<void> {
+  const { closing } = invocation;
+  switch (entry.state) {
+    case 'waiting': {
+      const marker = waitingMarkerOf(entry, ports.settings);
+      if (marker !== undefined) await ports.ledger.putWaitingMarker(marker, closing);
+      return;
+    }
+    case 'running':
+      return ports.ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
+    case 'succeeded':
+    case 'failed':
+      await publish(entry, ports, closing);
+  }
+}
+
+async function writeEnd<E extends Entry>(delivery: Delivery, claim: Claim, next: E): Promise<E> {
+  const written = await replaceClaim(delivery, claim, next, delivery.invocation.closing);
+  if (written.won) return written.stored.entry;
+  throw new ClaimHeldError(`Another invocation took over upload ${next.upload.id}`);
+}
+
+async function concludeFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
+  // Nothing is wrong with a stage whose file was replaced, and nobody needs an alarm.
+  const isSuperseded = entry.state === 'failed' && entry.failure.code === SUPERSEDED;
+  delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
+  await writeRest(delivery, entry);
+  return 'failed';
+}
+
+type FlowEnding = Extract<Ending, { kind: 'flow' }>;
+
+/** If another invocation took the entry over while the flow was being made, our flow yields. */
+async function concludeFlow(delivery: Delivery, ending: FlowEnding): Promise<Outcome> {
+  const { claim, flowId, how } = ending;
+  const { ports, invocation } = delivery;
+  delivery.identify({ flowId });
+  const entry = running(claim.entry, { id: flowId, createdAt: ports.clock.now() });
+  const written = await replaceClaim(delivery, claim, entry, invocation.closing);
+  let outcome: Outcome = how;
+  if (written.won) {
+    await writeRest(delivery, entry);
+    delivery.log.info(`Flow ${how}`, { template: entry.route.template });
+  } else outcome = await yieldFlow(delivery, ending, written.current);
+  if (how === 'created') await noteSuccess(claim.entry, 'created', ports, invocation.closing);
+  return outcome;
+}
+
+/** @param current the entry that another invocation has written. */
+async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored | undefined): Promise<Outcome> {
+  const { flowId } = ending;
+  const mine = ending.claim.entry;
+  const { ports, invocation } = delivery;
+  const theirs = current?.entry;
+  // They wait for a flow that may exist. This is it.
+  if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
+    const entry = running(theirs, { id: flowId, createdAt: ports.clock.now() });
+    const written = await ports.ledger.replace(current, entry, invocation.closing);
+    if (!written.won) return yieldFlow(delivery, ending, written.current);
+    await writeRest(delivery, entry);
+    return ending.how;
+  }
+  // They are at work on the upload, and will find the flow by its tag. They would lose it if we aborted it.
+  if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
+  if (theirs?.state === 'running' && theirs.flow.id === flowId) {
+    await writeRest(delivery, theirs);
+    return 'running already';
+  }
+  delivery.count('FlowsOrphaned');
+  delivery.log.warn('Another invocation took over this upload. Our flow is orphaned. We try to abort it.');
+  const of = { uploadId: mine.upload.id, template: mine.route.template };
+  const error = await ports.flows.abort(flowId, invocation.closing, of);
+  if (error !== undefined) delivery.log.warn('The orphaned flow could not be aborted', { error });
+  return 'orphaned';
+}
