@@ -16,7 +16,7 @@ import type {
   StateDescription,
 } from './service-description.ts';
 import { shownJson } from './shown-json.ts';
-import { FLOW_TAG_NAME, type FlowRecord, type FlowTag, type Output, type ShownFlow } from './types.ts';
+import { FLOW_TAG_NAME, type FlowRecord, type Output, type ShownFlow } from './types.ts';
 
 /**
  * What the service's answers mean, by its description. Members that only inform (times, errors) are dropped if they are
@@ -151,31 +151,37 @@ export function errorDetail(text: string, { words }: ErrorsDescription, depthMax
 const placeOf = (item: { readonly loc?: unknown } | null): string =>
   Array.isArray(item?.loc) ? item.loc.filter((step) => ['string', 'number'].includes(typeof step)).join('.') : '';
 
-const tagSchema = z.object({
-  [FLOW_TAG_NAME]: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
-});
-
 /** Limits of an `additional` that comes as a text of JSON. In the answer around it, it is one part. */
 const ADDITIONAL_LIMITS = { depthMax: 100, partsMax: SMALL_ANSWER.partsMax };
 
-/** The object in an `additional`. Some services store and return it as a text of JSON. */
-function objectIn(additional: unknown): object | undefined {
+/** True for a text that begins as the JSON of an object does. */
+const isTextOfObject = (value: unknown): value is string => typeof value === 'string' && /^\s*\{/.test(value);
+
+/** The object in an `additional`, or in a member of it. Some services store and return it as a text of JSON. */
+function objectIn(additional: unknown): Readonly<Record<string, unknown>> | undefined {
   let value = additional;
-  if (typeof value === 'string' && value.trimStart().startsWith('{')) {
+  if (isTextOfObject(value)) {
     try {
       value = parseJson(value, ADDITIONAL_LIMITS);
     } catch {
-      return undefined; // Another client has attached text that is not JSON.
+      return undefined; // Another client has attached text that is not JSON, or the service has cut it.
     }
   }
   return isObject(value) ? value : undefined;
 }
 
-function flowTagOf(additional: unknown): FlowTag | undefined {
+const NO_TAG = { tag: undefined };
+const UNREAD_TAG = { ...NO_TAG, isTagUnread: true } as const;
+
+/** The tag in an `additional`. `isTagUnread` if one may be there in a form that cannot be read. */
+function tagIn(additional: unknown): Pick<FlowRecord, 'tag' | 'isTagUnread'> {
   const object = objectIn(additional);
-  if (object === undefined || !(FLOW_TAG_NAME in object)) return undefined; // Most listed flows may be of others.
-  const parsed = tagSchema.safeParse(object);
-  return parsed.success ? parsed.data[FLOW_TAG_NAME] : undefined;
+  if (object === undefined) return isTextOfObject(additional) ? UNREAD_TAG : NO_TAG;
+  if (!(FLOW_TAG_NAME in object)) return NO_TAG; // Most listed flows may be of others.
+  // A service may keep all values as texts.
+  const { pipeline, upload, generation } = objectIn(object[FLOW_TAG_NAME]) ?? {};
+  const isTag = typeof pipeline === 'string' && typeof upload === 'string' && /^\d+$/.test(String(generation));
+  return isTag ? { tag: { pipeline, upload, generation: Number(generation) } } : UNREAD_TAG;
 }
 
 /** True for an `additional` in a text that was cut. Its tag is unknown. */
@@ -236,7 +242,7 @@ function recordOf(flowId: string, json: unknown, state: StateDescription): FlowR
     createdAt: timeOf(found(json, state.createdAt)),
     progress: typeof progress === 'number' && Number.isFinite(progress) ? progress : undefined,
     error: errorText(found(json, state.error)),
-    tag: flowTagOf(found(json, state.additional)),
+    ...tagIn(found(json, state.additional)),
   };
 }
 
@@ -286,12 +292,9 @@ const unusableIdError = (id: string): string => `The service lists it under an u
 
 /** The items of a page, which has `null` in their place if there are none. Undefined if it has no list. */
 function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefined {
-  for (const pointer of [pointers].flat()) {
-    const value = at(json, pointer);
-    if (Array.isArray(value)) return value;
-    if (value === null && pointer !== '') return [];
-  }
-  return undefined;
+  const places = [pointers].flat();
+  const list = places.map((pointer) => at(json, pointer)).find(Array.isArray);
+  return list ?? (places.some((pointer) => pointer !== '' && at(json, pointer) === null) ? [] : undefined);
 }
 
 /** What every page says about itself. */

@@ -163,7 +163,8 @@ export class Listing<P extends ListingPage> {
     fresh: ReadonlySet<string>,
   ): URL | string | undefined {
     const { entries } = page;
-    this.#total = Math.min(this.#total, total);
+    // A count below what is on its own page counts something else, or is a placeholder.
+    if (total >= entries) this.#total = Math.min(this.#total, total);
     const isCounted = this.#total !== Number.POSITIVE_INFINITY;
     if (entries === 0 || (isCounted && this.#shortage(page) === undefined)) return this.#ended(page, more);
     const pagesAfterFirst = (this.#number ?? first) - first;

@@ -50,7 +50,7 @@ interface Listed {
  * 2. *Nothing was skipped.* One page is a snapshot. Between two pages, a flow may be deleted or move. The flows behind
  *    it move up then, and one of them to a page that was read already. So the listing is read twice, and must show the
  *    same flows in the same order both times. Only new flows may be added.
- * 3. *Tags are shown, and so are ended flows.* At least one listed flow shows each.
+ * 3. *Tags are shown, and so are ended flows.* At least one listed flow shows each, and none has a tag that cannot be read.
  *
  * An empty listing is a proof as well, because the first flow of a new account can be in doubt. It proves nothing if
  * this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago.
@@ -104,7 +104,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
    */
   const added: string[] = [];
   let [entries, usable] = [0, 0];
-  let [showsTags, showsEnded, isPast] = [false, false, false];
+  let [showsTags, showsEnded, isPast, isUnread] = [false, false, false, false];
   const order = new ListingOrder();
   const listing = list();
   for await (const { page, fresh } of listing.pages()) {
@@ -115,7 +115,9 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
       const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
       note(flow, sought, found);
       showsEnded ||= state !== 'running';
-      if (createdAt >= horizon) (isNewestFirst && isAdded ? added : ids).push(flowId);
+      if (createdAt < horizon) continue;
+      isUnread ||= flow.isTagUnread === true;
+      (isNewestFirst && isAdded ? added : ids).push(flowId);
     }
     isPast = order.isFalling && order.oldest < horizon && showsTags && showsEnded;
     if (isPast || areAllFound(search, found)) break;
@@ -124,6 +126,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   if (isNewestFirst && !order.isFalling) doubt ??= 'the listing is not newest first, although the settings say so';
   if (usable < entries) doubt ??= 'the listing has flows whose ids are unusable';
   if (!showsTags && entries > 0) doubt ??= 'the listing shows no additional data of flows, so the tag cannot be seen';
+  if (isUnread) doubt ??= 'the listing has a flow whose additional data cannot be read, and may hold the tag';
   if (!showsEnded && entries > 0) doubt ??= 'the listing shows no ended flow, and this one may have ended';
   return {
     isEmpty: entries === 0,

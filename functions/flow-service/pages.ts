@@ -54,16 +54,17 @@ const first = (json: unknown, pointers: string | readonly string[]): unknown =>
     .find((value) => value !== undefined && value !== null);
 
 /** Members whose value says that there is more, unless it is nothing: a cursor, an address, `true`. */
-const MORE = /next|more|cursor|continu|truncat/i;
+const MORE = /next|more|cursor|continu|truncat|incomplete|^partial$/i;
 
 /** Members that say so with `false`. */
-const LAST = /^(?:is[_-]?)?(?:last|final|complete)(?:[_-]?page)?$/i;
+const LAST = /^(?:is[_-]?)?(?:last|final|complete|done|finished)(?:[_-]?page)?$/i;
 
 /** Members that count the entries on all pages, or the pages. */
-const ENTRIES_TOTAL = /^(?:total|count|hits|total[_-]?(?:count|items|results|elements|entries|hits|size)|x?-?total)$/i;
-const PAGES_TOTAL = /^(?:of|pages|page[_-]?count|total[_-]?pages|last[_-]?page|num[_-]?pages)$/i;
+const ENTRIES_TOTAL =
+  /^(?:total|count|hits|total[_-]?(?:count|items|results|elements|entries|hits|size|records)|x?-?total|num(?:ber)?[_-]?(?:found|matched)|(?:items?|results?|records)[_-]?(?:total|count))$/i;
+const PAGES_TOTAL = /^(?:of|pages|pages?[_-]?count|total[_-]?pages|last[_-]?page|num(?:ber[_-]?of)?[_-]?pages)$/i;
 
-/** Members that hold such facts one level further down: `_links.next`, `page.totalPages`, `meta.total`. */
+/** Members that hold such facts further down: `_links.next`, `page.totalPages`, `meta.pagination.total`. */
 const AROUND = /^_?(?:links|meta|metadata|page|paging|pagination|page[_-]?info|cursors?)$/i;
 
 /** The same in headers. */
@@ -92,18 +93,26 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
   const declared = isFollowed && pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
   const lists = [items].flat().map(stepsOf);
   const levels = new Set(lists.flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));
-  const look = (members: unknown, path: string): void => {
-    if (typeof members !== 'object' || members === null || Array.isArray(members)) return;
+  const look = (members: unknown, path: string, depth: number): void => {
+    if (typeof members !== 'object' || members === null) return;
+    if (Array.isArray(members)) {
+      signs.noteLinks(members, path);
+      return;
+    }
     for (const [name, value] of Object.entries(members)) {
       const place = path + pointerOf([name]);
       if (levels.has(place) || declared.some((each) => each === place || each.startsWith(`${place}/`))) continue;
-      if (levels.has(path) && AROUND.test(name)) look(value, place);
+      if (depth < AROUND_DEPTH_MAX && AROUND.test(name)) look(value, place, depth + 1);
       signs.note(name, value, place);
     }
   };
-  for (const level of levels) look(at(json, level), level);
+  for (const level of levels) look(at(json, level), level, 0);
+  if (!isFollowed && pages !== undefined && 'at' in pages) signs.noteUnusable(json, pages.at);
   return signs;
 }
+
+/** Levels below the one with the list in which such facts are looked for. */
+const AROUND_DEPTH_MAX = 2;
 
 /** Adds the signs in the status and the headers of an answer to those in its body. */
 export function withSignsInHead(
@@ -121,6 +130,9 @@ export function withSignsInHead(
   }
   return signs;
 }
+
+/** Links of a page that are looked at. */
+const LINKS_MAX = 20;
 
 class Signs implements PageSigns {
   readonly more: string[];
@@ -140,6 +152,17 @@ class Signs implements PageSigns {
     if (count !== undefined && ENTRIES_TOTAL.test(name)) this.countEntries(count);
     else if (count !== undefined && PAGES_TOTAL.test(name)) this.countPages(count, place);
     else if (MORE.test(name)) this.more.push(place);
+  }
+
+  /** A list of links such as `{"rel": "next", "href": …}`. */
+  noteLinks(links: readonly unknown[], place: string): void {
+    if (links.slice(0, LINKS_MAX).some((link) => /^next$/i.test(String(at(link, '/rel'))))) this.more.push(place);
+  }
+
+  /** A declared cursor or address that cannot be followed. */
+  noteUnusable(json: unknown, pointers: Pointers): void {
+    const place = [pointers].flat().find((pointer) => !isNothing(at(json, pointer)));
+    if (place !== undefined && !this.more.includes(place)) this.more.push(place);
   }
 
   countEntries(count = 0): void {

@@ -74,6 +74,8 @@ export interface FlowRecord {
   /** The service's own description of the error, cut to 300 characters. */
   readonly error?: string | undefined;
   readonly tag?: FlowTag | undefined;
+  /** True if the flow may carry a tag that cannot be read. */
+  readonly isTagUnread?: true | undefined;
 }
 
 /** What the service answers about one flow, for a person. */

@@ -921,6 +921,21 @@ describe('the outputs of a flow', () => {
     ['of', { page: 1, of: 3 }],
     ['pages', { page: '1', pages: '3' }],
     ['@odata.nextLink', { '@odata.nextLink': 'https://flows.example.com/x' }],
+    [
+      'links',
+      {
+        links: [
+          { rel: 'self', href: '/y' },
+          { rel: 'next', href: '/x' },
+        ],
+      },
+    ],
+    ['meta/pagination/total_pages', { meta: { pagination: { total_pages: 3 } } }],
+    ['meta/paging/cursors', { meta: { paging: { cursors: { after: 'x' } } } }],
+    ['incomplete_results', { incomplete_results: true }],
+    ['partial', { partial: true }],
+    ['done', { done: false }],
+    ['number_of_pages', { number_of_pages: 2 }],
   ])('are not the whole if %s says that there is more and no form of it is declared', async (where, more) => {
     const { error, asked } = await pagedOutputs(() => ({ body: { outputs: two, ...more } }));
     expect(error).toMatchObject({
@@ -936,6 +951,12 @@ describe('the outputs of a flow', () => {
     ['by a count beside the list', { items: '/data/list' }, { data: { list: two, total: '5' } }],
     ['by an address that is an object', { pages: ADDRESS }, { outputs: two, next: { href: `${OUTPUTS}?c=x` } }],
     ['by a cursor that is an object', { pages: CURSOR }, { outputs: two, next_cursor: { after: 'x' } }],
+    [
+      'by a cursor of any name that is an object',
+      { pages: { ...CURSOR, at: '/after' } },
+      { outputs: two, after: { id: 7 } },
+    ],
+    ['by a count of what matched', {}, { outputs: two, numberMatched: 5, numberReturned: 2 }],
     ['by a cursor that only says so', { pages: CURSOR }, { outputs: two, next_cursor: true }],
     ['by more pages than were read', { pages: CURSOR }, { outputs: two, next_cursor: null, total_pages: 2 }],
   ])('are not the whole if the answer says that there is more %s', async (_, outputs, body) => {

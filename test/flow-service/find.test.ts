@@ -84,6 +84,27 @@ describe('a flow with the tag', () => {
     expect(await resultOf(() => ({ flows: [text({ ...TAG, upload: 'other' })], next: null }))).toBe('absent');
   });
 
+  it.each([
+    ['a text of JSON', JSON.stringify(TAG)],
+    ['texts', { ...TAG, generation: String(TAG.generation) }],
+  ])('is found if the service keeps its tag as %s', async (_, flowdrop) => {
+    const listed = flow('mine', 0, { additional: { customer: '7', flowdrop } });
+    expect(await resultOf(() => ({ flows: [listed], next: null }))).toBe('mine');
+  });
+
+  it('is found where the first pointer finds nothing', async () => {
+    const page = { flows: null, jobs: [ours('mine', 0)], next: null };
+    expect(await resultOf(() => page, listedBy(CURSOR, { items: ['/flows', '/jobs'] }))).toBe('mine');
+  });
+
+  it('is found on a later page if a page counts fewer flows than it shows', async () => {
+    const total = (count: number) => (path: string) => ({
+      flows: path.endsWith('=2') ? [ours('mine', 0)] : path.endsWith('=3') ? [] : [flow('a', 2), flow('b', 1)],
+      total: count,
+    });
+    for (const count of [0, -1, 1]) expect(await resultOf(total(count), listedBy(NUMBERED))).toBe('mine');
+  });
+
   it('is another flow if any part of its tag differs', async () => {
     for (const part of [{ pipeline: 'other' }, { upload: 'other' }, { generation: 2 }]) {
       const other = flow('other', 0, { additional: { flowdrop: { ...TAG, ...part } } });
@@ -377,6 +398,18 @@ describe('absence is not proven', () => {
     expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no additional data') });
     const paged = newestFirst(3, -30).map((each) => ({ ...each, additional }));
     expect(await resultOf(() => paged, NEWEST_FIRST)).toBe('unknown');
+  });
+
+  it.each([
+    ['a tag of another form', { flowdrop: 'upload 7' }],
+    ['a tag without its generation', { flowdrop: { ...TAG, generation: null } }],
+    ['a text of JSON that was cut', '{"customer":7,"flowdr'],
+  ])('if a flow that is as new as the request has %s', async (_, additional) => {
+    const flows = [flow('a', 3), flow('b', 2, { additional })];
+    const why = expect.stringContaining('may hold the tag');
+    expect((await find(() => ({ flows, next: null }))).found).toEqual({ result: 'unknown', why });
+    const older = [flow('a', 3), flow('b', -20, { additional })];
+    expect(await resultOf(() => ({ flows: older, next: null }), NEWEST_FIRST)).toBe('absent');
   });
 
   it('if the next page is on another origin, where the token must not go', async () => {
