@@ -103,7 +103,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
           ? decoded(found as Envelope, data ?? '', incoming, onData)
           : following(head.chunks, incoming, onData);
       const { mediaType, chunks } = await typed(spelled, facts.names ?? [], limited(raw, facts.assetBytesMax), unnamed);
-      const instead = head === undefined ? undefined : documentIn(head, mediaType);
+      const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled);
       if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
         await chunks.return();
         throw notAnAsset(instead, mediaType, head);
@@ -190,7 +190,7 @@ async function headOf(
     const text = Buffer.concat(chunks, Math.min(bytes, HEAD_BYTES_MAX))
       .toString()
       .replace(/^\uFEFF/, '');
-    const isOpen = mayBeText || bytes <= BYTE_ORDER_MARK_BYTES || /^\s*(?:[<{[]|$)/.test(text);
+    const isOpen = mayBeText || bytes <= BYTE_ORDER_MARK_BYTES || MAY_BE_TEXT.test(text);
     if (!isOpen || bytes > HEAD_BYTES_MAX) return { chunks, text, isAll: false };
     const next = await incoming.next();
     if (next.done === true) return { chunks, text, isAll: true };
@@ -204,23 +204,33 @@ interface Instead {
   readonly mediaType: string;
 }
 
-/** An address alone, or base64 without anything around it. */
-const ADDRESS = /^\s*https?:\/\/\S+\s*$/i;
-const BASE64 = /^\s*[A-Za-z0-9+/_-]{200,}={0,2}\s*$/;
+/** An address alone, a data URI, or base64 without anything but quotes around it. */
+const ADDRESS = /^\s*"?https?:\/\/\S+\s*$/i;
+const DATA_URI = /^\s*"?data:[^,]{0,255},/i;
+const BASE64 = /^\s*"?[A-Za-z0-9+/_-]{200,}={0,2}"?\s*$/;
+
+/** The beginning of what may come in place of an asset. */
+const MAY_BE_TEXT = /^\s*(?:[<{[]|"?(?:https?:|data:)|"?[A-Za-z0-9+/_-]*={0,2}"?\s*$)/i;
+
+/** The beginning of JSON, and the types whose files never begin so. */
+const JSON_BEGINNING = /^\s*(?:\[\s*)?\{\s*"[^"\\]*"\s*:/;
+const NEVER_JSON = /^(?:(?:image|audio|video|font|model)\/(?!.*\+(?:json|xml)$)|application\/octet-stream$)/;
 
 const JSON_TYPES: readonly string[] = ['application/json', 'text/json', 'application/problem+json'];
 const XML_TYPES: readonly string[] = ['application/xml', 'text/xml', 'application/problem+xml'];
 
 /**
  * The document that came in place of an asset, by its media type or its content. JSON and XML of other types, such as
- * `model/gltf+json` and `image/svg+xml`, are assets.
+ * `model/gltf+json` and `image/svg+xml`, are assets. A gateway may give the type of the asset to its base64.
+ * @param spelled the type that came with it. Its name may have told another one since.
  */
-function documentIn({ text, isAll }: Head, mediaType: string): Instead | undefined {
+function documentIn({ text, isAll }: Head, mediaType: string, spelled: string): Instead | undefined {
   const essence = essenceOf(mediaType);
   if (isAll && text === '') return { what: 'Nothing', mediaType };
   if (isPage(mediaType, text)) return { what: 'An HTML page', mediaType: 'text/html' };
   const isOfJson = JSON_TYPES.includes(essence);
-  if (isOfJson || (isAll && !/[+/]json$/.test(essence) && isJsonDocument(text))) {
+  const isWholeJson = isAll && !/[+/]json$/.test(essence) && isJsonDocument(text);
+  if (isOfJson || isWholeJson || (!isAll && NEVER_JSON.test(essence) && JSON_BEGINNING.test(text))) {
     return { what: 'JSON', mediaType: isOfJson ? essence : 'application/json' };
   }
   const isOfXml = XML_TYPES.includes(essence);
@@ -230,9 +240,20 @@ function documentIn({ text, isAll }: Head, mediaType: string): Instead | undefin
   ) {
     return { what: 'XML', mediaType: isOfXml ? essence : 'application/xml' };
   }
-  if (isTelling(mediaType) && essence !== 'text/plain') return undefined;
-  if (isAll && ADDRESS.test(text)) return { what: 'An address', mediaType };
-  return BASE64.test(text) ? { what: 'Bare base64', mediaType } : undefined;
+  const says = essenceOf(spelled);
+  if (says.startsWith('text/') && says !== 'text/plain') return undefined;
+  const mayBeAnything = !isTelling(spelled) || says === 'text/plain';
+  // No file of another type is one of these, whatever its name or its header says.
+  const declared = isTelling(mediaType) && essence !== 'text/plain' ? 'text/plain' : mediaType;
+  if (isAll && ADDRESS.test(text)) return { what: 'An address', mediaType: declared };
+  if (DATA_URI.test(text)) return { what: 'A data URI', mediaType: declared };
+  const isBase64 = BASE64.test(text) && (mayBeAnything || isFileInBase64(text));
+  return isBase64 ? { what: 'Bare base64', mediaType: declared } : undefined;
+}
+
+function isFileInBase64(text: string): boolean {
+  const beginning = /[^\s"]/.exec(text)?.index ?? 0;
+  return typeOfBytes(Buffer.from(text.slice(beginning, beginning + 2 * SIGNATURE_BYTES), 'base64')) !== undefined;
 }
 
 function isJsonDocument(text: string): boolean {
@@ -276,6 +297,7 @@ async function* following(
   }
 }
 
+/** Passes the chunks on. Nothing is no asset, whatever the route declares. */
 async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): AsyncGenerator<Uint8Array, void> {
   let bytes = 0;
   for await (const chunk of chunks) {
@@ -283,6 +305,7 @@ async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): As
     if (bytes > bytesMax) throw new AssetTooLargeError(`The asset is larger than the ${bytesMax} bytes allowed`);
     yield chunk;
   }
+  if (bytes === 0) throw new NotAnAssetError('Nothing came in place of the asset: it has no bytes');
 }
 
 /** Yields the bytes of the data URI in an envelope. Then checks that the envelope is whole. */

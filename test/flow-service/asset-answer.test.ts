@@ -79,7 +79,7 @@ const lineBreaks = ['', '', '', '\\n', '\\r\\n', ' '];
 /** An envelope around some bytes, in any layout that JSON and base64 allow. */
 const envelope = fc
   .record({
-    bytes: fc.uint8Array({ maxLength: 120 }),
+    bytes: fc.uint8Array({ minLength: 1, maxLength: 120 }),
     before: members,
     after: members,
     space: fc.constantFrom('', ' ', '\n  ', '\r\n\t'),
@@ -173,7 +173,6 @@ describe('an envelope around a data URI', () => {
     ['members behind', '{"data":"data:a/b,x","data2":1,"b":"\\u0022}"}', 'a/b', 'x'],
     ['1 MiB of white space behind', `{"data":"data:a/b,x"${' '.repeat(MIB - 2)}}`, 'a/b', 'x'],
     ['escapes in name and URI', '{"\\u0064ata":"\\u0064ata:a\\/b;base64\\u002CQUI="}', 'a/b', 'AB'],
-    ['no data', '{"data":"data:a/b,"}', 'a/b', ''],
     ['no media type', '{"data":"data:,x"}', 'text/plain;charset=US-ASCII', 'x'],
     ['no media type but a space', '{"data":"data: ,x"}', 'text/plain;charset=US-ASCII', 'x'],
     ['no media type but base64', '{"data":"data:;base64,QUI="}', 'text/plain;charset=US-ASCII', 'AB'],
@@ -184,7 +183,6 @@ describe('an envelope around a data URI', () => {
     ['a foreign charset', '{"data":"data:text/plain;charset=x-none,%E9"}', 'text/plain;charset=x-none', bytes(0xe9)],
     ['a long media type', `{"data":"data:a/${'b'.repeat(3_000)};base64,QUI="}`, 'application/octet-stream', 'AB'],
     ['a line break in the type', '{"data":"data:a/b\\r\\nX-Evil: b;base64,QUI="}', 'application/octet-stream', 'AB'],
-    ['no data in base64', '{"data":"data:a/b;base64,"}', 'a/b', ''],
     ['base64 in upper case', '{"data":"DATA:a/b ; BASE64 ,QUI="}', 'a/b', 'AB'],
     ['base64 as the media type', '{"data":"data:base64,QUI="}', 'application/octet-stream', 'QUI='],
     ['base64 before a parameter', '{"data":"data:a/b;base64;c=d,QUI="}', 'application/octet-stream', 'QUI='],
@@ -355,7 +353,6 @@ describe('a damaged response says why', () => {
 
 describe('a response that is the asset itself', () => {
   it.each([
-    '',
     ' ',
     '\xef\xbb\xbf',
     'glTF\x02\x00\x00\x00',
@@ -405,7 +402,7 @@ describe('a response that is the asset itself', () => {
 
   it('stays as it is for any bytes, in pieces of any size', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.array(fc.nat(300)), async (bytes, cuts) => {
+      fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 300 }), fc.array(fc.nat(300)), async (bytes, cuts) => {
         expect((await read(bytes, { cuts, length: bytes.byteLength, accepts: any })).bytes).toEqual(Buffer.from(bytes));
       }),
     );
@@ -477,6 +474,7 @@ describe('an HTML page', () => {
 
 describe('what came in place of an asset', () => {
   const REPEATED = 'QUJD'.repeat(100);
+  const PNG = Buffer.from('\x89PNG\r\n\x1a\n'.padEnd(300), 'latin1').toString('base64');
   const documents: readonly (readonly [mediaType: string, answer: string, declared: string])[] = [
     ['application/json', '{"data":null,"status":"processing"}', 'application/json'],
     ['application/json', '[]', 'application/json'],
@@ -490,7 +488,13 @@ describe('what came in place of an asset', () => {
     ['text/plain', 'https://cdn.example.com/a.glb?signature=abc\n', 'text/plain'],
     ['text/plain; charset=utf-8', REPEATED, 'text/plain;charset=utf-8'],
     ['application/octet-stream', `${REPEATED}QQ==`, 'application/octet-stream'],
-    ['model/gltf-binary', '', 'model/gltf-binary'],
+    ['image/png', PNG, 'text/plain'],
+    ['image/png', `"${PNG}"\n`, 'text/plain'],
+    ['model/gltf-binary', 'https://cdn.example.com/a.glb?signature=abc', 'text/plain'],
+    ['image/png', `data:image/png;base64,${REPEATED}`, 'text/plain'],
+    ['application/octet-stream', `"data:model/gltf-binary;base64,${REPEATED}"`, 'application/octet-stream'],
+    ['model/gltf-binary', `{"data":null,"status":"processing","input":"${'x'.repeat(5_000)}"}`, 'application/json'],
+    ['application/octet-stream', `[{"error":"expired","input":"${'x'.repeat(5_000)}"}]`, 'application/json'],
   ];
 
   it.each(documents)('with the media type %s is none, in any pieces: %j', async (mediaType, answer) => {
@@ -510,6 +514,22 @@ describe('what came in place of an asset', () => {
       expect(await decoded(answer, { mediaType, accepts: (type) => type === declared })).toBe(answer);
     },
   );
+
+  it.each([
+    ['with the type of an asset', 'model/gltf-binary', ''],
+    ['without a type', 'application/octet-stream', ''],
+    ['in an envelope', 'application/json', '{"data":"data:model/gltf-binary;base64,","id":"a1"}'],
+    ['in an envelope, not in base64', 'application/json', '{"data":"data:text/plain,"}'],
+  ])('is none if it has no bytes, also if its type is declared: %s', async (_, mediaType, answer) => {
+    for (const accepts of [undefined, any]) {
+      await expect(read(answer, { mediaType, accepts })).rejects.toThrow(/^Nothing came in place of the asset/);
+    }
+  });
+
+  it('is not known by the names of an asset', async () => {
+    const answer = read(REPEATED, { mediaType: 'application/octet-stream', names: ['robot.glb'] });
+    await expect(answer).rejects.toThrow(/^Bare base64 came in place of the asset/);
+  });
 
   it('is any file of a type that is not declared, in an envelope too', async () => {
     const accepts = (type: string): boolean => type.startsWith('model/');
@@ -661,7 +681,6 @@ describe('the type of an asset', () => {
     [NOTHING, 'nobody knows'],
     [NOTHING, 'RIFF\x01\x02\x03\x04'],
     [NOTHING, 'glT'],
-    [NOTHING, ''],
   ])('follows from its first bytes if nothing else tells: %s', async (mediaType, beginning) => {
     for (const bytes of [beginning, beginning + 'x'.repeat(500_000)]) {
       if (bytes !== beginning && beginning === 'glT') continue;
