@@ -71,7 +71,7 @@ export class FlowCollector {
     const seen = await this.#observe(marker);
     if (seen.kind === 'running') {
       this.#tick.confirmations.forget(marker.uploadId);
-      await this.#noteWord(marker, seen.undeclared);
+      await this.#noteWord(marker, seen);
     }
     if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
       if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) await this.#timeOut(marker);
@@ -105,12 +105,13 @@ export class FlowCollector {
     }
   }
 
-  /** Tells of a word that is not declared, once enough polls in a row saw one. */
-  async #noteWord(marker: RunningMarker, undeclared: Undeclared | undefined): Promise<void> {
+  /** Tells of a word that is not declared, or of outputs that cannot be listed, once enough polls in a row saw it. */
+  async #noteWord(marker: RunningMarker, { undeclared, lacking }: Observation & { kind: 'running' }): Promise<void> {
     const { words, unfit } = this.#tick;
     const before = Math.max(...[words, unfit].map((each) => each.of(marker.uploadId)?.polls ?? 0));
-    unfit.forget(marker.uploadId);
-    const message = this.#countWord(marker, undeclared);
+    if (lacking === undefined) unfit.forget(marker.uploadId);
+    const isLong = lacking !== undefined && unfit.note(marker.uploadId, '').polls >= TOLD_AFTER_POLLS;
+    const message = this.#countWord(marker, undeclared) ?? (isLong ? lacking : undefined);
     if (message !== undefined || before >= TOLD_AFTER_POLLS) await this.#tell(marker, message);
   }
 
@@ -191,19 +192,22 @@ export class FlowCollector {
    */
   async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
     const isItsOwn = outageOf(error) === undefined || this.#tick.isolation.hasAnsweredForAnother(marker.flowId);
-    if (isTooOld(marker.ageFrom, this.#ports, isItsOwn ? 1 : 2)) await this.#timeOut(marker, `: ${error.message}`);
+    if (isTooOld(marker.ageFrom, this.#ports, isItsOwn ? 1 : 2)) await this.#timeOut(marker, error);
   }
 
-  async #timeOut(marker: RunningMarker, why = '.'): Promise<void> {
+  async #timeOut(marker: RunningMarker, error?: FlowServiceError): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
+    const isUnfit = this.#tick.unfit.of(marker.uploadId) !== undefined;
+    const reason = error?.message ?? (isUnfit ? stored.entry.obstacle?.message : undefined);
+    const why = reason === undefined ? '.' : `: ${reason}`;
     const { flowAgeMaxSeconds } = this.#ports.settings;
     const late = `No poll saw the flow end within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
     const undeclared = this.#tick.words.of(marker.uploadId);
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     // What is not understood may be an end, and an abort may cost its outputs.
-    if (undeclared === undefined && this.#tick.unfit.of(marker.uploadId) === undefined) await this.#abort(stored.entry);
+    if (undeclared === undefined && !isUnfit) await this.#abort(stored.entry);
   }
 
   /**

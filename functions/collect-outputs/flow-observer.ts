@@ -27,7 +27,12 @@ const SLOW_POLL_MS = 5_000;
 
 /** What one poll of a flow tells. */
 export type Observation =
-  | { readonly kind: 'running'; readonly undeclared?: Undeclared | undefined }
+  | {
+      readonly kind: 'running';
+      readonly undeclared?: Undeclared | undefined;
+      /** Why a flow that has completed counts as running. */
+      readonly lacking?: string | undefined;
+    }
   /** The poll tells nothing about the flow. */
   | { readonly kind: 'unsure' }
   /** All outputs are at their end. The flow has finished if the next poll sees the same. */
@@ -167,7 +172,8 @@ export class FlowObserver {
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
       if (!isNone) throw error;
       // A failed flow may have no outputs. A completed one has some: its listing lags, and the next poll asks again.
-      return failure === undefined ? { kind: 'running' } : { kind: 'finished', outputs: [], failure };
+      if (failure !== undefined) return { kind: 'finished', outputs: [], failure };
+      return { kind: 'running', lacking: `The flow has completed, but its outputs cannot be listed: ${error.message}` };
     }
   }
 

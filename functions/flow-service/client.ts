@@ -22,6 +22,7 @@ import {
   NotReadyError,
   NotServedError,
   RejectedError,
+  ThrottledError,
   TooSlowError,
   UnauthorisedError,
   UnavailableError,
@@ -169,6 +170,8 @@ class HttpFlowService implements FlowService {
       return await this.#requests.read(answer, createdSchema({ id }), signal);
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
+      // In the words that the description declares, the service says that there is none.
+      if (cause instanceof ThrottledError || cause instanceof UnauthorisedError) throw cause;
       const why = cause instanceof Error ? cause.message : String(cause);
       // Its own error says that there is no flow, whatever the status says.
       const isAccepted = !(cause instanceof UnintelligibleAnswerError && cause.isOwnError);

@@ -9,7 +9,9 @@ import { holds, INPUT_URL_SECONDS, literalOf, type ServiceDescription } from './
 const POINTERS_MAX = 10;
 const POINTER_CHARS_MAX = 200;
 const WORDS_MAX = 50;
-const WORD_CHARS_MAX = 100;
+/** Longest text that is looked for in an error, and longest word for a state, in characters. A longer word is never read whole. */
+const SAYS_CHARS_MAX = 100;
+const WORD_CHARS_MAX = 64;
 const PATH_CHARS_MAX = 300;
 
 /** A path below `baseUrl`: segments of letters, digits and `-._~!$'()*+,;=:@`, and of the placeholders. */
@@ -112,7 +114,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     error: 'expected a JSON pointer such as "/data/id", or a list of them',
   });
 
-  const wordsError = `expected a list of at most ${WORDS_MAX} words such as "done", or null for no word`;
+  const wordsError = `expected a list of at most ${WORDS_MAX} words such as "done", of at most ${WORD_CHARS_MAX} characters, or null for no word`;
 
   const word = z.string({ error: wordsError }).check(z.maxLength(WORD_CHARS_MAX, { error: wordsError }));
 
@@ -155,7 +157,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
 
   const refusals = z
     .array(
-      z.union([status, strictObject({ status, says: z.string().check(z.minLength(1), z.maxLength(WORD_CHARS_MAX)) })], {
+      z.union([status, strictObject({ status, says: z.string().check(z.minLength(1), z.maxLength(SAYS_CHARS_MAX)) })], {
         error: 'expected a status, or {"status": 403, "says": "balance"}',
       }),
       { error: 'expected a list of statuses' },

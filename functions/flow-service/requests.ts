@@ -300,7 +300,7 @@ export class Requests {
     limits: AnswerLimits = SMALL_ANSWER,
   ): Promise<z.infer<S>> {
     const { response, secret } = answer;
-    if (!isSuccess(response.status)) throw await this.errorFor(answer);
+    if (!isSuccess(response.status) || response.refusal !== undefined) throw await this.errorFor(answer);
     try {
       return await this.#answers.read(response, limits.bytesMax, (text) =>
         this.#parsed(answer, redact(text, secret), schema, limits.partsMax),
@@ -326,7 +326,14 @@ export class Requests {
     } catch (error) {
       why = error;
     }
-    if (isForeign({ response, text })) throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
+    // Some frameworks call every answer HTML, also JSON or nothing.
+    if (isForeign({ response, text }) && !/^\s*(?:[{[]|$)/.test(text))
+      throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
+    const refusal = refusalOf(this.#service.errors, response.status, text);
+    if (refusal !== undefined) {
+      const detail = errorDetail(text, this.#service.errors, this.#answerDepthMax);
+      throw this.#errorForStatus({ ...answer, response: { ...response, refusal } }, { detail });
+    }
     const unfit = `the answer does not fit the description of the service${misfit}`;
     const message = why instanceof AnswerLimitError ? why.message : unfit;
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
@@ -371,7 +378,10 @@ export class Requests {
     return { response, text, detail: isOfPage ? wordsOfPage(text) : errorDetail(text, errors, depthMax), isOwn };
   }
 
-  #errorForStatus({ operation, response, isTokenRefused }: Answer, { detail }: AnswerFacts): FlowServiceError {
+  #errorForStatus(
+    { operation, response, isTokenRefused }: Answer,
+    { detail }: Pick<AnswerFacts, 'detail'>,
+  ): FlowServiceError {
     const message = `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`;
     if (isTokenRefused) {
       return new UnauthorisedError(response.status === 403 ? `${message}. ${refusedBy(this.#base)}` : message);
@@ -404,10 +414,18 @@ export class Requests {
   }
 
   /** Adds what a refusal means. Where only its words tell, its body is read first. */
-  async #understood(response: TransportResponse, isService: boolean): Promise<TransportResponse> {
+  async #understood(
+    response: TransportResponse,
+    { operation, isService }: Pick<Call, 'operation'> & { readonly isService: boolean },
+  ): Promise<TransportResponse> {
     const { status } = response;
     const { errors } = this.#service;
-    if (!isService || isSuccess(status)) return response;
+    if (!isService) return response;
+    if (isSuccess(status)) {
+      // An asset or a listing may be answered with 202 until it is there. Any other success is read first.
+      const isOfResults = operation === 'asset' || operation.startsWith('outputs at ');
+      return isOfResults ? { ...response, refusal: refusalOf(errors, status) } : response;
+    }
     if (!isToldByWords(errors, status)) return { ...response, refusal: refusalOf(errors, status) };
     const text = await readErrorBody(response);
     const body = (async function* () {
@@ -449,7 +467,10 @@ export class Requests {
     try {
       const request = { method, url, headers, body: sending.body, reach, uploadId, ...this.#limitsOf(operation) };
       onSent?.();
-      const response = await this.#understood(await this.#transport(request, signal), hadToken);
+      const response = await this.#understood(await this.#transport(request, signal), {
+        operation,
+        isService: hadToken,
+      });
       return { operation, response, secret, hadToken };
     } catch (error) {
       throw sendingFailure(error, operation, sending, signal);

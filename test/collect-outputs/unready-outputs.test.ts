@@ -25,6 +25,29 @@ const ids = (): string[] => world.service.flows[0]?.outputs.map(({ assetId }) =>
 const obstacle = async () => viewOf(await world.entry(), world.ports.settings).obstacle?.message;
 const stored = async () => (await world.keys(RESULTS)).length;
 
+describe('the outputs of a completed flow', () => {
+  it.each<[string, number, Json]>([
+    ['are not found', 404, {}],
+    ['are not ready', 202, { errors: { notReady: [202, 409] } }],
+  ])('are asked for again if they %s, and that is told after three polls', async (_, status, speaks) => {
+    await start({ speaks, service: { flowMs: 0 }, settings: { flowAgeMaxSeconds: 3600 } });
+    await world.send('a.bin', 'x');
+    world.service.intercept = (_, { operation }) =>
+      operation === 'listOutputs' ? { status, headers: { 'content-type': 'application/json' }, body: '[]' } : undefined;
+    for (let polls = 1; polls <= 2; polls += 1) await world.tickAfter(2 * MINUTE);
+    expect(await obstacle()).toBeUndefined();
+    await world.tickAfter(2 * MINUTE);
+    expect(await obstacle()).toMatch(/^The flow has completed, but its outputs cannot be listed: outputs at .*: \d+/);
+    await world.tickAfter(70 * MINUTE);
+    await world.tickAfter(2 * MINUTE);
+    expect((await world.receipt('a.bin')).failure).toMatchObject({
+      code: 'timed-out',
+      message: expect.stringContaining('its outputs cannot be listed'),
+    });
+    expect(world.service.counts.changeFlow).toBe(0);
+  });
+});
+
 describe('an output of a completed flow', () => {
   it.each<[string, Item, RegExp]>([
     [

@@ -30,6 +30,34 @@ describe('a creation that was answered with a success that names no flow', () =>
     });
   });
 
+  it.each([
+    ['nothing, and a place', 202, '', { location: '/flows/f1', 'content-type': 'text/html; charset=utf-8' }],
+    ['nothing', 204, '', {}],
+    ['JSON that is called HTML', 201, '{"task":{"uuid":"f1"}}', { 'content-type': 'text/html' }],
+  ])('waits for a person if the success holds %s', async (_, status, body, headers) => {
+    await start({ ...NO_LISTING, settings: { inDoubt: 'retry' } });
+    world.fault('createFlow', { status, body, headers }, 1);
+    await world.upload('a', 'x');
+    await world.waitOutDoubt();
+    expect(await world.entry()).toMatchObject({ reason: 'held', doubt: { isAccepted: true } });
+    expect(world.service.counts.createFlow).toBe(1);
+  });
+
+  it('waits as for a spent credit if the description says that its words mean that', async () => {
+    const outOfCredit = [402, { status: 200, says: 'insufficient balance' }];
+    await start({ ...NO_LISTING, speaks: { errors: { words: '/message', outOfCredit } } });
+    const headers = { 'content-type': 'application/json' };
+    const body = '{"success":false,"message":"Insufficient balance"}';
+    world.fault('createFlow', { status: 200, headers, body }, 1);
+    await world.upload('a', 'x');
+    await world.deliverAll();
+    const entry = await world.entry();
+    expect(entry).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
+    expect(entry).not.toHaveProperty('doubt');
+    expect((await world.settled('a')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   it('is sent again when the operator says so', async () => {
     await start(NO_LISTING);
     world.fault('createFlow', { status: 200, body: '{"ok":true}' }, 1);
