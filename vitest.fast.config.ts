@@ -17,7 +17,7 @@ export default defineConfig({
       'test/schemas/schemas.test.ts',
       'test/{command-line/options,contracts/documentation,s3/client}.test.ts',
       'test/flow-service/{addresses,find,link-header,pace,pacer,service-clock}.test.ts',
-      'test/results/{active-content,asset-slots}.test.ts',
+      'test/{collect-outputs/asset-slots,results/active-content}.test.ts',
     ],
     // A new process for each file would take longer than the tests.
     isolate: false,

@@ -9,7 +9,7 @@ import {
 } from '../flow-service/errors.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
-import { OvertakenError } from '../results/asset-slots.ts';
+import { OvertakenError } from './asset-slots.ts';
 
 /** Different flows that must fail in a row before the service is taken to have an outage. */
 const OUTAGE_FLOWS = 10;

@@ -19,17 +19,17 @@ import {
 import { MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from '../ledger/entry-schema.ts';
 import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
-import { OvertakenError } from '../results/asset-slots.ts';
 import { KeyTakenError, type OpenedAsset, type Results } from '../results/results.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import type { Settings } from '../settings/environment.ts';
 import { fitsType } from '../uploads/route-conditions.ts';
+import { type AssetSlot, OvertakenError } from './asset-slots.ts';
 import { outageOf } from './failure-isolation.ts';
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
 
-/** Assets of one flow that are under way at a time. `AssetSlots` decides by memory how many of them are fetched. */
+/** Assets of one flow that are under way at a time. `AssetSlots` decides how many of them are fetched. */
 const ASSET_CONCURRENCY = 32;
 
 /** Outages in a row after which this run begins no further asset of a flow: silent assets hold their slots for long. */
@@ -281,33 +281,28 @@ export class FlowAssets {
   async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
     const { results, telemetry, clock, settings } = this.#ports;
     const { startedAt, workEndsAt, work } = this.#tick.invocation;
-    const uploadId = entry.upload.id;
-    const open = async (signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> => {
+    const fetch = async (slot: AssetSlot) => {
       // The flow may have met outages while this asset waited for its slot.
       if (collection.outagesInARow >= OUTAGES_MAX) throw outOfService();
-      const opened = await this.#open(entry, assetId, signal, onSent);
+      const opened = await this.#open(entry, assetId, slot);
       collection.hadTimeEnough ||= clock.now() <= (startedAt + workEndsAt) / 2;
-      return opened;
+      const { key, mediaType } = opened.to;
+      return { key, mediaType, ...(await results.store(opened, slot)) };
     };
-    const owner = {
-      flowId: entry.flow.id,
-      isLagging: this.#tick.lagging.has(uploadId),
-      onLag: () => this.#tick.lagging.note(uploadId, clock.now()),
-    };
-    const { key, bytes, mediaType, ...facts } = await results.store(open, owner, work);
+    const { key, bytes, mediaType, ...facts } = await this.#tick.slots.run(entry.upload.id, work, fetch);
     telemetry.metrics.add('AssetsStored');
     telemetry.metrics.add('AssetBytes', bytes);
     return { id: assetId, bucket: settings.resultsBucket, key, bytes, mediaType, ...facts };
   }
 
-  async #open(entry: RunningEntry, assetId: string, signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> {
+  async #open(entry: RunningEntry, assetId: string, slot: AssetSlot): Promise<OpenedAsset> {
     const { flows, settings } = this.#ports;
     const flowId = entry.flow.id;
     const { template, name } = entry.route;
     const { makes } = settings.routes.find((route) => route.name === name) ?? {};
     const accepts = makes && ((mediaType: string) => makes.some((wanted) => fitsType(wanted, mediaType)));
-    const options = { accepts, onSent, uploadId: entry.upload.id, template };
-    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, signal, options);
+    const options = { accepts, onSent: () => slot.begin(), uploadId: entry.upload.id, template };
+    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, slot.signal, options);
     const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
     const templateId = encodedId(template);
     const metadata = {

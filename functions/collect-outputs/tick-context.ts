@@ -1,5 +1,6 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
+import type { AssetSlots } from './asset-slots.ts';
 import type { CollectorShare, CollectorState, Lease, Noted, UnconfirmedEnd, UndeclaredWord } from './collector.ts';
 import type { FailureIsolation } from './failure-isolation.ts';
 
@@ -26,9 +27,9 @@ export interface TickContext {
   readonly unfit: UndeclaredWords;
   /** Flows that have ended, and are not stored yet. The next tick stores them first. */
   readonly ended: NotedUploads;
+  readonly slots: AssetSlots;
   /**
-   * Ended flows whose asset failed, or lost its slot to another one, while it lagged. In this tick their assets come
-   * after those of all others: see `AssetSlots`. The one that has waited longest comes first.
+   * Ended flows whose assets take slow slots in this tick: see `AssetSlots`. The one that has waited longest comes first.
    */
   readonly lagging: NotedUploads;
   /** Running flows whose last poll was slow. They are polled after all others. */

@@ -4,6 +4,7 @@ import type { Pacer } from '../flow-service/pacer.ts';
 import { holdRoom } from '../holds/permit.ts';
 import { finishAnew, type OperatorPorts } from '../operator/operator.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
+import { AssetSlots } from './asset-slots.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import { type CollectorShare, type CollectorState, isIn, Lease } from './collector.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
@@ -89,6 +90,7 @@ class Tick {
 
   constructor(share: CollectorShare, lease: Lease, ports: CollectPorts, invocation: Invocation) {
     const { state } = lease;
+    const lagging = new NotedUploads();
     this.#ports = ports;
     this.#lease = lease;
     this.#context = {
@@ -99,7 +101,8 @@ class Tick {
       words: new UndeclaredWords(state.undeclared),
       unfit: new UndeclaredWords(state.unfit),
       ended: new NotedUploads(state.ended),
-      lagging: new NotedUploads(),
+      slots: new AssetSlots(ports.clock, ports.settings.assetConcurrency, lagging),
+      lagging,
       slow: new NotedUploads(state.slow),
     };
     const flows = new FlowCollector(ports, this.#context);

@@ -55,8 +55,8 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
 export function collectOutputsPorts(
   wiring: Wiring & { readonly queue: UploadQueue },
 ): CreatePorts & CollectPorts & SweepPorts {
-  const { settings, s3, queue, nonce, clock, telemetry } = wiring;
-  const { resultsBucket: bucket, assetConcurrency: largeAssetsMax } = settings;
-  const results = new Results({ s3, bucket, log: telemetry.log, clock, largeAssetsMax });
+  const { settings, s3, queue, nonce, telemetry } = wiring;
+  const { resultsBucket: bucket, assetConcurrency: assetsMax } = settings;
+  const results = new Results({ s3, bucket, log: telemetry.log, assetsMax });
   return { ...createFlowPorts(wiring), s3, queue, nonce, results };
 }

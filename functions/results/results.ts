@@ -1,23 +1,12 @@
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { GetObjectCommand, type GetObjectCommandOutput, type S3Client } from '@aws-sdk/client-s3';
-import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/telemetry.ts';
 import { isArchived } from '../s3/errors.ts';
 import { pinnedVersion, unquoted } from '../uploads/upload.ts';
-import { type AssetSlot, AssetSlots, type SlotOwner } from './asset-slots.ts';
-import { AssetWriter, PART_BYTES, PartBuffers } from './asset-writer.ts';
+import { AssetWriter, PartBuffers } from './asset-writer.ts';
 import type { ObjectVersion } from './multipart-upload.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
-
-/** Memory reserved for a large asset, in bytes: one part, and a second one for every other large asset. */
-const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
-
-/** Maximum number of part buffers. With 16 large assets, half of them can fill a second part. */
-const PART_BUFFERS_MAX = 24;
-
-/** Memory that an asset of this size takes while it is stored, in bytes. */
-const memoryFor = (bytes: number): number => (bytes < PART_BYTES ? bytes : LARGE_ASSET_BYTES);
 
 /** Metadata that tells whose asset an object is. Any two writers of one asset give it the same. */
 const OWNER_METADATA = [UPLOAD_METADATA, FLOW_METADATA, ASSET_METADATA] as const;
@@ -40,9 +29,11 @@ interface AssetFacts {
   readonly versionId?: string | undefined;
 }
 
-export interface AssetOwner extends SlotOwner {
-  /** Called if the asset fails, or loses its slot, while it lags. */
-  readonly onLag: () => void;
+/** What the download of an asset reports, and what ends it. */
+export interface AssetProgress {
+  readonly signal: AbortSignal;
+  /** Reports the bytes of the asset that were received so far. */
+  received(bytes: number): void;
 }
 
 /** An asset whose download has begun, and its destination. */
@@ -64,9 +55,8 @@ interface ResultsOptions {
   readonly s3: S3Client;
   readonly bucket: string;
   readonly log: Log;
-  readonly clock: Clock;
-  /** Maximum number of large assets that are streamed at the same time. */
-  readonly largeAssetsMax: number;
+  /** Maximum number of assets that are stored at the same time. */
+  readonly assetsMax: number;
 }
 
 /**
@@ -84,49 +74,23 @@ export class Results {
   readonly #s3: S3Client;
   readonly #bucket: string;
   readonly #log: Log;
-  readonly #buffers = new PartBuffers(PART_BUFFERS_MAX);
-  readonly #slots: AssetSlots;
+  readonly #buffers: PartBuffers;
 
-  constructor({ s3, bucket, log, clock, largeAssetsMax }: ResultsOptions) {
+  constructor({ s3, bucket, log, assetsMax }: ResultsOptions) {
     this.#s3 = s3;
     this.#bucket = bucket;
     this.#log = log;
-    this.#slots = new AssetSlots(clock, largeAssetsMax, LARGE_ASSET_BYTES);
+    // Each large asset has one part. While there are fewer of them, some fill a second one.
+    this.#buffers = new PartBuffers(assetsMax);
   }
 
   /**
-   * Opens an asset as soon as there is a slot for it. Stores its chunks if, and only if, they end normally.
-   * @param open gets a signal that also aborts if the asset loses its slot, and a function to be called when the
-   * request is sent.
+   * Stores the chunks of an asset if, and only if, they end normally.
    * @throws {KeyTakenError} another object has the key.
-   * @throws {OvertakenError} another asset took the slot.
-   * @throws the errors of `open` and of the chunks.
+   * @throws the errors of the chunks.
    */
-  async store(
-    open: (signal: AbortSignal, onSent: () => void) => Promise<OpenedAsset>,
-    owner: AssetOwner,
-    signal: AbortSignal,
-  ): Promise<AssetFacts & Pick<AssetDestination, 'key' | 'mediaType'>> {
-    const slot = await this.#slots.take(owner, signal);
-    try {
-      const asset = await open(slot.signal, () => slot.begin());
-      const { to, bytesMax } = asset;
-      if (bytesMax !== undefined) await slot.resize(memoryFor(bytesMax));
-      const facts = await this.#storeOpened(asset, slot);
-      if (bytesMax === undefined) slot.note(memoryFor(facts.bytes));
-      const { key, mediaType } = to;
-      return { key, mediaType, ...facts };
-    } catch (error) {
-      if (slot.isLagging) owner.onLag();
-      throw slot.signal.aborted ? slot.signal.reason : error;
-    } finally {
-      slot.release();
-    }
-  }
-
-  async #storeOpened(asset: OpenedAsset, slot: AssetSlot): Promise<AssetFacts> {
-    const { to, chunks, bytesMax } = asset;
-    const { signal } = slot;
+  async store({ to, chunks, bytesMax }: OpenedAsset, progress: AssetProgress): Promise<AssetFacts> {
+    const { signal } = progress;
     const target = {
       Bucket: this.#bucket,
       Key: to.key,
@@ -147,7 +111,7 @@ export class Results {
       for await (const chunk of chunks) {
         hash.update(chunk);
         bytes += chunk.byteLength;
-        slot.received(bytes);
+        progress.received(bytes);
         await writer.write(chunk);
       }
       const version = await writer.finish();

@@ -91,10 +91,10 @@ export const SETTINGS = {
   /** Maximum number of flows that are polled at the same time. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of large assets that are stored at the same time, each with 7.5 MiB of memory. Small assets share
-   * that memory, up to 32 at the same time.
+   * Maximum number of assets that are stored at the same time, with 7.5 MiB of memory for each. A third of these slots is
+   * for assets that come slowly.
    */
-  assetConcurrency: whole('assets', { min: 1, max: 16, default: 8 }),
+  assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**
    * Maximum rate at which one invocation sends requests to the service. It applies to creations and to all other
    * requests separately. Below this ceiling, requests slow down when the service refuses some.

@@ -193,7 +193,7 @@ describe('flows for which the service answers with an error for ever', () => {
   it('lose no asset past their maximum age to a token that changes while their assets are stored', async () => {
     await begin({
       routes: [{ ...ECHO, parameters: { copies: 2 } }],
-      settings: { flowAgeMaxSeconds: 2 * 3_600, assetConcurrency: 1 },
+      settings: { flowAgeMaxSeconds: 2 * 3_600, assetConcurrency: 2 },
     });
     await flowsOf(['late', 'other']);
     const [, asset] = world.service.flows[0]?.outputs ?? [];

@@ -12,7 +12,7 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 const { pollConcurrency, uploadConcurrency, assetConcurrency } = SETTINGS_DEFAULT;
 
-/** Memory of the assets that are stored meanwhile: 7.5 MiB for each large one. */
+/** Memory of the assets that are stored meanwhile. Half of the large ones fill a second part of 5 MiB. */
 const ASSETS_BYTES = assetConcurrency * 7.5 * MIB;
 
 /** Calls of each operation that a function has under way at a time. Of pages, four are read and the others wait. */
@@ -24,7 +24,7 @@ const SIDE_BY_SIDE: Readonly<Record<MemoryOperation, number>> = {
   outputs: 16,
   list: 1,
   abort: pollConcurrency,
-  asset: 32,
+  asset: assetConcurrency,
 };
 
 type Answer = (response: ServerResponse) => void;

@@ -6,8 +6,6 @@ import { RESULTS, start, world } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
 const destination = { key: 'a/f/1.bin', mediaType: 'application/x-test', metadata: { 'flowdrop-upload': 'u' } };
-const place = { key: destination.key, mediaType: destination.mediaType };
-const owner = { flowId: 'f1', isLagging: false, onLag: () => {} };
 const unlimited = new AbortController().signal;
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
@@ -40,7 +38,7 @@ interface Storing {
 }
 
 const store = (chunks: AsyncIterable<Uint8Array>, { to = destination, bytesMax, signal = unlimited }: Storing = {}) =>
-  world.ports.results.store(async () => ({ to, chunks, bytesMax }), owner, signal);
+  world.ports.results.store({ to, chunks, bytesMax }, { signal, received() {} });
 
 /** Chunks of these bytes, as a download gives them. */
 const chunksOf = (length: number) => inChunks(bytesOf(length), 48_000);
@@ -51,7 +49,7 @@ describe('an asset', () => {
     async (length) => {
       const bytes = bytesOf(length);
       const facts = await store(inChunks(bytes, 48_000));
-      expect(facts).toEqual({ ...place, bytes: length, sha256: sha256(bytes), etag: expect.stringMatching(/^[^"]+$/) });
+      expect(facts).toEqual({ bytes: length, sha256: sha256(bytes), etag: expect.stringMatching(/^[^"]+$/) });
       const stored = await world.object(RESULTS, destination.key);
       expect(stored.bytes.equals(bytes)).toBe(true);
       expect(stored.mediaType).toBe('application/x-test');
@@ -88,7 +86,7 @@ describe('an asset', () => {
       const first = bytesOf(length);
       await store(inChunks(first, 48_000));
       const facts = await store(inChunks(Buffer.from(first).fill(1), 48_000));
-      expect(facts).toEqual({ ...place, bytes: length, sha256: sha256(first), etag: expect.stringMatching(/^[^"]+$/) });
+      expect(facts).toEqual({ bytes: length, sha256: sha256(first), etag: expect.stringMatching(/^[^"]+$/) });
       expect((await world.object(RESULTS, destination.key)).bytes.equals(first)).toBe(true);
       expect(await unfinished()).toBe(0);
     },
@@ -121,25 +119,6 @@ describe('an asset', () => {
     const head = await world.s3.send(new HeadObjectCommand({ Bucket: RESULTS, Key: destination.key }));
     expect(head.ContentType).toBe(mediaType);
     expect(head.ContentDisposition).toBe(disposition);
-  });
-
-  it('that waits for memory is given up when the time is over, and no other asset waits for it', async () => {
-    const { promise: held, resolve: release } = Promise.withResolvers<void>();
-    async function* holding() {
-      yield bytesOf(1_000);
-      await held;
-    }
-    const at = (key: string) => ({ to: { ...destination, key } });
-    const { assetConcurrency } = world.ports.settings;
-    const holders = Array.from({ length: assetConcurrency }, (_, index) => store(holding(), at(`${index}`)));
-    const over = new AbortController();
-    const late = store(chunksOf(1_000), { ...at('late'), signal: over.signal });
-    const later = store(chunksOf(1_000), at('later'));
-    over.abort(new Error('the time is over'));
-    await expect(late).rejects.toThrow('the time is over');
-    release();
-    await Promise.all([...holders, later]);
-    expect(await world.keys(RESULTS)).toHaveLength(assetConcurrency + 1);
   });
 
   it('that ten callers store at once is stored once, and all of them get its facts', async () => {

@@ -24,7 +24,7 @@ describe('a setting', () => {
     ['attemptsMax', 0, 101],
     ['pollIntervalSeconds', 0, 3601],
     ['pollConcurrency', 0, 1001],
-    ['assetConcurrency', 0, 17],
+    ['assetConcurrency', 1, 33],
     ['flowAgeMaxSeconds', 59, 31_536_001],
   ];
   it.each<[name: string, values: readonly unknown[], expected: string]>([

@@ -140,13 +140,13 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('no abort of a download that broke off', 1000, {
     file: RESULTS,
-    in: 'Results.#storeOpened',
+    in: 'Results.store',
     replace: 'catch (error) { await this.#abort(writer, to);',
     with: 'catch (error) {',
   }),
   mistake('a download that broke off completed instead of aborted', 500, {
     file: RESULTS,
-    in: 'Results.#storeOpened',
+    in: 'Results.store',
     replace: 'catch (error) { await this.#abort(writer, to);',
     with: 'catch (error) { await writer.finish();',
   }),
@@ -282,7 +282,7 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('an object that is there already not hashed', 500, {
     file: RESULTS,
-    in: 'Results.#storeOpened',
+    in: 'Results.store',
     replace: 'return this.#existing(to, signal);',
     with: "return { bytes, sha256: hash.digest('hex') };",
   }),
@@ -348,7 +348,18 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake(
     'slow assets that keep their places',
     200,
-    { file: 'results/asset-slots.ts', in: 'AssetSlots.#makeRoomFor', replace: 'slowest.overtake();', with: '' },
+    {
+      file: 'collect-outputs/asset-slots.ts',
+      in: 'AssetSlots.#serve',
+      replace: 'const lagging = …;',
+      with: 'const lagging: AssetSlot[] = [];',
+    },
+    {
+      file: 'collect-outputs/asset-slots.ts',
+      in: 'AssetSlots.#serve',
+      replace: 'const nextAt = …;',
+      with: 'const nextAt = now + FAST_MS;',
+    },
     { file: 'flow-service/asset-download.ts', in: 'Progress.wait', replace: 'this.#limit.set(…);', with: '' },
   ),
   mistake(

@@ -79,7 +79,7 @@ function settingsOf(random: Random, isBig: boolean, areTimedOut: boolean): Pipel
     inDoubt: random.chance(0.7) ? 'retry' : 'hold',
     pollIntervalSeconds: random.pick([20, 60, 60, 120]),
     pollConcurrency: random.pick([1, 4, 64]),
-    assetConcurrency: random.pick([1, 4]),
+    assetConcurrency: random.pick([2, 4]),
     flowAgeMaxSeconds: areTimedOut ? random.int(60, 240) : SETTINGS_DEFAULT.flowAgeMaxSeconds,
     resultsPrefix: random.chance(0.2) ? 'out/' : '',
   };
