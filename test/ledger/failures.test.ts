@@ -4,24 +4,24 @@ import { describe, expect, it } from 'vitest';
 import { type Advice, FAILURES, OUTPUT_FAILURES } from '../../functions/ledger/failures.ts';
 
 const PAGE = fileURLToPath(new URL('../../docs/failures.md', import.meta.url));
-const UPDATE = 'To write the tables of codes: npx vitest run test/ledger/failures.test.ts --update';
+const UPDATE = 'To write the lists of codes: npx vitest run test/ledger/failures.test.ts --update';
 
-/** The rows of a table, one after the other. */
-const ROWS = /(?:^\| `[^\n]*\n)+/gm;
+/** The codes of a list, one after the other. */
+const CODES = /(?:^- `[^\n]*\n)+/gm;
 
-const tables = [FAILURES, OUTPUT_FAILURES].map((table: Readonly<Record<string, Advice>>) =>
-  Object.entries(table)
-    .map(([code, { meaning, action }]) => `| \`${code}\` | ${meaning} | ${action} |\n`)
+const lists = [FAILURES, OUTPUT_FAILURES].map((codes: Readonly<Record<string, Advice>>) =>
+  Object.entries(codes)
+    .map(([code, { meaning, action }]) => `- \`${code}\`: ${meaning} ${action}\n`)
     .join(''),
 );
 
 describe('the page of failure codes', () => {
   it('says what the code says', async () => {
     const page = readFileSync(PAGE, 'utf8');
-    expect(page.match(ROWS)).toHaveLength(tables.length);
-    let table = 0;
+    expect(page.match(CODES)).toHaveLength(lists.length);
+    let list = 0;
     await expect(
-      page.replace(ROWS, () => tables[table++] ?? ''),
+      page.replace(CODES, () => lists[list++] ?? ''),
       UPDATE,
     ).toMatchFileSnapshot(PAGE);
   });
