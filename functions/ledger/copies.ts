@@ -137,7 +137,12 @@ async function unversionedBefore(
   // Among very many entries, the search does not get to the one that asks.
   const asking = known !== undefined && isSame(known) && isNewer(known) ? known : told;
   const stored = underWay ?? (asking !== undefined && isSame(asking) ? await ledger.read(asking, signal) : undefined);
-  if (stored?.entry.upload.bytes !== upload.bytes) return undefined;
+  if (stored === undefined) {
+    // Versioning may have been suspended since. An upload in between would have the receipt.
+    const before = await versionBefore(upload, ports, signal);
+    return told === undefined || told === before?.upload.id ? before : undefined;
+  }
+  if (stored.entry.upload.bytes !== upload.bytes) return undefined;
   const route = routeFor(settings.routes, upload);
   // Only a route with overrides reads the metadata.
   if (route?.overrides !== true) return stored.entry;

@@ -1,4 +1,4 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, PutBucketVersioningCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { answer, ECHO, HOUR, INBOX, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
@@ -252,6 +252,30 @@ it.each(['Enabled', undefined] as const)(
     expect([world.count('UploadsMissed'), world.count('UploadsBackfilled')]).toEqual([0, 0]);
   },
 );
+
+it.each([
+  ['Enabled', 'Suspended'],
+  ['Suspended', 'Enabled'],
+] as const)('a copy is skipped if versioning was %s before it, and is %s now', async (before, Status) => {
+  await start({ versioning: before });
+  await world.send('a', 'x');
+  await world.settle();
+  await world.s3.send(new PutBucketVersioningCommand({ Bucket: INBOX, VersioningConfiguration: { Status } }));
+  for (const type of ['text/plain', 'text/html']) {
+    laterBy(HOUR);
+    await copy('s3', 'a', 'x', { ContentType: type });
+    await world.settle();
+  }
+  expect(world.service.flows).toHaveLength(1);
+  expect(world.count('UploadsSkipped')).toBe(2);
+  laterBy(HOUR);
+  await world.send('a', 'y');
+  await world.settle();
+  laterBy(HOUR);
+  await copy('s3', 'a', 'x');
+  await world.settle();
+  expect(world.service.flows).toHaveLength(3);
+});
 
 it('the canary is meant, although its content never changes', async () => {
   await start({ settings: { canaryKey: 'canary.txt' } });
