@@ -126,7 +126,7 @@ export function isOwnError(mediaType: string, text: string, errors: ErrorsDescri
   try {
     const body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
     const words = isObject(body) ? found(body, errors.words) : undefined;
-    return Array.isArray(words) || (typeof words === 'string' && words !== '');
+    return Array.isArray(words) || (['string', 'object'].includes(typeof words) && !isNoError(words));
   } catch {
     return false; // Not readable JSON.
   }

@@ -267,6 +267,8 @@ describe('an error response', () => {
   it.each([
     ['a detail', 403, 'application/json; charset=utf-8', '{"detail":"Not yours","code":7}', true],
     ['a list of details', 409, 'application/json', '{"detail":[{"msg":"Twice"}]}', true],
+    ['a detail that is an object', 409, 'application/json', '{"detail":{"code":"twice"}}', true],
+    ['a detail that is an object of nothing', 409, 'application/json', '{"detail":{"code":null}}', false],
     ['an empty detail', 409, 'application/json', '{"detail":""}', false],
     ['a detail that is cut', 409, 'application/json', '{"detail":"Twi', false],
     ['a message', 403, 'application/json', '{"message":"Forbidden"}', false],
