@@ -1,6 +1,6 @@
 import { SUPERSEDED } from './terminal-states.ts';
 
-/** The advice for one failure code: in receipts and events, and in `docs/failures.md`, which is made from here. */
+/** The advice for one failure code, in receipts and events. The lists in `docs/failures.md` are made from here. */
 export interface Advice {
   /** What happened. A receipt has a message that says it with the facts of its upload. */
   readonly meaning: string;

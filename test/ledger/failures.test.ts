@@ -9,11 +9,11 @@ const UPDATE = 'To write the lists of codes: npx vitest run test/ledger/failures
 /** The codes of a list, one after the other. */
 const CODES = /(?:^- `[^\n]*\n)+/gm;
 
-const lists = [FAILURES, OUTPUT_FAILURES].map((codes: Readonly<Record<string, Advice>>) =>
-  Object.entries(codes)
-    .map(([code, { meaning, action }]) => `- \`${code}\`: ${meaning} ${action}\n`)
-    .join(''),
-);
+/** A receipt has the advice for an upload. For an output, only the page has it. */
+const lists = [
+  Object.entries<Advice>(FAILURES).map(([code, { meaning }]) => `- \`${code}\`: ${meaning}\n`),
+  Object.entries<Advice>(OUTPUT_FAILURES).map(([code, { meaning, action }]) => `- \`${code}\`: ${meaning} ${action}\n`),
+].map((codes) => codes.join(''));
 
 describe('the page of failure codes', () => {
   it('says what the code says', async () => {
