@@ -69,18 +69,18 @@ const plain = (comment: string): string =>
     .trim();
 
 /**
- * Reads the tables of `docs/settings.md`.
- * @param prefix that of the names of the wanted rows, such as `deployment.`.
+ * Reads the lists of `docs/settings.md`.
+ * @param prefix that of the names of the wanted items, such as `deployment.`.
  */
 export function rowsOf(prefix: string): Docs {
   const docs: Record<string, Docs[string]> = {};
   for (const [, names = '', meaning = '', given = ''] of read('docs/settings.md').matchAll(
-    /^\| (`[^|]*`) \| ([^|]*) \|([^|]*)\|$/gm,
+    /^- ((?:`[^`]*`(?:, )?)+): (.*?)(?:\.? Default: (.*)\.)?$/gm,
   )) {
-    // In a row of several names, the later ones begin with a dot.
+    // In an item of several names, the later ones begin with a dot.
     const [first = '', ...others] = Array.from(names.matchAll(/`([\w.]+)`/g), ([, name = '']) => name);
     if (!first.startsWith(prefix) || first.slice(prefix.length).includes('.')) continue;
-    const value = given.trim() === '' ? '' : ` Default: ${unlinked(given.trim())}.`;
+    const value = given === '' ? '' : ` Default: ${unlinked(given)}.`;
     const text = `${sentence(meaning)}${value}`;
     for (const name of [first.slice(prefix.length), ...others.map((each) => each.replace(/^\./, ''))])
       docs[name] = { text };

@@ -62,13 +62,13 @@ describe('docs/settings.md', () => {
     ).toMatchFileSnapshot(PAGE);
   });
 
-  it('has a row for every setting of the deployment, and no other', () => {
+  it('has an item for every setting of the deployment, and no other', () => {
     const source = readFileSync(new URL('../../infra/deployment.ts', import.meta.url), 'utf8');
     const [, schema = ''] = /const deploymentSchema = strictObject\(\{\n([\s\S]*?)\n\}\)/.exec(source) ?? [];
     const names = Array.from(schema.matchAll(/^ {2}(\w+):/gm), ([, name]) => name);
     expect(names.length).toBeGreaterThan(20);
-    const firstCells = readFileSync(PAGE, 'utf8').match(/^\| `deployment\.[^|]*/gm) ?? [];
-    const shown = Array.from(firstCells.join('').matchAll(/`(?:deployment)?\.(\w+)`/g), ([, name]) => name);
+    const named = readFileSync(PAGE, 'utf8').match(/^- `deployment\.[^:]*/gm) ?? [];
+    const shown = Array.from(named.join('').matchAll(/`(?:deployment)?\.(\w+)`/g), ([, name]) => name);
     expect(shown.sort()).toEqual(names.sort());
   });
 });
