@@ -151,7 +151,7 @@ export class FlowCollector {
       const fitting = fittingOutputs(outputs, stored.entry.upload.key, outputsMax);
       return { stored, outputs: fitting, outputCount: outputs.length, failure };
     }
-    const message = `The flow completed without any output${nothing === undefined ? '' : `: ${nothing}`}.`;
+    const message = `The flow completed without any output${nothing === undefined ? '' : `: ${nothing.replace(/\.$/, '')}`}.`;
     await this.#endIfConfirmed(stored, { code: 'no-outputs', message }, { apartMs: NO_OUTPUTS_MS });
     return undefined;
   }

@@ -44,7 +44,7 @@ export type Observation =
       readonly kind: 'finished';
       readonly outputs: readonly Output[];
       readonly failure?: KnownFailure | undefined;
-      /** Why the description finds no outputs in the answer. */
+      /** Why there are no outputs: in the words of the service, or because the description finds none in the answer. */
       readonly nothing?: string | undefined;
     };
 
@@ -162,12 +162,16 @@ export class FlowObserver {
     try {
       const outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
       const isAll = failure !== undefined || this.#ports.flows.isWhole || outputs.length === 0 || isAnyPending(outputs);
-      return isAll || this.#isSeenTwice(marker, outputs) ? { kind: 'finished', outputs, failure } : { kind: 'ending' };
+      const isEnd = isAll || this.#isSeenTwice(marker, outputs);
+      return isEnd ? { kind: 'finished', outputs, failure, nothing: flow.error } : { kind: 'ending' };
     } catch (error) {
       if (error instanceof JobFailedError) {
         return { kind: 'finished', outputs: [], failure: failureOf('failed', error.message || undefined) };
       }
-      if (error instanceof NoAddressError) return { kind: 'finished', outputs: [], failure, nothing: error.message };
+      if (error instanceof NoAddressError) {
+        const nothing = [flow.error ?? [], error.message].flat().join('; ');
+        return { kind: 'finished', outputs: [], failure, nothing };
+      }
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
       if (!isNone) throw error;

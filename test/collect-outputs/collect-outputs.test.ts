@@ -169,6 +169,17 @@ describe('a flow that ended', () => {
     world.fault('listOutputs', { status: 200, body: '{"outputs":[]}', at: 'after-effect' });
     expect(await world.settled('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'no-outputs' } });
   });
+
+  it('completed without any output is a failure with the words of the service', async () => {
+    await start();
+    await running();
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation === 'listOutputs') return answer({ outputs: [] });
+      return operation === 'getFlow' ? answer({ flow_id: url, state: 'completed', error: 'no face found' }) : undefined;
+    };
+    const message = 'The flow completed without any output: no face found.';
+    expect(await world.settled('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'no-outputs', message } });
+  });
 });
 
 describe('every way in which a service may answer', () => {
