@@ -173,7 +173,9 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
     });
   }
   if (issue.code === 'invalid_union') {
-    const form = issue.errors.find((issues) => !issues.some(isOfOtherKind));
+    // The form that is meant is the one with the fewest issues.
+    const forms = issue.errors.filter((issues) => !issues.some(isOfOtherKind));
+    const [form] = forms.toSorted((one, other) => one.length - other.length);
     if (form !== undefined) {
       return form.flatMap((each) => messagesOf({ ...each, path: [...issue.path, ...each.path] }, where));
     }

@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { didYouMean } from '../base/did-you-mean.ts';
 import type { Json, JsonObject } from '../base/json.ts';
 import { MEDIA_TYPE } from '../base/media-type.ts';
-import { matching, strictObject } from '../base/validation.ts';
+import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { POINTER } from './json-pointer.ts';
 import { holds, INPUT_URL_SECONDS, literalOf, type ServiceDescription } from './service-description.ts';
 
@@ -80,6 +80,40 @@ const checkPlaceholders = (known: readonly string[]) =>
     check(body, []);
   });
 
+/** Refuses a word that is in two of some lists: only one of them could count. */
+const eachWordOnce = (...names: readonly string[]) =>
+  compareMembers<object>((value, isSound, context) => {
+    const first = new Map<unknown, string>();
+    for (const name of names.filter((each) => isSound(each))) {
+      const words = (value as Readonly<Record<string, readonly unknown[] | undefined>>)[name] ?? [];
+      for (const [index, word] of words.entries()) {
+        const other = first.get(word) ?? name;
+        first.set(word, other);
+        if (other === name) continue;
+        context.addIssue({
+          ...{ code: 'custom', path: [name, index], input: word },
+          message: `expected a word that "${other}" does not have: it can mean only one of them`,
+        });
+      }
+    }
+  });
+
+/** Refuses two declared headers of one name: one would take the place of the other, such as that of the token. */
+const eachHeaderOnce = compareMembers<Pick<ServiceDescription, 'token' | 'create'>>(
+  ({ token, create }, isSound, context) => {
+    if (!isSound('token') || !isSound('create')) return;
+    const { headers = {}, idempotency } = create;
+    const own = token.header.toLowerCase();
+    const key = idempotency?.header.toLowerCase();
+    const issue = (path: string[], input: string) =>
+      context.addIssue({ code: 'custom', path, message: 'expected another header: two members have this one', input });
+    if (idempotency !== undefined && key === own) issue(['create', 'idempotency', 'header'], idempotency.header);
+    for (const name of Object.keys(headers)) {
+      if ([own, key].includes(name.toLowerCase())) issue(['create', 'headers', name], name);
+    }
+  },
+);
+
 /** What a member `...` may stand for. */
 const SPREAD: readonly string[] = ['{parameters}', '{additional}'];
 
@@ -155,9 +189,15 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
 
   const status = whole('a status', 200, 599);
 
+  const saysError = `expected words of 1 to ${SAYS_CHARS_MAX} characters of the explanation`;
+
+  const says = z
+    .string({ error: saysError })
+    .check(z.minLength(1, { error: saysError }), z.maxLength(SAYS_CHARS_MAX, { error: saysError }));
+
   const refusals = z
     .array(
-      z.union([status, strictObject({ status, says: z.string().check(z.minLength(1), z.maxLength(SAYS_CHARS_MAX)) })], {
+      z.union([status, strictObject({ status, says })], {
         error: 'expected a status, or {"status": 403, "says": "balance"}',
       }),
       { error: 'expected a list of statuses' },
@@ -243,10 +283,13 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
   const isWhole = z.boolean({ error: 'expected true or false' });
 
   const listedOutputs = strictObject({
-    path: z.union([
-      path(['id'], ['template']),
-      z.array(path(['id'], ['template'])).check(z.minLength(1), z.maxLength(POINTERS_MAX)),
-    ]),
+    path: z.union(
+      [
+        path(['id'], ['template']),
+        z.array(path(['id'], ['template'])).check(z.minLength(1), z.maxLength(POINTERS_MAX)),
+      ],
+      { error: 'expected a path such as "/jobs/{id}/outputs", or a list of them' },
+    ),
     items: pointers,
     id: pointers,
     word: z.optional(pointers),
@@ -259,7 +302,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     pages: z.optional(pages),
     isWhole,
     keptHours: z.optional(hours),
-  });
+  }).check(eachWordOnce('ready', 'failed', 'pending'));
 
   const linkedOutputs = strictObject({
     path: z.optional(path(['id'], ['template'])),
@@ -287,7 +330,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         progress: z.optional(pointers),
         additional: z.optional(pointers),
         createdAt: z.optional(pointers),
-      }),
+      }).check(eachWordOnce('completed', 'failed', 'aborted', 'running')),
       outputs: z.union([listedOutputs, linkedOutputs], { error: 'expected the outputs: listed, or their addresses' }),
       list: z.optional(
         strictObject({
@@ -317,5 +360,5 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
       answerDepthMax: z.optional(whole('levels', 50, 1000)),
     },
     'the description of a service',
-  ) as unknown as z.ZodMiniType<ServiceDescription>;
+  ).check(eachHeaderOnce as never) as unknown as z.ZodMiniType<ServiceDescription>;
 }

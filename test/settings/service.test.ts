@@ -82,6 +82,36 @@ describe('the service of a configuration', () => {
       { from: 'flows', create: { body: { inputs: null, prompt: 'x' } } },
       'service.create.body: expected a member "{input}", "{inputs}" or "{inputUrl}": without one',
     ],
+    [
+      'a word with two meanings',
+      { from: 'flows', state: { running: ['created', 'completed'] } },
+      'service.state.running[1]: expected a word that "completed" does not have: it can mean only one of them, got "completed"',
+    ],
+    [
+      'a word of an output with two meanings',
+      { from: 'flows', outputs: { pending: [null] } },
+      'service.outputs.pending[0]: expected a word that "ready" does not have',
+    ],
+    [
+      'a key in the header of the token',
+      { from: 'flows', create: { idempotency: { header: 'authorization' } } },
+      'service.create.idempotency.header: expected another header',
+    ],
+    [
+      'a header of the creation with the name of another one',
+      { from: 'flows', create: { headers: { 'idempotency-key': 'x' } } },
+      'service.create.headers.idempotency-key: expected another header',
+    ],
+    [
+      'addresses that are no list',
+      { from: 'replicate', outputs: { addresses: '/output' } },
+      'service.outputs.addresses: expected JSON pointers, got "/output"',
+    ],
+    [
+      'a refusal without its words',
+      { from: 'flows', errors: { outOfCredit: [{ status: 403 }] } },
+      'service.errors.outOfCredit[0].says: expected words of 1 to 100 characters',
+    ],
     ['a description without its outputs', { from: 'flows', outputs: null }, 'service.outputs: expected'],
     [
       'nested thousands of levels deep',
