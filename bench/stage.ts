@@ -186,10 +186,13 @@ export class Stage {
       const upload = this.upload(0);
       uploads.push(upload);
       const route = { name: 'all', input: 'file', template: 'bytes_echo' } as const;
-      const entry = running(firstClaim(upload, route, { claimedAt: now, deadline: now, pipeline: 'bench' }), {
-        id: flowId,
-        createdAt: now,
-      });
+      const entry = running(
+        firstClaim(upload, route, { claimedAt: now, deadline: now, pipeline: 'bench', keyScope: '' }),
+        {
+          id: flowId,
+          createdAt: now,
+        },
+      );
       const marker = runningKey({ ageFrom: now, uploadId: upload.id, flowId });
       const ours = [
         { bucket: BUCKETS.ledger, key: entryKey(upload.id), body: JSON.stringify({ ...entry, nonce: '' }) },

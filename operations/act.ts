@@ -213,11 +213,11 @@ async function stageBy(
   if (from === firstRoute) return { uploads: [], stages: [{ id, key, begins: [{ id, key }] }], left: [] };
   const read = async (upload: string) => (await readEntry(upload, deployment, signal)).entry;
   const whole = await withAssetsFor(chain, from, settings.routes, read);
-  const anew = madeAnew(whole, from, settings, clock.now());
+  const anew = madeAnew(whole, from, settings.routes, clock.now());
   if (anew === undefined) {
     const names = settings.routes.map(({ name }) => name);
     const known = settings.routes.filter(
-      ({ name }) => name === firstRoute || madeAnew(chain, name, settings, clock.now()) !== undefined,
+      ({ name }) => name === firstRoute || madeAnew(chain, name, settings.routes, clock.now()) !== undefined,
     );
     const stages = known.map(({ name }) => name).join(', ') || 'not configured any more';
     return leaving(

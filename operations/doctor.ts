@@ -28,7 +28,7 @@ import { placeOfBucket, REGION_OF_BUCKETS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { proxyInUse } from './service-check.ts';
 import { examineStageInputs } from './stage-inputs.ts';
-import { newerFormatIn, type PipelineStatus, pipelineStatus } from './status.ts';
+import { otherFormatIn, type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
 
 const SECOND_MS = 1_000;
@@ -61,7 +61,7 @@ const BUDGET_TOLD_PERCENT = 80;
 /** Below this pace, in requests a second, even a few files wait for each other. */
 const PACE_LOW = 0.5;
 
-/** Running uploads whose entries are read, to find one of a newer version. */
+/** Running uploads whose entries are read, to find one of another version. */
 const RUNNING_READ_MAX = 200;
 
 /** Uploads in doubt that are counted. */
@@ -180,13 +180,13 @@ async function examineResources({ deployment, signal }: Subject): Promise<Outcom
   };
 }
 
-/** Tells whether a newer version wrote an entry of an upload that is under way, or the state of the sweep. */
+/** Tells whether another version wrote an entry of an upload that is under way, or the state of the sweep. */
 async function examineFormat({ deployment, signal, status }: Subject): Promise<Outcome> {
   const ids: string[] = [];
   for await (const { uploadId } of runningMarkers(deployment, signal)) {
     if (ids.push(uploadId) === RUNNING_READ_MAX) break;
   }
-  const what = (await status()).newerFormat ?? newerFormatIn(await readEntries(ids, deployment, signal));
+  const what = (await status()).otherFormat ?? otherFormatIn(await readEntries(ids, deployment, signal));
   if (what === undefined) return 'good';
   return { severity: 'fault', what, todo: 'See docs/runbook.md, entries-unreadable.' };
 }

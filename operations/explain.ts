@@ -344,11 +344,11 @@ async function sentOf(
   { settings }: Deployment,
   signal: AbortSignal,
 ): Promise<Dispatch> {
-  const { upload, route, generation } = entry;
+  const { upload, route, generation, keyScope = UNKNOWN } = entry;
   const issue = inputFailure(settings, opened, route.input)?.message;
   if (issue !== undefined) return { issue, request: undefined };
   const inputs = opened.inputs.map((input) => shownInput(input, signal));
-  const purpose = { route, ...tagged(upload.id, generation), key: keyOf(entry) };
+  const purpose = { route, ...tagged(upload.id, generation), key: keyOf({ ...entry, keyScope }) };
   return { issue, ...(await requestOf({ ...purpose, inputs }, settings)) };
 }
 

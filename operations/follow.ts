@@ -101,7 +101,7 @@ async function areAtRest(
 
 /** An undecided upload and one without a valid token go on only when the operator acts. */
 const needsOperator = (entry: Entry): boolean =>
-  entry.state === 'waiting' && ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);
+  entry.state === 'waiting' && ['undecided', 'unauthorised', 'misaddressed'].includes(entry.reason);
 
 /** A chain with what followed in it from uploads that have ended. */
 interface ChainAfter {

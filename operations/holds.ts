@@ -195,7 +195,7 @@ export const holdOn = (
  * Waits that do not end by sending the upload, or that the operator has to end. What ends them is said also while the
  * route is held.
  */
-const NOT_HELD: readonly WaitReason[] = ['held', 'in-doubt', 'inputs', 'unauthorised', 'misaddressed'];
+const NOT_HELD: readonly WaitReason[] = ['undecided', 'in-doubt', 'inputs', 'unauthorised', 'misaddressed'];
 
 /**
  * The hold that keeps a waiting upload back. The upload may have begun to wait for something else, such as the service,
@@ -235,15 +235,9 @@ export function endOfHold(
 const resumeCommand = (command: string, route: string | undefined): string =>
   route === undefined ? `${command} resume` : `${command} resume --route ${shellWord(route)}`;
 
-/** Why an upload waits, as it is shown. In the ledger, `undecided` is `held`, from before there were holds. @internal */
-export type ShownReason = Exclude<WaitReason, 'held'> | 'undecided';
-
-/** @internal */
-export const shownReason = (reason: WaitReason): ShownReason => (reason === 'held' ? 'undecided' : reason);
-
 /** Why an upload waits in the ledger, by what is held now. Undefined if it does not. @internal */
-export const reasonOfWait = (entry: Entry, holds?: HoldsView): ShownReason | undefined =>
-  entry.state === 'waiting' ? (heldBy(entry, holds)?.reason ?? shownReason(entry.reason)) : undefined;
+export const reasonOfWait = (entry: Entry, holds?: HoldsView): WaitReason | undefined =>
+  entry.state === 'waiting' ? (heldBy(entry, holds)?.reason ?? entry.reason) : undefined;
 
 /** Uploads that are held for one reason, of one route. */
 export interface HeldCount {

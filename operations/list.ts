@@ -3,7 +3,7 @@ import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { WAIT_REASONS } from '../functions/ledger/entry-schema.ts';
 import { FAILURES } from '../functions/ledger/failures.ts';
 import type { Deployment } from './deployment.ts';
-import { type HoldsView, holdsOf, reasonOfWait, shownReason } from './holds.ts';
+import { type HoldsView, holdsOf, reasonOfWait } from './holds.ts';
 import { LedgerWindow, type WindowLimits } from './ledger-window.ts';
 import { failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -45,7 +45,7 @@ export interface Listed {
 }
 
 /** Words that `code` may be: the codes of failures, and the reasons of waits. */
-export const CODES: readonly string[] = [...Object.keys(FAILURES), ...WAIT_REASONS.map(shownReason)];
+export const CODES: readonly string[] = [...Object.keys(FAILURES), ...WAIT_REASONS];
 
 /**
  * Lists the uploads in a state, newest first. Reads only the markers of that state and their entries. For each listed

@@ -16,7 +16,7 @@ import {
   WAITING_PREFIX,
   type WaitingMarker,
 } from '../functions/ledger/keys.ts';
-import { NewerFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
+import { OtherFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
 import type { Deployment } from './deployment.ts';
 
 /** Objects that are read side by side. */
@@ -88,13 +88,13 @@ export interface EntryIssue {
   readonly kind: 'absent' | 'unreadable';
   /** A sentence for a person. */
   readonly message: string;
-  /** True if a newer version wrote the entry. */
-  readonly isNewer?: boolean;
+  /** True if another version wrote the entry. */
+  readonly isOtherFormat?: boolean;
 }
 
 /** Why an object of the ledger is not shown. @internal */
 export const issueOf = (what: string, error: UnreadableEntryError): string =>
-  error instanceof NewerFormatError ? error.message : `${what} cannot be read: ${error.message}.`;
+  error instanceof OtherFormatError ? error.message : `${what} cannot be read: ${error.message}.`;
 
 /**
  * Reads an entry. One that is gone or cannot be read is an issue, because one damaged entry must not hide all others.
@@ -110,8 +110,8 @@ export async function readEntry(
     return { issue: { kind: 'absent', message: 'The ledger has no entry of this upload.' } };
   } catch (error) {
     if (!(error instanceof UnreadableEntryError)) throw error;
-    const isNewer = error instanceof NewerFormatError;
-    return { issue: { kind: 'unreadable', message: issueOf('The entry', error), isNewer } };
+    const isOtherFormat = error instanceof OtherFormatError;
+    return { issue: { kind: 'unreadable', message: issueOf('The entry', error), isOtherFormat } };
   }
 }
 

@@ -59,7 +59,7 @@ async function newestAssets(deployment: Deployment, signal: AbortSignal): Promis
   const { uploads } = await list({ state: 'any', limit: UPLOADS_MAX }, deployment, signal);
   const withAssets = uploads.filter(({ assets }) => assets.length > 0).slice(0, ASSETS_MAX);
   const { resultsBucket } = deployment.settings;
-  const isHere = ({ bucket = resultsBucket }: StoredAsset): boolean => bucket === resultsBucket;
+  const isHere = ({ bucket }: StoredAsset): boolean => bucket === resultsBucket;
   const entries = await Promise.all(withAssets.map(({ id }) => readEntry(id, deployment, signal)));
   return entries.flatMap(({ entry }) =>
     entry !== undefined && 'assets' in entry ? (entry.assets?.filter(isHere).slice(0, 1) ?? []) : [],

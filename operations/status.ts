@@ -6,7 +6,7 @@ import { shorten } from '../functions/base/printable.ts';
 import { copiedEntry, copyWords } from '../functions/ledger/copies.ts';
 import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
-import { NewerFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
+import { OtherFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
@@ -84,8 +84,8 @@ export interface PipelineStatus {
   readonly collectors: readonly CollectorStatus[];
   /** The last daily sweep that ended. Undefined if none has. */
   readonly sweep: { readonly endedAt: string; readonly missed: number } | undefined;
-  /** What a newer version wrote into the ledger, and what to do. Undefined if nothing of it was read. */
-  readonly newerFormat: string | undefined;
+  /** What another version wrote into the ledger, and what to do. Undefined if nothing of it was read. */
+  readonly otherFormat: string | undefined;
 }
 
 export interface CollectorStatus {
@@ -262,8 +262,8 @@ export async function pipelineStatus(deployment: Deployment, signal: AbortSignal
   const facts = { kind: 'pipeline', deployment: name, pipeline: settings.pipeline } as const;
   const { waiting } = waits;
   const { sweep } = swept;
-  const newerFormat = waits.newerFormat ?? swept.newerFormat;
-  return { ...facts, holds, queue, deadLetters, waiting, running, failed, collectors, sweep, newerFormat };
+  const otherFormat = waits.otherFormat ?? swept.otherFormat;
+  return { ...facts, holds, queue, deadLetters, waiting, running, failed, collectors, sweep, otherFormat };
 }
 
 export const waitingStatus = async (...args: Parameters<typeof lookAtWaiting>): Promise<PipelineStatus['waiting']> =>
@@ -277,11 +277,11 @@ async function lookAtWaiting(
   deployment: Deployment,
   signal: AbortSignal,
   { readMax, holds }: { readonly readMax: number; readonly holds: HoldsView },
-): Promise<Pick<PipelineStatus, 'waiting' | 'newerFormat'>> {
+): Promise<Pick<PipelineStatus, 'waiting' | 'otherFormat'>> {
   /** The uploads with a marker: whether they wait in the line. A resubmitted upload may have two for a moment. */
   const marked = new Map<string, boolean>();
-  for await (const { uploadId, turn, formerSince } of waitingMarkers(deployment, signal)) {
-    if (!marked.has(uploadId)) marked.set(uploadId, turn !== undefined || formerSince !== undefined);
+  for await (const { uploadId, turn } of waitingMarkers(deployment, signal)) {
+    if (!marked.has(uploadId)) marked.set(uploadId, turn !== undefined);
   }
   const unread = [...marked.keys()];
   const reasons: Record<string, number> = {};
@@ -316,12 +316,12 @@ async function lookAtWaiting(
     read: waitingRead,
     oldestArrivedAt: isoOf(oldest),
   };
-  return { waiting, newerFormat: newerFormatIn(read) };
+  return { waiting, otherFormat: otherFormatIn(read) };
 }
 
-/** What the first entry says that a newer version wrote. @internal */
-export const newerFormatIn = (read: readonly ReadEntry[]): string | undefined =>
-  read.find(({ issue }) => issue?.isNewer === true)?.issue?.message;
+/** What the first entry says that another version wrote. @internal */
+export const otherFormatIn = (read: readonly ReadEntry[]): string | undefined =>
+  read.find(({ issue }) => issue?.isOtherFormat === true)?.issue?.message;
 
 /** Undefined for an entry that is not on its way to a flow. */
 function reasonOf(entry: Entry | undefined, holds: HoldsView): string | undefined {
@@ -362,7 +362,7 @@ async function collectorsStatus(deployment: Deployment, signal: AbortSignal): Pr
 async function lookAtSweep(
   { s3, settings, clock }: Deployment,
   abortSignal: AbortSignal,
-): Promise<Partial<Pick<PipelineStatus, 'sweep' | 'newerFormat'>>> {
+): Promise<Partial<Pick<PipelineStatus, 'sweep' | 'otherFormat'>>> {
   try {
     const get = new GetObjectCommand({ Bucket: settings.ledgerBucket, Key: SWEEP_KEY });
     const { Body } = await s3.send(get, { abortSignal });
@@ -372,7 +372,7 @@ async function lookAtSweep(
     return { sweep: { endedAt: new Date(daily.endedAt).toISOString(), missed: daily.counts?.missed ?? 0 } };
   } catch (error) {
     if (isAbsent(error)) return {};
-    if (error instanceof NewerFormatError) return { newerFormat: error.message };
+    if (error instanceof OtherFormatError) return { otherFormat: error.message };
     throw error;
   }
 }

@@ -7,13 +7,14 @@ import {
   isWaitingInPlace,
   type RunningEntry,
   type WaitingEntry,
+  type WaitReason,
 } from '../functions/ledger/entry.ts';
 import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import type { Stage } from '../functions/uploads/upload.ts';
-import { type HoldsView, type HoldView, heldBy, type ShownReason, shownReason } from './holds.ts';
+import { type HoldsView, type HoldView, heldBy } from './holds.ts';
 
 export { isTerminalState, shownState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 export { uploadName } from '../functions/uploads/upload.ts';
@@ -97,7 +98,7 @@ export interface Wait {
  */
 export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'hold' | 'nothing';
 
-const ENDINGS: Readonly<Partial<Record<ShownReason, WaitEnding>>> = {
+const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
   undecided: 'decide',
   unauthorised: 'token',
   misaddressed: 'address',
@@ -175,8 +176,7 @@ export const obstacleOf = ({ obstacle }: RunningEntry): UploadView['obstacle'] =
 
 /** @internal */
 export function waitOf(entry: WaitingEntry): Wait {
-  const { message, notBefore, answers = [], throttledSince, arrivedAt } = entry;
-  const reason = shownReason(entry.reason);
+  const { reason, message, notBefore, answers = [], throttledSince, arrivedAt } = entry;
   // A request that was not sent keeps the answer of the one before. The search for a flow says more than that.
   const isUnsent = reason === 'throttled' || reason === 'out-of-time';
   const [newest, ...older] = answers;

@@ -30,12 +30,12 @@ type Named = Pick<Deployment, 'command' | 'isLocal'>;
 const when = (iso: string): string => `${localTime(iso)}  (${relative(iso)})`;
 
 export function showPipeline(status: PipelineStatus, deployment: Named): readonly string[] {
-  const { holds, queue, waiting, running, failed, collectors, sweep, deadLetters, newerFormat } = status;
+  const { holds, queue, waiting, running, failed, collectors, sweep, deadLetters, otherFormat } = status;
   const reasons = Object.entries(waiting.reasons).map(
     ([reason, count]) => `${count} ${reason === 'inputs' ? 'for inputs' : reason}`,
   );
   const lines = [
-    ...(newerFormat === undefined ? [] : [['ledger', newerFormat]]),
+    ...(otherFormat === undefined ? [] : [['ledger', otherFormat]]),
     ...linesOfHolds(holds, waiting),
     ...holds.budgets.map((budget) => [budgetName(budget), showBudget(budget)]),
     ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],

@@ -84,7 +84,6 @@ export function fitted(chain: Chain, gatherings: readonly Gathering[], inputsMax
 /** The chain with these assets, and with the number of all. */
 const withAssets = (chain: Chain, kept: ReadonlySet<ChainUpload['assets'][number]>): Chain => ({
   ...chain,
-  schema: 4,
   uploads: chain.uploads.map((upload) => {
     const assets = upload.assets.filter((asset) => kept.has(asset));
     return assets.length === upload.assets.length ? upload : { ...upload, assets, assetCount: assetCountOf(upload) };

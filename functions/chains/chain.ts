@@ -18,6 +18,7 @@ import {
   count,
   failure,
   input,
+  LEDGER_FORMAT,
   plan,
   readonlyObject,
   routeSchema,
@@ -43,8 +44,6 @@ import { assetCountOf, CHAIN_BYTES_MAX, CHAIN_UPLOADS_MAX, fitted, type Gatherin
 
 const member = readonlyObject({
   id: z.string(),
-  /** Address of its results, if an older version wrote it: see {@link addressOf}. */
-  key: z.optional(z.string()),
   route: z.string(),
   /** The upload that it continues. Absent in the first one, and if it takes all assets of a stage. */
   parent: z.optional(z.string()),
@@ -65,19 +64,17 @@ const member = readonlyObject({
   assetCount: z.optional(count),
   failedOutputs: count,
   failure: z.optional(failure),
-  /** Names of the routes that came after its route when it succeeded, if an older version began the chain. */
-  followers: z.optional(z.readonly(z.array(z.string()))),
 });
 
 /** The form of a chain. */
 export const chainSchema = readonlyObject({
-  schema: z.union([z.literal(1), z.literal(4)]),
+  schema: z.literal(LEDGER_FORMAT),
   first: uploadSchema,
   /** 1, plus 1 each time that the operator has a stage made anew. */
   generation: count,
   /**
    * All later stages, as the configuration said when the first file succeeded, or when one of them was made anew. Absent
-   * until then, and if an older version wrote the chain.
+   * until then.
    */
   plan: z.optional(plan),
   /** All its uploads, the first one first. */
@@ -141,7 +138,7 @@ const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string => 
 /**
  * What is planned to come after an upload that succeeds: what its entry says. For the first file, these are the stages
  * that the present routes put after it, and those that they had put there when it was sent: its route may have been
- * renamed since. Undefined if nothing comes after the first file, and if an older version began the chain.
+ * renamed since. Undefined if nothing comes after the first file.
  */
 export function planOf(
   entry: Pick<RunningEntry, 'upload' | 'route' | 'plan' | 'next'>,
@@ -155,8 +152,7 @@ export function planOf(
 
 /**
  * The later stages that begin with assets of an upload: the planned ones that the present routes still have. A stage that
- * takes all assets together has no assets here: its chain decides. Without a plan, these are the stages that the present
- * routes put after it; and if it had succeeded before it was collected again, only those that came after it then.
+ * takes all assets together has no assets here: its chain decides.
  */
 export function nextStages(
   entry: Pick<RunningEntry, 'upload' | 'route' | 'plan' | 'next'>,
@@ -165,13 +161,11 @@ export function nextStages(
 ): readonly NextStage[] {
   const { key } = firstOf(entry.upload);
   const own = stageOf(entry);
-  const before = entry.plan === undefined ? entry.next : undefined;
   // A chain takes no more uploads than these. It refuses further ones by the names of their routes, so each route keeps one.
   let left = CHAIN_UPLOADS_MAX;
-  return (planOf(entry, routes) ?? planAfter(routes, own)).flatMap(({ route: name, after, inputs }) => {
+  return (planOf(entry, routes) ?? []).flatMap(({ route: name, after, inputs }) => {
     const route = laterRoute(routes, name);
     if (after !== own || route === undefined) return [];
-    if (before?.every((each) => each.route.name !== name)) return [];
     const wanted = inputs === 'all' ? [] : stored.filter((asset) => matchesAsset(route, key, asset));
     const assets = wanted.slice(0, Math.max(1, left));
     left -= assets.length;
@@ -180,7 +174,7 @@ export function nextStages(
 }
 
 /** The first entries of the uploads that begin with single assets of an upload. */
-export function childrenOf(entry: TerminalEntry, resultsBucket: string): readonly WaitingEntry[] {
+export function childrenOf(entry: TerminalEntry): readonly WaitingEntry[] {
   const { upload, generation, endedAt, next = [], assets: stored } = entry;
   const parent = { id: upload.id, key: upload.key, generation };
   return next.flatMap(({ route, assets: ids }) => {
@@ -188,7 +182,7 @@ export function childrenOf(entry: TerminalEntry, resultsBucket: string): readonl
     const plan = entry.plan && planBehind(entry.plan, route.name);
     return stored
       .filter(({ id }) => taken.has(id))
-      .map((asset) => childOf({ first: upload, parent, asset, resultsBucket }, { route, plan }, endedAt));
+      .map((asset) => childOf({ first: upload, parent, asset }, { route, plan }, endedAt));
   });
 }
 
@@ -198,12 +192,11 @@ interface TakenAsset {
   readonly first: Upload;
   readonly parent: { readonly id: string; readonly key: string; readonly generation: number };
   readonly asset: StoredAsset;
-  readonly resultsBucket: string;
 }
 
 /** The first entry of the upload that takes one asset. */
 function childOf(
-  { first, parent, asset, resultsBucket }: TakenAsset,
+  { first, parent, asset }: TakenAsset,
   { route, plan }: Pick<Entry, 'route' | 'plan'>,
   now: number,
 ): WaitingEntry {
@@ -213,15 +206,11 @@ function childOf(
     route: route.name,
     parent: { id, key, generation, asset: asset.id },
   };
-  return planned(begun(stageUpload(first, stage, asset), route, [inputOf(asset, resultsBucket)], now), plan);
+  return planned(begun(stageUpload(first, stage, asset), route, [inputOf(asset)], now), plan);
 }
 
-/** @param resultsBucket the present one. An asset that an older version stored is in it. */
-const inputOf = (
-  { bucket = '', key, versionId, etag, bytes, mediaType }: StoredAsset,
-  resultsBucket: string,
-): Input => ({
-  bucket: bucket || resultsBucket,
+const inputOf = ({ bucket, key, versionId, etag, bytes, mediaType }: StoredAsset): Input => ({
+  bucket,
   key,
   versionId,
   etag,
@@ -250,21 +239,19 @@ const assetsOf = ({ uploads }: Chain, route: string): readonly StoredAsset[] =>
     .flatMap((upload) => upload.assets)
     .sort((one, other) => Buffer.compare(Buffer.from(one.key), Buffer.from(other.key)));
 
-/** What a note needs to know of the configuration. */
-export interface ChainSettings {
-  /** The present routes: the plan of a chain that has none yet, and how the flows of a stage are made. */
-  readonly routes: readonly Route[];
-  readonly resultsBucket: string;
-}
-
 /**
  * The chain after what its uploads have come to: an end, or a retry. The same chain if that is nothing new.
  * @param entries of uploads of this chain, as they were written.
+ * @param routes the present ones: the plan of a chain that has none yet, and how the flows of a stage are made.
  */
-export function noted(chain: Chain | undefined, entries: readonly Entry[], settings: ChainSettings): Chain | undefined {
-  const after = entries.reduce((before, entry) => withEntry(before, entry, settings.routes), chain);
+export function noted(
+  chain: Chain | undefined,
+  entries: readonly Entry[],
+  routes: readonly Route[],
+): Chain | undefined {
+  const after = entries.reduce((before, entry) => withEntry(before, entry, routes), chain);
   if (after === undefined || after === chain) return chain;
-  return written(settle(after, stagesOf(after, settings.routes), settings), settings.routes);
+  return written(settle(after, stagesOf(after, routes), routes), routes);
 }
 
 /** The chain as it is written: with the time of its end, if it has ended, and in a form that is not too large. */
@@ -283,39 +270,16 @@ const stagesOf = ({ plan, uploads }: Chain, routes: readonly Route[]): readonly 
   plan ?? planAfter(routes, uploads[0]?.route ?? '');
 
 /**
- * The chain with its plan, if its first file has ended. A failure has the one with which it was sent.
+ * The chain with its plan, if its first file has ended. A failure has the one with which it was sent. Nothing comes after a
+ * success without a plan.
  * @param entry the one that is noted now.
  */
-function withPlan(chain: Chain, entry: Entry, routes: readonly Route[]): Chain {
+function withPlan(chain: Chain, entry: Entry): Chain {
   const [first] = chain.uploads;
   if (chain.plan !== undefined || first === undefined || first.state === 'under way') return chain;
   const own = entry.upload.id === first.id ? entry.plan : undefined;
-  const plan = own ?? (isSuccess(first.state) ? formerPlan(chain, routes) : undefined);
-  return plan === undefined ? chain : { ...chain, schema: 4, plan };
-}
-
-/**
- * The plan of a chain that an older version began. Its uploads say which routes came after theirs when they succeeded.
- * For a stage that has no success yet, the present routes say it.
- */
-function formerPlan({ uploads, gathered }: Chain, routes: readonly Route[]): readonly PlannedStage[] {
-  const stages: PlannedStage[] = [];
-  const known = new Set(uploads.slice(0, 1).map(({ route }) => route));
-  // The loop also reaches the names that are added on the way.
-  for (const after of known) {
-    const successes = uploads.filter(({ route, state }) => route === after && isSuccess(state));
-    const names =
-      successes.length === 0
-        ? routesAfter(routes, after).map(({ name }) => name)
-        : successes.flatMap(({ followers = [] }) => followers);
-    for (const route of names) {
-      if (known.has(route)) continue;
-      known.add(route);
-      const isAll = laterRoute(routes, route)?.inputs === 'all' || gathered.some((each) => each.route.name === route);
-      stages.push({ route, after, ...(isAll && { inputs: 'all' }) });
-    }
-  }
-  return stages;
+  const plan = own ?? (isSuccess(first.state) ? [] : undefined);
+  return plan === undefined ? chain : { ...chain, plan };
 }
 
 /** The chain with the time of its end, if it has ended. */
@@ -340,8 +304,7 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   // Its stage was made anew since.
   if (chain !== undefined && known === undefined) return chain;
   const now = isTerminal(entry) ? endOf(entry) : underWay(entry);
-  if (known === undefined)
-    return withChildren(withPlan({ ...before, uploads: [now] }, entry, routes), entry, { routes });
+  if (known === undefined) return withChildren(withPlan({ ...before, uploads: [now] }, entry), entry, { routes });
   if (!isNewer(now, known)) return chain;
   const isAgain = upload.stage === undefined && !isSuccess(known.state);
   const same = isAgain ? { ...before, plan: undefined } : before;
@@ -350,7 +313,7 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
   const uploads = current.uploads.with(upload.stage === undefined ? 0 : index, now);
   // It may rank higher now: the operator may have deleted a newer file of its key.
   const first = upload.stage === undefined ? upload : current.first;
-  const changed = withPlan({ ...current, first, uploads }, entry, routes);
+  const changed = withPlan({ ...current, first, uploads }, entry);
   // An upload that is collected again may have more assets than before, without a retry.
   const mayGoOn = now.state === 'under way' || isSuccess(now.state);
   const isRefused = known.isRefused === true && known.generation === now.generation;
@@ -358,7 +321,7 @@ function withEntry(chain: Chain | undefined, entry: Entry, routes: readonly Rout
 }
 
 const newChain = (first: Upload): Chain => ({
-  schema: 1,
+  schema: LEDGER_FORMAT,
   first,
   generation: 1,
   uploads: [],
@@ -406,7 +369,6 @@ const endOf = (entry: TerminalEntry): ChainUpload => ({
   assets: entry.assets,
   failedOutputs: entry.failedOutputs.length,
   failure: 'failure' in entry ? entry.failure : undefined,
-  ...(entry.plan === undefined && { followers: entry.next?.map(({ route }) => route.name) }),
 });
 
 /** Adds the uploads that begin with single assets of an upload, and withholds the planned stages that have no route. */
@@ -419,8 +381,7 @@ function withChildren(
   const chain = withoutRoutes(before, entry);
   if (entry.next === undefined) return chain;
   const known = new Set(chain.uploads.map(({ id }) => id));
-  // A chain does not say which bucket an input is in.
-  const children = childrenOf(entry, '').filter(({ upload }) => !known.has(upload.id));
+  const children = childrenOf(entry).filter(({ upload }) => !known.has(upload.id));
   const next = [...new Set(children.map(({ route }) => route.name))];
   const longest = next.toSorted((one, other) => other.length - one.length)[0] ?? '';
   const why = whyNoRoom(chain, { route: longest, uploads: children.length });
@@ -465,10 +426,10 @@ function reopened(chain: Chain, route: string, routes: readonly Route[]): Chain 
 }
 
 /** Decides what begins after the stages that are complete now. A stage is decided about once. */
-function settle(chain: Chain, plan: readonly PlannedStage[], settings: ChainSettings): Chain {
+function settle(chain: Chain, plan: readonly PlannedStage[], routes: readonly Route[]): Chain {
   const names = new Set(plan.map(({ after }) => after));
   return [...names].reduce<Chain>(
-    (before, name) => (isComplete(before, name, plan) ? closeStage(before, name, plan, settings) : before),
+    (before, name) => (isComplete(before, name, plan) ? closeStage(before, name, plan, routes) : before),
     chain,
   );
 }
@@ -486,7 +447,7 @@ function isComplete({ closed, uploads }: Chain, name: string, plan: readonly Pla
  * Begins what takes all assets of a stage, or says why it does not begin. If nothing of the stage succeeded, all stages
  * after it are withheld.
  */
-function closeStage(before: Chain, name: string, plan: readonly PlannedStage[], settings: ChainSettings): Chain {
+function closeStage(before: Chain, name: string, plan: readonly PlannedStage[], routes: readonly Route[]): Chain {
   const chain = { ...before, closed: [...before.closed, name] };
   const waiting = plan.filter(({ route, after }) => after === name && !hasUploads(chain, route));
   const whyNone = whyNothingOf(chain, name);
@@ -501,7 +462,7 @@ function closeStage(before: Chain, name: string, plan: readonly PlannedStage[], 
       .every(({ state, failedOutputs }) => isSuccess(state) && failedOutputs === 0);
   return waiting
     .filter(({ inputs }) => inputs === 'all')
-    .reduce<Chain>((next, stage) => gather(next, stage, isWhole, settings), chain);
+    .reduce<Chain>((next, stage) => gather(next, stage, isWhole, routes), chain);
 }
 
 const hasUploads = ({ uploads }: Chain, name: string): boolean => uploads.some(({ route }) => route === name);
@@ -520,12 +481,7 @@ const withhold = (chain: Chain, stage: Chain['withheld'][number]): Chain => ({
   withheld: [...chain.withheld.filter(({ route }) => route !== stage.route), stage],
 });
 
-function gather(
-  chain: Chain,
-  { route: name, after }: PlannedStage,
-  isWhole: boolean,
-  { routes, resultsBucket }: ChainSettings,
-): Chain {
+function gather(chain: Chain, { route: name, after }: PlannedStage, isWhole: boolean, routes: readonly Route[]): Chain {
   const { first, generation } = chain;
   // The chain did not come so far.
   if (!hasUploads(chain, after)) return chain;
@@ -535,7 +491,7 @@ function gather(
   if (chain.overfull?.includes(name)) return withheld(OVERFULL);
   const inputs = assetsOf(chain, after)
     .filter((asset) => matchesAsset(route, first.key, asset))
-    .map((asset) => inputOf(asset, resultsBucket));
+    .map(inputOf);
   if (!isWhole && (route.allow !== 'partial' || inputs.length === 0)) {
     return withheld('An upload or an output of the stages before failed.');
   }
@@ -576,8 +532,7 @@ export interface Anew {
  * What came after that stage is no part of the chain any more. Undefined if no present route of that name is a later
  * stage of this chain.
  */
-export function madeAnew(chain: Chain, name: string, settings: ChainSettings, now: number): Anew | undefined {
-  const { routes, resultsBucket } = settings;
+export function madeAnew(chain: Chain, name: string, routes: readonly Route[], now: number): Anew | undefined {
   const place = placeOf(name, chain, routes);
   if (place === undefined) return undefined;
   const { route, after, beside, isAnew } = place;
@@ -587,7 +542,6 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
   const kept = chain.uploads.filter((upload) => !isAnew(upload.route));
   const reopenedChain: Chain = {
     ...chain,
-    schema: 4,
     plan,
     generation: chain.generation + 1,
     uploads: kept,
@@ -608,7 +562,7 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
               .filter((asset) => matchesAsset(route, chain.first.key, asset))
               .map((asset) => {
                 const parent = { id, generation, key: addressOf(chain, { id, route: parentRoute }) };
-                return childOf({ first: chain.first, parent, asset, resultsBucket }, child, now);
+                return childOf({ first: chain.first, parent, asset }, child, now);
               }),
           );
   // The stages beside this one keep what they have begun.
@@ -618,7 +572,7 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
   const begins = why === undefined ? children : [];
   const open = why === undefined ? reopenedChain : withhold(reopenedChain, { route: name, after, why });
   const uploads = [...kept, ...begins.map(underWay)];
-  const next = written(settle({ ...open, uploads }, concerned, settings), routes);
+  const next = written(settle({ ...open, uploads }, concerned, routes), routes);
   const isNew = (each: string): boolean => stagesTo(plan, each).includes(name);
   const gathered = next.gathered.filter((each) => isNew(each.route.name));
   return {
@@ -630,15 +584,13 @@ export function madeAnew(chain: Chain, name: string, settings: ChainSettings, no
 
 /**
  * Uploads of a stage that is being made anew, which may not have begun: `max` at most. Undefined if there is no such stage.
- * A chain that an older version wrote does not say which it is, so all of its stages are looked at.
  */
 export function unfinishedAnew(
-  { anew, plan, uploads }: Chain,
+  { anew: [stage] = [], uploads }: Chain,
   max: number,
 ): { readonly route: string; readonly seen: number; readonly uploads: readonly ChainUpload[] } | undefined {
-  const former = plan === undefined ? uploads.slice(1).find(({ state }) => state === 'under way') : undefined;
-  const { route, seen } = anew?.[0] ?? { route: former?.route, seen: 0 };
-  if (route === undefined) return undefined;
+  if (stage === undefined) return undefined;
+  const { route, seen } = stage;
   const next = uploads.filter((upload) => upload.route === route).slice(seen, seen + max);
   return { route, seen: seen + next.length, uploads: next };
 }
@@ -656,7 +608,7 @@ export function begunWhole(chain: Chain, name: string): Chain {
 export function seenAnew(
   chain: Chain,
   { route: name, seen, lost }: { readonly route: string; readonly seen: number; readonly lost: readonly ChainUpload[] },
-  settings: ChainSettings,
+  routes: readonly Route[],
 ): Chain {
   const ids = new Set(lost.map(({ id }) => id));
   const uploads = chain.uploads.filter(({ id }) => !ids.has(id));
@@ -664,12 +616,12 @@ export function seenAnew(
   const seenNow = seen - lost.length;
   const isWhole = uploads.filter(({ route }) => route === name).length <= seenNow;
   const next = isWhole ? begunWhole(chain, name) : { ...rest, anew: [...anew, { route: name, seen: seenNow }] };
-  const seenChain = { ...next, schema: 4 as const, uploads };
+  const seenChain = { ...next, uploads };
   if (lost.length === 0) return seenChain;
-  const plan = stagesOf(chain, settings.routes);
+  const plan = stagesOf(chain, routes);
   const after = plan.find(({ route }) => route === name)?.after ?? '';
   const withheld = withhold(seenChain, { route: name, after, why: noRoute(name) });
-  return written(settle(withheld, plan, settings), settings.routes);
+  return written(settle(withheld, plan, routes), routes);
 }
 
 /**
@@ -680,14 +632,14 @@ export function begunAnew(
   chain: Chain,
   upload: ChainUpload,
   made: readonly StoredAsset[],
-  { routes, resultsBucket }: ChainSettings,
+  routes: readonly Route[],
 ): WaitingEntry | undefined {
   const gathered = gatheredEntry(chain, upload.id);
   const route = laterRoute(routes, upload.route);
   const parent = chain.uploads.find(({ id }) => id === upload.parent);
   if (gathered !== undefined || route === undefined || parent === undefined) return gathered;
   const { id, generation } = parent;
-  const from = { first: chain.first, parent: { id, generation, key: addressOf(chain, parent) }, resultsBucket };
+  const from = { first: chain.first, parent: { id, generation, key: addressOf(chain, parent) } };
   const child = { route: snapshot(route), plan: chain.plan && planBehind(chain.plan, upload.route) };
   for (const asset of made) {
     const entry = childOf({ ...from, asset }, child, upload.arrivedAt);

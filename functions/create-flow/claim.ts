@@ -33,7 +33,7 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
   const isHonoured = keyHonouredMs(delivery.ports.settings.service) > 0;
   const isNext = isRefused && claim.entry.doubt === undefined;
-  const entry = isNext ? withNextKey(claim.entry, isHonoured) : claim.entry;
+  const entry = isNext ? withNextKey(claim.entry) : claim.entry;
   if (!isHonoured || claim.stored.entry.keyNumber === entry.keyNumber) return { ...claim, entry };
   return rewritten(delivery, claim, entry);
 }

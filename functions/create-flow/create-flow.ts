@@ -7,7 +7,6 @@ import {
   ended,
   type FailedEntry,
   firstClaim,
-  givenFor,
   isDispatchedAlike,
   isJob,
   isSuspect,
@@ -412,7 +411,7 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   }
   let chosen: Routed | undefined;
   try {
-    chosen = await routed(settings, object, work, givenFor(entry));
+    chosen = await routed(settings, object, work, entry.given);
   } catch (error) {
     return endingOf(delivery, claim, error);
   }

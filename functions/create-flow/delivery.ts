@@ -5,7 +5,6 @@ import type { Log, MetricName } from '../base/telemetry.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import type { SharedSearch } from '../flow-service/flow-search.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
-import { keyHonouredMs } from '../flow-service/service-description.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
 import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
@@ -126,7 +125,6 @@ export class Delivery {
       pipeline: settings.pipeline,
       arrivedAt: this.arrivedAt,
       late: this.#late,
-      areKeysHonoured: keyHonouredMs(settings.service) > 0,
       keyScope: createHash('sha256').update(settings.ledgerBucket).digest('hex').slice(0, 8),
     };
   }

@@ -1,7 +1,6 @@
 import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
-import { keyHonouredMs } from '../flow-service/service-description.ts';
 import type { FlowRecord, Found } from '../flow-service/types.ts';
 import {
   type ClaimedEntry,
@@ -109,7 +108,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     if (isForOperator && !claim.isAsked) return hold(delivery, claim, doubt, found.why);
     return sendInDoubt(delivery, claim, found.why);
   }
-  const settled = { ...claim, entry: withNextKey(withoutDoubt(entry), keyHonouredMs(settings.service) > 0) };
+  const settled = { ...claim, entry: withNextKey(withoutDoubt(entry)) };
   if (doubt.rejection === undefined) return { kind: 'settled', claim: settled };
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
 }
@@ -180,5 +179,5 @@ function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, w
   const until = isAccepted ? ` It fails if there is none by ${new Date(endsAt).toISOString()}.${answer}` : '';
   const message = `It is unknown whether a flow exists (${why}). The upload waits for the operator's decision.${until}`;
   const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;
-  return { kind: 'wait', claim, wait: { reason: 'held', message, counted: false, notBefore } };
+  return { kind: 'wait', claim, wait: { reason: 'undecided', message, counted: false, notBefore } };
 }

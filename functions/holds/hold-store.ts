@@ -1,7 +1,7 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import { HOLDS_KEY } from '../ledger/keys.ts';
-import { Contention, demandKnownFormat, NewerFormatError, UnreadableEntryError } from '../ledger/store.ts';
+import { Contention, demandFormat, OtherFormatError, UnreadableEntryError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
 
@@ -186,10 +186,10 @@ export class HoldStore {
 function parsed(text: string): Holds {
   try {
     const value: unknown = JSON.parse(text);
-    demandKnownFormat(HOLDS_KEY, value, 'nothing is sent');
+    demandFormat(HOLDS_KEY, value, 'nothing is sent');
     return holdsSchema.parse(value);
   } catch (cause) {
-    if (cause instanceof NewerFormatError) throw cause;
+    if (cause instanceof OtherFormatError) throw cause;
     const remedy = 'Nothing is sent. Restore an older version of the object.';
     throw new UnreadableEntryError(`${HOLDS_KEY} is damaged. ${remedy}`, { cause });
   }

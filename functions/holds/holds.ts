@@ -3,6 +3,7 @@ import type { Json } from '../base/json.ts';
 import { amountOf, amountText, digitsText, microsOf } from '../base/money.ts';
 import { shorten } from '../base/printable.ts';
 import { byName } from '../base/validation.ts';
+import { LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/routes.ts';
@@ -100,7 +101,6 @@ const EARLIER_MAX = 2;
 
 const routeSchema = z.object({
   ...scope,
-  // These two have no format of their own. If an older function drops them, the ends are counted anew.
   /** The kinds of ends, the latest first, {@link KINDS_MAX} at most. */
   alike: z.optional(z.array(alikeSchema)),
   failing: z.optional(failingSchema),
@@ -135,18 +135,18 @@ const reservationSchema = z.object({
 export type Reservation = z.infer<typeof reservationSchema>;
 
 export const holdsSchema = z.object({
-  schema: z.literal(1),
+  schema: z.literal(LEDGER_FORMAT),
   pipeline: z.object(scope),
   /** By the name of the route. */
   routes: byName(routeSchema),
   /** By `<upload id>.<generation>`. */
   reservations: z.record(z.string(), reservationSchema),
   /** What the flows of the last days cost. */
-  costs: z._default(costsSchema, {}),
+  costs: costsSchema,
 });
 export type Holds = z.infer<typeof holdsSchema>;
 
-export const NO_HOLDS: Holds = { schema: 1, pipeline: {}, routes: {}, reservations: {}, costs: {} };
+export const NO_HOLDS: Holds = { schema: LEDGER_FORMAT, pipeline: {}, routes: {}, reservations: {}, costs: {} };
 
 /** The caps that apply to a flow, and what it costs. */
 export interface Terms {

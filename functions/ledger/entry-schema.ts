@@ -5,25 +5,16 @@ import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
 /**
- * The newest format of the ledger that this version knows. The `schema` of an object of the ledger is the first format
- * that has all of its members. It is 1 if the object has none. A version that meets a newer format leaves the object as
- * it is, and says so.
+ * The format of the ledger, and the only one that this version reads. Each entry, each chain, the holds and the state of
+ * the sweep name it in `schema`. An object of another format, older or newer, is left as it is and told of, and nothing is
+ * sent for it.
  *
  * A version drops the members that it does not know. A function of an older deployment would therefore lose a new member
- * when it writes the object again. Add a format with every new member that must not be lost: of an entry, a chain, the
- * holds or the state of the sweep. Objects without such a member keep the older number, so that an older version can
- * read them. Also add fixtures to `test/ledger/formats/`.
+ * when it writes the object again. Add a format with every new member that must not be lost. Only objects with such a
+ * member get the new number, so that an older version can read the others, and this format stays readable. Also add
+ * fixtures to `test/ledger/formats/`.
  *
- * 2: `upload.stage`, `inputs`, `next` and `job`, in the entries of chains and jobs.
- * 3: the reasons `paused` and `budget`, in an entry that waits for the end of a hold.
- * 4: `given`, in the entry of a retry with other parameters. `doubt.isAccepted`, `doubt.isDismissed`. `plan`, in
- *    the entries of chains and in the chains. The reason `failing`, in an entry that was submitted in bulk.
- * 5: `keyNumber`, in an entry of a service that honours idempotency keys. `doubt.isKeySpent`.
- * 6: `keyScope`, in such an entry.
- *
- * `route.price`, `obstacle`, `isSentAgain` and the `until` of an answer have no number: they are only told. If an older
- * function writes the entry again, it lacks them. Without `unreadySince`, a wait begins anew. The state of a collector has
- * none either: without it, a tick repeats some work.
+ * The state of a collector has no format: without it, a tick repeats some work.
  */
 export const LEDGER_FORMAT = 6;
 
@@ -36,8 +27,8 @@ export const WAIT_REASONS = [
   'misaddressed',
   'out-of-time',
   'in-doubt',
-  // Its doubt waits for the operator. It is shown as `undecided`, because a hold is something else.
-  'held',
+  // Its doubt waits for the operator.
+  'undecided',
   'retried',
   'stage',
   'inputs',
@@ -45,15 +36,6 @@ export const WAIT_REASONS = [
   'budget',
   'failing',
 ] as const;
-
-/**
- * Before format 4, `circuit` was one more reason to wait in the line: the route was held. No route is any more, so such an
- * upload goes when it is its turn.
- */
-const waitReason = z.pipe(
-  z.transform((reason) => (reason === 'circuit' ? 'throttled' : reason)),
-  z.enum(WAIT_REASONS),
-);
 
 /** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
 const TIME_MAX = Date.parse('9999-12-31T23:59:59.999Z');
@@ -129,8 +111,8 @@ const flow = readonlyObject({
 const asset = readonlyObject({
   /** Its id at the service. */
   id: z.string(),
-  /** The bucket that it is in. Absent if an older version stored it: it is in the results bucket then. */
-  bucket: z.optional(z.string()),
+  /** The bucket that it is in. */
+  bucket: z.string(),
   /** Its key in that bucket. */
   key: z.string(),
   /** Its size, in bytes. */
@@ -139,8 +121,8 @@ const asset = readonlyObject({
   mediaType: z.string(),
   /** Hexadecimal SHA-256 of the stored bytes. */
   sha256: z.string(),
-  /** Without quotes. Absent if an older version stored it. */
-  etag: z.optional(z.string()),
+  /** Without quotes. */
+  etag: z.string(),
   /** Absent if the bucket is not versioned. */
   versionId: z.optional(z.string()),
 });
@@ -179,8 +161,8 @@ export const input = readonlyObject({
   key: z.string(),
   /** Absent if the bucket is not versioned. */
   versionId: z.optional(z.string()),
-  /** Without quotes. Absent if an older version stored it. */
-  etag: z.optional(z.string()),
+  /** Without quotes. */
+  etag: z.string(),
   /** Its size, in bytes. */
   bytes: count,
   /** Its media type, without parameters. */
@@ -262,7 +244,7 @@ export const ANSWERS_MAX = 3;
 
 /** What an entry says in every state. */
 const facts = {
-  schema: z.union([z.literal(1), z.literal(2), z.literal(3), z.literal(4), z.literal(5), z.literal(6)]),
+  schema: z.literal(LEDGER_FORMAT),
   upload: uploadSchema,
   route: routeSchema,
   /** What is sent, if that is not the upload's own object: the assets of the stage before, or the files of a job. */
@@ -271,10 +253,9 @@ const facts = {
   job: z.optional(job),
   /**
    * Present from a retry until a route of the current configuration is written down. No POST is sent in between. Also
-   * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown. Before format
-   * 4, an object held what is now in `given`.
+   * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown.
    */
-  reroute: z.optional(z.union([z.literal(true), readonlyObject({ parameters })])),
+  reroute: z.optional(z.literal(true)),
   /** What the operator gave for this retry. It is applied to each route that the upload takes until it is sent. */
   given: z.optional(readonlyObject({ parameters })),
   /**
@@ -290,8 +271,7 @@ const facts = {
   /** 1, plus 1 for each retry of an upload that had ended. It is part of the flow tag. */
   generation: count,
   /**
-   * True if live files go first: it came by a backfill, or by a retry of many. A retry of this upload alone ends it. An
-   * older version may lose it.
+   * True if live files go first: it came by a backfill, or by a retry of many. A retry of this upload alone ends it.
    */
   late: z.optional(z.literal(true)),
   /** Failures that the file could be the cause of. Counted anew when the flow runs. */
@@ -313,8 +293,7 @@ const facts = {
   misaddressedSince: z.optional(time),
   /**
    * The stages that come after this one in its chain. In the first file, as the configuration said when it was sent; and
-   * once it has succeeded, with those that the configuration had then. Absent if there are none, and if an older version
-   * began the chain.
+   * once it has succeeded, with those that the configuration had then. Absent if there are none.
    */
   plan: z.optional(plan),
   /** True once its chain has heard of an end. It stays in its chain, also if the later routes are removed. */
@@ -328,7 +307,7 @@ const facts = {
   keyNumber: z.optional(count),
   /**
    * What tells the pipeline from others in the idempotency key. It stays for as long as the upload is in doubt, also if the
-   * ledger is moved. Absent: an older version made the key, and it has the whole id of the upload instead.
+   * ledger is moved. Absent once the upload has a flow or has ended.
    */
   keyScope: z.optional(z.string()),
   /** True if an answer was lost, and the request was sent again with the same key. */
@@ -356,6 +335,7 @@ const ending = {
 export const entrySchema = z.discriminatedUnion('state', [
   readonlyObject({
     ...facts,
+    keyScope: z.string(),
     state: z.literal('claimed'),
     claimedAt: time,
     /** The claim's invocation is surely dead after this. */
@@ -364,7 +344,7 @@ export const entrySchema = z.discriminatedUnion('state', [
   readonlyObject({
     ...facts,
     state: z.literal('waiting'),
-    reason: waitReason,
+    reason: z.enum(WAIT_REASONS),
     /** What happened, in a sentence. */
     message: z.string(),
     notBefore: time,

@@ -8,7 +8,13 @@ import { confusable, inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Route, routeByKey, routeFor } from '../uploads/routes.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
-import { ANSWERS_MAX, type entrySchema, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from './entry-schema.ts';
+import {
+  ANSWERS_MAX,
+  type entrySchema,
+  LEDGER_FORMAT,
+  MESSAGE_CHARS_MAX,
+  OUTPUT_MESSAGE_CHARS_MAX,
+} from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
@@ -211,10 +217,8 @@ export interface ClaimTerms {
   readonly arrivedAt?: number | undefined;
   /** True if live files go first. Only the first claim of an upload takes it. */
   readonly late?: true | undefined;
-  /** True if the service honours idempotency keys. Default false. */
-  readonly areKeysHonoured?: boolean | undefined;
   /** What tells this pipeline from others in idempotency keys: 8 hexadecimal digits. */
-  readonly keyScope?: string | undefined;
+  readonly keyScope: string;
 }
 
 /**
@@ -222,9 +226,9 @@ export interface ClaimTerms {
  * @param job present if the upload is a job.
  */
 export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms, job?: AwaitedInputs): ClaimedEntry {
-  const { claimedAt, deadline, pipeline, arrivedAt = claimedAt, late, areKeysHonoured = false, keyScope } = terms;
+  const { claimedAt, deadline, pipeline, arrivedAt = claimedAt, late, keyScope } = terms;
   return {
-    schema: areKeysHonoured ? 6 : job === undefined ? 1 : 2,
+    schema: LEDGER_FORMAT,
     ...(job && { job }),
     state: 'claimed',
     upload,
@@ -235,7 +239,7 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTer
     late,
     attempts: 0,
     waits: 0,
-    ...(keyScope && { keyScope }),
+    keyScope,
     claimedAt,
     deadline,
   };
@@ -247,7 +251,7 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTer
  */
 export function begun(upload: Upload, route: RouteSnapshot, inputs: readonly Input[], now: number): WaitingEntry {
   return {
-    schema: 2,
+    schema: LEDGER_FORMAT,
     upload,
     route,
     inputs,
@@ -263,11 +267,11 @@ export function begun(upload: Upload, route: RouteSnapshot, inputs: readonly Inp
 }
 
 /**
- * That entry with what is planned after its stage. Without a plan if an older version began the chain, or nothing comes
- * after a first file. A later stage keeps even an empty plan: a route that comes after it later begins nothing.
+ * That entry with what is planned after its stage. Without a plan if nothing comes after a first file. A later stage
+ * keeps even an empty plan: a route that comes after it later begins nothing.
  */
 export const planned = <E extends Entry>(entry: E, plan: Entry['plan']): E =>
-  plan === undefined || (plan.length === 0 && entry.upload.stage === undefined) ? entry : { ...entry, schema: 4, plan };
+  plan === undefined || (plan.length === 0 && entry.upload.stage === undefined) ? entry : { ...entry, plan };
 
 /**
  * The claim of an invocation that takes an upload over. A claim that is past its deadline leaves a doubt behind: its
@@ -275,16 +279,13 @@ export const planned = <E extends Entry>(entry: E, plan: Entry['plan']): E =>
  * Such a claim counts as an attempt, because the file may have killed the invocation.
  */
 export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms): ClaimedEntry {
-  const { claimedAt, deadline, pipeline, areKeysHonoured = false, keyScope } = terms;
+  const { claimedAt, deadline, pipeline } = terms;
+  const facts = { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, keyScope: entry.keyScope ?? terms.keyScope };
   const past =
     entry.state === 'claimed'
       ? ({ doubt: doubtOfDead(entry), attempts: attemptsAfter(entry, true), claimDied: true } as const)
-      : entry.doubt === undefined && {
-          ...nextKeyOf(entry),
-          schema: formatOf(entry, areKeysHonoured ? 6 : 1),
-          ...(keyScope && { keyScope }),
-        };
-  return { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt, deadline };
+      : entry.doubt === undefined && { ...nextKeyOf(entry), keyScope: terms.keyScope };
+  return { ...facts, ...past, state: 'claimed', claimedAt, deadline };
 }
 
 /**
@@ -302,20 +303,14 @@ export const keyOf = ({
   generation,
   keyNumber = 1,
   keyScope,
-}: Pick<Entry, 'generation' | 'keyNumber' | 'keyScope'> & { readonly upload: Pick<Upload, 'id'> }): string => {
-  const id = keyScope === undefined ? upload.id : `${upload.id.slice(0, KEY_ID_DIGITS)}-${keyScope}`;
-  return `${id}-${generation}-${keyNumber}`;
-};
+}: Pick<ClaimedEntry, 'generation' | 'keyNumber' | 'keyScope'> & { readonly upload: Pick<Upload, 'id'> }): string =>
+  `${upload.id.slice(0, KEY_ID_DIGITS)}-${keyScope}-${generation}-${keyNumber}`;
 
 /** Digits of an upload's id in its idempotency key: 96 bits. */
 const KEY_ID_DIGITS = 24;
 
 /** The entry with the next key. No request with the present one has made a flow. */
-export const withNextKey = (entry: ClaimedEntry, areKeysHonoured: boolean): ClaimedEntry => ({
-  ...entry,
-  ...nextKeyOf(entry),
-  schema: formatOf(entry, areKeysHonoured ? 5 : 1),
-});
+export const withNextKey = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, ...nextKeyOf(entry) });
 
 const nextKeyOf = ({ keyNumber = 1 }: Entry) => ({ keyNumber: keyNumber + 1 });
 
@@ -334,24 +329,12 @@ const doubtOfDead = (entry: ClaimedEntry): Doubt | undefined =>
 export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapshot, job?: AwaitedInputs): ClaimedEntry {
   // These two rank its receipt, and stay: a retry may have found a later time than the event has.
   const { currentAt, sequencer } = entry.upload;
-  const given = givenFor(entry);
-  const next: ClaimedEntry = {
-    ...entry,
-    schema: formatOf(entry, given === undefined ? 1 : 4),
-    upload: { ...upload, currentAt, sequencer },
-    route,
-    reroute: undefined,
-    given,
-  };
+  const next: ClaimedEntry = { ...entry, upload: { ...upload, currentAt, sequencer }, route, reroute: undefined };
   if (upload.stage !== undefined) return next;
   if (job === undefined) return { ...next, inputs: undefined, job: undefined };
   if (entry.inputs !== undefined) return next;
   return lacking(next, { ...job, missing: entry.job?.missing ?? job.missing });
 }
-
-/** What the operator gave for this retry. */
-export const givenFor = ({ given, reroute }: Entry): GivenOverrides | undefined =>
-  given ?? (typeof reroute === 'object' ? reroute : undefined);
 
 /**
  * Tells whether two claims of an upload send the same request, apart from its price, and wait for the same. Then the
@@ -364,18 +347,14 @@ export function isDispatchedAlike(before: ClaimedEntry, next: ClaimedEntry): boo
   return facts(before) === facts(next);
 }
 
-/** The format of an entry that gets members of this format. */
-const formatOf = ({ schema }: Entry, atLeast: Entry['schema']): Entry['schema'] =>
-  schema > atLeast ? schema : atLeast;
-
 /** The claim of a job whose inputs are all there. From now on, these are sent, and no others. */
 export function gathered({ job: _, ...entry }: ClaimedEntry, inputs: readonly Input[]): ClaimedEntry {
-  return { ...entry, schema: formatOf(entry, 2), inputs };
+  return { ...entry, inputs };
 }
 
 /** The claim of a job that looks for its inputs, or lacks some. */
 export function lacking(entry: ClaimedEntry, job: AwaitedInputs): ClaimedEntry {
-  return { ...entry, schema: formatOf(entry, 2), job };
+  return { ...entry, job };
 }
 
 /**
@@ -399,11 +378,7 @@ export function doubtAfter(
 }
 
 /** The claim of an upload in doubt. */
-export const inDoubt = (entry: ClaimedEntry, doubt: Doubt): ClaimedEntry => ({
-  ...entry,
-  schema: formatOf(entry, doubt.isKeySpent ? 5 : doubt.isAccepted ? 4 : 1),
-  doubt,
-});
+export const inDoubt = (entry: ClaimedEntry, doubt: Doubt): ClaimedEntry => ({ ...entry, doubt });
 
 /** The claim of an attempt whose flow would cost this. The price of the route may have changed since the entry began. */
 export function priced(entry: ClaimedEntry, price: Price | undefined): ClaimedEntry {
@@ -452,7 +427,6 @@ export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
   const { reason, message, notBefore, counted } = wait;
   return {
     ...factsOf(entry),
-    ...(isHold(reason) && { schema: formatOf(entry, reason === 'failing' ? 4 : 3) }),
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
     waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),
@@ -519,7 +493,7 @@ export function shared(entry: RunningEntry): RunningEntry {
 }
 
 /** What failed, with a message of at most so many characters. */
-export const shortened = <T extends { readonly message: string }>(what: T, charsMax: number): T => ({
+const shortened = <T extends { readonly message: string }>(what: T, charsMax: number): T => ({
   ...what,
   message: shorten(what.message, charsMax),
 });
@@ -549,9 +523,12 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
   const endedAt = Math.max(now, flow?.collectedAgainAt ?? 0);
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
   if (failure !== undefined) return { ...facts, state: 'failed', failure: shortened(failure, MESSAGE_CHARS_MAX) };
-  const success = { ...facts, ...(plan && { schema: formatOf(entry, 4), plan }), state: 'succeeded' } as const;
-  if (next === undefined || next.length === 0) return success;
-  return { ...success, schema: formatOf(success, 2), next };
+  return {
+    ...facts,
+    ...(plan && { plan }),
+    state: 'succeeded',
+    ...(next !== undefined && next.length > 0 && { next }),
+  };
 }
 
 /**
@@ -621,7 +598,6 @@ export function retried(
   return {
     ...factsOf(entry),
     ...(entry.state === 'waiting' ? {} : anew),
-    ...((entry.state === 'waiting' ? entry.reason === 'held' : given) && { schema: formatOf(entry, 4) }),
     // A file that succeeds again is planned again.
     ...(entry.upload.stage === undefined && entry.plan && { plan: undefined }),
     // A job looks for its inputs again.
@@ -646,7 +622,7 @@ export function retried(
  */
 function doubtOfRetried({ doubt, reason }: WaitingEntry): Doubt | undefined {
   if (doubt === undefined) return undefined;
-  return { ...doubt, nextAttemptAt: undefined, ...(reason === 'held' && { isDismissed: true }) };
+  return { ...doubt, nextAttemptAt: undefined, ...(reason === 'undecided' && { isDismissed: true }) };
 }
 
 /** Without the facts that matter only until the upload is sent. */

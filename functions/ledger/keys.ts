@@ -26,10 +26,6 @@ export const RUNNING_PREFIX = 'running/';
 export const WAITING_PREFIX = 'waiting/';
 /** The line. `turn/` sorts after every time, so a listing of due markers ends before it. */
 export const LINE_PREFIX = `${WAITING_PREFIX}turn/`;
-/** Where earlier versions put the markers of throttled uploads: `waiting/throttled/<since>/<not before>/<upload id>`. */
-export const FORMER_LINE_PREFIX = `${WAITING_PREFIX}throttled/`;
-/** What the two have in common, and no other marker. */
-export const LINES_PREFIX = `${WAITING_PREFIX}t`;
 export const FAILED_PREFIX = 'failed/';
 export const CHAINS_PREFIX = 'chains/';
 export const STATE_PREFIX = 'state/';
@@ -51,8 +47,6 @@ export interface WaitingMarker {
   readonly uploadId: string;
   /** Its place in the line. Undefined if it waits for a time only. */
   readonly turn?: Turn | undefined;
-  /** Since when it was throttled, in a marker that an earlier version put. */
-  readonly formerSince?: number | undefined;
 }
 
 /** Live files have nine of ten turns. Late ones have the tenth: backfills, and retries of many. */
@@ -106,10 +100,9 @@ export const ROUTES_KEY = `${STATE_PREFIX}routes.json`;
 export const runningKey = (marker: RunningMarker): string =>
   `${RUNNING_PREFIX}${time(marker.ageFrom)}/${marker.uploadId}/${encodedId(marker.flowId)}`;
 
-export function waitingKey({ notBefore, uploadId, turn, formerSince }: WaitingMarker): string {
+export function waitingKey({ notBefore, uploadId, turn }: WaitingMarker): string {
   const due = `${time(notBefore)}/${uploadId}`;
-  if (turn !== undefined) return `${segmentPrefix(turn)}${time(turn.since)}/${due}`;
-  return formerSince === undefined ? `${WAITING_PREFIX}${due}` : `${FORMER_LINE_PREFIX}${time(formerSince)}/${due}`;
+  return turn === undefined ? `${WAITING_PREFIX}${due}` : `${segmentPrefix(turn)}${time(turn.since)}/${due}`;
 }
 
 /** The prefix of a class in the line, of a route in it, and of a segment in that. */
@@ -151,8 +144,7 @@ export const parseChainKey = (key: string): string | undefined => /^chains\/([0-
 const WAITING_KEY = new RegExp(
   [
     '^waiting/',
-    `(?:turn/(?<of>${TURN_CLASSES.join('|')})/(?<route>[^/]+)/(?<segment>[^/]+)/(?<since>\\d{4}-[^/]+)/`,
-    '|throttled/(?<former>\\d{4}-[^/]+)/)?',
+    `(?:turn/(?<of>${TURN_CLASSES.join('|')})/(?<route>[^/]+)/(?<segment>[^/]+)/(?<since>\\d{4}-[^/]+)/)?`,
     '(?<notBefore>\\d{4}-[^/]+)/(?<uploadId>[0-9a-f]+)$',
   ].join(''),
 );
@@ -161,14 +153,13 @@ const WAITING_KEY = new RegExp(
 export function parseWaitingKey(key: string): WaitingMarker | undefined {
   const match = WAITING_KEY.exec(key)?.groups;
   if (match === undefined) return undefined;
-  const { of, route = '', segment = '', since = '', former, notBefore = '', uploadId = '' } = match;
+  const { of, route = '', segment = '', since = '', notBefore = '', uploadId = '' } = match;
   const marker: WaitingMarker = {
     notBefore: Date.parse(notBefore),
     uploadId,
     ...(of === undefined ? {} : { turn: { class: of as TurnClass, route, segment, since: Date.parse(since) } }),
-    ...(former === undefined ? {} : { formerSince: Date.parse(former) }),
   };
-  const times = marker.notBefore + (marker.turn?.since ?? 0) + (marker.formerSince ?? 0);
+  const times = marker.notBefore + (marker.turn?.since ?? 0);
   return isKeyOf(key, times, () => waitingKey(marker)) ? marker : undefined;
 }
 

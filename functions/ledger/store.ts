@@ -17,10 +17,8 @@ import { entrySchema, LEDGER_FORMAT } from './entry-schema.ts';
 import {
   entryKey,
   type FailedMarker,
-  FORMER_LINE_PREFIX,
   failedKey,
   LINE_PREFIX,
-  LINES_PREFIX,
   parseEntryKey,
   parseRunningKey,
   parseWaitingKey,
@@ -49,30 +47,34 @@ type Written<E extends Entry> =
   | { readonly won: true; readonly stored: Stored<E> }
   | { readonly won: false; readonly current: Stored | undefined };
 
-/** This version cannot read an object of the ledger: a newer version wrote it, or it is damaged. */
+/** This version cannot read an object of the ledger: another version wrote it, or it is damaged. */
 export class UnreadableEntryError extends Error {
   override readonly name = 'UnreadableEntryError';
 }
 
-/** A newer version wrote the object. Its message is whole sentences, which say what to do. */
-export class NewerFormatError extends UnreadableEntryError {}
+/** Another version wrote the object. Its message is whole sentences, which say what to do. */
+export class OtherFormatError extends UnreadableEntryError {}
 
-/** True if an object can never be read again: a newer version of Flowdrop can read what it wrote. */
+/** True if an object can never be read again: another version of Flowdrop can read what it wrote. */
 export const isDamaged = (error: unknown): error is UnreadableEntryError =>
-  error instanceof UnreadableEntryError && !(error instanceof NewerFormatError);
+  error instanceof UnreadableEntryError && !(error instanceof OtherFormatError);
 
 /**
- * Refuses an object of the ledger whose format this version does not know.
+ * Refuses an object of the ledger that has another format, older or newer.
  * @param value the object, from its JSON.
- * @param consequence what does not happen until the newer version is deployed again.
- * @throws {NewerFormatError}
+ * @param consequence what does not happen as long as it is there.
+ * @throws {OtherFormatError}
  */
-export function demandKnownFormat(key: string, value: unknown, consequence: string): void {
+export function demandFormat(key: string, value: unknown, consequence: string): void {
   const { schema } = Object(value);
-  if (typeof schema !== 'number' || schema <= LEDGER_FORMAT) return;
-  const what = `${key} has format ${schema} of the ledger: a newer version of Flowdrop wrote it.`;
-  const known = `This version knows formats up to ${LEDGER_FORMAT}, and leaves the object as it is.`;
-  throw new NewerFormatError(`${what} ${known} Deploy the newer version again. Until then, ${consequence}.`);
+  if (typeof schema !== 'number' || schema === LEDGER_FORMAT) return;
+  const [age, todo] =
+    schema > LEDGER_FORMAT
+      ? ['a newer', 'Deploy that version again.']
+      : ['an older', 'Deploy that version until its uploads have ended. Then begin this one with an empty ledger.'];
+  const what = `${key} has format ${schema} of the ledger: ${age} version of Flowdrop wrote it.`;
+  const known = `This version reads format ${LEDGER_FORMAT}, and leaves the object as it is.`;
+  throw new OtherFormatError(`${what} ${known} ${todo} Until then, ${consequence}.`);
 }
 
 /**
@@ -170,7 +172,7 @@ export class Ledger {
   }
 
   hasRunningMarker(marker: RunningMarker, signal: AbortSignal): Promise<boolean> {
-    return this.#hasMarker(runningKey(marker), signal);
+    return this.#hasKey(runningKey(marker), signal);
   }
 
   putWaitingMarker(marker: WaitingMarker, signal: AbortSignal): Promise<void> {
@@ -190,7 +192,7 @@ export class Ledger {
   }
 
   hasFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<boolean> {
-    return this.#hasMarker(failedKey(marker), signal);
+    return this.#hasKey(failedKey(marker), signal);
   }
 
   deleteFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<void> {
@@ -222,19 +224,9 @@ export class Ledger {
     }
   }
 
-  /** Tells whether uploads wait in the line, and whether markers are left that an earlier version put. */
-  async lines(signal: AbortSignal): Promise<{ readonly present: boolean; readonly former: boolean }> {
-    const { CommonPrefixes = [] } = await this.#list({ Prefix: LINES_PREFIX, Delimiter: '/' }, signal);
-    const has = (prefix: string): boolean => CommonPrefixes.some(({ Prefix }) => Prefix === prefix);
-    return { present: has(LINE_PREFIX), former: has(FORMER_LINE_PREFIX) };
-  }
-
-  /** The markers of throttled uploads that an earlier version put. */
-  async *formerMarkers(signal: AbortSignal): AsyncGenerator<WaitingMarker> {
-    for await (const key of this.#keys(FORMER_LINE_PREFIX, signal)) {
-      const marker = parseWaitingKey(key);
-      if (marker !== undefined) yield marker;
-    }
+  /** Tells whether uploads wait in the line. */
+  hasLine(signal: AbortSignal): Promise<boolean> {
+    return this.#hasKey(LINE_PREFIX, signal);
   }
 
   /**
@@ -358,9 +350,9 @@ export class Ledger {
     }
   }
 
-  async #hasMarker(key: string, signal: AbortSignal): Promise<boolean> {
-    // A listing, because a HEAD would need the permission to read.
-    for await (const _ of this.#keys(key, signal)) return true;
+  /** True if a key begins so. It is a listing, because a HEAD would need the permission to read. */
+  async #hasKey(prefix: string, signal: AbortSignal): Promise<boolean> {
+    for await (const objects of this.#pages(prefix, signal, { MaxKeys: 1 })) if (objects.length > 0) return true;
     return false;
   }
 
@@ -417,7 +409,7 @@ const ISSUE_CHARS_MAX = 300;
 
 /**
  * Reads an object of the ledger.
- * @param consequence what does not happen until the newer version is deployed again, if that wrote it.
+ * @param consequence what does not happen as long as the object is there, if another version wrote it.
  * @returns the object, and its JSON with all members.
  * @throws {UnreadableEntryError}
  */
@@ -433,7 +425,7 @@ export function parsedObject<T>(
   } catch (cause) {
     throw new UnreadableEntryError(`${key} is not JSON: ${shorten(text, 100)}`, { cause });
   }
-  demandKnownFormat(key, json, consequence);
+  demandFormat(key, json, consequence);
   const { success, data: object, error } = schema.safeParse(json);
   if (success) return { object, json };
   const issues = error.issues.map(({ path, message }) => {

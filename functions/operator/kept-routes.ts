@@ -35,8 +35,7 @@ export async function keepRoutes(
 const TOLERANCE_MS = 2_000;
 
 /**
- * The routes that the collecting function has kept since its deployment. Undefined if there are none: it has made no
- * tick since then, or an older version made it.
+ * The routes that the collecting function has kept since its deployment. Undefined if it has made no tick since then.
  * @param deployedAt when the function was last changed, in milliseconds since the epoch. Undefined if that is not known.
  */
 export async function readKeptRoutes(

@@ -201,7 +201,7 @@ async function makeStageAnew(
   if (chain.anew?.some(({ route }) => route === from)) return goOnAnew(chain, { from, late, room }, ports, signal);
   const isFirst = from === chain.uploads[0]?.route;
   const whole = await withAssetsFor(chain, from, settings.routes, async (id) => (await ledger.read(id, signal))?.entry);
-  const anew = isFirst ? undefined : madeAnew(whole, from, settings, clock.now());
+  const anew = isFirst ? undefined : madeAnew(whole, from, settings.routes, clock.now());
   if (!isFirst && anew === undefined) return [{ upload, result: 'not in its chain' }];
   const { begins = [], dropped = chain.uploads } = anew ?? {};
   if (!isFirst && begins.length === 0) return [{ upload, result: 'withheld' }];
@@ -312,7 +312,9 @@ async function beginStep(
   const written = await chains.update(
     chain.first.id,
     (current) =>
-      current?.generation === chain.generation ? seenAnew(current, { route, seen, lost }, ports.settings) : current,
+      current?.generation === chain.generation
+        ? seenAnew(current, { route, seen, lost }, ports.settings.routes)
+        : current,
     signal,
   );
   const first = lost.length === 0 ? undefined : await ledger.read(chain.first.id, signal);
@@ -334,7 +336,7 @@ async function beginLeft(
   if (entry !== undefined && (!isTerminal(entry) || entry.generation >= upload.generation)) return 'begun';
   const parent = upload.parent === undefined ? undefined : (await ledger.read(upload.parent, signal))?.entry;
   const made = parent !== undefined && 'assets' in parent ? (parent.assets ?? []) : [];
-  const fresh = begunAnew(chain, upload, made, settings);
+  const fresh = begunAnew(chain, upload, made, settings.routes);
   if (fresh === undefined) return 'lost';
   return (await beginStage({ ...fresh, late }, ports, signal)) ? 'begun' : 'under way';
 }
@@ -524,7 +526,7 @@ async function assetsThere(
   signal: AbortSignal,
 ): Promise<readonly StoredAsset[]> {
   // The function may not be allowed to read a bucket that had the results before.
-  const here = assets.filter(({ bucket = Bucket }) => bucket === Bucket);
+  const here = assets.filter(({ bucket }) => bucket === Bucket);
   const heads = await pMap(here, ({ key: Key }) => headObject(s3, { Bucket, Key }, signal), {
     concurrency: CONCURRENCY,
   });
@@ -585,7 +587,7 @@ async function beginAgain(
   const { ledger, clock, settings, chainNotes } = ports;
   const { entry: before } = previous;
   const { upload } = entry;
-  if (isTerminal(before) || (before.state === 'waiting' && before.reason === 'held')) {
+  if (isTerminal(before) || (before.state === 'waiting' && before.reason === 'undecided')) {
     await closeReservation(before, ports, signal);
   }
   await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);

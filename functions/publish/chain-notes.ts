@@ -63,7 +63,7 @@ export class ChainNotes {
    * them. They are written into the chain here, and begin with the note, so that a receipt can be put in between.
    */
   async childrenOf(entry: TerminalEntry, signal: AbortSignal): Promise<ReadonlySet<string>> {
-    const children = childrenOf(entry, this.#ports.settings.resultsBucket).map(({ upload }) => upload.id);
+    const children = childrenOf(entry).map(({ upload }) => upload.id);
     if (children.length === 0) return new Set();
     const chain = await this.#noted(entry, signal);
     const known = new Set(chain?.uploads.map(({ id }) => id));
@@ -76,7 +76,7 @@ export class ChainNotes {
   async note(entry: Entry, signal: AbortSignal): Promise<void> {
     const chain = await this.#noted(entry, signal);
     if (chain === undefined || !isTerminal(entry)) return;
-    await this.#beginAll(childrenOf(entry, this.#ports.settings.resultsBucket), chain, signal);
+    await this.#beginAll(childrenOf(entry), chain, signal);
   }
 
   /** Writes how an upload stands into its chain, together with other uploads. */
@@ -113,7 +113,12 @@ export class ChainNotes {
   async #write(id: string, entries: readonly Entry[], signal: AbortSignal): Promise<Chain | undefined> {
     const { chains, settings } = this.#ports;
     const isOfLaterStage = entries.some(({ upload }) => upload.stage !== undefined);
-    const { chain } = await chains.update(id, (before) => noted(before, entries, settings), signal, isOfLaterStage);
+    const { chain } = await chains.update(
+      id,
+      (before) => noted(before, entries, settings.routes),
+      signal,
+      isOfLaterStage,
+    );
     if (chain === undefined) return undefined;
     // An earlier invocation may have written that they begin, and died before it began them.
     const begins = chain.gathered.flatMap(({ upload }) => gatheredEntry(chain, upload.id) ?? []);

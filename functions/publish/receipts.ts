@@ -3,8 +3,8 @@ import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/clie
 import * as z from 'zod/mini';
 import { childrenOf } from '../chains/chain.ts';
 import { keptWords } from '../flow-service/service-description.ts';
-import { type Failure, type RunningEntry, shortened, type TerminalEntry } from '../ledger/entry.ts';
-import { assets, failedOutputs, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX, time } from '../ledger/entry-schema.ts';
+import type { Failure, RunningEntry, TerminalEntry } from '../ledger/entry.ts';
+import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
 import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
@@ -34,7 +34,7 @@ export const RECEIPT_BYTES_MAX = 64 * 1024 * 1024;
 /** What the list of these uploads may take of it. Further ones are counted. */
 export const CHILDREN_BYTES_MAX = 8 * 1024 * 1024;
 
-/** What a receipt must at least say of a success, also one that an older version wrote. */
+/** What a receipt must at least say of a success. */
 const successSchema = z.object({
   status: z.literal('succeeded'),
   upload: z.object({ id: z.string() }),
@@ -78,7 +78,7 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings, begin
     ...(entry.flow && entry.route.price && { price: entry.route.price }),
     endedAt: iso(entry.endedAt),
     assets: entry.assets,
-    failedOutputs: entry.failedOutputs.map((each) => shortened(each, OUTPUT_MESSAGE_CHARS_MAX)),
+    failedOutputs: entry.failedOutputs,
     ...('failure' in entry && { failure: advised(entry.failure, entry.upload, settings) }),
   };
 }
@@ -86,11 +86,11 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings, begin
 /** What the receipt of an upload in a chain says of its place there. */
 function chainFactsOf(
   entry: TerminalEntry,
-  { resultsBucket, resultsPrefix }: ReceiptSettings,
+  { resultsPrefix }: ReceiptSettings,
   begin?: ReadonlySet<string>,
 ): Pick<Receipt, 'parent' | 'inputs' | 'children' | 'moreChildren'> {
   const { parent } = entry.upload.stage ?? {};
-  const begun = childrenOf(entry, resultsBucket).filter(({ upload }) => begin?.has(upload.id) ?? true);
+  const begun = childrenOf(entry).filter(({ upload }) => begin?.has(upload.id) ?? true);
   const all = begun.map(({ upload }) => ({
     upload: upload.id,
     route: upload.stage?.route ?? '',
@@ -114,9 +114,7 @@ function chainFactsOf(
   };
 }
 
-function advised(told: Failure, upload: Upload, settings: ReceiptSettings): AdvisedFailure {
-  // An older version did not cut the messages that it stored, and an event with a long one is never sent.
-  const failure = shortened(told, MESSAGE_CHARS_MAX);
+function advised(failure: Failure, upload: Upload, settings: ReceiptSettings): AdvisedFailure {
   const known = adviceFor(failure.code, keptWords(settings.service));
   // Another version of Flowdrop wrote this code.
   const retry = known?.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);

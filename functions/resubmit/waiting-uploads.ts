@@ -29,9 +29,6 @@ const WATCHED_MAX = 8;
  */
 const UNDECIDED_MAX_MS = 2 * 60_000;
 
-/** Maximum number of markers of an earlier version that a round replaces. */
-const FORMER_MAX = 500;
-
 /** Markers on a page of the line that is looked through. */
 const PLACED_PAGE = 1_000;
 
@@ -117,11 +114,9 @@ export class WaitingUploads {
   async resubmitDue(endedCount: number, signal: AbortSignal): Promise<{ sent: number; failures: readonly unknown[] }> {
     const { telemetry, clock, ledger } = this.#ports;
     const due = await this.#ours(ledger.waitingMarkersDue(clock.now(), signal), this.#options.dueMax);
-    const lines = await ledger.lines(signal);
-    // None of these is sent. Each gets its place in the line.
-    if (lines.former) due.push(...(await this.#ours(ledger.formerMarkers(signal), FORMER_MAX)));
-    const failures = await this.#placeAnew(lines.present, signal);
-    if (lines.present) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
+    const isLine = await ledger.hasLine(signal);
+    const failures = await this.#placeAnew(isLine, signal);
+    if (isLine) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;
     const sent: Entry[] = [];
     const resubmitOne = async (marker: WaitingMarker): Promise<void> => {

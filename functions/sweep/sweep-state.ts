@@ -3,8 +3,9 @@ import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import type { Telemetry } from '../base/telemetry.ts';
+import { LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import { SWEEP_KEY } from '../ledger/keys.ts';
-import { demandKnownFormat, LedgerContendedError } from '../ledger/store.ts';
+import { demandFormat, LedgerContendedError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 
 /**
@@ -122,11 +123,11 @@ interface ParsedState {
  * before the first day. A damaged pass is forgotten: a tick begins a daily one again, and the operator must request a
  * backfill again. If neither a time nor a daily pass can be read, the deployment begins now. Then only a backfill finds
  * older uploads.
- * @throws {NewerFormatError}
+ * @throws {OtherFormatError}
  */
 export function parsedState(text: string, now: number): ParsedState {
   const stored = storedMembers(text);
-  demandKnownFormat(SWEEP_KEY, stored, 'no sweep runs');
+  demandFormat(SWEEP_KEY, stored, 'no sweep runs');
   const schema = stateSchema(now);
   const { firstDay, watermark, ...members } = schema.parse(stored);
   const lastSince = (members.daily ?? members.ended?.daily)?.since;
@@ -138,11 +139,14 @@ export function parsedState(text: string, now: number): ParsedState {
   return { state, damaged };
 }
 
-/** The members of a stored state, as they are. None if the text is no object in JSON. */
+/**
+ * The members of a stored state, as they are. None if the text is no object in JSON. A state without a format is of the
+ * first one.
+ */
 function storedMembers(text: string): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? { ...value } : {};
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { schema: 1, ...value } : {};
   } catch {
     return {}; // All members are damaged then, which the caller reports.
   }
@@ -176,7 +180,7 @@ export class SweepStateStore {
     this.#where = { Bucket: bucket, Key: SWEEP_KEY };
   }
 
-  /** @throws {NewerFormatError} */
+  /** @throws {OtherFormatError} */
   async read(signal: AbortSignal): Promise<SweepState> {
     const stored = await this.#read(signal);
     return mustBeWritten(stored) ? this.update((state) => state, signal) : stored.state;
@@ -185,7 +189,7 @@ export class SweepStateStore {
   /**
    * Changes the state and returns the new one. If another invocation writes in between, `change` is applied again to the new
    * state. If `change` throws, nothing is written.
-   * @throws {LedgerContendedError} @throws {NewerFormatError}
+   * @throws {LedgerContendedError} @throws {OtherFormatError}
    */
   async update(change: (state: SweepState) => SweepState, signal: AbortSignal): Promise<SweepState> {
     for (let written = 0; written < WRITES_MAX; written += 1) {
@@ -195,7 +199,7 @@ export class SweepStateStore {
       if (next === state && !mustBeWritten(stored)) return state;
       if (damaged.length > 0) this.#report(stored);
       const condition = etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: etag };
-      const Body = JSON.stringify(next);
+      const Body = JSON.stringify({ schema: LEDGER_FORMAT, ...next });
       const put = new PutObjectCommand({ ...this.#where, Body, ContentType: 'application/json', ...condition });
       try {
         await this.#s3.send(put, { abortSignal: signal });

@@ -43,7 +43,7 @@ class Ends {
     const facts = { bucket: 'inbox', key, versionId: 'v', etag: 'e', lastModified: 1_700_000_000_000 };
     const upload = { id: uploadId(facts), ...facts, bytes: 1, mediaType: 'image/jpeg' };
     const route = snapshot(this.routes[0] as Route);
-    const entry = { schema: 1, upload, route, arrivedAt: 1, generation: 1, attempts: 0, waits: 0 };
+    const entry = { schema: 6, upload, route, arrivedAt: 1, generation: 1, attempts: 0, waits: 0 };
     return this.succeeds([this.#running(entry)], () => assetsOf(key, assets));
   }
 
@@ -59,9 +59,7 @@ class Ends {
     });
     this.note(ends);
     const known = new Set(this.chain.uploads.map(({ id }) => id));
-    return ends
-      .flatMap((end) => childrenOf(end, 'results').filter(({ upload }) => known.has(upload.id)))
-      .map(this.#running);
+    return ends.flatMap((end) => childrenOf(end).filter(({ upload }) => known.has(upload.id))).map(this.#running);
   }
 
   fails(entries: readonly RunningEntry[], message: string): void {
@@ -71,7 +69,7 @@ class Ends {
   /** Notes these ends in batches, as a function does, and looks at the size after each. */
   note(ends: readonly TerminalEntry[]): void {
     for (let n = 0; n < ends.length; n += 500) {
-      this.#chain = noted(this.#chain, ends.slice(n, n + 500), { routes: this.routes, resultsBucket: 'results' });
+      this.#chain = noted(this.#chain, ends.slice(n, n + 500), this.routes);
       const bytes = bytesOf(this.#chain);
       if (bytes > CHAIN_BYTES_MAX) throw new Error(`The chain has ${bytes} bytes`);
     }

@@ -1,6 +1,6 @@
 import { CreateBucketCommand, DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { addressOf, type Chain, type ChainUpload } from '../../functions/chains/chain.ts';
+import type { Chain, ChainUpload } from '../../functions/chains/chain.ts';
 import { CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { finishAnew, makeAnew } from '../../functions/operator/operator.ts';
@@ -519,58 +519,6 @@ describe('a chain whose configuration changes while it runs', () => {
       Array.from({ length: 3 }, () => 'elsewhere'),
     );
   });
-
-  /** As an older version writes it: without a plan, and with the names of the routes that came after each success. */
-  async function asBefore(): Promise<void> {
-    const key = `chains/${await firstId()}.json`;
-    const { plan: _, ...chain } = await world.json<Chain>(LEDGER, key);
-    const followers = { echo: ['each'], each: ['all'] } as Record<string, string[]>;
-    const uploads = chain.uploads.map((upload) => ({
-      ...upload,
-      key: addressOf(chain, upload),
-      ...(upload.state === 'succeeded' && followers[upload.route] && { followers: followers[upload.route] }),
-    }));
-    await world.put(LEDGER, key, JSON.stringify({ ...chain, schema: 1, uploads }));
-    for (const entry of await world.entries()) {
-      const { plan: __, ...rest } = entry;
-      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify({ ...rest, schema: 2 }));
-    }
-    // The processes of before are gone.
-    world.redeploy({});
-  }
-
-  it('that an older version began goes on by itself', async () => {
-    await firstSucceeds();
-    await asBefore();
-    await world.settle();
-    expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
-      'echo succeeded',
-      'each succeeded',
-      'all succeeded',
-    ]);
-    expect(world.service.flows).toHaveLength(5);
-    expect((await world.json<Chain>(LEDGER, `chains/${await firstId()}.json`)).plan).toEqual([
-      { route: 'each', after: 'echo' },
-      { route: 'all', after: 'each', inputs: 'all' },
-    ]);
-  });
-
-  it('that an older version began goes on after its first route was renamed', async () => {
-    await firstSucceeds();
-    await asBefore();
-    world.redeploy({ routes: [route('photos'), route('each', { after: 'photos' }), ROUTES[2] as Route] });
-    await world.settle();
-    expect(await statesOf('all')).toEqual(['succeeded']);
-  });
-
-  it('that an older version ended is made anew', async () => {
-    await settled();
-    await asBefore();
-    await world.collect({ retry: [await firstId()], from: 'each' });
-    await world.settle();
-    expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([1, 1, 1, 3]);
-    expect((await report()).status).toBe('succeeded');
-  });
 });
 
 describe('a chain whose later routes are removed', () => {
@@ -911,7 +859,7 @@ describe('a chain that is full', () => {
     for (const entry of [one, other]) {
       if (entry === undefined) continue;
       const plan = [{ route: 'more', after: 'each' }];
-      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify({ ...entry, schema: 4, plan }));
+      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify({ ...entry, plan }));
     }
     world.redeploy({ routes });
     await world.collect({ collect: [one?.upload.id as string, other?.upload.id as string] });

@@ -14,7 +14,7 @@ describe('a creation that was answered with a success that names no flow', () =>
     await world.waitOutDoubt();
     expect(await world.entry()).toMatchObject({
       state: 'waiting',
-      reason: 'held',
+      reason: 'undecided',
       doubt: { isAccepted: true },
       message: expect.stringContaining('It fails if there is none by 2026-01-08'),
     });
@@ -39,7 +39,7 @@ describe('a creation that was answered with a success that names no flow', () =>
     world.fault('createFlow', { status, body, headers }, 1);
     await world.upload('a', 'x');
     await world.waitOutDoubt();
-    expect(await world.entry()).toMatchObject({ reason: 'held', doubt: { isAccepted: true } });
+    expect(await world.entry()).toMatchObject({ reason: 'undecided', doubt: { isAccepted: true } });
     expect(world.service.counts.createFlow).toBe(1);
   });
 

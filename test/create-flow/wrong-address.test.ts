@@ -61,7 +61,7 @@ describe('an address at which something else answers every request with', () => 
     answerAll(NOT_FOUND);
     await world.upload('a', 'x');
     await passHours(8, 2);
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'undecided' });
     expect(world.service.counts.createFlow).toBe(1);
     answerAll(undefined);
     expect(await world.settled('a')).toMatchObject({ status: 'succeeded' });

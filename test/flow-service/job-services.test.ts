@@ -108,7 +108,7 @@ describe.each(NAMES)('%s', (name) => {
     service.answersToLose = 1;
     await world.send(key, body);
     await world.waitOutDoubt();
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'undecided' });
     expect(service.jobs).toHaveLength(1);
     await world.retry();
     expect(await world.settled(key)).toMatchObject({ status: 'succeeded' });

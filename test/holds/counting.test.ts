@@ -212,7 +212,7 @@ describe('a flow that may exist', () => {
     await world.deliverAll();
     await world.deliverAndTick(2, 6 * MINUTE);
     await world.deliverAll();
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'undecided' });
     world.service.intercept = undefined;
     expect(await world.retry()).toBe('resubmitted');
     await world.deliverAll();

@@ -20,12 +20,6 @@ describe('the form of an entry', () => {
     expect(entrySchema.parse(stored(entry))).toEqual(stored(entry));
   });
 
-  it('drops the place of a search, which earlier versions kept in a doubt', () => {
-    const doubt = { claimedAt: 1, sentBy: 2 };
-    const waits = { ...waiting(claim, wait), doubt: { ...doubt, place: { kind: 'plain' }, isSearched: true } };
-    expect(entrySchema.parse(stored(waits)).doubt).toEqual(doubt);
-  });
-
   const damaged: readonly (readonly [what: string, change: object, path: string])[] = [
     ['without a schema', { schema: undefined }, 'schema'],
     ['of another schema', { schema: 99 }, 'schema'],
@@ -43,7 +37,7 @@ describe('the form of an entry', () => {
     ['of a flow without a valid time', { flow: { id: 'f', createdAt: 'yesterday' } }, 'flow.createdAt'],
     ['of an invalid generation', { generation: 'first' }, 'generation'],
     ['of invalid attempts', { attempts: null }, 'attempts'],
-    ['claimed without a deadline', { state: 'claimed', claimedAt: 1 }, 'deadline'],
+    ['claimed without a deadline', { state: 'claimed', keyScope: '', claimedAt: 1 }, 'deadline'],
     ['waiting without a time', { ...wait, state: 'waiting', notBefore: undefined }, 'notBefore'],
     ['terminal without assets', { state: 'succeeded', endedAt: 1, failedOutputs: [] }, 'assets'],
   ];

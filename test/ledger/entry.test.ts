@@ -51,7 +51,7 @@ const inbox = { inboxPrefix: '', routes: [route, { ...route, name: 'second', aft
 describe('a first claim', () => {
   it('holds all facts, and no failure yet', () => {
     expect(claim).toEqual({
-      schema: 1,
+      schema: 6,
       state: 'claimed',
       upload,
       route,
@@ -60,6 +60,7 @@ describe('a first claim', () => {
       generation: 1,
       attempts: 0,
       waits: 0,
+      keyScope: '3f1b90aa',
       claimedAt: 10_000,
       deadline: 70_000,
     });
@@ -72,7 +73,7 @@ describe('a first claim', () => {
   it('keeps the name of the pipeline under which it was made', () => {
     expect(flowTagOf(claim, 'renamed').pipeline).toBe('mine');
     expect(flowTagOf({ ...claim, pipeline: undefined }, 'renamed').pipeline).toBe('renamed');
-    const again = { claimedAt: 80_000, deadline: 90_000, pipeline: 'renamed' };
+    const again = { ...later, pipeline: 'renamed' };
     expect(claimAgain(claim, again).pipeline).toBe('mine');
     expect(claimAgain({ ...claim, pipeline: undefined }, again).pipeline).toBe('renamed');
   });
@@ -81,14 +82,15 @@ describe('a first claim', () => {
 /** The claim of a job that waits for one input, and the same claim once that input is there. */
 const jobFile = { ...upload, key: 'multi/chair/job.json' };
 const awaited = { deadline: 500_000, missing: ['front.png'] };
-const jobClaim = firstClaim(jobFile, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' }, awaited);
+const terms = { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine', keyScope: '3f1b90aa' };
+const jobClaim = firstClaim(jobFile, route, terms, awaited);
 const inputs = [{ bucket: 'inbox', key: 'multi/chair/front.png', etag: 'f', bytes: 3, mediaType: 'image/png' }];
 const sent = gathered(jobClaim, inputs);
 const lacks = { ...wait, reason: 'inputs', message: 'front.png is missing' } as const;
 
 describe('a job', () => {
-  it('begins with what it waits for, in a format that older functions do not read', () => {
-    expect(jobClaim).toEqual({ ...claim, schema: 2, upload: jobFile, job: awaited });
+  it('begins with what it waits for', () => {
+    expect(jobClaim).toEqual({ ...claim, upload: jobFile, job: awaited });
     expect([claim, jobClaim, sent].map(isJob)).toEqual([false, true, true]);
     expect(claim).not.toHaveProperty('job');
   });
@@ -100,20 +102,20 @@ describe('a job', () => {
   });
 
   it('has its inputs once all are there, and waits for nothing then', () => {
-    expect(sent).toEqual({ ...claim, schema: 2, upload: jobFile, inputs });
+    expect(sent).toEqual({ ...claim, upload: jobFile, inputs });
     expect(sent).not.toHaveProperty('job');
-    expect(lacking(claim, awaited)).toEqual({ ...claim, schema: 2, job: awaited });
+    expect(lacking(claim, awaited)).toEqual({ ...claim, job: awaited });
   });
 
   it('takes the present route, and then looks for its inputs', () => {
     const other = { ...route, name: 'others' };
-    const expected = { ...claim, schema: 2, upload: jobFile, route: other, job: awaited };
+    const expected = { ...claim, upload: jobFile, route: other, job: awaited };
     expect(rerouted({ ...claim, reroute: true }, jobFile, other, awaited)).toEqual(expected);
   });
 
   it('waits for its inputs without a longer backoff, and is awaited by them and by its own file', () => {
     const entry = waiting(jobClaim, lacks);
-    expect(entry).toMatchObject({ state: 'waiting', reason: 'inputs', waits: 0, job: awaited, schema: 2 });
+    expect(entry).toMatchObject({ state: 'waiting', reason: 'inputs', waits: 0, job: awaited });
     expect([entry, waiting(jobClaim, wait), jobClaim].map(isWaitingJob)).toEqual([true, false, false]);
     const lacksTwo = waiting(lacking(jobClaim, { ...awaited, missing: ['front.png', 'side.png'] }), lacks);
     expect(isAwaited(lacksTwo, 'multi/chair/side.png')).toBe(true);
@@ -172,7 +174,7 @@ describe('an upload of a later stage', () => {
 
   it('begins as one that waits for its turn, and is due at once', () => {
     expect(first).toEqual({
-      schema: 2,
+      schema: 6,
       upload: staged,
       route,
       inputs,
@@ -200,7 +202,7 @@ describe('the stages after an upload', () => {
   const withNext = ended(run, { assets: [asset], next }, 30_000);
 
   it('are in its end, in a format that older functions do not read', () => {
-    expect(withNext).toEqual({ ...ended(run, { assets: [asset] }, 30_000), schema: 2, next });
+    expect(withNext).toEqual({ ...ended(run, { assets: [asset] }, 30_000), next });
     expect(ended(run, { assets: [asset], next: [] }, 30_000)).toEqual(ended(run, { assets: [asset] }, 30_000));
     expect(ended(run, { assets: [asset], next: [] }, 30_000)).not.toHaveProperty('next');
     expect(ended(run, { next, failure }, 30_000)).not.toHaveProperty('next');
@@ -230,7 +232,7 @@ describe('what is planned after an upload', () => {
   const plan = [{ route: 'second', after: 'pictures' }];
 
   it('is in its entry, in a format that older functions do not read', () => {
-    expect(planned(claim, plan)).toEqual({ ...claim, schema: 4, plan });
+    expect(planned(claim, plan)).toEqual({ ...claim, plan });
     expect(planned(claim, [])).toBe(claim);
     expect(planned(claim, undefined)).toBe(claim);
   });
@@ -300,19 +302,19 @@ describe('a hold', () => {
 
   it('is a pause, a budget that is spent, or a route that is failing', () => {
     expect(holds.map(isHold)).toEqual([true, true, true]);
-    expect(['throttled', 'held', 'in-doubt', ''].map(isHold)).toEqual([false, false, false, false]);
+    expect(['throttled', 'undecided', 'in-doubt', ''].map(isHold)).toEqual([false, false, false, false]);
   });
 
   it.each(holds)('lengthens no backoff, and its file keeps its place in the line: %s', (reason) => {
     const entry = waiting({ ...claim, waits: 4 }, { ...wait, reason });
-    expect(entry).toMatchObject({ schema: reason === 'failing' ? 4 : 3, waits: 4, throttledSince: 10_000 });
+    expect(entry).toMatchObject({ waits: 4, throttledSince: 10_000 });
     expect(waiting({ ...claim, throttledSince: 5 }, { ...wait, reason }).throttledSince).toBe(5);
     expect(waitingMarkerOf(entry, inbox)?.turn).toMatchObject({ class: 'live', since: 10_000 });
   });
 
   it('is what the format and the place in the line are for, and no other wait', () => {
     const other = waiting({ ...claim, waits: 4 }, { ...wait, reason: 'forbidden' });
-    expect(other).toMatchObject({ schema: 1, waits: 5 });
+    expect(other).toMatchObject({ waits: 5 });
     expect(other.throttledSince).toBeUndefined();
     expect(waiting({ ...claim, throttledSince: 5 }, { ...wait, reason: 'forbidden' }).throttledSince).toBe(5);
     expect(waiting({ ...claim, waits: 4 }, wait)).toMatchObject({ waits: 5, throttledSince: 10_000 });
@@ -467,7 +469,7 @@ describe('a doubt', () => {
   it('of an accepted POST stays one until the operator dismisses it, in a format that older functions do not read', () => {
     expect(doubtAfter(claim, 60_000, { isAccepted: true }).isAccepted).toBe(true);
     const accepted = inDoubt(claim, { ...doubt, isAccepted: true });
-    expect(accepted).toEqual({ ...claim, schema: 4, doubt: { ...doubt, isAccepted: true } });
+    expect(accepted).toEqual({ ...claim, doubt: { ...doubt, isAccepted: true } });
     expect(doubtAfter(accepted, 60_000).isAccepted).toBe(true);
     expect(doubtAfter(inDoubt(claim, { ...doubt, isAccepted: true, isDismissed: true }), 60_000).isAccepted).toBe(
       undefined,
@@ -595,9 +597,9 @@ describe('a retry by the operator', () => {
   });
 
   it('of a held doubt stays in its generation and accepts the risk', () => {
-    const held = waiting({ ...claim, doubt }, { ...wait, reason: 'held' });
+    const held = waiting({ ...claim, doubt }, { ...wait, reason: 'undecided' });
     expect(retried(held, 500)).toMatchObject({ generation: 1, reason: 'retried' });
-    expect(retried(held, 500)).toMatchObject({ schema: 4, doubt: { ...doubt, isDismissed: true } });
+    expect(retried(held, 500)).toMatchObject({ doubt: { ...doubt, isDismissed: true } });
   });
 
   it('of any other wait keeps its doubt for one more search', () => {

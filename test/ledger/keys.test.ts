@@ -11,7 +11,6 @@ import {
   failedKey,
   failedSinceKey,
   HOLDS_KEY,
-  LINES_PREFIX,
   parseChainKey,
   parseEntryKey,
   parseFailedKey,
@@ -42,7 +41,6 @@ describe('keys of the ledger', () => {
     expect(COSTS_PREFIX).toBe('state/costs/');
     expect(chainKey(uploadId)).toBe(`chains/${uploadId}.json`);
     expect(CHAINS_PREFIX).toBe('chains/');
-    expect(LINES_PREFIX).toBe('waiting/t');
     expect(failedKey({ endedAt: createdAt, uploadId })).toBe(`failed/2026-01-02T03:04:05.678Z/${uploadId}`);
     expect(failedKey({ endedAt: createdAt, uploadId, isReplaced: true })).toBe(
       `failed/2026-01-02T03:04:05.678Z/${uploadId}/replaced`,
@@ -54,13 +52,6 @@ describe('keys of the ledger', () => {
       `waiting/turn/late/a%20route/!/2026-01-02T03:04:05.000Z/2026-01-02T03:04:05.678Z/${uploadId}`,
     );
     expect(parseWaitingKey(waitingKey(inLine))).toEqual(inLine);
-  });
-
-  it('of throttled uploads that an earlier version wrote are read, so that they can be deleted', () => {
-    const key = `waiting/throttled/2026-01-02T03:04:05.000Z/2026-01-02T03:04:05.678Z/${uploadId}`;
-    const former = { formerSince: createdAt - 678, notBefore: createdAt, uploadId };
-    expect(parseWaitingKey(key)).toEqual(former);
-    expect(waitingKey(former)).toBe(key);
   });
 
   it('of the line fit into a key of S3, and differ for different texts', () => {
@@ -142,7 +133,6 @@ describe('keys of the ledger', () => {
     `waiting/throttled/2026-01-02T03:04:05.678Z/${uploadId}`,
     `waiting/turn/live/r/s/2026-01-02T03:04:05Z/2026-01-02T03:04:05.678Z/${uploadId}`,
     `waiting/turn/live/r/s/2026-99-02T03:04:05.678Z/2026-01-02T03:04:05.678Z/${uploadId}`,
-    `waiting/throttled/2026-99-02T03:04:05.678Z/2026-01-02T03:04:05.678Z/${uploadId}`,
     `running/2026-99-02T03:04:05.678Z/${uploadId}/flow`,
     `failed/2026-99-02T03:04:05.678Z/${uploadId}`,
     `failed/2026-01-02T03:04:05.678Z/not hexadecimal`,

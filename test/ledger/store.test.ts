@@ -12,13 +12,13 @@ describe('an object at the key of an entry that is', () => {
   const damaged: readonly (readonly [what: string, body: string | object, message: string])[] = [
     ['empty', '', 'is not JSON'],
     ['not JSON', 'not JSON', 'is not JSON: not JSON'],
-    ['cut', '{"schema":1,"st', 'is not JSON: {"schema":1,"st'],
+    ['cut', '{"schema":6,"st', 'is not JSON: {"schema":6,"st'],
     ['null', 'null', 'is damaged: the whole: '],
     ['a list', '[]', 'is damaged: '],
     ['text', '"entry"', 'is damaged: the whole: '],
     ['lists in lists', nested, 'is damaged: '],
-    ['of a format that never was', { ...claim, schema: 0 }, 'is damaged: schema: '],
-    ['nothing but a schema', { schema: 1 }, 'is damaged: state: '],
+    ['of a format that is a text', { ...claim, schema: '6' }, 'is damaged: schema: '],
+    ['nothing but a schema', { schema: 6 }, 'is damaged: state: '],
     ['of another upload', { ...claim, upload: { ...upload, id: '0'.repeat(40) } }, 'holds the entry of upload 000'],
     ['of an object in another bucket', { ...claim, upload: { ...upload, bucket: 'x' } }, `${foreign}: x/a.png`],
     ['of another object', { ...claim, upload: { ...upload, key: 'another' } }, `${foreign}: inbox/another`],
@@ -53,8 +53,8 @@ describe('the ledger', () => {
 
   it('takes an entry that cannot be read for one of an upload with a flow', async () => {
     const world = await openWorld({ isVirtual: true });
-    // Damaged, or written by a newer version.
-    for (const body of ['{"schema":1,"st', '{"schema":99}']) {
+    // Damaged, or written by another version.
+    for (const body of ['{"schema":6,"st', '{"schema":5}', '{"schema":99}']) {
       await world.put(LEDGER, `uploads/${'a'.repeat(40)}.json`, body);
       expect(await world.ports.ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
     }

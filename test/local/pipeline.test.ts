@@ -133,7 +133,7 @@ describe('the pipeline', () => {
       const { VersionId: versionId, ETag: etag = '', LastModified: lastModified = new Date() } = head;
       const facts = { bucket: INBOX_BUCKET, key, versionId, etag, lastModified: lastModified.getTime() };
       const upload = { ...facts, id: uploadId(facts), bytes: 7, mediaType: 'text/plain' };
-      const terms = { claimedAt: Date.now(), deadline: Date.now(), pipeline: 'local' };
+      const terms = { claimedAt: Date.now(), deadline: Date.now(), pipeline: 'local', keyScope: '' };
       return firstClaim(upload, { name: 'all', input: 'file', template: 'bytes_echo' }, terms);
     };
     const failed = { failure: { code: 'input-empty', message: 'It is empty.' } } as const;

@@ -470,28 +470,29 @@ describe('by the ledger', () => {
     const endedAt = ago(last?.age ?? 0);
     const counts = { compared: 3, missed: last?.missed ?? 0, repaired: 0 };
     const ended = last && { daily: { since: 0, startedAt: endedAt, endedAt, counts } };
-    const { deployment } = await quiet({ sweep: { firstDay: 0, watermark: 0, ended } });
+    const { deployment } = await quiet({ sweep: { schema: 6, firstDay: 0, watermark: 0, ended } });
     expect(await resultOf('daily sweep', deployment)).toMatchObject({
       result,
       ...(what !== undefined && { what: expect.stringMatching(what) }),
     });
   });
 
-  it('what a newer version wrote is a fault: the state of the sweep, and an entry of a running flow', async () => {
-    const { world, deployment } = await quiet({ sweep: { schema: 99, firstDay: 0 } });
-    expect(await resultOf('format of the ledger', deployment)).toMatchObject({
-      result: 'fault',
-      what: expect.stringMatching(/^state\/sweep\.json has format 99 of the ledger: .* Until then, no sweep runs\.$/),
-    });
-    await world.putObject('state/sweep.json', '{}');
+  it.each([5, 99])('format %i is a fault: of the state of the sweep, and of a running entry', async (format) => {
+    const { world, deployment } = await quiet({ sweep: { schema: format, firstDay: 0 } });
+    const ofSweep = new RegExp(
+      `^state/sweep\\.json has format ${format} of the ledger: .* Until then, no sweep runs\\.$`,
+    );
+    const told = { result: 'fault', what: expect.stringMatching(ofSweep) };
+    expect(await resultOf('format of the ledger', deployment)).toMatchObject(told);
+    await world.putObject('state/sweep.json', '{"schema": 6}');
     expect(await resultOf('format of the ledger', deployment)).toMatchObject({ result: 'good' });
     const flow = { id: 'f', createdAt: world.now };
     const runs = running(world.claimed('long.png'), flow);
-    await world.put({ ...runs, schema: 99 } as never);
+    await world.put({ ...runs, schema: format } as never);
     await world.putObject(runningKey(runningMarkerOf(runs.upload, flow)));
     expect(await resultOf('format of the ledger', deployment)).toMatchObject({
       result: 'fault',
-      what: expect.stringMatching(/^uploads\/\w+\.json has format 99 .* Until then, its upload does not go on\.$/),
+      what: expect.stringMatching(new RegExp(`has format ${format} .* Until then, its upload does not go on\\.$`)),
       todo: 'See docs/runbook.md, entries-unreadable.',
     });
   });
@@ -502,7 +503,12 @@ describe('by the ledger', () => {
     const runs = running(world.claimed('long.png'), flow);
     await world.put(runs);
     await world.putObject(runningKey(runningMarkerOf(runs.upload, flow)));
-    const waits = waiting(world.claimed('doubt.png'), { reason: 'held', message: '', notBefore: 1, counted: false });
+    const waits = waiting(world.claimed('doubt.png'), {
+      reason: 'undecided',
+      message: '',
+      notBefore: 1,
+      counted: false,
+    });
     await world.put(waits);
     await world.putObject(waitingKey(waitingMarkerOf(waits, { inboxPrefix: '', routes: [] }) as WaitingMarker));
 

@@ -156,7 +156,7 @@ describe('a paused route', () => {
     // What waits for something that the operator must do says that.
     await operated.waitsInstead('before.png', { reason: 'unauthorised', message: 'create: 401' });
     expect((await operated.run('status', 'before.png')).output).toContain('waits (unauthorised) since');
-    await operated.waitsInstead('before.png', { reason: 'held', message: 'It is unknown whether a flow exists.' });
+    await operated.waitsInstead('before.png', { reason: 'undecided', message: 'It is unknown whether a flow exists.' });
     expect((await operated.run('status', 'before.png')).output).toContain('waits (undecided) since');
     expect((await operated.run('status')).output).toMatch(
       /\(1 undecided\)[\s\S]*Some wait for your decision: .* list --undecided/,

@@ -60,7 +60,7 @@ it('followChains waits for the object of a chain that its first file says will c
   await putReceipt(its);
   await its.world.remove(its.marker);
   const routes = [{ name: 'later', input: 'file', template: 'bytes_echo', after: 'echo' }] as const;
-  const chain = noted(undefined, [its.entry], { routes, resultsBucket: 'results' });
+  const chain = noted(undefined, [its.entry], routes);
   if (chain === undefined) throw new Error('There is no chain');
   const steps = [
     async () => undefined,

@@ -4,7 +4,6 @@ import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sd
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { showExplanation, showList, showPipeline, showPrefix, showUpload } from '../../command-line/flowdrop/show.ts';
 import { agoText, duration } from '../../functions/base/duration.ts';
-import { LEDGER_FORMAT } from '../../functions/ledger/entry-schema.ts';
 import { failedKey, waitingKey } from '../../functions/ledger/keys.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain, explainFile } from '../../operations/explain.ts';
@@ -439,16 +438,16 @@ describe('a deployed stack', () => {
   });
 });
 
-describe('an entry that a newer version wrote', () => {
+describe('an entry that another version wrote', () => {
   it('is named by status, with what to do', async () => {
     const { pipeline } = operated;
     const { id } = await operated.becomes('slow/later.png', 'waiting');
     const where = { Bucket: LEDGER_BUCKET, Key: `uploads/${id}.json` };
     const text = (await (await pipeline.s3.send(new GetObjectCommand(where))).Body?.transformToString()) ?? '';
     const put = (Body: string) => pipeline.s3.send(new PutObjectCommand({ ...where, Body: Buffer.from(Body) }));
-    await put(JSON.stringify({ ...JSON.parse(text), schema: 99 }));
+    await put(JSON.stringify({ ...JSON.parse(text), schema: 5 }));
     onTestFinished(async () => void (await put(text)));
-    const words = `uploads/${id}.json has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to ${LEDGER_FORMAT}, and leaves the object as it is. Deploy the newer version again. Until then, its upload does not go on.`;
+    const words = `uploads/${id}.json has format 5 of the ledger: an older version of Flowdrop wrote it. This version reads format 6, and leaves the object as it is. Deploy that version until its uploads have ended. Then begin this one with an empty ledger. Until then, its upload does not go on.`;
     expect((await operated.run('status', id)).output).toContain(`unreadable\n  ${words}\n`);
     expect((await operated.run('status')).output).toContain(`  ledger            ${words}\n`);
     expect(issuesOf('status', JSON.parse((await operated.run('status', '--json')).output))).toBe('');

@@ -157,7 +157,8 @@ describe('cancel', () => {
 
   it('keeps the assets that were stored before it', async () => {
     const upload = await running();
-    const assets = [{ id: '1', key: 'a.png/f/1.png', bytes: 1, mediaType: 'image/png', sha256: '0'.repeat(64) }];
+    const object = { bucket: RESULTS, key: 'a.png/f/1.png', etag: 'e' };
+    const assets = [{ ...object, id: '1', bytes: 1, mediaType: 'image/png', sha256: '0'.repeat(64) }];
     await world.put(LEDGER, `uploads/${upload}.json`, JSON.stringify({ ...(await world.entry()), assets }));
     await world.collect({ cancel: [upload] });
     expect(await world.receipt('a.png')).toMatchObject({ failure: { code: 'cancelled' }, assets });

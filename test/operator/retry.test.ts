@@ -70,7 +70,7 @@ describe('a retried failure', () => {
     world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 }, overrides: true }] });
     const given = { parameters: { copies: 3 } };
     await expectResubmitted(given);
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reroute: true, given, schema: 4 });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reroute: true, given });
     await world.settle();
     expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
     const ended = await world.entry();
@@ -404,7 +404,7 @@ describe('a retried doubt', () => {
     world.fault('createFlow', { status: 500 }, 1);
     await world.upload('a', 'x');
     await world.waitOutDoubt();
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'undecided' });
     expect(world.count('DoubtsHeld')).toBeGreaterThan(0);
     world.redeploy(corrected);
     await retryAndSettle();

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { nextStages, noted } from '../../functions/chains/chain.ts';
+import { nextStages, noted, planOf } from '../../functions/chains/chain.ts';
 import { doubtAfter, ended, failedMarkerOf, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
 import { chainKey, entryKey, failedKey, type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
 import type { UploadsPage } from '../../page/api.ts';
@@ -42,7 +42,7 @@ const failed = (key: string, age: number) =>
   ended(world.claimed(key, age), { failure: { code: 'rejected', message: 'No.' } }, world.now);
 
 /** An upload that waits. */
-const delayed = (key: string, reason: 'held' | 'unavailable') =>
+const delayed = (key: string, reason: 'undecided' | 'unavailable') =>
   waiting(world.claimed(key), { reason, message: 'In doubt.', notBefore: 1, counted: false });
 
 /** The uploads that events tell of. */
@@ -79,17 +79,19 @@ describe('the list', () => {
   it('says of the first file of a chain how the chain stands', async () => {
     const echo = { name: 'echo', input: 'file', template: 'bytes_echo' } as const;
     const routes = [echo, { ...echo, name: 'later', after: 'echo', inputs: 'all' } as const];
-    const asset = { id: '1', key: 'first.png/f/1', bytes: 1, mediaType: 'image/png', sha256: '' };
+    const object = { bucket: 'results', key: 'first.png/f/1', etag: '' };
+    const asset = { ...object, id: '1', bytes: 1, mediaType: 'image/png', sha256: '' };
     const lost = { id: '2', code: 'x', message: 'It was lost.' };
-    const next = nextStages({ ...world.claimed('first.png'), next: undefined }, [asset], routes);
-    const first = ended(world.claimed('first.png'), { assets: [asset], failedOutputs: [lost], next }, world.now);
+    const claim = { ...world.claimed('first.png'), next: undefined };
+    const [next, plan] = [nextStages(claim, [asset], routes), planOf(claim, routes)];
+    const first = ended(claim, { assets: [asset], failedOutputs: [lost], next, plan }, world.now);
     const id = await world.put(first);
     await world.put(ended(world.claimed('alone.png'), {}, world.now));
     const { visitor } = await open();
     const listener = visitor.listen();
     const rows = async () => (await list(visitor)).uploads.map(({ key, state, chain }) => ({ key, state, chain }));
     expect(await rows()).toContainEqual({ key: 'first.png', state: 'succeeded', chain: undefined });
-    const chain = noted(undefined, [first], { routes, resultsBucket: 'results' });
+    const chain = noted(undefined, [first], routes);
     await world.putObject(chainKey(id), JSON.stringify(chain));
     await hears(listener, { id, state: 'succeeded', chain: 'failed' });
     await world.putObject(chainKey(id), '{');
@@ -187,7 +189,7 @@ describe('the list', () => {
 describe('a plan', () => {
   it('counts the uploads in doubt among those to retry, because they may be paid for twice', async () => {
     const claimed = world.claimed('held.png');
-    const wait = { reason: 'held', message: 'In doubt.', notBefore: 1, counted: false } as const;
+    const wait = { reason: 'undecided', message: 'In doubt.', notBefore: 1, counted: false } as const;
     const held = await world.put(waiting({ ...claimed, doubt: doubtAfter(claimed, world.now) }, wait));
     const late = await world.put(delayed('late.png', 'unavailable'));
     const { visitor } = await open();
@@ -196,7 +198,7 @@ describe('a plan', () => {
   });
 
   it('cancels no undecided upload with all that wait: it may have a flow, which is paid for', async () => {
-    for (const reason of ['held', 'unavailable'] as const) {
+    for (const reason of ['undecided', 'unavailable'] as const) {
       const entry = delayed(`${reason}.png`, reason);
       await world.put(entry);
       await world.putObject(waitingKey(waitingMarkerOf(entry, { inboxPrefix: '', routes: [] }) as WaitingMarker));
@@ -253,7 +255,7 @@ describe('the events', () => {
     await vi.waitFor(() => expect(listener.lastId).not.toBe(''), PATIENCE);
     const id = await world.put(world.claimed('robot.png'));
     await hears(listener, { id, state: 'claimed' });
-    await world.put(delayed('robot.png', 'held'));
+    await world.put(delayed('robot.png', 'undecided'));
     await hears(listener, {
       id,
       state: 'waiting',

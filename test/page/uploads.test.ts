@@ -256,7 +256,14 @@ describe('the bytes of a result', () => {
   /** The results of one upload, of these media types, which the service gave. */
   const stored = async (body: string, ...mediaTypes: readonly string[]) => {
     const { world, visitor } = await visitWorld();
-    const facts = { id: 'any', key: 'robot.png/flow/asset', bytes: body.length, sha256: '' };
+    const facts = {
+      id: 'any',
+      bucket: 'results',
+      key: 'robot.png/flow/asset',
+      etag: '',
+      bytes: body.length,
+      sha256: '',
+    };
     const assets = mediaTypes.map((mediaType) => ({ ...facts, mediaType }));
     const id = await world.put(ended(world.claimed('robot.png'), { assets }, world.now));
     await world.putObject(facts.key, body, 'results');

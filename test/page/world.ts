@@ -18,7 +18,7 @@ export const DAY_MS = 24 * 60 * MINUTE_MS;
 const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'obviously-fake' };
 const LEDGER = 'ledger';
 const ROUTE = { name: 'echo', input: 'file', template: 'bytes_echo' } as const;
-const TERMS = { claimedAt: 0, deadline: 0, pipeline: 'test' };
+const TERMS = { claimedAt: 0, deadline: 0, pipeline: 'test', keyScope: '' };
 
 /** A ledger on a real S3, without a pipeline that changes it. */
 export class World {

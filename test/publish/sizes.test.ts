@@ -70,7 +70,7 @@ describe.each(EXTREMES)('with %s', (_, key, idOf, fitting) => {
       parameters,
       additional: {},
     } as const;
-    const claim = firstClaim(upload, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' });
+    const claim = firstClaim(upload, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine', keyScope: '' });
     const told = ['1', '2', '3'].reduce((entry, n) => answered(entry, { message: n + message, at: 1 }), claim);
     const flow = { id: idOf(0), createdAt: 20_000 };
     const inputs = Array.from({ length: 1_000 }, () => ({ bucket, key, versionId, etag, mediaType, bytes: 1 }));
@@ -106,12 +106,6 @@ describe.each(EXTREMES)('with %s', (_, key, idOf, fitting) => {
       expect(JSON.parse(detail).results.isCut).toBe(true);
     },
   );
-
-  it('the event of an entry with a long message of an older version is sent', () => {
-    const entry = { ...largest('stored'), failure: { code: 'rejected', message } } as TerminalEntry;
-    const { detail } = completionEvent(receiptOf(entry, PLACES), 'mine', { bucket, key });
-    expect(Buffer.byteLength(detail)).toBeLessThanOrEqual(DETAIL_BYTES_MAX);
-  });
 });
 
 describe('chain.json', () => {
@@ -141,7 +135,7 @@ describe('chain.json', () => {
         : { state: 'failed' as const, failure: { code: 'rejected', message: 'No' } }),
     }));
     const uploads = [{ id: first.id, route: 'first', state: 'succeeded' as const, ...facts }, ...later];
-    return { schema: 4, first, generation: 1, uploads, closed: [], gathered: [], withheld: [], endedAt: 3 };
+    return { schema: 6, first, generation: 1, uploads, closed: [], gathered: [], withheld: [], endedAt: 3 };
   }
 
   it('has all as long as it is not larger than its limit, then numbers of assets, and then numbers of uploads', () => {

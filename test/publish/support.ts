@@ -2,7 +2,9 @@ import type { Receipt } from '../../functions/publish/report-schemas.ts';
 
 export const asset = {
   id: 'a1',
+  bucket: 'results',
   key: 'a.png/f1/a1.glb',
+  etag: 'e',
   bytes: 5,
   mediaType: 'model/gltf-binary',
   sha256: '00'.repeat(32),

@@ -54,7 +54,7 @@ async function isQuiet(world: World): Promise<boolean> {
     // A marker may stand without an entry until a tick takes it up: the sweep writes it first.
     if (opened === undefined) return false;
     const entry = JSON.parse(opened.body.toString()) as Entry;
-    if (entry.state !== 'waiting' || entry.reason !== 'held') return false;
+    if (entry.state !== 'waiting' || entry.reason !== 'undecided') return false;
     held += 1;
   }
   // Each held upload is searched for once an hour. If there are many, one of them is always on its way.

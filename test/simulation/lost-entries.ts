@@ -1,3 +1,4 @@
+import { LEDGER_FORMAT } from '../../functions/ledger/entry-schema.ts';
 import { SWEEP_KEY } from '../../functions/ledger/keys.ts';
 import { isTerminal } from './invariants/facts.ts';
 import { LEDGER } from './names.ts';
@@ -29,7 +30,7 @@ export async function damageEntry(world: World): Promise<void> {
   const { upload } = world.randoms.changes.pick(candidates);
   world.trace(`an entry is damaged: ${upload.key}`);
   world.observed.damaged = upload;
-  const half = Buffer.from('{"schema":1,"st');
+  const half = Buffer.from('{"schema":6,"st');
   await world.inspector.put(LEDGER, `uploads/${upload.id}.json`, half, 'application/json');
 }
 
@@ -40,6 +41,6 @@ export async function damageSweepState(world: World): Promise<void> {
   world.trace(`the state of the sweep is damaged: ${member}`);
   if (member === 'firstDay') world.observed.firstDayLostAt = timeline.now();
   const state = await inspector.json<object>(LEDGER, SWEEP_KEY);
-  const damaged = JSON.stringify({ ...state, [member]: timeline.now() + 24 * 60 * MINUTE });
+  const damaged = JSON.stringify({ schema: LEDGER_FORMAT, ...state, [member]: timeline.now() + 24 * 60 * MINUTE });
   await inspector.put(LEDGER, SWEEP_KEY, Buffer.from(damaged), 'application/json');
 }

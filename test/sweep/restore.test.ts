@@ -48,7 +48,7 @@ const entryAt = (copy: Backup, key: string): Entry => {
 function beforeItsAnswer(copy: Backup, key: string): void {
   const { flow, ...rest } = entryAt(copy, key) as RunningEntry;
   const { createdAt: claimedAt } = flow;
-  const claimed: ClaimedEntry = { ...rest, state: 'claimed', claimedAt, deadline: claimedAt + 80_000 };
+  const claimed: ClaimedEntry = { ...rest, state: 'claimed', keyScope: '', claimedAt, deadline: claimedAt + 80_000 };
   copy.set(`uploads/${rest.upload.id}.json`, JSON.stringify(claimed));
   for (const marker of copy.keys()) {
     if (marker.startsWith('running/') && marker.includes(rest.upload.id)) copy.delete(marker);

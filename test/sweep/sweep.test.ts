@@ -373,7 +373,7 @@ describe('a daily sweep', () => {
     const facts = { bucket: INBOX, key, etag: 'e', bytes: 1, lastModified, mediaType: 'a/b' };
     const upload = { id: uploadId(facts), ...facts };
     const claimedAt = world.clock.now();
-    const claim = firstClaim(upload, ECHO, { claimedAt, deadline: claimedAt + MINUTE, pipeline: 'test' });
+    const claim = firstClaim(upload, ECHO, { claimedAt, deadline: claimedAt + MINUTE, pipeline: 'test', keyScope: '' });
     await world.ports.ledger.create(claim, never);
   }
 
@@ -597,7 +597,7 @@ describe('a requested pass', () => {
     expect(ended.backfill).toMatchObject({ since, compared: 20, missed: 20 });
     await world.settle();
     expect(await world.entries()).toHaveLength(20);
-    expect(Object.keys(await sweepState())).toEqual(['firstDay', 'watermark', 'ended']);
+    expect(Object.keys(await sweepState())).toEqual(['schema', 'firstDay', 'watermark', 'ended']);
   });
 
   it.each([

@@ -30,8 +30,9 @@ async function pass(times: number, ms = MINUTE): Promise<void> {
   }
 }
 
-/** An object as a newer version writes it, with a member that this version does not know. */
-const newer = (text: string): string => JSON.stringify({ ...JSON.parse(text), schema: 99, later: { more: true } });
+/** An object as a version of that format may write it, with a member that this version does not know. */
+const inFormat = (format: number | undefined, text: string): string =>
+  JSON.stringify({ ...JSON.parse(text), schema: format, other: { more: true } });
 
 async function write(texts: Readonly<Record<string, string>>): Promise<void> {
   for (const [key, text] of Object.entries(texts)) await world.put(LEDGER, key, text);
@@ -74,12 +75,12 @@ beforeEach(async () => {
   });
 });
 
-describe('a version that meets a newer format', () => {
+describe.each([5, 7])('a version that meets format %i', (format) => {
   it('leaves all objects as they are, sends and collects nothing of them, and loses nothing', async () => {
     const before = await objects();
     const sent = world.sentKeys;
     const results = await world.keys(RESULTS);
-    const after = Object.fromEntries(Object.entries(before).map(([key, text]) => [key, newer(text)]));
+    const after = Object.fromEntries(Object.entries(before).map(([key, text]) => [key, inFormat(format, text)]));
     expect(Object.keys(after)).toEqual(expect.arrayContaining([HOLDS, SWEEP, expect.stringMatching(/^chains\//)]));
     await write(after);
     await pass(5, 20 * MINUTE);
@@ -91,11 +92,11 @@ describe('a version that meets a newer format', () => {
     expect(world.count('SweepStateDamaged')).toBe(0);
   });
 
-  it('leaves everything to the newer version, which finishes it, and no file is paid for twice', async () => {
+  it('leaves everything to the other version, which finishes it, and no file is paid for twice', async () => {
     const before = await objects();
-    await write(Object.fromEntries(Object.entries(before).map(([key, text]) => [key, newer(text)])));
+    await write(Object.fromEntries(Object.entries(before).map(([key, text]) => [key, inFormat(format, text)])));
     await pass(5, 20 * MINUTE);
-    // The present version stands in for the newer one, which reads its own objects.
+    // The present version stands in for the other one, which reads its own objects.
     await write(before);
     for (const { body } of world.deadLetters.receive({ max: 10 })) world.queue.send(body);
     flowMs = 0;
@@ -134,10 +135,32 @@ describe('a version that meets a newer format', () => {
   )('of %s says which it is, which it knows and what to do', async (_, keyOf, consequence, read) => {
     const entry = (await world.entries()).find(({ upload }) => upload.key === 'chain') as Entry;
     const key = keyOf(entry);
-    await write({ [key]: newer((await world.object(LEDGER, key)).bytes.toString()) });
+    await write({ [key]: inFormat(format, (await world.object(LEDGER, key)).bytes.toString()) });
     world.clock.advance(MINUTE);
+    const [age, todo] =
+      format > 6
+        ? ['a newer', 'Deploy that version again.']
+        : ['an older', 'Deploy that version until its uploads have ended. Then begin this one with an empty ledger.'];
     await expect(read(entry)).rejects.toMatchObject({
-      message: `${key} has format 99 of the ledger: a newer version of Flowdrop wrote it. This version knows formats up to 6, and leaves the object as it is. Deploy the newer version again. Until then, ${consequence}.`,
+      message: `${key} has format ${format} of the ledger: ${age} version of Flowdrop wrote it. This version reads format 6, and leaves the object as it is. ${todo} Until then, ${consequence}.`,
     });
   });
+});
+
+it('the state of the sweep without a format is that of the first one', async () => {
+  const text = inFormat(undefined, (await world.object(LEDGER, SWEEP)).bytes.toString());
+  await write({ [SWEEP]: text });
+  await expect(world.requestSweep({ status: true })).rejects.toThrow(`${SWEEP} has format 1 of the ledger: an older`);
+  expect((await objects())[SWEEP]).toBe(text);
+});
+
+it('an upload of another format is told of, and makes no dead letters', async () => {
+  const [entry] = (await world.entries()).filter(({ upload }) => upload.key === 'throttled');
+  const key = `uploads/${entry?.upload.id}.json`;
+  await write({ [key]: inFormat(5, (await world.object(LEDGER, key)).bytes.toString()) });
+  await pass(30, HOUR);
+  expect(world.deadLetters.receive({ max: 10 })).toEqual([]);
+  expect(world.logged.map(({ fields }) => String(fields.error))).toContainEqual(
+    expect.stringMatching(`^UnreadableEntryError: ${key} has format 5`),
+  );
 });
