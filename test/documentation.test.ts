@@ -13,7 +13,7 @@ const filesOf = (folder: string): readonly string[] =>
     .map((path) => basename(path));
 const FILES: ReadonlySet<string> = new Set(FOLDERS.flatMap(filesOf));
 
-const pages = ['.', 'docs', 'docs/recipes', 'examples', 'examples/own-app']
+const pages = ['.', 'docs', 'docs/recipes', 'docs/recipes/services', 'examples', 'examples/own-app', 'test']
   .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
   .filter((path) => path.endsWith('.md'));
 

@@ -54,8 +54,8 @@ const PREFIX = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})([A-Za-z0-9!_.'()-]
 const CANARY_KEY = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})(([A-Za-z0-9!_.'()-]+/)*[A-Za-z0-9!_.'()-]+)?$`);
 
 /**
- * Every setting: its default, its range and, in its comment, its meaning. The types, the schema and the table in
- * `docs/settings.md` come from here. After a change, write that table with
+ * Every setting: its default, its range and, in its comment, its meaning. The types, the schema and the list in
+ * `docs/settings.md` come from here. After a change, write that list with
  * `npx vitest run test/settings/settings-page.test.ts --update`.
  *
  * Each range ends where a limit of Lambda or S3 would apply anyway.

@@ -5,10 +5,10 @@ import { SETTINGS, type Setting } from '../../functions/settings/settings.ts';
 
 const PAGE = fileURLToPath(new URL('../../docs/settings.md', import.meta.url));
 const SOURCE = readFileSync(new URL('../../functions/settings/settings.ts', import.meta.url), 'utf8');
-const UPDATE = 'To write the table of settings: npx vitest run test/settings/settings-page.test.ts --update';
+const UPDATE = 'To write the list of settings: npx vitest run test/settings/settings-page.test.ts --update';
 
-/** The rows of the settings, one after the other. */
-const ROWS = /(?:^\| `settings\.[^\n]*\n)+/gm;
+/** The items of the settings, one after the other. */
+const ITEMS = /(?:^- `settings\.[^\n]*\n)+/gm;
 
 const SCALES: Readonly<Record<string, readonly (readonly [value: number, name: string])[]>> = {
   bytes: [
@@ -37,27 +37,27 @@ function meaningOf(name: string): string {
   return comment.replaceAll(/\s*\n\s*\* ?/g, ' ').trim();
 }
 
-function rangeOf({ unit, min, max, words = [] }: Setting<unknown>): string {
-  const numbers = min === undefined || max === undefined ? [] : [`${amount(min, unit)} to ${amount(max, unit)}`];
-  return [...numbers, ...words.map((word) => `\`${word}\``)].join(', ');
+function rangeOf({ unit, min, max, words = [] }: Setting<unknown>): readonly string[] {
+  if (min === undefined || max === undefined) return [];
+  return [`${[`${amount(min, unit)} to ${amount(max, unit)}`, ...words.map((word) => `\`${word}\``)].join(', ')}.`];
 }
 
-function defaultOf({ default: value, unit }: Setting<unknown>): string {
-  if (typeof value === 'number') return amount(value, unit);
-  return String(value) === '' ? 'none' : `\`${value}\``;
+function defaultOf({ default: value, unit }: Setting<unknown>): readonly string[] {
+  if (typeof value === 'number') return [`Default: ${amount(value, unit)}.`];
+  return String(value) === '' ? [] : [`Default: \`${value}\`.`];
 }
 
-const rows = Object.entries<Setting<unknown>>(SETTINGS).map(([name, setting]) => {
-  const cells = [`\`settings.${name}\``, meaningOf(name), rangeOf(setting), defaultOf(setting)];
-  return `${cells.map((cell) => `| ${cell}`.trim()).join(' ')} |\n`;
-});
+const items = Object.entries<Setting<unknown>>(SETTINGS).map(
+  ([name, setting]) =>
+    `- \`settings.${name}\`: ${[meaningOf(name), ...rangeOf(setting), ...defaultOf(setting)].join(' ')}\n`,
+);
 
 describe('docs/settings.md', () => {
   it('says of every setting what the code says', async () => {
     const page = readFileSync(PAGE, 'utf8');
-    expect(page.match(ROWS)).toHaveLength(1);
+    expect(page.match(ITEMS)).toHaveLength(1);
     await expect(
-      page.replace(ROWS, () => rows.join('')),
+      page.replace(ITEMS, () => items.join('')),
       UPDATE,
     ).toMatchFileSnapshot(PAGE);
   });
