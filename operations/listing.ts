@@ -144,7 +144,7 @@ export async function collectorStates(
   for (let index = 0; ; index += 1) {
     const writtenAt = written.get(collectorKey(index));
     if (writtenAt === undefined) return known;
-    const { state } = await readState({ s3, bucket, clock }, index, signal);
+    const state = await readState({ s3, bucket, clock }, index, signal);
     known.push({ index, state, writtenAt });
   }
 }

@@ -1,13 +1,14 @@
-import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { randomUUID } from 'node:crypto';
+import type { S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
 import { byName } from '../base/validation.ts';
+import { Document } from '../ledger/document.ts';
 import { collectorKey, type RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { LineState } from '../resubmit/waiting-uploads.ts';
-import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { spreadOf, UPLOAD_ID } from '../uploads/upload.ts';
 
 /** Duration of a lease, in milliseconds. It is renewed after a third of it. */
@@ -125,20 +126,15 @@ interface LeasePorts {
   readonly clock: Clock;
 }
 
+const documentOf = ({ s3, bucket, clock }: LeasePorts, collector: number): Document<CollectorState> =>
+  new Document({
+    ...{ s3, bucket, clock, key: collectorKey(collector), nonce: randomUUID },
+    parse: (text) => parsedState(text, clock.now()),
+  });
+
 /** Reads the state of a collector. It is empty if the collector never had a tick, or if it cannot be read. */
-export async function readState(
-  { s3, bucket, clock }: LeasePorts,
-  collector: number,
-  signal: AbortSignal,
-): Promise<{ readonly state: CollectorState; readonly etag?: string | undefined }> {
-  try {
-    const get = new GetObjectCommand({ Bucket: bucket, Key: collectorKey(collector) });
-    const { Body, ETag } = await s3.send(get, { abortSignal: signal });
-    return { state: parsedState((await Body?.transformToString()) ?? '', clock.now()), etag: ETag };
-  } catch (error) {
-    if (!isAbsent(error)) throw error;
-    return { state: {} };
-  }
+export async function readState(ports: LeasePorts, collector: number, signal: AbortSignal): Promise<CollectorState> {
+  return (await documentOf(ports, collector).read(signal)).value ?? {};
 }
 
 /**
@@ -149,11 +145,9 @@ export async function readState(
  * between.
  */
 export class Lease {
-  readonly #s3: S3Client;
-  readonly #where: { readonly Bucket: string; readonly Key: string };
+  readonly #document: Document<CollectorState>;
   readonly #clock: Clock;
   #state: CollectorState;
-  #etag: string | undefined;
   /**
    * True if the last tick released the lease. False if it died, or is still at work: it may have polled flows after its
    * last write, so the state does not hold what it saw last.
@@ -166,20 +160,19 @@ export class Lease {
   readonly #ended = new AbortController();
   #renewing: Promise<void> = Promise.resolve();
 
-  private constructor({ s3, bucket, clock }: LeasePorts, collector: number, state: CollectorState, etag?: string) {
-    this.#s3 = s3;
-    this.#where = { Bucket: bucket, Key: collectorKey(collector) };
+  private constructor(document: Document<CollectorState>, clock: Clock, state: CollectorState) {
+    this.#document = document;
     this.#clock = clock;
     this.#state = state;
-    this.#etag = etag;
     this.wasReleased = state.heldUntil === 0;
   }
 
   /** Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same time. */
   static async take(ports: LeasePorts, collector: number, signal: AbortSignal): Promise<Lease | undefined> {
-    const { state, etag } = await readState(ports, collector, signal);
+    const document = documentOf(ports, collector);
+    const { value: state = {} } = await document.read(signal);
     if (ports.clock.now() < (state.heldUntil ?? 0)) return undefined;
-    const lease = new Lease(ports, collector, state, etag);
+    const lease = new Lease(document, ports.clock, state);
     await lease.write(signal);
     if (lease.#lost) return undefined;
     lease.#renewing = lease.#keepRenewing(signal);
@@ -237,24 +230,9 @@ export class Lease {
   async #put(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
     if (this.#lost) return;
     const state = { ...this.#state, heldUntil: this.#clock.now() + LEASE_MS, ...change };
-    const Body = JSON.stringify(state);
-    try {
-      const { ETag } = await this.#s3.send(
-        new PutObjectCommand({
-          ...this.#where,
-          Body,
-          ContentType: 'application/json',
-          ...(this.#etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: this.#etag }),
-        }),
-        { abortSignal: signal },
-      );
-      this.#state = state;
-      this.#etag = ETag;
-    } catch (error) {
-      if (!isPreconditionFailed(error) && !isConflict(error) && !isAbsent(error)) throw error;
-      // If only the answer to our own write was lost, the lease expires, and a later tick takes it.
-      this.#lost = true;
-    }
+    // If only the answer to our own write was lost, the lease expires, and a later tick takes it.
+    if (await this.#document.put(state, signal)) this.#state = state;
+    else this.#lost = true;
   }
 }
 

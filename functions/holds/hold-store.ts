@@ -1,22 +1,12 @@
-import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import type { S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
+import { Document } from '../ledger/document.ts';
 import { HOLDS_KEY } from '../ledger/keys.ts';
-import { Contention, demandFormat, OtherFormatError, UnreadableEntryError } from '../ledger/store.ts';
-import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { demandFormat, OtherFormatError, UnreadableEntryError } from '../ledger/store.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
 
 /** How old a state may be that is only looked at, in milliseconds. The uploads of a batch share a reading. */
 export const HOLDS_AGE_MAX_MS = 1_000;
-
-/** How long a change is tried while other processes write in between, in milliseconds. */
-const CHANGE_MAX_MS = 30_000;
-
-interface Known {
-  readonly text: string;
-  readonly etag: string | undefined;
-  /** When it was read or written, in milliseconds since the epoch. */
-  readonly at: number;
-}
 
 interface Change {
   readonly apply: (draft: Holds) => () => void;
@@ -34,34 +24,22 @@ interface HoldStorePorts {
   readonly nonce: () => string;
 }
 
-/** The holds of a pipeline: one object of the ledger. It changes only by conditional writes. */
+/** The holds of a pipeline: one document of the ledger. */
 export class HoldStore {
-  readonly #s3: S3Client;
-  readonly #bucket: string;
-  readonly #key: string;
-  readonly #clock: Clock;
-  readonly #nonce: () => string;
-  #known: Known | undefined;
-  #reading: Promise<Known> | undefined;
+  readonly #document: Document<Holds>;
   #changes: Change[] = [];
   #later: ((draft: Holds) => void)[] = [];
   #isUrgent = false;
   #writing: Promise<void> | undefined;
 
   /** @param ports of the ledger. Another key is for tests that share a bucket. */
-  constructor({ s3, bucket, key = HOLDS_KEY, clock, nonce }: HoldStorePorts) {
-    this.#key = key;
-    this.#s3 = s3;
-    this.#bucket = bucket;
-    this.#clock = clock;
-    this.#nonce = nonce;
+  constructor({ key = HOLDS_KEY, ...ports }: HoldStorePorts) {
+    this.#document = new Document({ ...ports, key, parse: parsed });
   }
 
   /** The holds, as they were a second ago or later. @throws {UnreadableEntryError} */
   async read(signal: AbortSignal): Promise<Holds> {
-    const isFresh = this.#known !== undefined && this.#clock.now() - this.#known.at <= HOLDS_AGE_MAX_MS;
-    const known = isFresh ? (this.#known as Known) : await this.#readNow(signal);
-    return parsed(known.text);
+    return (await this.#document.read(signal, HOLDS_AGE_MAX_MS)).value ?? NO_HOLDS;
   }
 
   /**
@@ -117,68 +95,21 @@ export class HoldStore {
 
   async #write(changes: readonly Change[]): Promise<readonly (() => void)[]> {
     const { signal } = changes[0] as Change;
-    const contention = new Contention(HOLDS_KEY, CHANGE_MAX_MS, { clock: this.#clock, nonce: this.#nonce });
-    let known = this.#known ?? (await this.#readNow(signal));
-    for (;;) {
-      const draft = parsed(known.text);
-      const later = [...this.#later];
-      for (const change of later) change(draft);
-      const tells = changes.map(({ apply }) => apply(draft));
-      const text = JSON.stringify(draft);
-      if (text === known.text) {
-        if (this.#clock.now() - known.at <= HOLDS_AGE_MAX_MS) return this.#done(later, tells);
-        known = await this.#readNow(signal);
-        continue;
-      }
-      try {
-        const etag = await this.#put(text, known.etag, signal);
-        this.#known = { text, etag, at: this.#clock.now() };
-        return this.#done(later, tells);
-      } catch (error) {
-        this.#known = undefined;
-        if (!isConflict(error) && !isPreconditionFailed(error) && !isAbsent(error)) throw error;
-        await contention.pause(signal);
-        known = await this.#readNow(signal);
-      }
-    }
-  }
-
-  #done<T>(later: readonly unknown[], tells: T): T {
+    let later: readonly unknown[] = [];
+    let tells: readonly (() => void)[] = [];
+    const change = (before = NO_HOLDS): Holds => {
+      const text = JSON.stringify(before);
+      const draft = parsed(text);
+      later = [...this.#later];
+      for (const each of this.#later) each(draft);
+      tells = changes.map(({ apply }) => apply(draft));
+      return JSON.stringify(draft) === text ? before : draft;
+    };
+    await this.#document.update(change, signal, { ageMaxMs: HOLDS_AGE_MAX_MS });
     // More may have been left for later meanwhile.
     this.#later = this.#later.slice(later.length);
     if (this.#later.length === 0) this.#isUrgent = false;
     return tells;
-  }
-
-  async #put(Body: string, etag: string | undefined, signal: AbortSignal): Promise<string> {
-    const put = new PutObjectCommand({
-      ...{ Bucket: this.#bucket, Key: this.#key, Body, ContentType: 'application/json' },
-      ...(etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: etag }),
-    });
-    const { ETag } = await this.#s3.send(put, { abortSignal: signal });
-    return ETag as string;
-  }
-
-  #readNow(signal: AbortSignal): Promise<Known> {
-    this.#reading ??= this.#get(signal).finally(() => {
-      this.#reading = undefined;
-    });
-    return this.#reading;
-  }
-
-  async #get(signal: AbortSignal): Promise<Known> {
-    const at = this.#clock.now();
-    try {
-      const where = { Bucket: this.#bucket, Key: this.#key };
-      const { Body, ETag } = await this.#s3.send(new GetObjectCommand(where), { abortSignal: signal });
-      // The state in its canonical form, so that two texts can be compared.
-      const text = JSON.stringify(parsed((await Body?.transformToString()) ?? ''));
-      this.#known = { text, etag: ETag as string, at };
-    } catch (error) {
-      if (!isAbsent(error)) throw error;
-      this.#known = { text: JSON.stringify(NO_HOLDS), etag: undefined, at };
-    }
-    return this.#known;
   }
 }
 

@@ -8,7 +8,6 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3';
 import type * as z from 'zod/mini';
-import type { Clock } from '../base/clock.ts';
 import { shorten, toldIssues } from '../base/printable.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { uploadId } from '../uploads/upload.ts';
@@ -83,43 +82,6 @@ export function demandFormat(key: string, value: unknown, consequence: string): 
 export class LedgerContendedError extends Error {
   override readonly name = 'LedgerContendedError';
 }
-
-/** Shortest and longest pause after a write that another process won, in milliseconds. It doubles each time. */
-const PAUSE_MIN_MS = 10;
-const PAUSE_MAX_MS = 1_000;
-
-/** The tries of a conditional write of an object that many processes write. */
-export class Contention {
-  readonly #key: string;
-  readonly #ports: { readonly clock: Clock; readonly nonce: () => string };
-  readonly #lastsMs: number;
-  readonly #endsAt: number;
-  #pauseMs = PAUSE_MIN_MS;
-
-  /**
-   * @param lastsMs how long the write is tried, in milliseconds.
-   * @param ports `nonce` returns a different string each time, of hexadecimal digits at its beginning.
-   */
-  constructor(key: string, lastsMs: number, ports: { readonly clock: Clock; readonly nonce: () => string }) {
-    this.#key = key;
-    this.#ports = ports;
-    this.#lastsMs = lastsMs;
-    this.#endsAt = ports.clock.now() + lastsMs;
-  }
-
-  /** Waits after a write that another process won. @throws {LedgerContendedError} its time is over. */
-  async pause(signal: AbortSignal): Promise<void> {
-    const { clock, nonce } = this.#ports;
-    if (clock.now() >= this.#endsAt) {
-      throw new LedgerContendedError(`${this.#key} was written by others for ${this.#lastsMs / 1000} seconds`);
-    }
-    await clock.sleep(this.#pauseMs * (0.5 + chanceOf(nonce())), signal);
-    this.#pauseMs = Math.min(PAUSE_MAX_MS, this.#pauseMs * 2);
-  }
-}
-
-/** A number from 0 to 1 of a random hexadecimal text. */
-const chanceOf = (nonce: string): number => Number.parseInt(nonce.slice(0, 4), 16) / 0xffff;
 
 /** Tries of a conditional write that S3 answers with 409. */
 const CONFLICT_TRIES_MAX = 10;

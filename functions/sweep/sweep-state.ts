@@ -1,12 +1,13 @@
-import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { randomUUID } from 'node:crypto';
+import type { S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import type { Telemetry } from '../base/telemetry.ts';
+import { Document } from '../ledger/document.ts';
 import { LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import { SWEEP_KEY } from '../ledger/keys.ts';
-import { demandFormat, LedgerContendedError } from '../ledger/store.ts';
-import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { demandFormat } from '../ledger/store.ts';
 
 /**
  * A daily pass covers new uploads. A backfill goes back to a day that an operator named. A dry run only counts. This is
@@ -155,77 +156,50 @@ function storedMembers(text: string): Readonly<Record<string, unknown>> {
 /** S3 dates objects in whole seconds: without rounding, an upload of this very second would seem to be older. */
 const firstSecondOf = (now: number): number => Math.floor(now / 1000) * 1000;
 
-interface StoredState extends ParsedState {
-  /** Undefined if nothing is stored. */
-  readonly etag: string | undefined;
-}
-
-/** Maximum number of times that a change is written. Each further one follows the write of another invocation. */
-const WRITES_MAX = 20;
-
 /**
  * Stores the state of the sweep between its runs. The writes are conditional, so S3 decides which of two runs takes a
  * pass. If no state is stored, the deployment begins now.
  */
 export class SweepStateStore {
-  readonly #s3: S3Client;
+  readonly #document: Document<ParsedState>;
   readonly #clock: Clock;
   readonly #telemetry: Telemetry;
-  readonly #where: { readonly Bucket: string; readonly Key: string };
 
   constructor(s3: S3Client, bucket: string, clock: Clock, telemetry: Telemetry) {
-    this.#s3 = s3;
     this.#clock = clock;
     this.#telemetry = telemetry;
-    this.#where = { Bucket: bucket, Key: SWEEP_KEY };
+    this.#document = new Document({
+      ...{ s3, bucket, key: SWEEP_KEY, clock, nonce: randomUUID },
+      parse: (text) => parsedState(text, clock.now()),
+      print: ({ state }) => JSON.stringify({ schema: LEDGER_FORMAT, ...state }),
+    });
   }
 
   /** @throws {OtherFormatError} */
-  async read(signal: AbortSignal): Promise<SweepState> {
-    const stored = await this.#read(signal);
-    return mustBeWritten(stored) ? this.update((state) => state, signal) : stored.state;
+  read(signal: AbortSignal): Promise<SweepState> {
+    return this.update((state) => state, signal);
   }
 
   /**
    * Changes the state and returns the new one. If another invocation writes in between, `change` is applied again to the new
-   * state. If `change` throws, nothing is written.
+   * state. If `change` throws, nothing is written. A state that is damaged, or not there yet, is written in any case.
    * @throws {LedgerContendedError} @throws {OtherFormatError}
    */
   async update(change: (state: SweepState) => SweepState, signal: AbortSignal): Promise<SweepState> {
-    for (let written = 0; written < WRITES_MAX; written += 1) {
-      const stored = await this.#read(signal);
-      const { state, etag, damaged } = stored;
-      const next = change(state);
-      if (next === state && !mustBeWritten(stored)) return state;
-      if (damaged.length > 0) this.#report(stored);
-      const condition = etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: etag };
-      const Body = JSON.stringify({ schema: LEDGER_FORMAT, ...next });
-      const put = new PutObjectCommand({ ...this.#where, Body, ContentType: 'application/json', ...condition });
-      try {
-        await this.#s3.send(put, { abortSignal: signal });
-        return next;
-      } catch (error) {
-        // If our write succeeded and only its answer was lost, `change` finds its work done.
-        if (!isConflict(error) && !isPreconditionFailed(error) && !isAbsent(error)) throw error;
-      }
-    }
-    throw new LedgerContendedError(`${SWEEP_KEY} was written by others ${WRITES_MAX} times in a row; ask again`);
-  }
-
-  async #read(signal: AbortSignal): Promise<StoredState> {
-    try {
-      const { Body, ETag } = await this.#s3.send(new GetObjectCommand(this.#where), { abortSignal: signal });
-      const text = (await Body?.transformToString()) ?? '';
-      return { ...parsedState(text, this.#clock.now()), etag: ETag };
-    } catch (error) {
-      if (!isAbsent(error)) throw error;
-      const now = firstSecondOf(this.#clock.now());
-      return { state: { firstDay: now, watermark: now }, damaged: [], etag: undefined };
-    }
+    const now = firstSecondOf(this.#clock.now());
+    const changed = (stored: ParsedState | undefined): ParsedState => {
+      const before = stored ?? { state: { firstDay: now, watermark: now }, damaged: [] };
+      const state = change(before.state);
+      if (stored !== undefined && state === stored.state && stored.damaged.length === 0) return stored;
+      if (before.damaged.length > 0) this.#report(before);
+      return { state, damaged: [] };
+    };
+    const { value } = await this.#document.update(changed, signal, { begin: 'now' });
+    return (value as ParsedState).state;
   }
 
   /** Tells the operator, before a write replaces the damaged members and leaves no trace of them. */
-  #report({ damaged, state }: StoredState): void {
+  #report({ damaged, state }: ParsedState): void {
     const { log, metrics } = this.#telemetry;
     metrics.add('SweepStateDamaged');
     log.error('Parts of the state of the sweep cannot be read. They are replaced.', {
@@ -236,6 +210,3 @@ export class SweepStateStore {
     });
   }
 }
-
-/** True if what is stored is not the state that was read: nothing is stored, or it is damaged. */
-const mustBeWritten = ({ etag, damaged }: StoredState): boolean => etag === undefined || damaged.length > 0;

@@ -505,10 +505,10 @@ export const MUTATIONS: readonly Mutation[] = [
     with: 'const isNew = false;',
   }),
   mistake('the holds written without a condition', 300, {
-    file: HOLD_STORE,
-    in: 'HoldStore.#put',
+    file: 'ledger/document.ts',
+    in: 'Document.#put',
     replace: "...(etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: etag })",
-    with: '...{}',
+    with: "...(key.endsWith('/holds.json') ? {} : etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: etag })",
   }),
   mistake('a flow in doubt uncounted', 300, {
     file: 'create-flow/send.ts',
