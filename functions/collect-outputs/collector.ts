@@ -77,7 +77,6 @@ function stateSchema(now: number) {
   const words = z.record(z.string(), z.object({ word: z.string(), polls: z.int().check(z.gte(1)) }));
   const turns = z.object({
     route: z.optional(z.string()),
-    credit: z.int().check(z.gte(0)),
     segments: byName(z.string()),
   });
   return z.object({

@@ -1,7 +1,7 @@
 import { shortSegment } from '../base/key-segment.ts';
 import { classPrefix, routePrefix, segmentPrefix, type TurnClass, type WaitingMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
-import { type Route, WEIGHT_DEFAULT } from '../uploads/routes.ts';
+import type { Route } from '../uploads/routes.ts';
 
 /** Maximum number of LIST requests of a round in each of the two classes: a few seconds of work. */
 const LISTS_MAX = 150;
@@ -17,10 +17,8 @@ const LATE_EVERY = 10;
 
 /** Where the turns of a class stand. */
 interface ClassState {
-  /** The route that was looked at last. The next round begins after it, unless it has turns left. */
+  /** The route that was looked at last. The next round begins after it. */
   readonly route?: string | undefined;
-  /** The turns that this route still has before the next one. */
-  readonly credit: number;
   /** The segment of each waiting route that was looked at last. The next round begins after it. */
   readonly segments: Readonly<Record<string, string>>;
 }
@@ -36,8 +34,8 @@ export interface TurnState {
 /** Before the first turn. */
 export const BEGINNING: TurnState = {
   count: 0,
-  live: { credit: 0, segments: {} },
-  late: { credit: 0, segments: {} },
+  live: { segments: {} },
+  late: { segments: {} },
 };
 
 /** How many uploads may leave the line now: of a class of the route of this name, or of all together. */
@@ -67,9 +65,8 @@ interface Round extends Wanted {
 
 /**
  * Finds whose turn it is in the line: each tenth turn is one of a late upload, and all others are of live ones, unless
- * none of them is due. Within a class, the turns go round the routes, and each has as many in a row as its weight says
- * (deficit round robin, where each upload costs the same). Within a route they go round the segments, one at a time, and
- * within a segment the longest waiting upload leaves first.
+ * none of them is due. Within a class, the turns go round the routes, within a route they go round the segments, and within
+ * a segment the longest waiting upload leaves first.
  *
  * Routes, segments and uploads are listed only when it is their turn.
  * @returns the markers that have the next turns, and where the turns stand then.
@@ -105,20 +102,18 @@ class ClassTurns {
   #routes: RouteTurns[] | undefined;
   #listed: readonly RouteTurns[] = [];
   #last: string | undefined;
-  #credit: number;
 
   constructor(of: TurnClass, round: Round, before: ClassState) {
     this.#class = of;
     this.#round = round;
     this.#before = before;
     this.#last = before.route;
-    this.#credit = before.credit;
   }
 
   get state(): ClassState {
     if (this.#routes === undefined) return this.#before;
     const segments = this.#listed.flatMap(({ name, last }) => (last === undefined ? [] : [[name, last] as const]));
-    return { route: this.#last, credit: this.#credit, segments: Object.fromEntries(segments) };
+    return { route: this.#last, segments: Object.fromEntries(segments) };
   }
 
   async next(signal: AbortSignal): Promise<WaitingMarker | undefined> {
@@ -130,28 +125,21 @@ class ClassTurns {
       this.#last = route.name;
       if (marker === undefined) {
         this.#routes.shift();
-        this.#credit = 0;
         continue;
       }
-      if (this.#credit < 1) this.#credit = route.weight;
-      this.#credit -= 1;
-      if (this.#credit < 1) this.#routes.push(this.#routes.shift() as RouteTurns);
+      this.#routes.push(this.#routes.shift() as RouteTurns);
       return marker;
     }
   }
 
   async #list(signal: AbortSignal): Promise<RouteTurns[]> {
-    const { route: last, credit, segments } = this.#before;
+    const { route: last, segments } = this.#before;
     const names = await foldersFrom(classPrefix(this.#class), last, this.#round, signal);
     this.#listed = names.map((name) => {
       const segment = Object.hasOwn(segments, name) ? segments[name] : undefined;
       return new RouteTurns(this.#class, name, this.#round, segment);
     });
-    const routes = this.#listed.filter(({ hasRoom }) => hasRoom);
-    const at = routes.findIndex(({ name }) => name === last);
-    if (credit >= 1 && at >= 0) return [...routes.splice(at, 1), ...routes];
-    this.#credit = 0;
-    return routes;
+    return this.#listed.filter(({ hasRoom }) => hasRoom);
   }
 }
 
@@ -159,7 +147,6 @@ class ClassTurns {
 class RouteTurns {
   /** As it is in keys. */
   readonly name: string;
-  readonly weight: number;
   readonly #class: TurnClass;
   readonly #round: Round;
   /** The segments that may have a turn, the next one first. Undefined before they are listed. */
@@ -171,7 +158,6 @@ class RouteTurns {
   constructor(of: TurnClass, name: string, round: Round, last: string | undefined) {
     const route = round.routes.find((each) => shortSegment(each.name) === name);
     this.name = name;
-    this.weight = route?.weight ?? WEIGHT_DEFAULT;
     this.#class = of;
     this.#round = round;
     if (!round.rooms.has(name)) round.rooms.set(name, round.room(route?.name ?? name));

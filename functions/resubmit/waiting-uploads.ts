@@ -269,6 +269,6 @@ export class WaitingUploads {
 
 /** A hash of the routes without what does not choose between them. */
 function choiceOf(routes: readonly Route[]): string {
-  const choices = routes.map(({ template, parameters, additional, price, budget, weight, ...choice }) => choice);
+  const choices = routes.map(({ template, parameters, additional, price, budget, ...choice }) => choice);
   return createHash('sha256').update(JSON.stringify(choices)).digest('hex');
 }

@@ -68,13 +68,7 @@ export interface Route extends Conditions {
    * @internal
    */
   readonly skippedNames?: readonly string[] | undefined;
-  /** Its share of the turns while uploads of several routes wait in the line. Default 1. */
-  readonly weight?: number | undefined;
 }
-
-/** The weight of a route that names none. */
-export const WEIGHT_DEFAULT = 1;
-const WEIGHT_MAX = 100;
 
 const NAME_LENGTH_MAX = 64;
 const ROUTES_MAX = 200;
@@ -140,8 +134,6 @@ export const deadlineSecondsSchema = z
   .int({ error: DEADLINE_ERROR })
   .check(z.gte(1, { error: DEADLINE_ERROR }), z.lte(DEADLINE_SECONDS_MAX, { error: DEADLINE_ERROR }));
 
-const WEIGHT_ERROR = `expected a whole number from 1 to ${WEIGHT_MAX}`;
-
 const jobsSchema = matching(
   `a prefix with a slash at its end, of at most ${KEY_BYTES_MAX} characters, none of them a control character`,
   new RegExp(`^\\P{Cc}{1,${KEY_BYTES_MAX - 1}}\\/$`, 'u'),
@@ -156,6 +148,7 @@ export const GONE: ReadonlyMap<string, string> = new Map([
     'circuit',
     'is gone, because one uploader could stop a route for all others. After twenty failures alike, the event Failures Alike and the alarm failures-alike tell of them, and only what was submitted in bulk waits. Set `budget` to cap what a route spends, and remove `circuit`',
   ],
+  ['weight', 'is gone: while files wait for their turns, these go round the routes evenly. Remove it'],
 ]);
 
 /** What is kept by the names of routes must not mix with what every object inherits. */
@@ -180,11 +173,6 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     makes: MEDIA_TYPES_SCHEMA,
     price: z.optional(priceSchema),
     budget: z.optional(budgetSchema),
-    weight: z.optional(
-      z
-        .int({ error: WEIGHT_ERROR })
-        .check(z.gte(1, { error: WEIGHT_ERROR }), z.lte(WEIGHT_MAX, { error: WEIGHT_ERROR })),
-    ),
   },
   'an object',
   GONE,

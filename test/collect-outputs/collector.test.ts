@@ -17,8 +17,8 @@ const STATE: CollectorState = {
     extra: 4,
     turns: {
       count: 3,
-      live: { route: 'echo', credit: 1, segments: { echo: 'customer' } },
-      late: { credit: 0, segments: {} },
+      live: { route: 'echo', segments: { echo: 'customer' } },
+      late: { segments: {} },
     },
   },
 };

@@ -144,7 +144,6 @@ describe('the configuration', () => {
             suffixes: ['.a'],
             mediaTypes: ['image/*'],
             parameters: {},
-            weight: 1,
           },
           ...{ additional: {}, overrides: true, input: 'file', price: { amount: 1, currency: 'EUR' } },
           budget: { flows: 1, per: 'day' },
