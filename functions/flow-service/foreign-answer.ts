@@ -88,14 +88,14 @@ export function blameOf(facts: AnswerFacts): Blame {
 const namesTemplate = ({ text, detail }: AnswerFacts): boolean =>
   text.trimStart().startsWith('{') && /template/i.test(detail);
 
-/** Tells whether a redirect only adds a slash to the path of a request. */
+/** Tells whether a redirect only adds a slash to the path of a request. Behind a proxy, a server may think that it is http. */
 export const isSameWithSlash = (target: URL, own: URL): boolean =>
-  target.origin === own.origin && target.pathname === `${own.pathname}/`;
+  target.host === own.host && target.pathname === `${own.pathname}/`;
 
 interface Where {
   readonly operation: string;
-  /** The address of the operation. Undefined if it has none of its own. */
-  readonly url: URL | undefined;
+  /** The address that was asked. */
+  readonly url: URL;
   /** The base address. It holds no credentials and no query. */
   readonly base: string;
   /** Redacted from all quotations. */
@@ -112,8 +112,8 @@ export function misaddressed(
   cause?: FlowServiceError,
 ): MisaddressedError {
   const { status, headers } = response;
-  const location = isRedirect(response) ? URL.parse(headers.location ?? '', base) : null;
-  if (location !== null && url !== undefined && isSameWithSlash(location, url)) {
+  const location = isRedirect(response) ? URL.parse(headers.location ?? '', url.href) : null;
+  if (location !== null && isSameWithSlash(location, url)) {
     const words = `${operation}: ${status} to the same path with a slash. The service wants a slash at the end of its`;
     return new MisaddressedError(`${words} paths: declare them with it in "service" of the configuration.`, { cause });
   }

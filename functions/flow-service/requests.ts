@@ -122,6 +122,7 @@ export interface Call extends OfUpload {
 /** A response, with the facts needed to interpret it. */
 export interface Answer {
   readonly operation: Operation;
+  readonly url: URL;
   readonly response: TransportResponse;
   /** The token, to be redacted from any quotation. A server elsewhere may know it from the service. */
   readonly secret: string;
@@ -398,10 +399,7 @@ export class Requests {
     return error;
   }
 
-  #where({ operation, secret }: Answer) {
-    const { create, list, templates } = this.#service;
-    const path = { create, list, templates }[operation as string]?.path;
-    const url = path === undefined || path.includes('{') ? undefined : new URL(this.#base + path);
+  #where({ operation, url, secret }: Answer) {
     return { operation, url, base: this.#base, secret };
   }
 
@@ -440,7 +438,7 @@ export class Requests {
     const kind = operation === 'create' ? 'creation' : 'other';
     using waiting = call.onWaiting && new ToldWait(call.onWaiting, () => this.#creationRefusal, this.#clock);
     const onRefused = async (response: TransportResponse): Promise<void> => {
-      await this.errorFor({ operation, response, secret, hadToken: true });
+      await this.errorFor({ operation, url: call.url, response, secret, hadToken: true });
       waiting?.tell();
     };
     const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: waiting && onRefused };
@@ -449,7 +447,7 @@ export class Requests {
       const key = await call.beforeSending?.();
       return (await this.#sendOnce(call, { secret, hadToken: true, key }, signal)).response;
     });
-    return { operation, response, secret, hadToken: true };
+    return { operation, url: call.url, response, secret, hadToken: true };
   }
 
   async #sendOnce(
@@ -471,7 +469,7 @@ export class Requests {
         operation,
         isService: hadToken,
       });
-      return { operation, response, secret, hadToken };
+      return { operation, url, response, secret, hadToken };
     } catch (error) {
       throw sendingFailure(error, operation, sending, signal);
     } finally {

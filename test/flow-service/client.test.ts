@@ -242,6 +242,17 @@ describe('an error response', () => {
     expect(asked).toHaveLength(1);
   });
 
+  it.each<[keyof typeof operations, string]>([
+    ['get', '/api/flows/f1/'],
+    ['get', 'f1/'],
+    ['get', 'http://flows.example.com/api/flows/f1/'],
+    ['outputs', '/api/flows/f1/outputs/?page=1'],
+  ])('%s to the same path with a slash says so: %s', async (operation, location) => {
+    const { transport } = canned({ status: 301, headers: { location } });
+    const error = await failureOf(operations[operation](clientOf(PUBLIC, { transport })));
+    expect(error).toMatchObject({ message: expect.stringContaining('wants a slash at the end of its paths') });
+  });
+
   const unknown = '{"detail":"no such template"}';
   it.each<[status: number, type: string, body: string, nameElsewhere: string, name: string]>([
     [404, 'application/json', unknown, 'RejectedError', 'RejectedError'],
