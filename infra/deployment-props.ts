@@ -31,7 +31,6 @@ export function deploymentProps(
     maxConcurrency: deployment.maxConcurrency,
     batchWindow: batchWindowSeconds === undefined ? undefined : Duration.seconds(batchWindowSeconds),
     collectors: deployment.collectors,
-    tracing: deployment.tracing,
     ticketTopic: existingTopic(scope, 'TicketTopic', deployment.ticketTopicArn),
     runbookUrl: deployment.runbookUrl,
   };

@@ -155,7 +155,6 @@ const deploymentSchema = strictObject({
   outputParameters: z.optional(z.boolean({ error: 'expected true or false' })),
   alarmTopicArn: z.optional(topicArn),
   ticketTopicArn: z.optional(topicArn),
-  tracing: z.optional(z.boolean({ error: 'expected true or false' })),
   alarmEmail: z.optional(matching('an email address', /^[^@\s]+@[^@\s]+$/)),
   runbookUrl: z.optional(matching('a URL', /^https?:\/\/\S+$/)),
   tags: z.optional(tagsSchema),

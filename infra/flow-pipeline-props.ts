@@ -175,11 +175,6 @@ export interface FlowPipelineProps {
    */
   readonly ticketTopic?: ITopic;
   /**
-   * True if the functions send traces to AWS X-Ray, with each call to S3 and to the flow service.
-   * @default false
-   */
-  readonly tracing?: boolean;
-  /**
    * URL of the runbook. It has one heading for each alarm.
    * @default - docs/runbook.md in this package. If there is an `alarmTopic`, a warning at synth asks for a URL.
    */

@@ -208,7 +208,6 @@ export class FlowPipeline extends Construct {
       network: this.#network(props, context.baseUrl),
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
       encryptionKey,
-      tracing: props.tracing ?? false,
     };
     const batching = { uploadConcurrency, maxConcurrency, batchWindow };
     const hasChains = context.routes.some(({ after }) => after !== undefined);

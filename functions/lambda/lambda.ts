@@ -19,7 +19,6 @@ import { parseEnv } from '../settings/environment.ts';
 import type { Wiring } from './ports.ts';
 import { powertools } from './powertools.ts';
 import { SecretToken } from './token.ts';
-import { XRay } from './xray.ts';
 
 /** Maximum number of sockets of one AWS client. The streams to S3 and the small requests around them stay below it. */
 const AWS_SOCKETS_MAX = 128;
@@ -73,10 +72,9 @@ export function lambda<P, T>(
   const { logger, metrics, telemetry } = powertools(settings.pipeline);
   const token = new SecretToken(new SecretsManagerClient(AWS_CLIENT), settings.tokenSecretId, clock);
   const pacer = new Pacer(clock, settings.requestsPerSecond);
-  const xray = new XRay(process.env, clock);
   const ports = portsOf({
     settings,
-    s3: xray.s3(s3Client(AWS_CLIENT), settings.ledgerBucket),
+    s3: s3Client(AWS_CLIENT),
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       service: settings.service,
@@ -85,7 +83,7 @@ export function lambda<P, T>(
       pacer,
       token,
       clock,
-      transport: xray.transport(httpTransport({ clock, proxies: settings.proxies })),
+      transport: httpTransport({ clock, proxies: settings.proxies }),
     }),
     pacer,
     events: busAt(new EventBridgeClient(AWS_CLIENT), settings.eventBus),

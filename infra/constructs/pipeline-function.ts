@@ -1,7 +1,7 @@
 import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, StringConcat, Token, Tokenization } from 'aws-cdk-lib';
 import { Grant, type IGrantable, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import { Architecture, Function as LambdaFunction, Runtime, Tracing } from 'aws-cdk-lib/aws-lambda';
+import { Architecture, Function as LambdaFunction, Runtime } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, type RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { Env } from '../../functions/settings/environment.ts';
@@ -32,8 +32,6 @@ export interface FunctionSettings {
   readonly network: NetworkProps | undefined;
   readonly logRetention: RetentionDays;
   readonly encryptionKey: IKey | undefined;
-  /** True if invocations are traced by AWS X-Ray. */
-  readonly tracing: boolean;
 }
 
 export interface PipelineFunctionProps extends FunctionSettings {
@@ -50,7 +48,7 @@ export class PipelineFunction extends Construct {
 
   constructor(scope: Construct, id: string, props: PipelineFunctionProps) {
     super(scope, id);
-    const { entry, functionName, description, network, logRetention, encryptionKey, tracing } = props;
+    const { entry, functionName, description, network, logRetention, encryptionKey } = props;
     this.logGroup = new LogGroup(this, 'Logs', {
       logGroupName: `/aws/lambda/${functionName}`,
       retention: logRetention,
@@ -63,13 +61,6 @@ export class PipelineFunction extends Construct {
       resources: [this.logGroup.logGroupArn],
     });
     if (network !== undefined) this.#allowNetworkInterfaces(functionName);
-    if (tracing) {
-      allow(this.role, {
-        actions: ['xray:PutTraceSegments', 'xray:PutTelemetryRecords'],
-        resources: ['*'],
-        wildcardReason: 'X-Ray has no resources to name in a policy.',
-      });
-    }
     const { environment, routes } = this.#fitted(props.environment);
     this.function = new LambdaFunction(this, 'Function', {
       functionName,
@@ -81,7 +72,6 @@ export class PipelineFunction extends Construct {
       memorySize: MEMORY_MIB,
       timeout: FUNCTION_TIMEOUT,
       environment: { ...environment },
-      tracing: tracing ? Tracing.ACTIVE : Tracing.DISABLED,
       role: this.role,
       logGroup: this.logGroup,
       ...network,

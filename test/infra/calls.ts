@@ -113,14 +113,12 @@ export class Deployment {
 
   /** The calls that Lambda itself makes with the role of a function. */
   callsOfLambda(by: FunctionName): readonly Call[] {
-    const { LoggingConfig, VpcConfig, TracingConfig } = this.#functionOf(by).properties;
+    const { LoggingConfig, VpcConfig } = this.#functionOf(by).properties;
     const logGroup = resolve(LoggingConfig.LogGroup, this.#template);
     const stream = `arn:aws:logs:${REGION}:${ACCOUNT}:log-group:${logGroup}:log-stream:2030/01/01/[$LATEST]0123`;
     const logging = ['logs:CreateLogStream', 'logs:PutLogEvents'].map((action) => ({ action, resource: stream }));
     const inVpc = VpcConfig === undefined ? [] : NETWORK_ACTIONS.map((action) => ({ action, resource: '*' }));
-    const traces = TracingConfig === undefined ? [] : ['xray:PutTraceSegments', 'xray:PutTelemetryRecords'];
-    const tracing = traces.map((action) => ({ action, resource: '*' }));
-    return [...logging, ...inVpc, ...tracing, ...(by === 'create-flow' ? this.#polling() : [])];
+    return [...logging, ...inVpc, ...(by === 'create-flow' ? this.#polling() : [])];
   }
 
   /** @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html#events-sqs-permissions */

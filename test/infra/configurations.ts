@@ -87,7 +87,6 @@ export const CONFIGURATIONS = {
       s3Events: true,
       tags: { team: 'models' },
       terminationProtection: true,
-      tracing: true,
       versionRetentionDays: 35,
     },
     {
