@@ -133,15 +133,14 @@ export class FlowPipeline extends Construct {
   }
 
   /**
-   * Allows the grantee what {@link grantView} does, to put files, to have the collecting function
-   * retry, collect, cancel, sweep, pause and resume, and to ask the creating function whether it can read an asset. Whoever may invoke
-   * that function may also have it make flows of files of the inbox. The functions have the token, and the right to write
-   * to the ledger. The grantee has neither.
+   * Allows the grantee what {@link grantView} does, to put files, and to have the collecting function retry, collect,
+   * cancel, sweep, pause and resume. That function has the token, and the right to write to the ledger. The grantee has
+   * neither.
    */
   grantOperate(grantee: IGrantable): void {
     this.grantView(grantee);
     this.grantUpload(grantee);
-    const resourceArns = [this.collectOutputsFunction, this.createFlowFunction].map((each) => each.functionArn);
+    const resourceArns = [this.collectOutputsFunction.functionArn];
     Grant.addToPrincipal({ grantee, actions: ['lambda:InvokeFunction'], resourceArns });
   }
 

@@ -51,29 +51,21 @@ export class CollectingFunction {
    * Runs the function once with an event, and waits for its answer.
    * @throws {FunctionFailedError} the function threw.
    */
-  invoke(event: object, signal: AbortSignal): Promise<unknown> {
-    return invoke(this.name, event, this.#access, signal);
+  async invoke(event: object, signal: AbortSignal): Promise<unknown> {
+    const { headers, text } = await sendToAws(
+      {
+        ...({ service: 'lambda', method: 'POST', path: `${pathOf(this.name)}/invocations` } as const),
+        headers: { 'content-type': 'application/json', 'x-amz-invocation-type': 'RequestResponse' },
+        body: JSON.stringify(event),
+      },
+      this.#access,
+      signal,
+    );
+    const answer: unknown = text === '' ? undefined : JSON.parse(text);
+    if (!headers.has('x-amz-function-error')) return answer;
+    const { errorType, errorMessage } = failureSchema.parse(answer);
+    throw new FunctionFailedError(errorType, errorMessage);
   }
-}
-
-/**
- * Runs a function once with an event, and waits for its answer.
- * @throws {FunctionFailedError} the function threw.
- */
-export async function invoke(name: string, event: object, access: AwsAccess, signal: AbortSignal): Promise<unknown> {
-  const { headers, text } = await sendToAws(
-    {
-      ...({ service: 'lambda', method: 'POST', path: `${pathOf(name)}/invocations` } as const),
-      headers: { 'content-type': 'application/json', 'x-amz-invocation-type': 'RequestResponse' },
-      body: JSON.stringify(event),
-    },
-    access,
-    signal,
-  );
-  const answer: unknown = text === '' ? undefined : JSON.parse(text);
-  if (!headers.has('x-amz-function-error')) return answer;
-  const { errorType, errorMessage } = failureSchema.parse(answer);
-  throw new FunctionFailedError(errorType, errorMessage);
 }
 
 const pathOf = (name: string): string => `/2015-03-31/functions/${encodeURIComponent(name)}`;

@@ -27,7 +27,6 @@ import { examineNotifications } from './notifications.ts';
 import { placeOfBucket, REGION_OF_BUCKETS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { proxyInUse } from './service-check.ts';
-import { examineStageInputs } from './stage-inputs.ts';
 import { otherFormatIn, type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
 
@@ -88,7 +87,6 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'runs of create-flow': async ({ deployment, signal, status }) =>
     examineRuns((await status()).queue.visible, deployment, signal),
   ticks: examineTicks,
-  'inputs of later stages': ({ deployment, signal }) => examineStageInputs(deployment, signal),
   'errors of the functions': ({ deployment, signal }) => examineErrors(deployment, signal),
   'words of the service': examineWords,
   pace: examinePace,
@@ -109,11 +107,10 @@ function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outco
 }
 
 /**
- * The checks of what only a deployment has. The user of a local run is watching, reads its log, and puts its files; and
- * its S3 refuses its functions nothing.
+ * The checks of what only a deployment has. The user of a local run is watching, reads its log, and puts its files.
  */
 const ONLY_DEPLOYED: readonly string[] = [
-  ...['runs of create-flow', 'inputs of later stages', 'errors of the functions', 'hourly canary', 'alarms'],
+  ...['runs of create-flow', 'errors of the functions', 'hourly canary', 'alarms'],
   'alarms that are on',
 ];
 

@@ -2,8 +2,6 @@ import * as z from 'zod/mini';
 import type { Invocation } from '../base/invocation.ts';
 import type { Entry } from '../ledger/entry.ts';
 import { isDamaged } from '../ledger/store.ts';
-import { isDenied } from '../s3/errors.ts';
-import { UploadArchivedError, UploadDeniedError, UploadGoneError } from '../uploads/inbox.ts';
 import { type BatchResponse, createFlows } from './batch.ts';
 import type { CreatePorts } from './delivery.ts';
 
@@ -13,49 +11,23 @@ import type { CreatePorts } from './delivery.ts';
  */
 export const CANARY_BYTES_MAX = 1024 * 1024;
 
-const requestSchema = z.union([
-  z.strictObject({
-    /** A stored asset of the results bucket, as an entry names it. Can this function read it? */
-    asset: z.strictObject({
-      key: z.string(),
-      versionId: z.optional(z.string()),
-      etag: z.optional(z.string()),
-      bytes: z.int().check(z.nonnegative()),
-    }),
-  }),
-  /** Put the canary again. */
-  z.strictObject({ canary: z.literal(true) }),
-]);
-type Asset = Extract<z.infer<typeof requestSchema>, { readonly asset: unknown }>['asset'];
-
-/**
- * Whether this function can read an asset: `refused` if S3 does not hand it out to this function, `gone` if it was
- * replaced, deleted or archived, `unread` if S3 failed.
- */
-export type AssetAnswer =
-  | { readonly asset: 'readable' }
-  | { readonly asset: 'gone' | 'refused' | 'unread'; readonly message: string };
+/** The request to put the canary again. */
+const requestSchema = z.strictObject({ canary: z.literal(true) });
 
 /** Whether the canary was put again, and if not, why not. */
 export type CanaryAnswer = { readonly canary: 'put' } | { readonly canary: 'not put'; readonly message: string };
 
 /**
- * Makes flows of uploads, or does what its other events ask.
- *
- * An operator asks whether a later stage can get its input. Only this function can tell: its role, the policies of the
- * bucket and of its key, and the way to S3 decide together.
- *
- * The hourly schedule asks to put the canary again. The canary is then a new upload, and takes the way of every other.
+ * Makes flows of uploads, or puts the canary again, as the hourly schedule asks. The canary is then a new upload, and takes
+ * the way of every other.
  */
-export async function createFlowsOrAnswer(
+export async function createFlowsOrPutCanary(
   event: unknown,
   ports: CreatePorts,
   invocation: Invocation,
-): Promise<BatchResponse | AssetAnswer | CanaryAnswer> {
-  const { data: request } = requestSchema.safeParse(event);
-  if (request === undefined) return createFlows(event, ports, invocation);
-  if ('asset' in request) return answerTo(request.asset, ports, invocation.work);
-  return putCanary(ports, invocation.work);
+): Promise<BatchResponse | CanaryAnswer> {
+  const isCanary = requestSchema.safeParse(event).success;
+  return isCanary ? putCanary(ports, invocation.work) : createFlows(event, ports, invocation);
 }
 
 async function putCanary(
@@ -89,19 +61,5 @@ async function entryOf(id: string, ledger: CreatePorts['ledger'], signal: AbortS
   } catch (error) {
     if (isDamaged(error)) return undefined;
     throw error;
-  }
-}
-
-async function answerTo(asset: Asset, { inbox, settings }: CreatePorts, signal: AbortSignal): Promise<AssetAnswer> {
-  try {
-    await inbox.probe({ ...asset, bucket: settings.resultsBucket, mediaType: 'application/octet-stream' }, signal);
-    return { asset: 'readable' };
-  } catch (error) {
-    signal.throwIfAborted();
-    const { message, cause } = error as Error;
-    if (error instanceof UploadGoneError || error instanceof UploadArchivedError) return { asset: 'gone', message };
-    // Without the right to list, the refusal is all that is known.
-    if (error instanceof UploadDeniedError || isDenied(cause)) return { asset: 'refused', message };
-    return { asset: 'unread', message };
   }
 }

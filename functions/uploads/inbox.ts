@@ -244,14 +244,6 @@ export class Inbox {
     return { ...opened, inputs: all };
   }
 
-  /**
-   * Reads the first bytes of an object, to see whether that is possible.
-   * @throws as {@link open} does. @throws {UploadArchivedError} @throws {UploadEncodedError}
-   */
-  async probe(object: PinnedObject, signal: AbortSignal): Promise<void> {
-    for await (const _ of await this.#openPinned(object, signal)) break;
-  }
-
   #pinnedInput(object: PinnedObject, additional?: JsonObject): OpenedInput {
     return this.#inputOf(object, (signal) => this.#openPinned(object, signal), additional);
   }
@@ -266,7 +258,8 @@ export class Inbox {
 
   #addressOf(object: PinnedObject & { readonly versionId: string }): InputAddress {
     return async (seconds, signal) => {
-      await this.probe(object, signal);
+      // An address is signed of any object. The first bytes tell whether it can be read.
+      for await (const _ of await this.#openPinned(object, signal)) break;
       const { bucket: Bucket, key: Key, versionId: VersionId, mediaType: ResponseContentType } = object;
       try {
         return await presignedGet(

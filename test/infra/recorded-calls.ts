@@ -1,6 +1,6 @@
 import { DeleteObjectCommand, type PutObjectCommandInput, type S3ServiceException } from '@aws-sdk/client-s3';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
-import { createFlowsOrAnswer } from '../../functions/create-flow/create-event.ts';
+import { createFlowsOrPutCanary } from '../../functions/create-flow/create-event.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
@@ -63,7 +63,7 @@ async function makeRareCalls(record: Record): Promise<void> {
 
   await world.upload(CANARY_KEY, 'x');
   await during('create-flow', () =>
-    world.invoke((invocation) => createFlowsOrAnswer({ canary: true }, world.ports, invocation)),
+    world.invoke((invocation) => createFlowsOrPutCanary({ canary: true }, world.ports, invocation)),
   );
 
   // The user deletes a file before it is read. S3 refuses another one.

@@ -10,7 +10,6 @@ import {
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { running, runningMarkerOf, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
 import { runningKey, type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
 import { INBOX_BUCKET } from '../../local/pipeline.ts';
 import { canaryOf, examineCanary } from '../../operations/canary.ts';
 import type { Checked } from '../../operations/checks.ts';
@@ -318,84 +317,6 @@ describe('the check of the notifications', () => {
     const { deployment } = operated;
     const gone = { ...deployment, settings: { ...deployment.settings, localInbox: join(operated.directory, 'gone') } };
     expect(await sentence(gone)).toMatch(/^The folder .*gone, whose files are the uploads, is gone\.$/);
-  });
-});
-
-describe('the check of the inputs of later stages', () => {
-  const CHECK = 'inputs of later stages';
-  /** What was asked of the creating function, last. */
-  let asked: unknown;
-
-  /** The deployed stack with a later stage, and with a creating function that answers so. */
-  async function withStage(answer: (event: object) => unknown, failure?: string): Promise<Deployment> {
-    const { origin } = await web(async (request, response) => {
-      let sent = '';
-      for await (const chunk of request) sent += chunk;
-      // Other checks ask Lambda as well.
-      if (request.url !== '/2015-03-31/functions/operated-create-flow/invocations') {
-        response.writeHead(404).end('{}');
-        return;
-      }
-      asked = JSON.parse(sent);
-      if (failure !== undefined) response.setHeader('x-amz-function-error', 'Unhandled');
-      response.end(JSON.stringify(await answer(asked as object)));
-    });
-    const [first] = deployed.settings.routes;
-    const routes = [...deployed.settings.routes, { ...first, name: 'smaller', after: 'pictures' }] as Route[];
-    return withEndpoints({ ...deployed, settings: { ...deployed.settings, routes } }, { lambda: origin });
-  }
-
-  it('asks the function itself to read the newest asset', async () => {
-    await operated.put('asset.png', 'succeeded');
-    const ours = await withStage((event) => operated.pipeline.functions['create-flow'].invoke(event));
-    expect(await resultOf(CHECK, ours)).toEqual({ check: CHECK, result: 'good' });
-    const asset = { key: expect.stringMatching(/^asset\.png\/.+\.png$/), bytes: 20, etag: expect.any(String) };
-    expect(asked).toEqual({ asset });
-  });
-
-  it('finds a function that may not use the key of the bucket', async () => {
-    await operated.put('secret.png', 'succeeded');
-    const refused = 'S3 refuses to hand out results/secret.png/1/1.png: AccessDenied';
-    const theirs = await withStage(() => ({ asset: 'refused', message: refused }));
-    const found = await resultOf(CHECK, theirs);
-    expect(found).toMatchObject({ result: 'fault', todo: expect.stringContaining('deployment.resultsKeyArn') });
-    // The newest asset: of this test, or of another one in the same second.
-    expect(found?.what).toMatch(
-      /^operated-create-flow may not read results\/.+\.png\/.+, so no later stage can begin \(smaller\)\. /,
-    );
-    expect(found?.what).toContain(refused);
-  });
-
-  it('is not made without an asset, an answer, or the right to ask', async () => {
-    await operated.put('any.png', 'succeeded');
-    const whyNot = async (deployment: Deployment) => {
-      const { result, what } = (await resultOf(CHECK, deployment)) ?? {};
-      return `${result}: ${what}`;
-    };
-    const gone = await withStage(() => ({ asset: 'gone', message: 'was deleted' }));
-    expect(await whyNot(gone)).toMatch(/^not checked: the newest assets are gone or archived/);
-    const failing = await withStage(() => ({ asset: 'unread', message: 'InternalError' }));
-    expect(await whyNot(failing)).toMatch(
-      /^not checked: operated-create-flow could not read .* just now: InternalError/,
-    );
-    const older = await withStage(() => ({ errorType: 'AggregateError', errorMessage: '1 uploads' }), 'Unhandled');
-    expect(await whyNot(older)).toMatch(
-      /^not checked: operated-create-flow failed at the question: .*Deploy this version/,
-    );
-    const strange = await withStage(() => ({ batchItemFailures: [] }));
-    expect(await whyNot(strange)).toMatch(/^not checked: .* does not know the question/);
-    const { origin } = await web(
-      answering(403, { Message: 'not authorized' }, { 'x-amzn-errortype': 'AccessDeniedException' }),
-    );
-    expect(await whyNot(withEndpoints(gone, { lambda: origin }))).toMatch(
-      /^not checked: AWS does not allow you to look/,
-    );
-    const weekLater = later(8 * DAY_MS, gone);
-    expect(await whyNot(weekLater)).toMatch(/^not checked: the newest uploads have no asset/);
-  });
-
-  it('needs no answer if no route has a later stage', async () => {
-    expect(await resultOf(CHECK, deployed)).toEqual({ check: CHECK, result: 'good' });
   });
 });
 
