@@ -213,7 +213,7 @@ export const OUTPUT_FAILURES = {
     meaning: 'A page, an error, a progress, or a file of another type came in its place.',
     retry: 'after-change',
     action:
-      'Check the service, and what stands before its assets. If the template makes such files, add their type to `makes` of the route, and run `flowdrop collect`.',
+      'Check the service, and what stands before its assets. If the template makes such files, add their type to `makes`, and run `flowdrop collect`.',
   },
   'out-of-time': {
     meaning:
@@ -224,8 +224,7 @@ export const OUTPUT_FAILURES = {
   'too-slow': {
     meaning: 'The service sent the asset more slowly than `assetBytesPerSecondMin`, or stopped in the middle of it.',
     retry: 'can-help',
-    action:
-      'Ask the operator of the service why. If it is always that slow, lower the setting, and run `flowdrop collect`.',
+    action: 'Lower the setting, or ask the operator of the service why, and run `flowdrop collect`.',
   },
   'too-many-outputs': {
     meaning:
@@ -275,7 +274,7 @@ export const OUTPUT_FAILURES = {
     meaning: 'The answer does not fit the description of the service.',
     retry: 'can-help',
     action:
-      'Read the answer in the message. If the service always answers so, declare it in `service`. Otherwise tell its operator.',
+      'If the service always answers as the message quotes, declare it in `service`. Otherwise tell its operator.',
   },
   unauthorised: {
     meaning: 'The service still rejected the token when the flow became older than `flowAgeMaxSeconds`.',
@@ -283,12 +282,12 @@ export const OUTPUT_FAILURES = {
     action: 'Store a token that is allowed to read the asset.',
   },
   throttled: {
-    meaning: 'The service still throttled when the flow had become older than `flowAgeMaxSeconds`.',
+    meaning: 'The service still throttled when the flow became older than `flowAgeMaxSeconds`.',
     retry: 'can-help',
     action: 'Ask the operator of the service for more requests.',
   },
   unavailable: {
-    meaning: 'The service still failed when the flow had become older than `flowAgeMaxSeconds`.',
+    meaning: 'The service still failed when the flow became older than `flowAgeMaxSeconds`.',
     retry: 'can-help',
     action: 'Tell the operator of the service.',
   },
