@@ -76,12 +76,12 @@ function stateSchema(now: number) {
       /** True if uploads are submitted although their entries may have expired. */
       force: z.optional(z.literal(true)),
       /** Bucket and prefix of the inbox that the pass goes through. */
-      inbox: z.optional(z.string()),
+      inbox: z.string(),
       position,
       /** What was done up to the position. It is only shown, so the pass goes on if it is damaged. */
       counts: orDropped(counts),
       /** Nonce of the last run that took the pass, or else of the request for it. */
-      holder: z._default(z.string(), ''),
+      holder: z.string(),
       /** No other run begins before this time. Undefined if the time is damaged: then the next run takes the pass. */
       heldUntil: orDropped(time),
     });

@@ -30,18 +30,6 @@ describe('the state of a collector', () => {
     expect(parsed(STATE)).toEqual(STATE);
   });
 
-  it('is read if an earlier version wrote it, without what that version alone remembered', () => {
-    const unfinishedRound = { ...STATE.unfinishedRound, isUnanswered: true };
-    const earlier = {
-      endedMarkers: ['running/a'],
-      lateUploads: ['a'],
-      slowPolls: { a: NOW },
-      neighbourNeverSince: NOW,
-      throttled: { sentAt: NOW, extra: 4 },
-    };
-    expect(parsed({ ...STATE, ...earlier, unfinishedRound })).toEqual(STATE);
-  });
-
   it('is read if members are missing', () => {
     const { lastCompletedAt } = STATE;
     expect(parsed({ lastCompletedAt })).toEqual({ lastCompletedAt });

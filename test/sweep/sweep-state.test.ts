@@ -5,7 +5,14 @@ const DAY = 24 * 3_600_000;
 const NOW = Date.UTC(2026, 0, 10, 3, 4, 5);
 const FAR = Date.UTC(2099, 0);
 
-const pass = { startedAt: NOW - DAY, since: NOW - 3 * DAY, uploadsPerSecond: 10, position: { in: 'inbox' } };
+const pass = {
+  startedAt: NOW - DAY,
+  since: NOW - 3 * DAY,
+  uploadsPerSecond: 10,
+  inbox: 'inbox/',
+  position: { in: 'inbox' },
+  holder: 'me',
+};
 const ended = { daily: { since: NOW - 2 * DAY, startedAt: NOW - DAY, endedAt: NOW - DAY } };
 const state = { firstDay: NOW - 9 * DAY, watermark: NOW - DAY, ended };
 const { firstDay, watermark } = state;
@@ -15,7 +22,7 @@ const parsed = (stored: object) => parsedState(JSON.stringify({ schema: 6, ...st
 
 describe('the state of the sweep', () => {
   it('is read as it was written', () => {
-    const whole = { ...state, daily: { ...pass, holder: 'me', heldUntil: NOW + 1 } };
+    const whole = { ...state, daily: { ...pass, heldUntil: NOW + 1 } };
     expect(parsed(whole)).toEqual({ state: whole, damaged: [] });
   });
 
@@ -40,8 +47,8 @@ describe('the state of the sweep', () => {
     ['beginning of a backfill', { backfill: { ...pass, startedAt: FAR } }, state, ['backfill']],
     ['place of a backfill', { backfill: { ...pass, position: { in: 'limbo' } } }, state, ['backfill']],
     ['page of a backfill', { backfill: { ...pass, position: { in: 'inbox', after: 5 } } }, state, ['backfill']],
-    ['hold of a pass', { backfill: { ...pass, heldUntil: FAR } }, { backfill: { ...pass, holder: '' } }, []],
-    ['counts of a pass', { backfill: { ...pass, counts: 5 } }, { backfill: { ...pass, holder: '' } }, []],
+    ['hold of a pass', { backfill: { ...pass, heldUntil: FAR } }, { backfill: pass }, []],
+    ['counts of a pass', { backfill: { ...pass, counts: 5 } }, { backfill: pass }, []],
     ['end of a pass', { ended: { daily: { ...ended.daily, endedAt: 'never' } } }, { firstDay, watermark }, []],
   ])('with a damaged %s is read with an earlier time, or without the pass', (_, change, read, damaged) => {
     expect(parsed({ ...state, ...change })).toMatchObject({ state: read, damaged });
