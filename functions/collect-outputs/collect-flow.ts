@@ -69,10 +69,8 @@ export class FlowCollector {
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
-    if (seen.kind === 'running') {
-      this.#tick.confirmations.forget(marker.uploadId);
-      await this.#noteWord(marker, seen);
-    }
+    if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
+    if (seen.kind === 'running' || seen.kind === 'unsure') await this.#noteWord(marker, seen);
     if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
       if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) await this.#timeOut(marker);
       return undefined;
@@ -105,8 +103,11 @@ export class FlowCollector {
     }
   }
 
-  /** Tells of a word that is not declared, or of outputs that cannot be listed, once enough polls in a row saw it. */
-  async #noteWord(marker: RunningMarker, { undeclared, lacking }: Observation & { kind: 'running' }): Promise<void> {
+  /** Tells of a word that is not declared, or of what the service does not show, once enough polls in a row saw it. */
+  async #noteWord(
+    marker: RunningMarker,
+    { undeclared, lacking }: { readonly undeclared?: Undeclared | undefined; readonly lacking?: string | undefined },
+  ): Promise<void> {
     const { words, unfit } = this.#tick;
     const before = Math.max(...[words, unfit].map((each) => each.of(marker.uploadId)?.polls ?? 0));
     if (lacking === undefined) unfit.forget(marker.uploadId);

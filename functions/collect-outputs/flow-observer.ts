@@ -30,11 +30,11 @@ export type Observation =
   | {
       readonly kind: 'running';
       readonly undeclared?: Undeclared | undefined;
-      /** Why a flow that has completed counts as running. */
+      /** Why nothing more can be known of the flow, or why one that has completed counts as running. */
       readonly lacking?: string | undefined;
     }
   /** The poll tells nothing about the flow. */
-  | { readonly kind: 'unsure' }
+  | { readonly kind: 'unsure'; readonly lacking: string }
   /** All outputs are at their end. The flow has finished if the next poll sees the same. */
   | { readonly kind: 'ending' }
   | { readonly kind: 'gone' }
@@ -196,10 +196,10 @@ export class FlowObserver {
       outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
     } catch (error) {
       // In a new process, a 404 may also mean that the operation is not served. It tells nothing about the flow.
-      if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'unsure' };
-      const isNone =
-        error instanceof NoAddressError || error instanceof NotReadyError || error instanceof NotServedError;
-      if (isNone) return { kind: 'running' };
+      const lacking = `The service shows neither the flow nor its outputs: ${(error as Error).message}`;
+      if (error instanceof NotFoundError) return error.knownToBeServed ? { kind: 'gone' } : { kind: 'unsure', lacking };
+      if (error instanceof NotServedError) return { kind: 'running', lacking };
+      if (error instanceof NoAddressError || error instanceof NotReadyError) return { kind: 'running' };
       throw error;
     }
     this.#noteSeen(marker);

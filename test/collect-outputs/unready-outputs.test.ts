@@ -48,6 +48,25 @@ describe('the outputs of a completed flow', () => {
   });
 });
 
+it.each([404, 405])(
+  'a flow that the service answers with %i, as its outputs, is told after three polls',
+  async (status) => {
+    await start({ service: { flowMs: 0 }, settings: { flowAgeMaxSeconds: 3600 } });
+    await world.send('a.bin', 'x');
+    world.service.intercept = (_, { operation }) =>
+      operation === 'getFlow' || operation === 'listOutputs' ? { status, body: '' } : undefined;
+    for (let polls = 1; polls <= 3; polls += 1) {
+      expect(await obstacle()).toBeUndefined();
+      await world.tickAfter(2 * MINUTE);
+    }
+    expect(await obstacle()).toMatch(/^The service shows neither the flow nor its outputs: outputs at .*: 40[45]/);
+    await world.tickAfter(70 * MINUTE);
+    await world.tickAfter(2 * MINUTE);
+    const { failure } = await world.receipt('a.bin');
+    expect(failure).toMatchObject({ code: 'timed-out', message: expect.stringContaining('neither the flow nor') });
+  },
+);
+
 describe('an output of a completed flow', () => {
   it.each<[string, Item, RegExp]>([
     [
