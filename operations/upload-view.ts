@@ -86,7 +86,7 @@ export interface Wait {
   readonly askedUntil?: string | undefined;
   /** What ends the wait sooner. */
   readonly ending: WaitEnding;
-  /** What earlier attempts came to, the newest first. */
+  /** What came before: the last answer to an attempt, or what it waited for before a hold. */
   readonly before: readonly string[];
 }
 
@@ -176,19 +176,18 @@ export const obstacleOf = ({ obstacle }: RunningEntry): UploadView['obstacle'] =
 
 /** @internal */
 export function waitOf(entry: WaitingEntry): Wait {
-  const { reason, message, notBefore, answers = [], throttledSince, arrivedAt } = entry;
+  const { reason, message, notBefore, answer, throttledSince, arrivedAt } = entry;
   // A request that was not sent keeps the answer of the one before. The search for a flow says more than that.
   const isUnsent = reason === 'throttled' || reason === 'out-of-time';
-  const [newest, ...older] = answers;
-  const isAnswer = newest !== undefined && (isUnsent || message.includes(newest.message));
+  const isAnswer = answer !== undefined && (isUnsent || message.includes(answer.message));
   return {
     reason,
-    message: isAnswer && isUnsent ? newest.message : message,
-    since: iso(isAnswer ? newest.since : (throttledSince ?? arrivedAt)),
+    message: isAnswer && isUnsent ? answer.message : message,
+    since: iso(isAnswer ? answer.since : (throttledSince ?? arrivedAt)),
     until: isHold(reason) ? undefined : iso(notBefore),
-    ...(isAnswer && askedOf(newest)),
+    ...(isAnswer && askedOf(answer)),
     ending: ENDINGS[reason] ?? 'retry',
-    before: (isAnswer ? older : answers).map((answer) => answer.message),
+    before: answer === undefined || isAnswer ? [] : [answer.message],
   };
 }
 
@@ -204,14 +203,13 @@ function heldWait(wait: Wait, hold: HoldView | undefined): Wait {
 
 /** The wait of an upload within the invocation that sends it. Undefined if it does not wait there. @internal */
 export function waitInPlaceOf(entry: ClaimedEntry): Wait | undefined {
-  const { answers: [newest, ...older] = [] } = entry;
-  if (newest === undefined || !isWaitingInPlace(entry)) return undefined;
-  const { message, since } = newest;
-  const before = older.map((answer) => answer.message);
-  return { reason: 'throttled', message, since: iso(since), ...askedOf(newest), ending: 'nothing', before };
+  const { answer } = entry;
+  if (answer === undefined || !isWaitingInPlace(entry)) return undefined;
+  const { message, since } = answer;
+  return { reason: 'throttled', message, since: iso(since), ...askedOf(answer), ending: 'nothing', before: [] };
 }
 
-const askedOf = ({ until }: NonNullable<Entry['answers']>[number]): Pick<Wait, 'askedUntil'> =>
+const askedOf = ({ until }: NonNullable<Entry['answer']>): Pick<Wait, 'askedUntil'> =>
   until === undefined ? {} : { askedUntil: iso(until) };
 
 function advised(

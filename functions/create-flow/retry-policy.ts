@@ -178,9 +178,7 @@ function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: Claim
 }
 
 /** What the last attempt came to, as a sentence to be added. Empty if it is unknown. */
-export function lastAnswerOf({ answers }: Pick<ClaimedEntry, 'answers'>): string {
-  const message = answers?.[0]?.message;
-  return message === undefined ? '' : ` The last answer: ${message}`;
-}
+export const lastAnswerOf = ({ answer }: Pick<ClaimedEntry, 'answer'>): string =>
+  answer === undefined ? '' : ` The last answer: ${answer.message}`;
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

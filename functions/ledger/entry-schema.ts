@@ -239,9 +239,6 @@ export const OUTPUT_MESSAGE_CHARS_MAX = 400;
  */
 export const ENTRY_BYTES_MAX = 56 * 1024 * 1024;
 
-/** Answers that an entry keeps. */
-export const ANSWERS_MAX = 3;
-
 /** What an entry says in every state. */
 const facts = {
   schema: z.literal(LEDGER_FORMAT),
@@ -283,10 +280,10 @@ const facts = {
   /** Waits in this generation. Each one lengthens the next. */
   waits: count,
   /**
-   * What the attempts to send the upload came to, in the words of the service or of the network: the newest first,
-   * {@link ANSWERS_MAX} at most. Kept until it has a flow or has ended.
+   * What the last attempt to send the upload came to, in the words of the service or of the network. Kept until it has a
+   * flow or has ended.
    */
-  answers: z.optional(z.readonly(z.array(answer))),
+  answer: z.optional(answer),
   /** Since when throttling keeps the upload waiting. It is the upload's place in the line. */
   throttledSince: z.optional(time),
   /** Since when answers to this upload come from something other than the flow service. Limits that wait. */

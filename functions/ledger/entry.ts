@@ -8,13 +8,7 @@ import { confusable, inputName } from '../uploads/job-keys.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Route, routeByKey, routeFor } from '../uploads/routes.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
-import {
-  ANSWERS_MAX,
-  type entrySchema,
-  LEDGER_FORMAT,
-  MESSAGE_CHARS_MAX,
-  OUTPUT_MESSAGE_CHARS_MAX,
-} from './entry-schema.ts';
+import { type entrySchema, LEDGER_FORMAT, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
@@ -56,7 +50,7 @@ export type StoredAsset = TerminalEntry['assets'][number];
 export type FailedOutput = TerminalEntry['failedOutputs'][number];
 export type Failure = FailedEntry['failure'];
 
-type Answer = NonNullable<Entry['answers']>[number];
+type Answer = NonNullable<Entry['answer']>;
 
 /** What to do next with an upload that has an entry. */
 type NextStep =
@@ -100,8 +94,8 @@ export const isWaitingJob = (entry: Entry): boolean => entry.state === 'waiting'
  * Tells whether an upload waits within the invocation that has claimed it: an attempt of this claim came to something. No
  * request for it is under way then.
  */
-export const isWaitingInPlace = ({ claimedAt, answers: [newest] = [] }: ClaimedEntry): boolean =>
-  newest !== undefined && newest.at >= claimedAt;
+export const isWaitingInPlace = ({ claimedAt, answer }: ClaimedEntry): boolean =>
+  answer !== undefined && answer.at >= claimedAt;
 
 /** Tells whether the upload is a job. A job whose file cannot be used is none. */
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>
@@ -392,12 +386,10 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 }
 
 /** The claim after an attempt to send the upload came to this, in the words of the service or of the network. */
-export function answered(entry: ClaimedEntry, told: Told): ClaimedEntry {
-  const [newest, ...older] = entry.answers ?? [];
-  const answer = answerAfter(newest, told);
-  const earlier = newest === undefined || newest.message === answer.message ? older : [newest, ...older];
-  return { ...entry, answers: [answer, ...earlier].slice(0, ANSWERS_MAX) };
-}
+export const answered = (entry: ClaimedEntry, told: Told): ClaimedEntry => ({
+  ...entry,
+  answer: answerAfter(entry.answer, told),
+});
 
 /** What an attempt came to. */
 export interface Told {
@@ -631,7 +623,7 @@ const SENT = {
   given: undefined,
   claimDied: undefined,
   misaddressedSince: undefined,
-  answers: undefined,
+  answer: undefined,
   keyNumber: undefined,
   keyScope: undefined,
 } as const;
@@ -639,9 +631,9 @@ const SENT = {
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
   const { schema, upload, route, inputs, job, reroute, given, pipeline, arrivedAt, generation, attempts } = entry;
-  const { late, claimDied, waits, answers, throttledSince, misaddressedSince, doubt, plan } = entry;
+  const { late, claimDied, waits, answer, throttledSince, misaddressedSince, doubt, plan } = entry;
   const { keyNumber, keyScope, isSentAgain } = entry;
-  const waited = { waits, answers, throttledSince, misaddressedSince };
+  const waited = { waits, answer, throttledSince, misaddressedSince };
   const sent = { upload, route, inputs, job, reroute, given, pipeline };
   const hasBegunChain = 'next' in entry && entry.next !== undefined && entry.next.length > 0;
   const isInChain = hasBegunChain || entry.isInChain;

@@ -82,7 +82,7 @@ it('a page with 403 is no answer of the service if the listings are redirected',
   await world.send('a', 'x');
   await next(3, HOUR);
   const message = expect.stringContaining('403 Forbidden nginx. This is no answer of a flow service. Check baseUrl');
-  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed', answers: [{ message }] });
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed', answer: { message } });
 });
 
 it.each([

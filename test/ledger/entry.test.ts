@@ -384,20 +384,13 @@ describe('a wait', () => {
   });
 });
 
-describe('what the attempts came to', () => {
-  it('is kept for the last three answers that differ, the newest first, each with its first and last time, and until when the service asks to wait', () => {
+describe('what the last attempt came to', () => {
+  it('is kept with its first and last time, and until when the service asks to wait', () => {
     const one = answered(claim, { message: 'No credit left', at: 1 });
-    expect(one.answers).toEqual([{ message: 'No credit left', since: 1, at: 1 }]);
-    expect(one).toEqual({ ...claim, answers: one.answers });
+    expect(one).toEqual({ ...claim, answer: { message: 'No credit left', since: 1, at: 1 } });
     const again = answered(one, { message: 'No credit left', at: 5, until: 20 });
-    expect(again.answers).toEqual([{ message: 'No credit left', since: 1, at: 5, until: 20 }]);
-    const two = answered(again, { message: 'Slow down', at: 7 });
-    expect(two.answers).toEqual([
-      { message: 'Slow down', since: 7, at: 7 },
-      { message: 'No credit left', since: 1, at: 5, until: 20 },
-    ]);
-    const four = answered(answered(two, { message: 'Down', at: 8 }), { message: 'Broken', at: 9 });
-    expect(four.answers?.map(({ message }) => message)).toEqual(['Broken', 'Down', 'Slow down']);
+    expect(again.answer).toEqual({ message: 'No credit left', since: 1, at: 5, until: 20 });
+    expect(answered(again, { message: 'Slow down', at: 7 }).answer).toEqual({ message: 'Slow down', since: 7, at: 7 });
   });
 });
 
