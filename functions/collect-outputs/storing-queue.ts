@@ -10,7 +10,7 @@ import type { TickContext } from './tick-context.ts';
  */
 const ENDED_MAX = 256;
 
-/** Maximum number of lagging flows among them: as many as there are slots. So lagging flows never make polls wait. */
+/** Maximum number of lagging flows among them. So lagging flows never make polls wait. */
 const LAGGING_MAX = 32;
 
 type StoringContext = Pick<TickContext, 'isolation' | 'ended' | 'lagging'>;
