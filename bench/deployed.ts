@@ -5,7 +5,7 @@ import { LINE_PREFIX } from '../functions/ledger/keys.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
 import { SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
-import type { Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { FUNCTION_TIMEOUT } from '../infra/constructs/pipeline-function.ts';
 import { MAX_CONCURRENCY_DEFAULT } from '../infra/ranges.ts';
 import type { S3EventRecord } from '../local/aws/s3/events.ts';

@@ -12,7 +12,7 @@ import { ConfigurationError, check, together } from '../functions/base/validatio
 import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
-import type { Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { proxySchema } from './deployment.ts';
 import {
   BATCH_WINDOW_SECONDS,

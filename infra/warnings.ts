@@ -7,7 +7,7 @@ import { ConfigurationError } from '../functions/base/validation.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import type { Budget } from '../functions/uploads/budget.ts';
-import type { Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { printed } from './constructs/permissions.ts';
 import type { FlowPipelineProps } from './flow-pipeline-props.ts';
 import { isSameInApp } from './same-in-app.ts';

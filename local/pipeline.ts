@@ -10,7 +10,7 @@ import type { Env } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { shownVariables, variablesOf } from '../functions/settings/proxies.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
-import type { Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
 import { HIDDEN_BEYOND_TIMEOUT_SECONDS, MEMORY_MIB, RECEIVES_MAX } from '../infra/function-limits.ts';
 import type { AwsAccess } from './aws/endpoint.ts';

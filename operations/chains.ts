@@ -1,4 +1,5 @@
-import { addressOf, type Chain, type ChainUpload, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
+import { addressOf, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
+import type { Chain, ChainUpload } from '../functions/chains/chain-schema.ts';
 import { assetCountOf } from '../functions/chains/chain-size.ts';
 import { ChainStore } from '../functions/chains/chain-store.ts';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
@@ -6,8 +7,8 @@ import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isAllReplaced, isTerminalState, type ShownState, shownState } from '../functions/ledger/terminal-states.ts';
 import { firstOf, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
-import type { FoundUpload } from './find.ts';
 import { type HoldsView, holdsFor } from './holds.ts';
+import type { FoundUpload } from './listing.ts';
 import { type ReadEntry, readEntries } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 

@@ -1,12 +1,4 @@
-import type { Deployment } from './deployment.ts';
-
-/** How a client of S3 reaches the buckets of a local run. The other services of the run refuse it. */
-export interface S3ClientAccess {
-  readonly endpoint: string;
-  readonly region: string;
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-}
+import type { Deployment, S3ClientAccess } from './deployment.ts';
 
 export interface S3Credentials extends S3ClientAccess {
   readonly buckets: { readonly inbox: string; readonly results: string; readonly ledger: string };

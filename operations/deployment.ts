@@ -12,7 +12,6 @@ import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
 import { CollectingFunction } from './collecting-function.ts';
-import type { S3ClientAccess } from './credentials.ts';
 import { localLogFolder, readLocalRun } from './local-run.ts';
 import { fetchThrough, RunAgent } from './run-proof.ts';
 import { stackOutputs } from './stack.ts';
@@ -253,4 +252,12 @@ export function issueOfConnection(error: unknown): string | undefined {
     return 'There are no AWS credentials. Log in, for example with aws sso login, or set AWS_PROFILE.';
   }
   return undefined;
+}
+
+/** How a client of S3 reaches the buckets of a local run. The other services of the run refuse it. */
+export interface S3ClientAccess {
+  readonly endpoint: string;
+  readonly region: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
 }

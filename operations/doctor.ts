@@ -3,7 +3,7 @@ import { agoText, duration } from '../functions/base/duration.ts';
 import { TOLD_AFTER_POLLS } from '../functions/collect-outputs/collector.ts';
 import type { RouteHolds } from '../functions/holds/holds.ts';
 import { idleBudgets } from '../functions/settings/route-checks.ts';
-import type { Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { uploadName } from '../functions/uploads/upload.ts';
 import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
 import { type CanaryFile, examineCanary, examineHourlyCanary } from './canary.ts';

@@ -10,15 +10,8 @@ import { shownJson } from '../functions/flow-service/shown-json.ts';
 import type { FlowInput, FlowTag, InputSource } from '../functions/flow-service/types.ts';
 import { type Entry, isJob, isTerminal, keyOf } from '../functions/ledger/entry.ts';
 import type { Settings } from '../functions/settings/environment.ts';
-import { laterRoute, type PlannedStage, planAfter } from '../functions/uploads/chain-routes.ts';
-import {
-  type OpenedInput,
-  type OpenedUpload,
-  type PinnedObject,
-  UploadDeniedError,
-  UploadGoneError,
-  UploadUnreadableError,
-} from '../functions/uploads/inbox.ts';
+import { laterRoute, planAfter } from '../functions/uploads/chain-routes.ts';
+import type { PinnedObject } from '../functions/uploads/inbox.ts';
 import { deadlineSecondsOf, InvalidJobError, JOB_BYTES_MAX, parseJob, readJob } from '../functions/uploads/job.ts';
 import {
   comparable,
@@ -30,15 +23,20 @@ import {
   isJobFile,
   JOB_FILE,
 } from '../functions/uploads/job-keys.ts';
+import type { OpenedInput, OpenedUpload } from '../functions/uploads/opened-upload.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { matchesKey, matchesObject, type UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
-import { jobsRouteOf, type Route, routeFor, skippedNameOf, whySkipped } from '../functions/uploads/routes.ts';
+import { jobsRouteOf, routeFor, skippedNameOf, whySkipped } from '../functions/uploads/routes.ts';
 import { isStageKey, UPLOAD_ID } from '../functions/uploads/upload.ts';
+import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../functions/uploads/upload-errors.ts';
 import type { Deployment } from './deployment.ts';
-import { type FoundUpload, findUpload, withPrefix } from './find.ts';
-import { type HoldView, holdOn, holdsOf } from './holds.ts';
+import type { ExplainedStage, Explanation, JobInputView } from './explanation.ts';
+import { findUpload, withPrefix } from './find.ts';
+import { holdOn, holdsOf } from './holds.ts';
 import { inputThere, jobRulesOf, placeOfJob } from './job-files.ts';
-import { type JobInputView, jobInputs, missingOf } from './jobs.ts';
+import { jobInputs, missingOf } from './jobs.ts';
+import type { FoundUpload } from './listing.ts';
 
 /** Bytes of the file that an explained request shows. */
 const SHOWN_BYTES = 48;
@@ -52,32 +50,6 @@ export class RoutesUnknownError extends Error {
 export class NothingToExplainError extends Error {
   override readonly name = 'NothingToExplainError';
 }
-
-export interface Explanation {
-  readonly key: string;
-  readonly bytes: number;
-  readonly mediaType: string;
-  /** True if it is a file of this machine, and not an object in the inbox. */
-  readonly isFile: boolean;
-  readonly routes: readonly { readonly name: string; readonly takesIt: boolean; readonly why: string }[];
-  /** Why it would not be sent, although a route may want it. */
-  readonly issue: string | undefined;
-  /** Present if the file is a job file that can be used. */
-  readonly job?: { readonly inputs: readonly JobInputView[]; readonly deadlineSeconds: number } | undefined;
-  /** The body of the request for a flow, with its data shortened. Undefined if nothing would be sent. */
-  readonly request: object | undefined;
-  /** Method and path of that request, below the address of the service. */
-  readonly sentTo?: string | undefined;
-  /** Its headers. In place of the token is `[token]`. */
-  readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The requests of the later stages of its chain, without the assets that are their inputs. */
-  readonly stages?: readonly ExplainedStage[] | undefined;
-  /** What holds its route, or the pipeline. */
-  readonly hold?: HoldView | undefined;
-}
-
-/** A later stage of a chain, and its request for each asset, or for all of them. */
-export interface ExplainedStage extends PlannedStage, Sent {}
 
 /** A request, as the service would get it. */
 type Sent = Required<Pick<Explanation, 'sentTo' | 'headers'>> & { readonly request: object };

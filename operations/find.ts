@@ -1,11 +1,10 @@
-import type { Entry } from '../functions/ledger/entry.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject } from '../functions/s3/objects.ts';
-import { isStageKey, stageOfName, UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
+import { isStageKey, stageOfName, UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import { chainBegunBy } from './chains.ts';
 import type { Deployment } from './deployment.ts';
-import { type EntryIssue, readEntries, readEntry } from './listing.ts';
+import { type FoundUpload, readEntries, readEntry } from './listing.ts';
 
 /** A stage of a chain may have several uploads, which have the same name. */
 export class AmbiguousNameError extends Error {
@@ -14,17 +13,6 @@ export class AmbiguousNameError extends Error {
 
 /** Uploads below a prefix that are looked at. More of them are not read, and the answer says so. */
 const PREFIX_UPLOADS_MAX = 10_000;
-
-/** One upload, as far as it is known. */
-export interface FoundUpload {
-  readonly id: string;
-  readonly key: string;
-  /** The object in the inbox. Undefined if it is gone, or not the current version of its key. */
-  readonly current?: Pick<Upload, 'bytes' | 'lastModified' | 'versionId'> & { readonly mediaType?: string | undefined };
-  readonly entry?: Entry | undefined;
-  /** Why there is no entry. */
-  readonly issue?: EntryIssue | undefined;
-}
 
 /** What an operator named. */
 export type Found =

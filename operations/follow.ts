@@ -1,5 +1,6 @@
 import pMap from 'p-map';
-import { addressOf, type Chain, type ChainUpload } from '../functions/chains/chain.ts';
+import { addressOf } from '../functions/chains/chain.ts';
+import type { Chain, ChainUpload } from '../functions/chains/chain-schema.ts';
 import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { chainReport } from '../functions/publish/chain-report.ts';
 import { Receipts } from '../functions/publish/receipts.ts';

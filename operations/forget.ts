@@ -1,6 +1,6 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
-import type { Chain } from '../functions/chains/chain.ts';
+import type { Chain } from '../functions/chains/chain-schema.ts';
 import { type Entry, failedMarkerOf, isTerminal, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { chainKey, entryKey, failedKey, parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
@@ -12,8 +12,8 @@ import { AT_ONCE_MAX, resultsSchema } from './act.ts';
 import { readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
-import { type FoundUpload, findUpload, withPrefix } from './find.ts';
-import { failedMarkers, objects, READS_MAX, readEntries, readEntry } from './listing.ts';
+import { findUpload, withPrefix } from './find.ts';
+import { type FoundUpload, failedMarkers, objects, READS_MAX, readEntries, readEntry } from './listing.ts';
 
 /** The upload is under way. Forgetting it now could lose a flow that is paid for. */
 export class UnderWayError extends Error {

@@ -34,7 +34,8 @@ export {
   type StackPlace,
 } from './deployment.ts';
 export { doctor } from './doctor.ts';
-export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
+export { explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
+export type { Explanation } from './explanation.ts';
 export { follow } from './follow.ts';
 export {
   type FlowLeft,

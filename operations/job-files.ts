@@ -1,13 +1,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { toldIssues } from '../functions/base/printable.ts';
 import { type Entry, isAwaited, isJob } from '../functions/ledger/entry.ts';
-import {
-  type CurrentUpload,
-  isInside,
-  UploadDeniedError,
-  UploadGoneError,
-  UploadUnreadableError,
-} from '../functions/uploads/inbox.ts';
+import { type CurrentUpload, isInside } from '../functions/uploads/inbox.ts';
 import {
   awaitedInputs,
   InvalidJobError,
@@ -30,7 +24,9 @@ import {
   JOB_FILE,
 } from '../functions/uploads/job-keys.ts';
 import { jobFilesFor } from '../functions/uploads/job-routes.ts';
-import { type JobsRoute, jobsRouteOf } from '../functions/uploads/routes.ts';
+import type { JobsRoute } from '../functions/uploads/route.ts';
+import { jobsRouteOf } from '../functions/uploads/routes.ts';
+import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../functions/uploads/upload-errors.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
 import { readEntry } from './listing.ts';

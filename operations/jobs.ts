@@ -3,21 +3,9 @@ import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import { type Job, linesOfInvalidJob, whyLacking } from '../functions/uploads/job.ts';
 import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
-import type { Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import type { Diagnosis } from './checks.ts';
-import type { Explanation } from './explain.ts';
-
-/** An input of a job, as it is now. */
-export interface JobInputView {
-  /** Undefined if the input is a text of the job file. */
-  readonly key?: string | undefined;
-  readonly text?: string | undefined;
-  readonly isOptional: boolean;
-  /** Undefined if the file is not there. */
-  readonly bytes?: number | undefined;
-  /** Why it could not be sent, or which file is easily taken for it. */
-  readonly issue?: string | undefined;
-}
+import type { Explanation, JobInputView } from './explanation.ts';
 
 /** The files that are there for a job, by their names. */
 interface JobFiles {

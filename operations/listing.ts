@@ -17,6 +17,7 @@ import {
   type WaitingMarker,
 } from '../functions/ledger/keys.ts';
 import { OtherFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
+import type { Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 
 /** Objects that are read side by side. */
@@ -147,4 +148,15 @@ export async function collectorStates(
     const state = await readState({ s3, bucket, clock }, index, signal);
     known.push({ index, state, writtenAt });
   }
+}
+
+/** One upload, as far as it is known. */
+export interface FoundUpload {
+  readonly id: string;
+  readonly key: string;
+  /** The object in the inbox. Undefined if it is gone, or not the current version of its key. */
+  readonly current?: Pick<Upload, 'bytes' | 'lastModified' | 'versionId'> & { readonly mediaType?: string | undefined };
+  readonly entry?: Entry | undefined;
+  /** Why there is no entry. */
+  readonly issue?: EntryIssue | undefined;
 }

@@ -7,9 +7,10 @@ import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { secondDigits } from '../functions/uploads/upload.ts';
 import { chainBegunBy } from './chains.ts';
 import type { Deployment } from './deployment.ts';
-import { type FoundUpload, findUpload } from './find.ts';
+import { findUpload } from './find.ts';
 import { UnknownUploadError } from './forget.ts';
 import { creatingFunction, errorSchema, linesOf, parsed } from './function-logs.ts';
+import type { FoundUpload } from './listing.ts';
 
 /** Lines that are read of one local log. A deployed one has a bound of its own: see {@link linesOf}. */
 const LOCAL_LINES_MAX = 20_000;

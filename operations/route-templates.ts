@@ -2,7 +2,7 @@ import type { Json, JsonObject } from '../functions/base/json.ts';
 import { registeredType } from '../functions/base/media-type.ts';
 import { amountText, microsOf } from '../functions/base/money.ts';
 import type { Price } from '../functions/uploads/budget.ts';
-import type { Route } from '../functions/uploads/routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { combined, type Finding, type Outcome } from './checks.ts';
 import type { OfferedTemplate } from './templates.ts';
 

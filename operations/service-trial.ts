@@ -19,8 +19,8 @@ import type { CreateRequest, FlowService, Output } from '../functions/flow-servi
 import { keyOf } from '../functions/ledger/entry.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
+import type { Route } from '../functions/uploads/route.ts';
 import { fitsType } from '../functions/uploads/route-conditions.ts';
-import type { Route } from '../functions/uploads/routes.ts';
 import type { Outcome } from './checks.ts';
 import { clientOf, outcomeOfListing, outcomeOfWords } from './flow-listing.ts';
 import { type Part, readingOf } from './sample.ts';

@@ -16,7 +16,7 @@ import { firstOf } from '../functions/uploads/upload.ts';
 import { type ChainView, chainOf } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
-import { type FoundUpload, find } from './find.ts';
+import { find } from './find.ts';
 import {
   type HeldCount,
   type HoldsView,
@@ -30,6 +30,7 @@ import {
 import { inputRouteOf, jobsNaming, jobsOf } from './job-files.ts';
 import {
   collectorStates,
+  type FoundUpload,
   failedMarkers,
   issueOf,
   READS_MAX,

@@ -1,5 +1,5 @@
 import pMap from 'p-map';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { DeployedPipeline, TICK_INTERVAL_MS } from '../deployed.ts';
 import { atMost, type Check, figure, type Report } from '../report.ts';

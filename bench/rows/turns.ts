@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pMap from 'p-map';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { DeployedPipeline, TICK_INTERVAL_MS } from '../deployed.ts';
 import { atLeast, atMost, figure, type Report } from '../report.ts';
 import type { Stage } from '../stage.ts';

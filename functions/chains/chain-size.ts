@@ -1,4 +1,4 @@
-import type { Chain, ChainUpload } from './chain.ts';
+import type { Chain, ChainUpload } from './chain-schema.ts';
 
 /**
  * Maximum size of the object of a chain, in bytes. It is read and written whole, and parsed it takes some twenty times as

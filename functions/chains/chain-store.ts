@@ -5,7 +5,7 @@ import { Semaphore } from '../base/semaphore.ts';
 import { Document } from '../ledger/document.ts';
 import { chainKey } from '../ledger/keys.ts';
 import { parsedObject } from '../ledger/store.ts';
-import { type Chain, chainSchema } from './chain.ts';
+import { type Chain, chainSchema } from './chain-schema.ts';
 import { CHAIN_BYTES_MAX } from './chain-size.ts';
 
 /**

@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import type { NotedUploads } from './tick-context.ts';
+import type { NotedUploads } from './collector.ts';
 
 /** Time in a fast slot of an asset that brings nothing, in milliseconds. Most heads of answers take less than a second. */
 const FAST_MS = 3_000;

@@ -281,3 +281,44 @@ export async function listRunningMarkers(
   telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
   return { ours, shared };
 }
+
+/** Uploads that a collector remembers from tick to tick, the one that was noted longest ago first. */
+export class NotedUploads {
+  readonly #times: Map<string, number>;
+
+  constructor(remembered: Noted = {}) {
+    this.#times = new Map(Object.entries(remembered));
+  }
+
+  has(uploadId: string): boolean {
+    return this.#times.has(uploadId);
+  }
+
+  /** Notes an upload. It is the last one then. */
+  note(uploadId: string, at: number): void {
+    this.#times.delete(uploadId);
+    this.#times.set(uploadId, at);
+  }
+
+  forget(uploadId: string): void {
+    this.#times.delete(uploadId);
+  }
+
+  /** Forgets all other uploads. */
+  retain(uploadIds: ReadonlySet<string>): void {
+    for (const id of this.#times.keys()) if (!uploadIds.has(id)) this.#times.delete(id);
+  }
+
+  /** Returns those of the markers whose uploads were noted, in their order, with the times. */
+  among(markers: readonly RunningMarker[]): readonly { readonly marker: RunningMarker; readonly at: number }[] {
+    const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
+    return [...this.#times].flatMap(([uploadId, at]) => {
+      const marker = byUpload.get(uploadId);
+      return marker === undefined ? [] : [{ marker, at }];
+    });
+  }
+
+  get remembered(): Noted {
+    return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
+  }
+}

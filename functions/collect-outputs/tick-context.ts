@@ -1,7 +1,14 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { AssetSlots } from './asset-slots.ts';
-import type { CollectorShare, CollectorState, Lease, Noted, UnconfirmedEnd, UndeclaredWord } from './collector.ts';
+import type {
+  CollectorShare,
+  CollectorState,
+  Lease,
+  NotedUploads,
+  UnconfirmedEnd,
+  UndeclaredWord,
+} from './collector.ts';
 import type { FailureIsolation } from './failure-isolation.ts';
 
 /** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
@@ -34,47 +41,6 @@ export interface TickContext {
   readonly lagging: NotedUploads;
   /** Running flows whose last poll was slow. They are polled after all others. */
   readonly slow: NotedUploads;
-}
-
-/** Uploads that a collector remembers from tick to tick, the one that was noted longest ago first. */
-export class NotedUploads {
-  readonly #times: Map<string, number>;
-
-  constructor(remembered: Noted = {}) {
-    this.#times = new Map(Object.entries(remembered));
-  }
-
-  has(uploadId: string): boolean {
-    return this.#times.has(uploadId);
-  }
-
-  /** Notes an upload. It is the last one then. */
-  note(uploadId: string, at: number): void {
-    this.#times.delete(uploadId);
-    this.#times.set(uploadId, at);
-  }
-
-  forget(uploadId: string): void {
-    this.#times.delete(uploadId);
-  }
-
-  /** Forgets all other uploads. */
-  retain(uploadIds: ReadonlySet<string>): void {
-    for (const id of this.#times.keys()) if (!uploadIds.has(id)) this.#times.delete(id);
-  }
-
-  /** Returns those of the markers whose uploads were noted, in their order, with the times. */
-  among(markers: readonly RunningMarker[]): readonly { readonly marker: RunningMarker; readonly at: number }[] {
-    const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
-    return [...this.#times].flatMap(([uploadId, at]) => {
-      const marker = byUpload.get(uploadId);
-      return marker === undefined ? [] : [{ marker, at }];
-    });
-  }
-
-  get remembered(): Noted {
-    return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
-  }
 }
 
 /** The words of flows that the description of the service does not declare, or the flows whose answers do not fit it. */

@@ -6,12 +6,12 @@ import { finishAnew, type OperatorPorts } from '../operator/operator.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { AssetSlots } from './asset-slots.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
-import { type CollectorShare, type CollectorState, isIn, Lease } from './collector.ts';
+import { type CollectorShare, type CollectorState, isIn, Lease, NotedUploads } from './collector.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { StoringQueue } from './storing-queue.ts';
-import { EndConfirmations, NotedUploads, type TickContext, UndeclaredWords } from './tick-context.ts';
+import { EndConfirmations, type TickContext, UndeclaredWords } from './tick-context.ts';
 
 /**
  * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next

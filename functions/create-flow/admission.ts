@@ -3,10 +3,12 @@ import { inputUrlSeconds } from '../flow-service/service-description.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
 import { laterRoute } from '../uploads/chain-routes.ts';
-import { codingMessage, type OpenedInput, type OpenedUpload } from '../uploads/inbox.ts';
+import { codingMessage } from '../uploads/inbox.ts';
 import { InvalidJobError, type Job, readJob } from '../uploads/job.ts';
+import type { OpenedInput, OpenedUpload } from '../uploads/opened-upload.ts';
+import type { Route } from '../uploads/route.ts';
 import { type GivenOverrides, InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
-import { type Route, routeFor } from '../uploads/routes.ts';
+import { routeFor } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
 
 /** The route that an upload takes. */

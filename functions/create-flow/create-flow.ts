@@ -19,19 +19,16 @@ import { isDamaged, type Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { planAfter } from '../uploads/chain-routes.ts';
-import {
-  isInside,
-  type OpenedUpload,
-  UploadDeniedError,
-  UploadGoneError,
-  UploadUnreadableError,
-} from '../uploads/inbox.ts';
+import { isInside } from '../uploads/inbox.ts';
 import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/job.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
 import { jobFilesFor } from '../uploads/job-routes.ts';
+import type { OpenedUpload } from '../uploads/opened-upload.ts';
+import type { JobsRoute } from '../uploads/route.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
-import { type JobsRoute, jobsRouteOf, mayMatch, routeByKey, routeFor, whySkipped } from '../uploads/routes.ts';
+import { jobsRouteOf, mayMatch, routeByKey, routeFor, whySkipped } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
+import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
 import { type Claim, rewritten } from './claim.ts';

@@ -13,10 +13,11 @@ import {
 } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
-import { type OpenedUpload, UploadUnreadableError } from '../uploads/inbox.ts';
 import { ambiguousWords, awaitedInputs, type Job, nearWords } from '../uploads/job.ts';
 import { filesFor, folderOf, inputKey } from '../uploads/job-keys.ts';
+import type { OpenedUpload } from '../uploads/opened-upload.ts';
 import type { Upload } from '../uploads/upload.ts';
+import { UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { inputFailure } from './admission.ts';
 import { type Claim, rewritten } from './claim.ts';
 import { ClaimHeldError, type Delivery } from './delivery.ts';

@@ -15,14 +15,14 @@ import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
 import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
+import { spreadOf } from '../uploads/upload.ts';
 import {
   UploadArchivedError,
   UploadDeniedError,
   UploadEncodedError,
   UploadGoneError,
   UploadUnreadableError,
-} from '../uploads/inbox.ts';
-import { spreadOf } from '../uploads/upload.ts';
+} from '../uploads/upload-errors.ts';
 
 /** Minimum time for an attempt, in milliseconds. With less time left, none is begun. */
 export const ATTEMPT_TIME_MIN_MS = 30_000;

@@ -20,7 +20,8 @@ import {
   misaddressed,
   priced,
 } from '../ledger/entry.ts';
-import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
+import type { OpenedUpload } from '../uploads/opened-upload.ts';
+import { UploadDeniedError } from '../uploads/upload-errors.ts';
 import { type Claim, isKeyGood, tellWaiting, withKey } from './claim.ts';
 import type { Delivery } from './delivery.ts';
 import { adoptIfListed, type Settled, settleDoubt } from './doubt.ts';

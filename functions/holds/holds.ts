@@ -6,7 +6,7 @@ import { byName } from '../base/validation.ts';
 import { LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
-import type { Route } from '../uploads/routes.ts';
+import type { Route } from '../uploads/route.ts';
 import { addCosts, costsSchema } from './costs.ts';
 import type { HoldReason } from './hold-request.ts';
 

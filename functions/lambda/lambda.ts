@@ -13,7 +13,7 @@ import { createFlowService } from '../flow-service/client.ts';
 import { httpTransport } from '../flow-service/http-transport.ts';
 import { Pacer } from '../flow-service/pacer.ts';
 import { EVENT_SOURCE } from '../publish/completion-event.ts';
-import type { EventBus } from '../publish/publish.ts';
+import type { EventBus } from '../publish/event-bus.ts';
 import { s3Client } from '../s3/client.ts';
 import { parseEnv } from '../settings/environment.ts';
 import type { Wiring } from './ports.ts';

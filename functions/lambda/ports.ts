@@ -9,7 +9,7 @@ import type { FlowService } from '../flow-service/types.ts';
 import { HoldStore } from '../holds/hold-store.ts';
 import { Ledger } from '../ledger/store.ts';
 import { ChainNotes } from '../publish/chain-notes.ts';
-import type { EventBus } from '../publish/publish.ts';
+import type { EventBus } from '../publish/event-bus.ts';
 import { Receipts } from '../publish/receipts.ts';
 import { Results } from '../results/results.ts';
 import type { Settings } from '../settings/environment.ts';

@@ -1,6 +1,7 @@
 import { type Inbox, isCanary } from '../uploads/inbox.ts';
+import type { Route } from '../uploads/route.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
-import { type Route, routeFor } from '../uploads/routes.ts';
+import { routeFor } from '../uploads/routes.ts';
 import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
 import { isDamaged, type Ledger, type Stored, UnreadableEntryError } from './store.ts';

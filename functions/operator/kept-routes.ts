@@ -3,7 +3,8 @@ import * as z from 'zod/mini';
 import { ROUTES_KEY } from '../ledger/keys.ts';
 import { isAbsent } from '../s3/errors.ts';
 import type { Settings } from '../settings/environment.ts';
-import { type Route, routesSchema } from '../uploads/routes.ts';
+import type { Route } from '../uploads/route.ts';
+import { routesSchema } from '../uploads/routes.ts';
 
 /*
  * Routes that are too long for the environment are in a file beside the code, which only the functions can read. So the

@@ -4,8 +4,6 @@ import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import {
   begunAnew,
-  type Chain,
-  type ChainUpload,
   gatheredEntry,
   isInChain,
   madeAnew,
@@ -13,6 +11,7 @@ import {
   unfinishedAnew,
   withAssetsFor,
 } from '../chains/chain.ts';
+import type { Chain, ChainUpload } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode, NotFoundError } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample, OfUpload, ShownFlow } from '../flow-service/types.ts';

@@ -1,6 +1,7 @@
 import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
-import { type Chain, childrenOf, gatheredEntry, noted } from '../chains/chain.ts';
+import { childrenOf, gatheredEntry, noted } from '../chains/chain.ts';
+import type { Chain } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { type Entry, isTerminal, type TerminalEntry, type WaitingEntry } from '../ledger/entry.ts';
 import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
@@ -9,7 +10,7 @@ import type { Settings } from '../settings/environment.ts';
 import { firstOf } from '../uploads/upload.ts';
 import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
 import { chainEvent, chainReport } from './chain-report.ts';
-import type { EventBus } from './publish.ts';
+import type { EventBus } from './event-bus.ts';
 import type { Receipts } from './receipts.ts';
 
 /**

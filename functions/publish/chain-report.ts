@@ -1,4 +1,5 @@
-import { addressOf, type Chain, type ChainUpload, hasSucceeded } from '../chains/chain.ts';
+import { addressOf, hasSucceeded } from '../chains/chain.ts';
+import type { Chain, ChainUpload } from '../chains/chain-schema.ts';
 import { receiptKey } from '../results/results-keys.ts';
 import { type CompletionEvent, DETAIL_BYTES_MAX } from './completion-event.ts';
 import type { ChainReport } from './report-schemas.ts';

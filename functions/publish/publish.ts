@@ -13,13 +13,9 @@ import type { Ledger } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
 import { isCanary } from '../uploads/inbox.ts';
 import type { ChainNotes } from './chain-notes.ts';
-import { type CompletionEvent, completionEvent } from './completion-event.ts';
+import { completionEvent } from './completion-event.ts';
+import type { EventBus } from './event-bus.ts';
 import { type ReceiptSettings, type Receipts, receiptOf } from './receipts.ts';
-
-/** The event bus, as a sender sees it. */
-export interface EventBus {
-  send(event: CompletionEvent, signal: AbortSignal): Promise<void>;
-}
 
 export interface PublishPorts {
   readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker' | 'putFailedMarker'>;

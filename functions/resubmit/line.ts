@@ -1,7 +1,7 @@
 import { shortSegment } from '../base/key-segment.ts';
 import { classPrefix, routePrefix, segmentPrefix, type TurnClass, type WaitingMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
-import type { Route } from '../uploads/routes.ts';
+import type { Route } from '../uploads/route.ts';
 
 /** Maximum number of LIST requests of a round in each of the two classes: a few seconds of work. */
 const LISTS_MAX = 150;

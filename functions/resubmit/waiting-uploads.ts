@@ -5,7 +5,7 @@ import { type Entry, isHold, isInLine, takenBy, waitingMarkerOf } from '../ledge
 import { LINE_PREFIX, type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
-import type { Route } from '../uploads/routes.ts';
+import type { Route } from '../uploads/route.ts';
 import { BEGINNING, nextTurns, type Room, type TurnState } from './line.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 

@@ -4,8 +4,8 @@ import { amountOf, amountText, microsOf } from '../base/money.ts';
 import { counted, quoted, shorten } from '../base/printable.ts';
 import type { Budget } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
+import type { Route } from '../uploads/route.ts';
 import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
-import type { Route } from '../uploads/routes.ts';
 
 /*
  * Checks of routes that are valid one by one. They run at synth and at the start of the local run, and not in the

@@ -1,7 +1,7 @@
 import { didYouMean } from '../base/did-you-mean.ts';
 import { type ExpectedCosts, sumOfCosts, timesCosts } from '../base/money.ts';
+import type { Route, RouteIssue } from './route.ts';
 import { matchesKey, matchesObject } from './route-conditions.ts';
-import type { Route } from './routes.ts';
 
 /** Maximum number of stages of a chain, the first one included. */
 export const STAGES_MAX = 8;
@@ -129,15 +129,6 @@ export const matchesAsset = (
   matchesKey({ prefixes: route.prefixes }, firstKey) &&
   matchesKey({ suffixes: route.suffixes }, asset.key) &&
   matchesObject(route, asset);
-
-/** What is wrong with a member of one route, beside its other members or other routes. */
-export interface RouteIssue {
-  readonly index: number;
-  readonly member: keyof Route;
-  readonly message: string;
-  /** Sentences that follow the value in a message. */
-  readonly hint?: string;
-}
 
 /** Names what is wrong with the chains that routes make. */
 export function issuesOfChains(routes: readonly Route[]): readonly RouteIssue[] {

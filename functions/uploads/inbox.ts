@@ -15,7 +15,16 @@ import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/erro
 import { headObject, type ListedVersion, listVersions, presignedGet, type VersionMarker } from '../s3/objects.ts';
 import type { Job } from './job.ts';
 import { filesFor, folderOf, inputKey } from './job-keys.ts';
+import type { OpenedInput, OpenedUpload } from './opened-upload.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
+import {
+  UploadArchivedError,
+  UploadDeniedError,
+  UploadEncodedError,
+  UploadGoneError,
+  UploadTooLargeError,
+  UploadUnreadableError,
+} from './upload-errors.ts';
 
 /**
  * Time for which the answer that opened an upload may stay unread, in milliseconds. A request to the service may wait
@@ -36,59 +45,6 @@ const VERSION_PAGES_MAX = 100;
  */
 const FOLDER_PAGES_MAX = 10;
 
-/** The object, or that version of it, no longer exists. A newer upload at its key has an event of its own. */
-export class UploadGoneError extends Error {
-  override readonly name = 'UploadGoneError';
-  readonly key: string;
-  /** True if S3 has another upload at its key. False if that is not known. */
-  readonly isReplaced: boolean;
-
-  /** @param what happened to it. */
-  constructor(
-    { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
-    what: string,
-    { isReplaced = false, ...options }: ErrorOptions & { readonly isReplaced?: boolean } = {},
-  ) {
-    super(`${bucket}/${key} ${what}`, options);
-    this.key = key;
-    this.isReplaced = isReplaced;
-  }
-}
-
-/** The object is in an archive storage class, from which it must be restored first. */
-export class UploadArchivedError extends Error {
-  override readonly name = 'UploadArchivedError';
-}
-
-/** The object is compressed, and is not decompressed here. */
-export class UploadEncodedError extends Error {
-  override readonly name = 'UploadEncodedError';
-}
-
-/** The object is larger than the caller can hold in memory. */
-export class UploadTooLargeError extends Error {
-  override readonly name = 'UploadTooLargeError';
-}
-
-/** The object exists, but its bytes could not be read: S3 failed, or the stream broke. A retry may succeed. */
-export class UploadUnreadableError extends Error {
-  override readonly name = 'UploadUnreadableError';
-}
-
-/**
- * S3 lists the object, and refuses to hand it out. A retry may succeed after the operator has changed a grant or a key.
- */
-export class UploadDeniedError extends Error {
-  override readonly name = 'UploadDeniedError';
-  /** What the listing says of it. The media type is guessed from the key. */
-  readonly upload: Upload;
-
-  constructor(upload: Upload, cause: Error) {
-    super(`S3 refuses to hand out ${upload.bucket}/${upload.key}: ${cause.name}`, { cause });
-    this.upload = upload;
-  }
-}
-
 /** The facts that name an upload before it was opened. */
 export type UploadReference = Pick<Upload, 'bucket' | 'key'> &
   Partial<Pick<Upload, 'versionId' | 'etag' | 'id' | 'currentAt' | 'sequencer'>>;
@@ -98,35 +54,6 @@ export type PinnedObject = Pick<Upload, 'bucket' | 'key' | 'versionId' | 'bytes'
   /** Undefined if it is not known. Then the object is taken as it is. */
   readonly etag?: string | undefined;
 };
-
-/** An input of a flow. Its bytes are not read yet. */
-export interface OpenedInput {
-  /** Undefined if the input is a text that a job file holds. */
-  readonly key: string | undefined;
-  /** How it is sent. Default: as the route says. */
-  readonly as?: 'text' | undefined;
-  readonly mediaType: string;
-  /** How the object is compressed. Undefined if it is not, or if that is not known yet. */
-  readonly coding?: string | undefined;
-  readonly source: InputSource;
-  /** Undefined if the input is a text of a job, or has no version id: its key may lead to another object at any time. */
-  readonly address?: InputAddress | undefined;
-  /** What the flow is told of it. */
-  readonly additional: JsonObject;
-}
-
-/** An opened upload: its facts, and its inputs. */
-export interface OpenedUpload {
-  readonly upload: Upload;
-  /** True if the object is in an archive storage class: its facts are known, but its bytes cannot be read. */
-  readonly isArchived: boolean;
-  /** User metadata by names in lower case. */
-  readonly metadata: Readonly<Record<string, string>>;
-  /** The object itself. In a later stage of a chain: the assets that the upload takes. In a job: its inputs. */
-  readonly inputs: readonly OpenedInput[];
-  /** Closes every stream that was not read to its end. */
-  discard(): void;
-}
 
 /** An upload in a listing. Its media type is unknown. */
 export type ListedUpload = Omit<Upload, 'mediaType'> & {

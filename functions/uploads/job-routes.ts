@@ -1,7 +1,6 @@
-import type { RouteIssue } from './chain-routes.ts';
 import { folderOf, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
+import type { Route, RouteIssue } from './route.ts';
 import { matchesKey } from './route-conditions.ts';
-import type { Route } from './routes.ts';
 
 /** What a route for jobs must not say. Its prefix and the name of the job file are its only conditions. */
 const NOT_FOR_JOBS = ['after', 'prefixes', 'suffixes', 'mediaTypes'] as const;

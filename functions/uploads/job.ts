@@ -3,9 +3,11 @@ import type { Json, JsonObject } from '../base/json.ts';
 import { quotedInAscii, shorten, toldIssues } from '../base/printable.ts';
 import { check, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { type OpenedUpload, UploadUnreadableError } from './inbox.ts';
 import { comparable, confusable, inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
-import { additionalSchema, deadlineSecondsSchema, jsonSchema, type Route } from './routes.ts';
+import type { OpenedUpload } from './opened-upload.ts';
+import type { Route } from './route.ts';
+import { additionalSchema, deadlineSecondsSchema, jsonSchema } from './routes.ts';
+import { UploadUnreadableError } from './upload-errors.ts';
 
 /** Maximum size of a job file, in bytes. */
 export const JOB_BYTES_MAX = 256 * 1024;

@@ -3,7 +3,8 @@ import type { Json, JsonObject } from '../base/json.ts';
 import { quoted } from '../base/printable.ts';
 import type { Price } from './budget.ts';
 import { decodeWords } from './encoded-words.ts';
-import { additionalSchema, jsonSchema, type Route, templateSchema } from './routes.ts';
+import type { Route } from './route.ts';
+import { additionalSchema, jsonSchema, templateSchema } from './routes.ts';
 
 /** The part of a route that an entry keeps, so that a later deployment does not change work in progress. */
 export interface RouteSnapshot {

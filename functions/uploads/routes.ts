@@ -4,13 +4,13 @@ import { quoted } from '../base/printable.ts';
 import { boundedText, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { type Budget, budgetSchema, type Price, priceIssueOf, priceSchema } from './budget.ts';
+import { budgetSchema, priceIssueOf, priceSchema } from './budget.ts';
 import { issuesOfChains } from './chain-routes.ts';
 import { isJobFile } from './job-keys.ts';
 import { issuesOfJobs } from './job-routes.ts';
+import type { JobsRoute, Route } from './route.ts';
 import {
   CONDITION_SCHEMAS,
-  type Conditions,
   hasObjectCondition,
   MEDIA_TYPES_SCHEMA,
   matchesKey,
@@ -20,55 +20,6 @@ import {
 import { fittingName, SKIPPED_NAMES, skippedWords } from './skipped-names.ts';
 import { isStageKey, STAGE_KEY_TAKEN } from './upload.ts';
 import { isFolderMarker, isFolderType } from './upload-event.ts';
-
-/** A route: uploads that meet its conditions become flows of its template. */
-export interface Route extends Conditions {
-  /** Its name in receipts and logs, unique among the routes. */
-  readonly name: string;
-  /** How the flow receives the upload: as a file (a data URI), or as the text itself. */
-  readonly input: 'file' | 'text';
-  /** Id or name of the template at the service. */
-  readonly template: string;
-  /** Parameters of the flow: an object, given to the service unchanged. */
-  readonly parameters?: Json | undefined;
-  /** `additional` of the flow, given to the service unchanged. Flowdrop adds its own tag. */
-  readonly additional?: JsonObject | undefined;
-  /**
-   * True if an object's own metadata may replace template, parameters and additional, and a job file parameters.
-   * Default: false.
-   */
-  readonly overrides?: boolean | undefined;
-  /**
-   * Name of the route before: this one is a later stage of a chain, and works on the assets of that one. Without it, the
-   * route takes uploads of the inbox.
-   */
-  readonly after?: string | undefined;
-  /** In a later stage: `each` asset starts a flow of its own, or `all` assets of the stage before start one. Default `each`. */
-  readonly inputs?: 'each' | 'all' | undefined;
-  /** With `inputs: "all"`: `partial` starts the flow although outputs of the stage before failed. */
-  readonly allow?: 'partial' | undefined;
-  /**
-   * A prefix that the route owns. Each `job.json` below it is a job, whose inputs are files in its folder. No other
-   * route takes a file there. Without it, each file is an upload of its own.
-   */
-  readonly jobs?: string | undefined;
-  /** How long a job waits for its inputs, in seconds. Default: an hour. */
-  readonly deadlineSeconds?: number | undefined;
-  /**
-   * Media types of what the template makes, such as `model/*`. A file of any other type is no asset. Without it, an asset
-   * may be anything but a document that stands in place of one, such as HTML, JSON or XML.
-   */
-  readonly makes?: readonly string[] | undefined;
-  /** What one flow of the route costs. */
-  readonly price?: Price | undefined;
-  /** Cap on the flows of the route. What it has no room for waits. */
-  readonly budget?: Budget | undefined;
-  /**
-   * The setting `skippedNames`, which a configuration does not write into its routes. Default: {@link SKIPPED_NAMES}.
-   * @internal
-   */
-  readonly skippedNames?: readonly string[] | undefined;
-}
 
 const NAME_LENGTH_MAX = 64;
 const ROUTES_MAX = 200;
@@ -215,9 +166,6 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
 /** The route that owns the prefix of this key for jobs. Undefined if none does. */
 export const jobsRouteOf = (routes: readonly Route[], key: string): JobsRoute | undefined =>
   routes.find((route): route is JobsRoute => route.jobs !== undefined && matchesKey({ prefixes: [route.jobs] }, key));
-
-/** A route for jobs. */
-export type JobsRoute = Route & { readonly jobs: string };
 
 /** The routes that may take an upload of the inbox with this key, in their order. */
 function routesForKey(routes: readonly Route[], key: string): readonly Route[] {

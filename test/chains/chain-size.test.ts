@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { type Chain, chainSchema, childrenOf, nextStages, noted, planOf } from '../../functions/chains/chain.ts';
+import { childrenOf, nextStages, noted, planOf } from '../../functions/chains/chain.ts';
+import { type Chain, chainSchema } from '../../functions/chains/chain-schema.ts';
 import { CHAIN_BYTES_MAX, CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import { ended, type RunningEntry, type StoredAsset, type TerminalEntry } from '../../functions/ledger/entry.ts';
 import { chainReport } from '../../functions/publish/chain-report.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { snapshot } from '../../functions/uploads/route-snapshot.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { ECHO } from '../support/world.ts';
 

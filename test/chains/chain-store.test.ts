@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import type { Chain } from '../../functions/chains/chain.ts';
+import type { Chain } from '../../functions/chains/chain-schema.ts';
 import { CHAIN_BYTES_MAX, CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import { ChainStore } from '../../functions/chains/chain-store.ts';
 import { LedgerContendedError, UnreadableEntryError } from '../../functions/ledger/store.ts';

@@ -1,11 +1,11 @@
 import { CreateBucketCommand, DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { Chain, ChainUpload } from '../../functions/chains/chain.ts';
+import type { Chain, ChainUpload } from '../../functions/chains/chain-schema.ts';
 import { CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { finishAnew, makeAnew } from '../../functions/operator/operator.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { answer, dyingAt, ECHO, INBOX, LEDGER, RESULTS, start, world } from '../support/world.ts';

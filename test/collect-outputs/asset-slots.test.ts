@@ -1,7 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type AssetSlot, AssetSlots, OvertakenError } from '../../functions/collect-outputs/asset-slots.ts';
-import { NotedUploads } from '../../functions/collect-outputs/tick-context.ts';
+import { NotedUploads } from '../../functions/collect-outputs/collector.ts';
 import { never } from '../flow-service/scripted.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
 

@@ -4,7 +4,7 @@ import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { viewOf } from '../../operations/upload-view.ts';

@@ -1,9 +1,9 @@
 import { createHook } from 'node:async_hooks';
 import { expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
+import { NotedUploads } from '../../functions/collect-outputs/collector.ts';
 import { FailureIsolation } from '../../functions/collect-outputs/failure-isolation.ts';
 import { StoringQueue } from '../../functions/collect-outputs/storing-queue.ts';
-import { NotedUploads } from '../../functions/collect-outputs/tick-context.ts';
 
 /** Ended flows that the queue holds before polls wait. */
 const ENDED_MAX = 256;

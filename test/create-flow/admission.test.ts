@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { inputFailure } from '../../functions/create-flow/admission.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
-import type { OpenedUpload } from '../../functions/uploads/inbox.ts';
+import type { OpenedUpload } from '../../functions/uploads/opened-upload.ts';
 
 it.each([
   ['file', 10, undefined],

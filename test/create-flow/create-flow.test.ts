@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { viewOf } from '../../operations/upload-view.ts';
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { DAY, ECHO, INBOX, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 /*

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { dyingAt, ECHO, HOUR, INBOX, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 const JOBS: Route = { ...ECHO, name: 'views', jobs: 'multi/' };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { answer, ECHO, HOUR, MINUTE, start, world } from '../support/world.ts';
 
 // An upload that certainly has no flow takes the configuration of the moment in which it is sent, whatever it waited

@@ -27,7 +27,7 @@ import {
   UploadEncodedError,
   UploadGoneError,
   UploadUnreadableError,
-} from '../../functions/uploads/inbox.ts';
+} from '../../functions/uploads/upload-errors.ts';
 import { claim as anyClaim, upload } from '../ledger/support.ts';
 
 const MINUTE = 60_000;

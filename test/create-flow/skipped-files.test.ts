@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { showSweep } from '../../command-line/flowdrop/show-changes.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { skippedNameOf, skipping, whySkipped } from '../../functions/uploads/routes.ts';
 import { SKIPPED_NAMES } from '../../functions/uploads/skipped-names.ts';
 import { dyingAt, ECHO, MINUTE, start, world } from '../support/world.ts';

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { SERVICES } from '../../functions/flow-service/services.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import { parseContext } from '../../functions/settings/context.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { StandInJobService } from '../../local/flow-service/job-service.ts';
 import { SHAPES, type ShapeName } from '../../local/flow-service/shapes.ts';
 import { inProcessTransport } from '../support/in-process-transport.ts';

@@ -1,6 +1,6 @@
 import { beforeEach, expect, it } from 'vitest';
 import type { ClaimedEntry } from '../../functions/ledger/entry.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { DAY, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 /** A template whose name has a slash, as names of models have. The stand-in knows it by the second part. */

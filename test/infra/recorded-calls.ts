@@ -1,7 +1,7 @@
 import { DeleteObjectCommand, type PutObjectCommandInput, type S3ServiceException } from '@aws-sdk/client-s3';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { createFlowsOrPutCanary } from '../../functions/create-flow/create-event.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
 import { simulate } from '../simulation/simulation.ts';

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { answer, dyingAt, ECHO, HOUR, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
 
 const HOLDS = 'state/holds.json';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { INBOX_BUCKET } from '../../local/pipeline.ts';
 import { folderWith } from '../support/folder.ts';
 import { issuesOf } from '../support/json-schema.ts';

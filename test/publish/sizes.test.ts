@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type Chain, nextStages, planOf } from '../../functions/chains/chain.ts';
+import { nextStages, planOf } from '../../functions/chains/chain.ts';
+import type { Chain } from '../../functions/chains/chain-schema.ts';
 import { fittingOutputs, OUTPUTS_BYTES_MAX } from '../../functions/collect-outputs/flow-assets.ts';
 import { ID_BYTES_MAX } from '../../functions/flow-service/answers.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
@@ -10,7 +11,7 @@ import { completionEvent, DETAIL_BYTES_MAX } from '../../functions/publish/compl
 import { RECEIPT_BYTES_MAX, receiptOf } from '../../functions/publish/receipts.ts';
 import type { ChainReport } from '../../functions/publish/report-schemas.ts';
 import { KEY_BYTES_MAX } from '../../functions/s3/limits.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 
 /** Each of them takes six bytes in JSON. */

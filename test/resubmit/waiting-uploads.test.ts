@@ -13,7 +13,7 @@ import {
 import type { Turn, WaitingMarker } from '../../functions/ledger/keys.ts';
 import { BEGINNING, nextTurns, type Room } from '../../functions/resubmit/line.ts';
 import { WaitingUploads } from '../../functions/resubmit/waiting-uploads.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
 import { ECHO, HOUR, INBOX, LEDGER, MINUTE, openWorld, SECOND, type World } from '../support/world.ts';

@@ -3,8 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { parseContext } from '../../functions/settings/context.ts';
 import { deadRoutes, idleBudgets, warningsOfRoutes } from '../../functions/settings/route-checks.ts';
 import type { Budget } from '../../functions/uploads/budget.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Conditions } from '../../functions/uploads/route-conditions.ts';
-import { type Route, routeFor } from '../../functions/uploads/routes.ts';
+import { routeFor } from '../../functions/uploads/routes.ts';
 import { messagesOf } from './fixtures.ts';
 
 const routesOf = (...conditions: readonly Conditions[]): readonly Route[] =>

@@ -1,5 +1,5 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { demand } from './demand.ts';
 import type { tagInRequest } from './flow-tag.ts';
 import type { Lambda } from './lambda.ts';

@@ -1,6 +1,6 @@
 import type { LogFields, MetricName } from '../../functions/base/telemetry.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { type CallKind, type Fault, isAccountFault } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Change } from './scenario.ts';

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../functions/base/json.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
 import type { Limits as ServiceLimits } from '../../local/flow-service/limiter.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';

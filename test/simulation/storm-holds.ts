@@ -1,7 +1,7 @@
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import type { Budget } from '../../functions/uploads/budget.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Caps } from './hold-watch.ts';
 import type { Random } from './random.ts';
 import { corrected, putStep, type Scenario } from './scenario.ts';

@@ -1,4 +1,4 @@
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Random } from './random.ts';
 import { putStep, type Scenario, type Step } from './scenario.ts';
 import { MINUTE } from './timeline.ts';

@@ -1,4 +1,4 @@
-import type { Route } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
 import { NEXT_RESULTS } from './names.ts';
 import type { Random } from './random.ts';
 import type { Scenario } from './scenario.ts';

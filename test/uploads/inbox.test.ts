@@ -7,15 +7,10 @@ import {
   PutObjectCommand,
 } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import {
-  type OpenedInput,
-  type OpenedUpload,
-  UploadDeniedError,
-  UploadGoneError,
-  type UploadPage,
-  UploadUnreadableError,
-} from '../../functions/uploads/inbox.ts';
+import type { UploadPage } from '../../functions/uploads/inbox.ts';
+import type { OpenedInput, OpenedUpload } from '../../functions/uploads/opened-upload.ts';
 import { unquoted } from '../../functions/uploads/upload.ts';
+import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../../functions/uploads/upload-errors.ts';
 import { INBOX, start, type WorldOptions, world } from '../support/world.ts';
 
 const signal = new AbortController().signal;

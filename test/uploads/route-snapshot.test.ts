@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Route } from '../../functions/uploads/route.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../../functions/uploads/route-snapshot.ts';
-import type { Route } from '../../functions/uploads/routes.ts';
 
 const route = (conditions: Partial<Route> = {}): Route => ({ name: 'a', input: 'file', template: 't', ...conditions });
 const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)]);

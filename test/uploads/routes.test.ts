@@ -2,7 +2,8 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { parseContext } from '../../functions/settings/context.ts';
-import { isWantedByKey, mayMatch, type Route, routeFor } from '../../functions/uploads/routes.ts';
+import type { Route } from '../../functions/uploads/route.ts';
+import { isWantedByKey, mayMatch, routeFor } from '../../functions/uploads/routes.ts';
 import { messagesOf } from '../settings/fixtures.ts';
 
 const route = (conditions: Partial<Route> = {}): Route => ({ name: 'a', input: 'file', template: 't', ...conditions });

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
-import type { Route } from '../../../functions/uploads/routes.ts';
+import type { Route } from '../../../functions/uploads/route.ts';
 import { chargeForExisting } from '../../../local/start/existing-files.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 

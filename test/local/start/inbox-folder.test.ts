@@ -1,7 +1,8 @@
 import { appendFile, mkdir, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { isLeftOut, type Route, skipping } from '../../../functions/uploads/routes.ts';
+import type { Route } from '../../../functions/uploads/route.ts';
+import { isLeftOut, skipping } from '../../../functions/uploads/routes.ts';
 import { InboxFolder } from '../../../local/start/inbox-folder.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 import { ECHO } from '../../support/world.ts';

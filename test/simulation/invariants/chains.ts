@@ -1,6 +1,6 @@
 import type { Entry, StoredAsset, TerminalEntry } from '../../../functions/ledger/entry.ts';
 import type { ChainReport } from '../../../functions/publish/report-schemas.ts';
-import type { Route } from '../../../functions/uploads/routes.ts';
+import type { Route } from '../../../functions/uploads/route.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import { LEDGER } from '../names.ts';
