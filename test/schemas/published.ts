@@ -106,7 +106,7 @@ function docsOfConfiguration(): Docs {
     routes: {
       ...routes,
       members: {
-        ...docsOf(['functions/uploads/routes.ts', 'functions/uploads/budget.ts'], 'Route'),
+        ...docsOf(['functions/uploads/route.ts', 'functions/uploads/budget.ts'], 'Route'),
         ...docsOf(['functions/uploads/route-conditions.ts'], 'Conditions'),
       },
     },
