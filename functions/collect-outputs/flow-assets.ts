@@ -255,7 +255,7 @@ export class FlowAssets {
     return isSpaced(entry, clock.now()) && attemptsAfter(entry, true) >= settings.attemptsMax;
   }
 
-  /** @param outOfTime why assets fail that were neither stored nor failed. Without it, there are none. */
+  /** @param outOfTime why the assets fail that were not tried to the end. Not needed if each was stored or has failed. */
   #endingOf(flow: EndedFlow, { stored, failed }: Collection, outOfTime = ''): Ending {
     const { telemetry } = this.#ports;
     const assets: StoredAsset[] = [];

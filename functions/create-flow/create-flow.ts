@@ -207,8 +207,8 @@ async function isReplacedSoon({ ports, invocation }: Delivery, { id, bucket, key
 }
 
 /**
- * Ends the older jobs of a key that still wait for inputs, whether or not the newer job file can be used. They find that
- * it is there. Without versions, nothing leads to them, and they end at their deadlines.
+ * Ends the older jobs of a key that still wait for inputs, whether or not the newer job file can be used. An older job
+ * ends as soon as it finds the newer file. Without versions, nothing leads to the older jobs, and they end at their deadlines.
  *
  * This comes before the newer one has its entry. If the invocation dies, the next one does it again, because there is no
  * entry yet.
@@ -374,8 +374,8 @@ async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUplo
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The current object repeats an older upload, over this one with another content. So it is no mere change of metadata,
-    // and it is sent, although its own message was skipped.
+    // The current object has the content of an upload from before this one, which had another content. So the object is no
+    // mere change of metadata. It is sent, although its own message was skipped.
     if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
       const { bucket, key, etag, lastModified } = current;
       const of = { bucket, key, etag, currentAt: Math.max(lastModified, ports.clock.now()) };

@@ -169,7 +169,7 @@ export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'
 
 /**
  * The wait of a throttled upload, in milliseconds. It is as long as the service says. The backoff is the floor, so
- * `Retry-After: 0` cannot cause a hot loop. An upload that was not sent only waits for its turn in the throttled queue.
+ * `Retry-After: 0` cannot cause a hot loop. An upload that was not sent only waits for its turn in the line.
  */
 function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: ClaimedEntry): number {
   if (!wasSent) return retryAfterMs;

@@ -438,7 +438,7 @@ const MESSAGE_LENGTH_MAX = 500;
 
 /** What a file that went well shows. */
 export interface Success {
-  /** The service has taken the request, or the flow has succeeded, too. */
+  /** `created`: the service has taken the request. `succeeded`: the flow has succeeded as well. */
   readonly what: 'created' | 'succeeded';
   /** What the route sends. */
   readonly request: RouteRequest;

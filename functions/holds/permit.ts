@@ -227,9 +227,7 @@ function endOf({ upload, generation }: Subject, { inboxPrefix }: HoldPorts['sett
   return { outcome: outcomeOf({ uploadId: upload.id, generation }), file, customer: prefixIn(key, inboxPrefix) };
 }
 
-/**
- * If a note is lost, the next file that ends says the same. That must keep no upload from its end.
- */
+/** Makes a note. A lost note keeps no upload from its end: the next file that ends says the same. */
 async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => Promise<void>): Promise<void> {
   try {
     await note();
