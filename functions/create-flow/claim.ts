@@ -70,7 +70,7 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<T
  */
 export async function replaceClaim<E extends Entry>(
   { ports: { ledger } }: Delivery,
-  { stored, entry }: Claim,
+  { stored, entry }: { readonly stored: Stored; readonly entry: Entry },
   next: E,
   signal: AbortSignal,
 ): ReturnType<typeof ledger.replace<E>> {

@@ -10,6 +10,7 @@ import {
   runningMarkerOf,
   type TerminalEntry,
   type Wait,
+  type WaitingEntry,
   waiting,
   waitingMarkerOf,
 } from '../ledger/entry.ts';
@@ -133,17 +134,25 @@ type FlowEnding = Extract<Ending, { kind: 'flow' }>;
 /** If another invocation took the entry over while the flow was being made, our flow yields. */
 async function concludeFlow(delivery: Delivery, ending: FlowEnding): Promise<Outcome> {
   const { claim, flowId, how } = ending;
-  const { ports, invocation } = delivery;
   delivery.identify({ flowId });
-  const entry = running(claim.entry, { id: flowId, createdAt: ports.clock.now() });
-  const written = await replaceClaim(delivery, claim, entry, invocation.closing);
-  let outcome: Outcome = how;
-  if (written.won) {
-    await writeRest(delivery, entry);
-    delivery.log.info(`Flow ${how}`, { template: entry.route.template });
-  } else outcome = await yieldFlow(delivery, ending, written.current);
-  if (how === 'created') await noteSuccess(claim.entry, 'created', ports, invocation.closing);
+  const outcome = await writeFlow(delivery, ending, claim);
+  if (how === 'created') await noteSuccess(claim.entry, 'created', delivery.ports, delivery.invocation.closing);
   return outcome;
+}
+
+/** @param replaced the entry that becomes `running`. */
+async function writeFlow(
+  delivery: Delivery,
+  ending: FlowEnding,
+  replaced: { readonly stored: Stored; readonly entry: ClaimedEntry | WaitingEntry },
+): Promise<Outcome> {
+  const { flowId, how } = ending;
+  const entry = running(replaced.entry, { id: flowId, createdAt: delivery.ports.clock.now() });
+  const written = await replaceClaim(delivery, replaced, entry, delivery.invocation.closing);
+  if (!written.won) return yieldFlow(delivery, ending, written.current);
+  await writeRest(delivery, entry);
+  delivery.log.info(`Flow ${how}`, { template: entry.route.template });
+  return how;
 }
 
 /** @param current the entry that another invocation has written. */
@@ -154,11 +163,7 @@ async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored
   const theirs = current?.entry;
   // They wait for a flow that may exist. This is it.
   if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
-    const entry = running(theirs, { id: flowId, createdAt: ports.clock.now() });
-    const written = await ports.ledger.replace(current, entry, invocation.closing);
-    if (!written.won) return yieldFlow(delivery, ending, written.current);
-    await writeRest(delivery, entry);
-    return ending.how;
+    return writeFlow(delivery, ending, { stored: current, entry: theirs });
   }
   // They are at work on the upload, and will find the flow by its tag. They would lose it if we aborted it.
   if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);

@@ -14,7 +14,7 @@ export interface OpenedInput {
   readonly source: InputSource;
   /** Undefined if the input is a text of a job, or has no version id: its key may lead to another object at any time. */
   readonly address?: InputAddress | undefined;
-  /** What the flow is told of it. */
+  /** What the service is told about it, in `additional`. */
   readonly additional: JsonObject;
 }
 

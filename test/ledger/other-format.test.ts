@@ -154,7 +154,7 @@ it('the state of the sweep without a format is that of the first one', async () 
   expect((await objects())[SWEEP]).toBe(text);
 });
 
-it('an upload of another format is told of, and makes no dead letters', async () => {
+it('an upload of another format is reported, and makes no dead letters', async () => {
   const [entry] = (await world.entries()).filter(({ upload }) => upload.key === 'throttled');
   const key = `uploads/${entry?.upload.id}.json`;
   await write({ [key]: inFormat(5, (await world.object(LEDGER, key)).bytes.toString()) });

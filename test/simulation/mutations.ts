@@ -74,7 +74,7 @@ export const MUTATIONS: readonly Mutation[] = [
   ),
   mistake('the marker before the entry', 20, {
     file: ENDING,
-    in: 'concludeFlow',
+    in: 'writeFlow',
     replace: 'const written = await replaceClaim(…);',
     with: 'await writeRest(delivery, entry); $&',
   }),
