@@ -2,13 +2,18 @@ import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
 import { essenceOf } from '../functions/base/media-type.ts';
 import { isLoopback } from '../functions/flow-service/addresses.ts';
-import { errorDetail, isOwnError } from '../functions/flow-service/answers.ts';
+import { errorDetail, isOwnError, issueOfErrorWords } from '../functions/flow-service/answers.ts';
 import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
 import { redact } from '../functions/flow-service/redact.ts';
-import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
+import {
+  refusalOf,
+  type ServiceDescription,
+  shownTokenHeader,
+  tokenHeader,
+} from '../functions/flow-service/service-description.ts';
 import { type Transport, TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
 import type { Proxies } from '../functions/flow-service/types.ts';
 import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
@@ -50,7 +55,7 @@ export interface ServiceIssue {
 /** What an answer says about the service. A `missing` operation may be one that this service does not have. */
 type Verdict =
   | { readonly is: 'good' }
-  | { readonly is: 'missing' }
+  | { readonly is: 'missing'; readonly answer: Answer }
   | { readonly is: 'wrong'; readonly issue: ServiceIssue };
 
 interface Answer extends TransportResponse {
@@ -133,13 +138,10 @@ class ServiceCheck {
       if (verdicts.length === 0) {
         const verdict = await this.#verdictOfJob();
         if (verdict.is !== 'missing') return verdict.is === 'wrong' ? verdict.issue : undefined;
+        verdicts.push(verdict);
       }
       if (await this.#servesOutputs()) return undefined;
-      const { address, goOn } = this.#words;
-      return wrongAnswer(
-        'lists neither templates nor flows: there is no flow service at this address (404)',
-        `Check the path in ${address}. If the path is right, ${goOn}`,
-      );
+      return this.#issueOfMissing(verdicts);
     } catch (error) {
       this.#signal.throwIfAborted();
       if (!(error instanceof TransportError)) throw error;
@@ -149,6 +151,20 @@ class ServiceCheck {
       const isNamed = proxy === undefined || issue.what.includes(shownProxy(proxy));
       return isNamed ? issue : { ...issue, what: `${issue.what}, through ${shownProxy(proxy)}` };
     }
+  }
+
+  /** Nothing that was asked for is there. The service may be another one, or explain its errors at another place. */
+  #issueOfMissing(verdicts: readonly Verdict[]): ServiceIssue {
+    const { templates, list, errors } = this.#service.speaks;
+    const isListed = (templates ?? list) !== undefined;
+    const [misread] = verdicts.flatMap(
+      (each) => (each.is === 'missing' && issueOfErrorWords(each.answer.text, errors, DETAIL_DEPTH_MAX)) || [],
+    );
+    const words = misread === undefined ? '' : ` If the answer is its own, it has ${misread}.`;
+    return wrongAnswer(
+      `${isListed ? 'lists neither templates nor flows' : 'does not answer for an unknown flow'}: there is no flow service at this address (404)`,
+      `Check the path in ${this.#words.address}.${words} If all is right, ${this.#words.goOn}`,
+    );
   }
 
   async #verdict(path: string): Promise<Verdict> {
@@ -184,7 +200,7 @@ class ServiceCheck {
     const shown = `(${status}${told === '' ? '' : `: ${told}`})`;
     const refused = this.#issueOfRefusal(shown, answer);
     if (refused !== undefined) return { is: 'wrong', issue: refused };
-    if (status === 404 || status === 410) return { is: 'missing' };
+    if (status === 404 || status === 410) return { is: 'missing', answer };
     // The operation is known here, but this method of it is not served.
     if (status === 405 || status === 501) return { is: 'good' };
     if (status >= 300 && status < 400) return { is: 'wrong', issue: this.#issueOfRedirect(answer, path) };
@@ -200,11 +216,12 @@ class ServiceCheck {
     switch (refusalOf(this.#service.speaks.errors, status, text)) {
       case 'tokenRefused': {
         const what = `refuses the token ${shown}`;
+        const sent = `It was sent as ${shownTokenHeader(this.#service.speaks)}: if the service wants another form, correct "token" in its description`;
         return {
           of: 'token',
           severity: 'fault',
           what,
-          todo: 'Set the environment variable FLOWDROP_TOKEN to a valid one',
+          todo: `Set the environment variable FLOWDROP_TOKEN to a valid one. ${sent}`,
         };
       }
       case 'outOfCredit':

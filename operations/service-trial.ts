@@ -13,7 +13,7 @@ import {
 } from '../functions/flow-service/errors.ts';
 import { PAGE_ANSWER, parseJson } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
-import { ANSWER_DEPTH_MAX } from '../functions/flow-service/service-description.ts';
+import { ANSWER_DEPTH_MAX, shownTokenHeader } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { CreateRequest, FlowService, Output } from '../functions/flow-service/types.ts';
 import { keyOf } from '../functions/ledger/entry.ts';
@@ -185,6 +185,7 @@ class Attempt {
   async #end(flowId: string): Promise<void> {
     const { path } = this.#trial.service.speaks.state;
     this.#print(`state: GET ${path}`);
+    let undeclared: string | undefined;
     for (let unknown = 0; ; ) {
       let flow: Awaited<ReturnType<FlowService['get']>>;
       try {
@@ -194,7 +195,8 @@ class Attempt {
         if (!isUnserved) throw error;
         unknown += 1;
         if (unknown >= UNKNOWN_MAX || error instanceof NotServedError) {
-          this.#print(`  ${error.message}. If flows are served, correct "state.path". Their outputs tell instead.`);
+          this.#print(`  ${error.message}. If the service shows the state of a flow, correct "state.path".`);
+          this.#print('  Without it, a flow has ended when its outputs are there.');
           return;
         }
         await this.#pause();
@@ -205,6 +207,10 @@ class Attempt {
       if (flow.state !== 'running') {
         const why = flow.error === undefined ? '' : `: ${flow.error}`;
         throw new NoResultError(`The flow counts as ${flow.state} ("state.${flow.state}")${why}.`);
+      }
+      if (flow.isDeclared === false && flow.word !== undeclared) {
+        this.#print('  It is asked again, in case another word comes. Ctrl-C ends that.');
+        undeclared = flow.word;
       }
       await this.#pause();
     }
@@ -277,8 +283,14 @@ class Attempt {
       if (!(error instanceof FlowServiceError) || (isUnserved && part === 'state')) throw error;
       const { message } = error;
       const isToken = error instanceof UnauthorisedError;
-      const todo = isToken ? 'Check the token in FLOWDROP_TOKEN, and "token" in the description' : `Check "${member}"`;
-      throw new NoResultError(/correct "/.test(message) ? message : `${message}. ${todo}.`, { cause: error });
+      const sent = shownTokenHeader(this.#trial.service.speaks);
+      const todo = isToken
+        ? `Check the token in FLOWDROP_TOKEN. It was sent as ${sent}: if the service wants another form, correct "token"`
+        : `Check "${member}"`;
+      const isTold = /correct "/i.test(message);
+      throw new NoResultError(isTold ? message : `${message.replace(/\.$/, '')}. ${todo} in the description.`, {
+        cause: error,
+      });
     } finally {
       this.#show(part);
     }

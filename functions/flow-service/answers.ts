@@ -205,6 +205,20 @@ function nothingAt(what: string, member: string, pointers: Pointers, json: unkno
   return `no ${what} at ${shownPointers(pointers)}: correct "${member}" in the description; the answer has ${has}`;
 }
 
+/**
+ * Says that an error response has no words where the description says, and so does not count as one of the service.
+ * Undefined if it has some, or if it is no JSON.
+ */
+export function issueOfErrorWords(text: string, { words }: ErrorsDescription, depthMax: number): string | undefined {
+  try {
+    const body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
+    const isUnread = typeof body === 'object' && body !== null && found(body, words) === undefined;
+    return isUnread ? nothingAt('words', 'errors.words', words, body) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 const misfit = (what: string, member: string, pointers: Pointers) => (json: unknown) =>
   nothingAt(what, member, pointers, json);
 

@@ -3,7 +3,7 @@ import { didYouMean } from '../base/did-you-mean.ts';
 import type { Json, JsonObject } from '../base/json.ts';
 import { MEDIA_TYPE } from '../base/media-type.ts';
 import { compareMembers, matching, strictObject } from '../base/validation.ts';
-import { POINTER } from './json-pointer.ts';
+import { POINTER, pointerOf } from './json-pointer.ts';
 import { holds, INPUT_URL_SECONDS, literalOf, type ServiceDescription } from './service-description.ts';
 
 const POINTERS_MAX = 10;
@@ -63,22 +63,33 @@ function placeholderIssue(text: string, known: readonly string[]): string | unde
   return inside && `expected ${inside} alone: nothing is replaced within a longer text`;
 }
 
+/** The texts of a body, each with the names that lead to it. */
+function* textsOf(value: Json, path: readonly string[] = []): Generator<readonly [readonly string[], string]> {
+  if (typeof value === 'string') yield [path, value];
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, member] of Object.entries(value)) yield* textsOf(member, [...path, name]);
+}
+
 /** Refuses what looks like a placeholder in a body, and is none. */
 const checkPlaceholders = (known: readonly string[]) =>
   z.superRefine<JsonObject>((body, context) => {
-    const check = (value: Json, path: readonly string[]): void => {
-      if (typeof value === 'object' && value !== null) {
-        for (const [name, member] of Object.entries(value)) check(member, [...path, name]);
-      } else if (path.at(-1) === '...') {
-        if (SPREAD.includes(value as string)) return;
-        context.addIssue({ code: 'custom', path: [...path], message: `expected ${SPREAD.join(' or ')}`, input: value });
-      } else if (typeof value === 'string') {
-        const message = placeholderIssue(value, known);
-        if (message !== undefined) context.addIssue({ code: 'custom', path: [...path], message, input: value });
-      }
-    };
-    check(body, []);
+    for (const [path, text] of textsOf(body)) {
+      const isSpread = path.at(-1) === '...';
+      const unspread = SPREAD.includes(text) ? undefined : `expected ${SPREAD.join(' or ')}`;
+      const message = isSpread ? unspread : placeholderIssue(text, known);
+      if (message !== undefined) context.addIssue({ code: 'custom', path: [...path], message, input: text });
+    }
   });
+
+/** Refuses a body that holds the file more than once: with `from`, the one that it is merged into has it already. */
+const checkFileOnce = z.superRefine<JsonObject>((body, context) => {
+  const places = Array.from(textsOf(body))
+    .filter(([path, text]) => path.at(-1) !== '...' && (text === '{input}' || text === '{inputs}'))
+    .map(([path]) => pointerOf(path));
+  if (places.length < 2) return;
+  const message = `expected the file once, but ${places.join(' and ')} have it: with "from", null removes a member`;
+  context.addIssue({ code: 'custom', message, input: body });
+});
 
 /** Refuses a word that is in two of some lists: only one of them could count. */
 const eachWordOnce = (...names: readonly string[]) =>
@@ -235,6 +246,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     z.refine((body) => !holds(body, ['{inputUrl}']) || !holds(body, ['{input}', '{inputs}']), {
       error: 'expected "{inputUrl}", or "{input}" and "{inputs}": the file is sent, or fetched by the service',
     }),
+    checkFileOnce,
     checkPlaceholders(CREATION_PLACEHOLDERS),
   );
 

@@ -13,6 +13,8 @@ export interface AnswerFacts {
   readonly detail: string;
   /** True if it has the form of the service's own errors. */
   readonly isOwn: boolean;
+  /** Why it does not have that form, if it is JSON without words at the declared place. */
+  readonly misread: string | undefined;
 }
 
 /** Who is to blame for a creation without success. */
@@ -107,7 +109,7 @@ interface Where {
  * @param cause the error for its status, if there is one.
  */
 export function misaddressed(
-  { response, detail, isOwn = false }: Pick<AnswerFacts, 'response' | 'detail'> & Partial<AnswerFacts>,
+  { response, detail, isOwn = false, misread }: Pick<AnswerFacts, 'response' | 'detail'> & Partial<AnswerFacts>,
   { operation, url, base, secret }: Where,
   cause?: FlowServiceError,
 ): MisaddressedError {
@@ -122,9 +124,10 @@ export function misaddressed(
   const said = detail === '' ? '' : `: ${cut(detail, QUOTE_CHARS_MAX)}`;
   // In words of its own, a service says so of a path, of a template, or of a model.
   const check = isOwn && status === 404 ? 'Check the template,' : 'This is no answer of a flow service. Check';
+  const words = misread === undefined ? '' : ` If it is one, it has ${misread}.`;
   return new MisaddressedError(
     `${operation}: ${status}${to}${said}. ${check} baseUrl ` +
-      `(${cut(base, QUOTE_CHARS_MAX)}), and what stands before it: a proxy, a login, a firewall.`,
+      `(${cut(base, QUOTE_CHARS_MAX)}), and what stands before it: a proxy, a login, a firewall.${words}`,
     { cause },
   );
 }

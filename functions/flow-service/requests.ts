@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
-import { cut, errorDetail, isOwnError, isUsableId } from './answers.ts';
+import { cut, errorDetail, isOwnError, issueOfErrorWords, isUsableId } from './answers.ts';
 import {
   FlowServiceError,
   ForbiddenAddressError,
@@ -376,7 +376,8 @@ export class Requests {
     const { errors } = this.#service;
     const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, errors, depthMax);
     const isOfPage = isPage(response.headers['content-type'], text) && !text.trimStart().startsWith('{');
-    return { response, text, detail: isOfPage ? wordsOfPage(text) : errorDetail(text, errors, depthMax), isOwn };
+    const detail = isOfPage ? wordsOfPage(text) : errorDetail(text, errors, depthMax);
+    return { response, text, detail, isOwn, misread: issueOfErrorWords(text, errors, depthMax) };
   }
 
   #errorForStatus(

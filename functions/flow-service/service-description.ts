@@ -327,6 +327,12 @@ export const tokenHeader = (
   [header]: scheme === undefined ? token : `${scheme} ${token}`,
 });
 
+/** The header with the token, as a message may show it. */
+export function shownTokenHeader(service: ServiceDescription): string {
+  const [[name, value] = []] = Object.entries(tokenHeader(service, '[token]'));
+  return `"${name}: ${value}"`;
+}
+
 /** For how long the service honours an idempotency key, in milliseconds. 0 if it does not. */
 export const keyHonouredMs = ({ create }: ServiceDescription): number => (create.idempotency?.hours ?? 0) * HOUR_MS;
 

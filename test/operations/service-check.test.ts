@@ -47,16 +47,38 @@ describe('a service whose description has no listing', () => {
   });
 
   it('is none if a page comes', async () => {
-    expect(await asked(404, PAGE)).toMatchObject({ of: 'answer' });
+    expect(await asked(404, PAGE)).toMatchObject({
+      ...{ of: 'answer', todo: 'Check the path in --service. If all is right, add --skip-check' },
+      what: 'does not answer for an unknown flow: there is no flow service at this address (404)',
+    });
+  });
+
+  it('is told where to look for its words, if they are not where the description says', async () => {
+    const todo =
+      'Check the path in --service. If the answer is its own, it has no words at /detail: correct "errors.words" in the description; the answer has /error/text. If all is right, add --skip-check';
+    expect(await asked(404, { error: { text: 'no such job' } })).toMatchObject({ todo });
   });
 });
 
 describe('a service that answers with', () => {
   it.each<[string, RequestListener, RegExp]>([
-    ['401', answering(401, { detail: 'Invalid key' }), /refuses the token \(401.*FLOWDROP_TOKEN/],
+    [
+      '401',
+      answering(401, { detail: 'Invalid key' }),
+      /refuses the token \(401.*FLOWDROP_TOKEN to a valid one\. It was sent as "Authorization: Bearer \[token\]": .*"token"/,
+    ],
     ['403', answering(403, { detail: 'No access' }), /forbids.*\(403: No access\).*FLOWDROP_TOKEN/],
     ['402', answering(402, { detail: 'Budget exhausted' }), /budget.*\(402: Budget exhausted\)/],
-    ['404', answering(404, { detail: 'Not Found' }), /no flow service at this address \(404\)/],
+    [
+      '404',
+      answering(404, { detail: 'Not Found' }),
+      /no flow service at this address \(404\)\. Check the path in --service\. If all/,
+    ],
+    [
+      '404 in words elsewhere',
+      answering(404, { error: 'x' }),
+      /lists neither.*\(404\)\. .*no words at \/detail: .*\/error\./,
+    ],
     [
       '404 with a page that names the path',
       (request, response) => {

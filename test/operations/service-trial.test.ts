@@ -83,7 +83,11 @@ it.each<[string, Json, RegExp]>([
     /result \S+: asset: 404.*No result came: correct "outputs"/s,
   ],
   ['create.path', { create: { path: '/jobs' } }, /404.*Check "create\.path"|Check baseUrl/s],
-  ['token', { token: { scheme: 'Key' } }, /401.*Check the token in FLOWDROP_TOKEN, and "token"/s],
+  [
+    'token',
+    { token: { scheme: 'Key' } },
+    /401.*Check the token in FLOWDROP_TOKEN. It was sent as "Authorization: Key \[token\]": .*correct "token"/s,
+  ],
 ])('a wrong %s ends a trial, and the member is named', async (_, changes, told) => {
   const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
   const { ran, printed } = trial(url, speaking(changes));
@@ -107,7 +111,8 @@ it('a trial ends at its bound, names the word that is not declared, and the flow
   );
   const { ran, printed } = trial(origin, FLOWS, undefined, 200);
   expect(await ran()).toBe(false);
-  expect(printed()).toMatch(/The word "succeed" is not declared/);
+  expect(printed()).toMatch(/The word "succeed" is not declared.*\n.*Ctrl-C ends that/s);
+  expect(printed().match(/Ctrl-C/g)).toHaveLength(1);
   expect(printed()).toMatch(
     /No result came within 1 minutes?\.\nThe flow f1 may still run at http:.*, and may be paid for\.$/,
   );

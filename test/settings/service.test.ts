@@ -29,10 +29,10 @@ describe('the service of a configuration', () => {
       from: 'flows',
       state: { completed: ['succeed'] },
       list: null,
-      create: { body: { additional: null, prompt: '{input}' } },
+      create: { body: { inputs: null, prompt: '{input}' } },
     });
     const { list: _, ...rest } = FLOWS;
-    const { additional: __, ...body } = FLOWS.create.body;
+    const { inputs: __, ...body } = FLOWS.create.body;
     expect(service).toEqual({
       ...rest,
       state: { ...FLOWS.state, completed: ['succeed'] },
@@ -81,6 +81,11 @@ describe('the service of a configuration', () => {
       'a creation without an input',
       { from: 'flows', create: { body: { inputs: null, prompt: 'x' } } },
       'service.create.body: expected a member "{input}", "{inputs}" or "{inputUrl}": without one',
+    ],
+    [
+      'a creation that sends the file twice, deep in its body',
+      { from: 'flows', create: { body: { source: { '2d': ['{input}'] } } } },
+      'service.create.body: expected the file once, but /inputs and /source/2d/0 have it: with "from", null removes a member',
     ],
     [
       'a word with two meanings',
