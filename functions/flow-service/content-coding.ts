@@ -50,8 +50,9 @@ export async function* decodedBody(
     if (error instanceof TransportError) throw error;
     throw new CodingError(`The answer is no ${coding}, or is cut: ${(error as Error).message}`, { cause: error });
   } finally {
-    source.destroy();
     decoder.destroy();
+    // The source may wait for the next bytes, and would close the connection only then. One that was read to its end stays.
+    response.destroy();
   }
 }
 

@@ -584,8 +584,8 @@ describe('a flow that may have been created', () => {
     controller.abort(reason);
     expect(await given).toMatchObject({ name: 'InDoubtError', cause: { cause: reason } });
 
-    const transport = httpTransport({ clock: systemClock, limits: { ...TRANSPORT_LIMITS, firstByteMs: 20 } });
-    const late = await failureOf(operations.create(clientOf(server.url, { transport })));
+    const service = { ...FLOWS, create: { ...FLOWS.create, answerSeconds: 0.02 } };
+    const late = await failureOf(operations.create(clientOf(server.url, { service })));
     expect(late).toMatchObject({ name: 'InDoubtError', cause: { timedOut: true } });
   });
 
@@ -1237,19 +1237,27 @@ describe('an asset', () => {
   });
 
   it.each([
-    ['that is cut', gzipSync('glTF'.repeat(1_000)).subarray(0, 30), 'gzip', 'DamagedAssetError'],
-    ['that is none', Buffer.from('glTF'), 'br', 'DamagedAssetError'],
+    ['that is none', Buffer.from('glTF'), 'gzip', 'DamagedAssetError'],
     ['in two codings', gzipSync(gzipSync('glTF')), 'gzip, gzip', 'DamagedAssetError'],
     ['that is not undone', Buffer.from('glTF'), 'zstd', 'DamagedAssetError'],
     ['of more bytes than an asset may have', gzipSync(Buffer.alloc(2_000_000)), 'gzip', 'AssetTooLargeError'],
   ])('with a Content-Encoding %s is refused, and its connection is closed', async (_, body, encoding, name) => {
     await using server = await scripted((_request, response) => {
-      response.writeHead(200, { 'content-type': 'x/y', 'content-encoding': encoding, 'content-length': body.length });
-      response.end(body);
+      // More is still to come, so the connection cannot be used again.
+      response.writeHead(200, { 'content-type': 'x/y', 'content-encoding': encoding, 'content-length': 3_000_000 });
+      response.write(body);
     });
     const flows = clientOf(server.url, { assetBytesMax: 1_000_000 });
     await expect(read(flows)).rejects.toMatchObject({ name });
     await until(() => server.open.size === 0);
+  });
+
+  it.each([
+    ['that is cut', gzipSync('glTF'.repeat(1_000)).subarray(0, 30), 'gzip'],
+    ['that is none', Buffer.from('glTF'), 'br'],
+  ])('with a Content-Encoding %s is damaged, if nothing more comes', async (_, body, encoding) => {
+    const { transport } = canned({ status: 200, headers: { 'content-encoding': encoding }, body });
+    await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.DamagedAssetError);
   });
 
   it.each(['aws-chunked', 'utf-8', 'identity', 'base64'])(
