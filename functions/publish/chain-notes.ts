@@ -15,9 +15,9 @@ import type { Receipts } from './receipts.ts';
 
 /**
  * Time for which the first of several notes waits for others of its chain, in milliseconds. Fifty uploads that end
- * together then cost one or two writes of their chain, and not fifty.
+ * together then cost a few writes of their chain, and not fifty.
  */
-const GATHER_MS = 500;
+const GATHER_MS = 100;
 
 /** Uploads that are begun side by side. */
 const CONCURRENCY = 16;
