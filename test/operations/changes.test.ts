@@ -39,14 +39,15 @@ const fetched = () => readdir(join(operated.directory, 'copies'), { recursive: t
 describe('retry', () => {
   it('of all failures says how many, skips what it cannot help, and does nothing without an answer', async () => {
     operated.refuse(422);
+    await operated.upload('empty.png', ''); // It fails after some seconds: a writer may replace it.
     for (const key of ['one.png', 'two.png', 'mended.png']) await operated.put(key, 'failed');
-    await operated.put('empty.png', 'failed', '');
     operated.refuse(401);
     await operated.put('unwanted.png', 'waiting');
     await operated.run('cancel', 'unwanted.png', '--yes');
     await operated.becomes('unwanted.png', 'failed');
     operated.refuse(undefined);
     await operated.put('mended.png', 'succeeded', 'good content');
+    await operated.becomes('empty.png', 'failed');
     const paid = flows();
 
     const words = ['retry', '--failed'];
@@ -270,7 +271,8 @@ it('forget deletes every trace of one file, and nothing of another', async () =>
     errors: 'There is no upload gone.png.\n',
   });
 
-  const failed = await operated.put('hollow.png', 'failed', '');
+  await operated.putRefused('hollow.png');
+  const failed = await operated.becomes('hollow.png', 'failed');
   expect(await operated.run('forget', 'hollow.png', '--yes')).toMatchObject({ code: 0 });
   const records = await keys(LEDGER_BUCKET);
   expect(records.filter((key) => key.includes(id) || key.includes(failed.id))).toEqual([]);
@@ -392,7 +394,8 @@ describe('forget of a key with several uploads', () => {
   });
 
   it('finds an older one that failed, and has neither results nor a receipt any more', async () => {
-    const { id: oldest } = await operated.put('hollow-then.png', 'failed', '');
+    await operated.putRefused('hollow-then.png');
+    const { id: oldest } = await operated.becomes('hollow-then.png', 'failed');
     const versions = { Bucket: INBOX_BUCKET, Prefix: 'hollow-then.png' };
     const { Versions = [] } = await operated.pipeline.s3.send(new ListObjectVersionsCommand(versions));
     for (const { Key, VersionId } of Versions) {
@@ -446,7 +449,7 @@ it('sweep goes back further than entries are kept if it is forced, and first say
 });
 
 it('sweep puts again what is missing beside an entry, although no file is missed', async () => {
-  await operated.put('repaired.png', 'failed', '');
+  await operated.putRefused('repaired.png');
   const receipt = 'repaired.png/receipt.json';
   await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key: receipt }));
   const { code, output } = await operated.run('sweep', '--since', '2h', '--yes');
