@@ -191,7 +191,7 @@ function examineLostAnswer({ plan: { configuration } }: Subject): Outcome {
   }
   if (service.list !== undefined) return { good: 'It costs nothing: the flow is found in the listing of the service.' };
   const why = 'the service lists no flows, and honours no idempotency key.';
-  return settings.inDoubt === 'hold'
+  return settings.inDoubt === 'ask'
     ? {
         severity: 'note',
         what: `The file waits for your decision: ${why}`,
@@ -200,7 +200,7 @@ function examineLostAnswer({ plan: { configuration } }: Subject): Outcome {
     : {
         severity: 'note',
         what: `The file is sent again, and may be paid for twice: ${why}`,
-        todo: 'If it should rather wait for your decision, set settings.inDoubt to "hold".',
+        todo: 'If it should rather wait for your decision, set settings.inDoubt to "ask".',
       };
 }
 

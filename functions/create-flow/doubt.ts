@@ -40,8 +40,8 @@ export interface Settled {
  *   listing not available      wait, and ask for it again, for an hour at most
  *   something else answers     wait, for three days at most, if something else answered the POST too
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
- *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator. If the service
- *                              answered with a success, it is held in any case, and fails after a week.
+ *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
+ *                              answered with a success, the operator is asked in any case, and it fails after a week.
  *
  * If the operator has asked for the upload to be sent, only a flow that is found keeps it from being sent. While the
  * service honours the key of the POST, the upload need not wait either: it is sent again with that key.
@@ -104,7 +104,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
   if (isEarly) return waitAfter(earlyWords(delivery.ports), conclusiveAt);
   if (found.result === 'unknown') {
-    const isForOperator = settings.inDoubt === 'hold' || doubt.isAccepted === true;
+    const isForOperator = settings.inDoubt === 'ask' || doubt.isAccepted === true;
     if (isForOperator && !claim.isAsked) return hold(delivery, claim, doubt, found.why);
     return sendInDoubt(delivery, claim, found.why);
   }

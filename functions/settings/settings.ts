@@ -81,8 +81,8 @@ export const SETTINGS = {
    * together.
    */
   attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
-  /** What to do if it cannot be known whether a flow exists: `retry` may pay twice, `hold` waits for the operator. */
-  inDoubt: oneOf(['retry', 'hold'], 'retry'),
+  /** What to do if it cannot be known whether a flow exists: `retry` may pay twice, `ask` waits for the operator. */
+  inDoubt: oneOf(['retry', 'ask'], 'retry', { hold: 'ask' }),
   /**
    * Seconds between two polls of a flow that is younger than ten minutes, or than ten intervals. A flow younger than two
    * intervals is polled three times as often.
@@ -212,8 +212,17 @@ function numberOr<const W extends string>(word: W, range: Range<number | W>): Se
   return { ...range, unit: 'requests a second', words: [word], schema: z.union([z.literal(word), number], { error }) };
 }
 
-function oneOf<const W extends string>(words: readonly W[], value: NoInfer<W>): Setting<W> {
-  const error = `expected one of ${words.map((word) => `"${word}"`).join(', ')}`;
+/** @param renamed what old words are called now. */
+function oneOf<const W extends string>(
+  words: readonly W[],
+  value: NoInfer<W>,
+  renamed: Readonly<Record<string, NoInfer<W>>>,
+): Setting<W> {
+  const expected = `expected one of ${words.map((word) => `"${word}"`).join(', ')}`;
+  const error = ({ input }: { readonly input?: unknown }): string => {
+    const now = new Map(Object.entries(renamed)).get(input as string);
+    return now === undefined ? expected : `expected "${now}", as "${input}" is called now`;
+  };
   return { default: value, words, schema: z.enum(words, { error }) };
 }
 

@@ -443,7 +443,7 @@ describe('an upload in doubt', () => {
     [403, { state: 'waiting', reason: 'forbidden', attempts: 1 }],
     [409, { state: 'failed', failure: { code: 'rejected' } }],
   ])('has no flow after %i in the form of the service, although no listing proves it', async (status, entry) => {
-    await start({ service: { variation: { listFlows: 404 } }, settings: { inDoubt: 'hold' } });
+    await start({ service: { variation: { listFlows: 404 } }, settings: { inDoubt: 'ask' } });
     world.fault('createFlow', answer(NOT_YOURS, status));
     await world.send('a');
     expect(await world.entry()).toMatchObject(entry);

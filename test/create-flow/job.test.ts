@@ -755,7 +755,7 @@ describe('an invocation that dies', () => {
   it.each(DEATHS)(
     'at %s, call %i, loses no job, and nothing is in doubt before its inputs are written',
     async (method, at) => {
-      await open({ settings: { inDoubt: 'hold' } });
+      await open({ settings: { inDoubt: 'ask' } });
       const revive = dyingAt(world.ports.ledger, method, at);
       await putJob(['front.png', 'back.png'], LONG);
       await world.deliver().catch(() => {});
@@ -797,7 +797,7 @@ describe('an invocation that dies', () => {
   });
 
   it('before a retry has its route leaves no doubt, because nothing was sent', async () => {
-    await open({ settings: { inDoubt: 'hold' } });
+    await open({ settings: { inDoubt: 'ask' } });
     await putJob(['front.png'], { deadlineSeconds: 60 });
     await world.deliver();
     await world.tickAfter(2 * MINUTE);

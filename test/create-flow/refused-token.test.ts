@@ -27,9 +27,9 @@ async function next(times: number, ms: number): Promise<void> {
 describe('a gateway that answers 403 to everything', () => {
   it.each([
     ['retry', 'JSON', FORBIDDEN, FORBIDDEN, '403: Forbidden'],
-    ['hold', 'JSON', FORBIDDEN, FORBIDDEN, '403: Forbidden'],
+    ['ask', 'JSON', FORBIDDEN, FORBIDDEN, '403: Forbidden'],
     ['retry', 'a page', PAGE, PAGE, '403: 403 Forbidden nginx'],
-    ['hold', 'a long page', LONG_PAGE, LONG_PAGE, '403: Access denied Sorry, you & yours were blocked'],
+    ['ask', 'a long page', LONG_PAGE, LONG_PAGE, '403: Access denied Sorry, you & yours were blocked'],
     ['retry', 'a page, and to the listings in JSON', PAGE, FORBIDDEN, '403: 403 Forbidden nginx'],
     ['retry', 'JSON, and to the listings with a page', FORBIDDEN, PAGE, '403: Forbidden'],
     [

@@ -87,7 +87,7 @@ describe('an answer that was lost', () => {
   });
 
   it('is asked for as soon as the claim of an invocation that died is over', async () => {
-    await startWithKeys({ settings: { inDoubt: 'hold' } });
+    await startWithKeys({ settings: { inDoubt: 'ask' } });
     const keys = answerWith();
     const revive = dyingAt(world.ports.ledger, 'replace');
     await world.send('a', 'x');
@@ -130,7 +130,7 @@ describe('an answer that was lost', () => {
   });
 
   it('is not asked for beyond the time for which the service honours a key', async () => {
-    await startWithKeys({ hours: 1, settings: { inDoubt: 'hold', attemptsMax: 100 } });
+    await startWithKeys({ hours: 1, settings: { inDoubt: 'ask', attemptsMax: 100 } });
     const keys = answerWith(...Array<Fault>(50).fill(refused(500)));
     await world.upload('a', 'x');
     await world.deliverAndTick(11, 5 * MINUTE);
@@ -143,7 +143,7 @@ describe('an answer that was lost', () => {
   });
 
   it('waits for the operator once the attempts are used up', async () => {
-    await startWithKeys({ settings: { inDoubt: 'hold', attemptsMax: 3 } });
+    await startWithKeys({ settings: { inDoubt: 'ask', attemptsMax: 3 } });
     const keys = answerWith(...Array<Fault>(50).fill(refused(500)));
     await world.upload('a', 'x');
     await world.waitOutDoubt();
@@ -154,7 +154,7 @@ describe('an answer that was lost', () => {
 
 describe('a refusal of a request that is sent again', () => {
   it('does not end the upload, because the first request may have made a flow', async () => {
-    await startWithKeys({ settings: { inDoubt: 'hold' } });
+    await startWithKeys({ settings: { inDoubt: 'ask' } });
     const keys = answerWith(LOST, refused(422));
     await world.upload('a', 'x');
     await world.waitOutDoubt();
@@ -163,7 +163,7 @@ describe('a refusal of a request that is sent again', () => {
   });
 
   it('is waited out if the service still works at the first request', async () => {
-    await startWithKeys({ settings: { inDoubt: 'hold' } });
+    await startWithKeys({ settings: { inDoubt: 'ask' } });
     const keys = answerWith(LOST, refused(409), refused(429, { 'retry-after': '1' }));
     await world.upload('a', 'x');
     expect((await world.settled('a')).status).toBe('succeeded');
@@ -172,7 +172,7 @@ describe('a refusal of a request that is sent again', () => {
   });
 
   it('does not give back what is counted in a budget', async () => {
-    await startWithKeys({ settings: { inDoubt: 'hold', budget: { flows: 1, per: 'day', timezone: 'UTC' } } });
+    await startWithKeys({ settings: { inDoubt: 'ask', budget: { flows: 1, per: 'day', timezone: 'UTC' } } });
     answerWith(LOST, refused(422));
     await world.send('a', 'x');
     expect((await world.ports.holds.read(new AbortController().signal)).pipeline.spent?.flows).toBe(1);
@@ -274,7 +274,7 @@ describe('a key', () => {
   });
 
   it('is sent to a service that honours none, and changes nothing there', async () => {
-    await startWithKeys({ hours: 0, settings: { inDoubt: 'hold' } });
+    await startWithKeys({ hours: 0, settings: { inDoubt: 'ask' } });
     const keys = answerWith(LOST);
     await world.upload('a', 'x');
     await world.waitOutDoubt();

@@ -57,7 +57,7 @@ describe('an address at which something else answers every request with', () => 
   });
 
   it('404 holds uploads if doubts are held, until the right address shows that they have no flow', async () => {
-    await start({ settings: { inDoubt: 'hold' } });
+    await start({ settings: { inDoubt: 'ask' } });
     answerAll(NOT_FOUND);
     await world.upload('a', 'x');
     await passHours(8, 2);

@@ -84,7 +84,7 @@ describe.each(NAMES)('%s', (name) => {
     start({
       describes: SERVICES[name],
       routes: [{ name: 'all', input: 'file', ...route }],
-      settings: { inDoubt: 'hold' },
+      settings: { inDoubt: 'ask' },
       transport: () => serving(name),
     });
 

@@ -206,7 +206,7 @@ describe('the price in an entry', () => {
 
 describe('a flow that may exist', () => {
   it('stays counted when the operator has the held upload sent again', async () => {
-    await start({ settings: { budget: DAY, inDoubt: 'hold' }, speaks: { list: null } });
+    await start({ settings: { budget: DAY, inDoubt: 'ask' }, speaks: { list: null } });
     world.fault('createFlow', { reset: 'after-effect' }, 1);
     await world.upload('a');
     await world.deliverAll();

@@ -216,7 +216,7 @@ describe('what a lost answer costs', () => {
   it.each([
     ['nothing with a key', { create, list: null }, {}, 'good', 'for 24 hours the same request is sent again'],
     ['a second payment', { list: null }, {}, 'note', 'sent again, and may be paid for twice'],
-    ['a decision', { list: null }, { inDoubt: 'hold' }, 'note', 'waits for your decision'],
+    ['a decision', { list: null }, { inDoubt: 'ask' }, 'note', 'waits for your decision'],
   ] as const)('is told: %s', async (_, service, settings, result, words) => {
     const ran = await checkedWith({
       baseUrl: 'https://flows.example.com',

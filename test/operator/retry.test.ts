@@ -205,7 +205,7 @@ describe('a retried wait', () => {
     expect(world.count('DoubtsRetried')).toBe(1);
   });
 
-  it.each(['retry', 'hold'] as const)('leaves a doubt of its own to the setting: %s', async (inDoubt) => {
+  it.each(['retry', 'ask'] as const)('leaves a doubt of its own to the setting: %s', async (inDoubt) => {
     await start({ settings: { inDoubt }, routes: [{ ...ECHO, template: 'typo' }] });
     await rejected();
     world.redeploy({ inDoubt, routes: [ECHO] });
@@ -400,7 +400,7 @@ describe('a retry that died', () => {
 
 describe('a retried doubt', () => {
   it('that was held keeps its route and its generation', async () => {
-    await start({ settings: { inDoubt: 'hold' }, service: { variation: { listFlows: 404 } } });
+    await start({ settings: { inDoubt: 'ask' }, service: { variation: { listFlows: 404 } } });
     world.fault('createFlow', { status: 500 }, 1);
     await world.upload('a', 'x');
     await world.waitOutDoubt();

@@ -35,8 +35,8 @@ describe('parseEnv', () => {
   });
 
   it('takes the given settings, and the defaults of all others', () => {
-    const parsed = parseEnv(envWith({ pollIntervalSeconds: 5, inDoubt: 'hold' }));
-    expect(parsed).toMatchObject({ pollIntervalSeconds: 5, inDoubt: 'hold', attemptsMax: 5 });
+    const parsed = parseEnv(envWith({ pollIntervalSeconds: 5, inDoubt: 'ask' }));
+    expect(parsed).toMatchObject({ pollIntervalSeconds: 5, inDoubt: 'ask', attemptsMax: 5 });
   });
 
   it('ignores the rest of the environment', () => {

@@ -55,6 +55,12 @@ describe('a setting', () => {
     expect([issue, more]).toEqual([expect.stringContaining(instead), []]);
   });
 
+  it('inDoubt has a new word, and the error says it', () => {
+    expect(messagesOf(() => parseEnv(envWith({ inDoubt: 'hold' })))).toEqual([
+      'SETTINGS.inDoubt: expected "ask", as "hold" is called now, got "hold"',
+    ]);
+  });
+
   it.each([
     ['{key}/{assetId}', '{flowId}'],
     ['{key}/{flowId}', '{assetId}'],

@@ -477,8 +477,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('an unreadable success sent again', 300, {
     file: 'create-flow/doubt.ts',
     in: 'settleDoubt',
-    replace: "settings.inDoubt === 'hold' || doubt.isAccepted === true",
-    with: "settings.inDoubt === 'hold'",
+    replace: "settings.inDoubt === 'ask' || doubt.isAccepted === true",
+    with: "settings.inDoubt === 'ask'",
   }),
   mistake('a copy taken for an upload', 100, {
     file: CREATE_FLOW,

@@ -76,7 +76,7 @@ function settingsOf(random: Random, isBig: boolean, areTimedOut: boolean): Pipel
     uploadConcurrency: random.int(1, 4),
     assetBytesMax: isBig ? BIG_ASSET_BYTES : ASSET_BYTES_MAX,
     attemptsMax: random.pick([1, 2, 3, 5]),
-    inDoubt: random.chance(0.7) ? 'retry' : 'hold',
+    inDoubt: random.chance(0.7) ? 'retry' : 'ask',
     pollIntervalSeconds: random.pick([20, 60, 60, 120]),
     pollConcurrency: random.pick([1, 4, 64]),
     assetConcurrency: random.pick([2, 4]),

@@ -99,7 +99,7 @@ const TROUBLES: readonly (() => Promise<readonly string[]>)[] = [
       for (let i = 0; i < 10; i += 1) await world.continueSweep();
     }),
   // Answers are lost. The listing shows one flow, and is then not served.
-  ...(['hold', 'retry'] as const).map(
+  ...(['ask', 'retry'] as const).map(
     (inDoubt) => () =>
       worldOf({ settings: { inDoubt } }, async (world) => {
         world.service.intercept = (_, { operation, n }) =>

@@ -74,7 +74,7 @@ function checkUploadOf(world: World, entry: Entry): void {
   const { scenario } = world;
   const put = putOf(world, entry);
   demand(put !== undefined && isRouted(world, put, 'some'), 'an entry is of no upload', entry);
-  const isForOperator = scenario.settings.inDoubt === 'hold' || entry.doubt?.isAccepted === true;
+  const isForOperator = scenario.settings.inDoubt === 'ask' || entry.doubt?.isAccepted === true;
   const isHeld = isForOperator && entry.state === 'waiting' && entry.reason === 'undecided';
   demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
 }

@@ -94,7 +94,7 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
     { resent: resent.length, orphaned, isStrict, knownExtra },
     flows.map((flow) => ({ ...flow, outputs: undefined })),
   ];
-  if (scenario.settings.inDoubt === 'hold') {
+  if (scenario.settings.inDoubt === 'ask') {
     // The operator's retry of a doubt sends it.
     demand(
       resent.length <= (observed.releasedByHand.has(uploadId) ? 1 : 0),
