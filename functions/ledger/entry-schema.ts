@@ -311,6 +311,11 @@ const facts = {
   isSentAgain: z.optional(z.literal(true)),
 };
 
+export type FactName = keyof typeof facts;
+
+/** The members of an entry that stay when its state changes. */
+export const FACT_NAMES = Object.keys(facts) as readonly FactName[];
+
 /**
  * True if the service gave the flow to another upload too. Nothing of it is ever collected then, also after the end of
  * this upload.

@@ -9,7 +9,14 @@ import type { Route } from '../uploads/route.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { routeByKey, routeFor } from '../uploads/routes.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
-import { type entrySchema, LEDGER_FORMAT, MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from './entry-schema.ts';
+import {
+  type entrySchema,
+  FACT_NAMES,
+  type FactName,
+  LEDGER_FORMAT,
+  MESSAGE_CHARS_MAX,
+  OUTPUT_MESSAGE_CHARS_MAX,
+} from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
@@ -629,29 +636,11 @@ const SENT = {
   keyScope: undefined,
 } as const;
 
-/** What an entry says in every state. */
-function factsOf(entry: Entry) {
-  const { schema, upload, route, inputs, job, reroute, given, pipeline, arrivedAt, generation, attempts } = entry;
-  const { late, claimDied, waits, answer, throttledSince, misaddressedSince, doubt, plan } = entry;
-  const { keyNumber, keyScope, isSentAgain } = entry;
-  const waited = { waits, answer, throttledSince, misaddressedSince };
-  const sent = { upload, route, inputs, job, reroute, given, pipeline };
+type Facts = Pick<WaitingEntry, FactName>;
+
+/** What an entry says in every state: the facts of the schema, so that none can be forgotten here. */
+function factsOf(entry: Entry): Facts {
+  const present = FACT_NAMES.filter((name) => entry[name] !== undefined).map((name) => [name, entry[name]]);
   const hasBegunChain = 'next' in entry && entry.next !== undefined && entry.next.length > 0;
-  const isInChain = hasBegunChain || entry.isInChain;
-  return {
-    schema,
-    ...sent,
-    arrivedAt,
-    generation,
-    late,
-    attempts,
-    claimDied,
-    ...waited,
-    doubt,
-    ...(keyNumber !== undefined && { keyNumber }),
-    ...(keyScope !== undefined && { keyScope }),
-    ...(isSentAgain && { isSentAgain }),
-    ...(isInChain && { isInChain }),
-    ...(plan && { plan }),
-  };
+  return { ...(Object.fromEntries(present) as Facts), ...(hasBegunChain && { isInChain: true }) };
 }
