@@ -21,7 +21,7 @@ const pipeline = new FlowPipeline(stack, 'Pipeline', {
   baseUrl: 'https://flows.example.com',
   // The bucket must send its events to EventBridge. The pipeline's rule selects those below inboxPrefix.
   inboxBucket: Bucket.fromBucketName(stack, 'Scans', 'example-scans'),
-  settings: { inboxPrefix: 'scans/', pollIntervalSeconds: 30, inDoubt: 'hold' },
+  settings: { inboxPrefix: 'scans/', pollIntervalSeconds: 30, inDoubt: 'ask' },
   routes: [
     {
       name: 'drafts',

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { commandOptions, orExit, UsageError } from '../command-line/options.ts';
+import { commandOptions, orExit, UsageError } from './options.ts';
 
 const COMMAND = 'npm run -s release-notes';
 const USAGE = `Prints the text of a release: the section of CHANGELOG.md. Fails if the release is not prepared.

@@ -4,14 +4,14 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } fr
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
-import { commandOptions, orExit, UsageError } from '../command-line/options.ts';
-import { ownEnvironment } from '../command-line/own-environment.ts';
+import { ownEnvironment } from '../functions/base/own-environment.ts';
+import { BUILT_BUNDLES } from '../infra/bundle/built.ts';
+import { bundle } from '../infra/bundle/bundle.ts';
+import { thirdPartyNotices, thirdPartyNoticesIn } from '../infra/bundle/notices.ts';
 import { buildPage } from '../page/build.ts';
 import { writePage } from '../page/page-files.ts';
 import { BUILT_APP } from '../page/server/built-app-files.ts';
-import { BUILT_BUNDLES } from './bundle/built.ts';
-import { bundle } from './bundle/bundle.ts';
-import { thirdPartyNotices, thirdPartyNoticesIn } from './bundle/notices.ts';
+import { commandOptions, orExit, UsageError } from './options.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const COMMAND = 'npm run package';
@@ -71,14 +71,14 @@ process.stdout.write(`${join(dist, `flowdrop-${version}.tgz`)}\n`);
 
 async function bundleConstruct(): Promise<void> {
   await build({
-    entryPoints: [here('./index.ts')],
+    entryPoints: [here('../infra/index.ts')],
     outfile: join(outDir, 'index.js'),
     bundle: true,
     format: 'esm',
     platform: 'node',
     target: 'node24',
     external: ['aws-cdk-lib', 'constructs'],
-    plugins: [thirdPartyNotices, inPlaceOf(/\/bundle\.ts$/, './bundle/built.ts')],
+    plugins: [thirdPartyNotices, inPlaceOf(/\/bundle\.ts$/, '../infra/bundle/built.ts')],
   });
 }
 
@@ -131,7 +131,7 @@ function writeTypes(): void {
     extends: here('../tsconfig.json'),
     compilerOptions: options,
     include: [],
-    files: [here('./index.ts'), here('../operations/index.ts')],
+    files: [here('../infra/index.ts'), here('../operations/index.ts')],
   };
   writeFileSync(path, JSON.stringify(config));
   execFileSync(here('../node_modules/.bin/tsc'), ['--project', path], { stdio: 'inherit' });

@@ -39,7 +39,7 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
   const app = join(directory, 'app');
 
   beforeAll(() => {
-    const printed = run(process.execPath, [here('../../infra/package.ts'), directory], here('../..'));
+    const printed = run(process.execPath, [here('../../command-line/package.ts'), directory], here('../..'));
     const tarball = printed.trimEnd();
     expect(tarball).toBe(join(directory, `flowdrop-${version}.tgz`));
     cpSync(here('../../examples/own-app'), app, { recursive: true });

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { folderWith } from '../support/folder.ts';
 
-const SCRIPT = fileURLToPath(new URL('../../infra/release-notes.ts', import.meta.url));
+const SCRIPT = fileURLToPath(new URL('../../command-line/release-notes.ts', import.meta.url));
 const UPGRADING =
   '### When upgrading from 1.1.0\n\n- See [settings](docs/settings.md#a) and [npm](https://npmjs.com).\n';
 const CHANGELOG = `# Changes\n\n## 1.2.0\n\n${UPGRADING}\n### Added\n\n- Much.\n\n## 1.1.0\n\nThe first version.\n`;
