@@ -6,6 +6,7 @@ import {
   type Entry,
   ended,
   inDoubt,
+  isTerminal,
   running,
   runningMarkerOf,
   type TerminalEntry,
@@ -83,7 +84,7 @@ export async function conclude(delivery: Delivery, ending: Ending): Promise<Outc
       return concludeFailure(delivery, ending.entry);
     case 'known':
       await writeRest(delivery, ending.entry);
-      return KNOWN[ending.entry.state];
+      return outcomeOf(ending.entry);
     case 'leave':
       if (ending.metric !== undefined) delivery.count(ending.metric);
       delivery.log.info(ending.message);
@@ -91,12 +92,10 @@ export async function conclude(delivery: Delivery, ending: Ending): Promise<Outc
   }
 }
 
-const KNOWN = {
-  waiting: 'waiting',
-  running: 'running already',
-  succeeded: 'ended already',
-  failed: 'ended already',
-} as const satisfies Record<Unclaimed['state'], Outcome>;
+function outcomeOf(entry: Unclaimed): Outcome {
+  if (isTerminal(entry)) return 'ended already';
+  return entry.state === 'running' ? 'running already' : 'waiting';
+}
 
 /** Writes what belongs to the state of an entry, and may be missing. */
 async function writeRest({ ports, invocation }: Delivery, entry: Unclaimed): Promise<void> {
@@ -109,8 +108,7 @@ async function writeRest({ ports, invocation }: Delivery, entry: Unclaimed): Pro
     }
     case 'running':
       return ports.ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
-    case 'succeeded':
-    case 'failed':
+    default:
       await publish(entry, ports, closing);
   }
 }
