@@ -65,62 +65,65 @@ export const SETTINGS = {
   uploadConcurrency: whole('uploads', { min: 1, max: 16, default: 10 }),
   /** Maximum size of an upload, in bytes. A larger one fails. */
   inputBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: 5 * GIB }),
-  /** Maximum size of a text upload, in bytes. A text of more than 1 MiB is read twice. */
+  /** Maximum size of an upload with `"input": "text"`, in bytes. More than 1 MiB is read twice. */
   textBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: MIB }),
   /** Maximum size of an asset, in bytes. A larger one is not stored. */
   assetBytesMax: whole('bytes', { min: 1, max: ASSET_BYTES_MAX, default: 20 * GIB }),
   /**
-   * Minimum rate of an asset, in bytes a second over half a minute. A slower download is cut off, and counts as an
+   * Minimum rate of a download, in bytes a second over half a minute. A slower one is cut off, and counts as a failed
    * attempt.
    */
   assetBytesPerSecondMin: whole('bytes a second', { min: 1, max: GIB, default: 4 * KIB }),
   /** Maximum number of outputs of one flow that are stored. */
   outputsMax: whole('outputs', { min: 1, max: 10_000, default: 1_000 }),
   /**
-   * After this many failures that the file may have caused, the upload fails. The assets of a flow have as many attempts
-   * together.
+   * Number of failed attempts after which an upload fails. Only failures that the file may have caused count. All assets
+   * of a flow share as many attempts.
    */
   attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
-  /** What to do if it cannot be known whether a flow exists: `retry` may pay twice, `ask` waits for the operator. */
+  /**
+   * What to do if an answer was lost, and it cannot be known whether the service made a flow: `retry` sends again, and
+   * may pay twice; `ask` waits for the operator.
+   */
   inDoubt: oneOf(['retry', 'ask'], 'retry', { hold: 'ask' }),
   /**
-   * Seconds between two polls of a flow that is younger than ten minutes, or than ten intervals. A flow younger than two
-   * intervals is polled three times as often.
+   * Seconds between two polls of a flow. In its first two intervals, it is polled three times as often. Beyond ten
+   * minutes or ten intervals, whichever is longer, it is polled less often.
    */
   pollIntervalSeconds: whole('seconds', { min: 1, max: SECONDS_PER_HOUR, default: 15 }),
   /** Maximum number of flows that are polled at the same time. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of assets that are stored at the same time, with 7.5 MiB of memory for each. A third of these slots is
-   * for assets that come slowly.
+   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. A third of these slots is
+   * kept for slow ones.
    */
   assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**
-   * Maximum rate at which one invocation sends requests to the service. It applies to creations and to all other
-   * requests separately. Below this ceiling, requests slow down when the service refuses some.
+   * Maximum rate at which one invocation sends requests to the service. Requests that make flows have this limit, and all
+   * others together have the same. When the service refuses some, requests slow down by themselves.
    */
   requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which an unfinished flow counts as failed, in seconds. It is doubled during an outage of the service. A
-   * finished flow has until twice this age to be stored. If the results are collected again, the age counts from then.
+   * Age at which a flow that has not ended counts as failed, in seconds. It is doubled during an outage of the service,
+   * and for storing the results of an ended flow. A new collection of the results begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
-   * Days after which the ledger's entry of an ended upload expires. The daily sweep does not submit older uploads:
-   * without an entry they would be paid for again.
+   * Days after which the ledger's entry of an ended upload expires. The daily sweep sends no older upload: without its
+   * entry, it would be paid for again.
    */
   ledgerRetentionDays: wholeOr('forever', 'days', { min: 30, max: 3650, default: 'forever' }),
   /**
    * Cap on the flows of all routes together: `"unlimited"`, or an object such as
-   * `{"flows": 500, "per": "day", "timezone": "Europe/Berlin"}`. What it has no room for waits: see docs/holds.md.
+   * `{"flows": 500, "per": "day", "timezone": "Europe/Berlin"}`. Uploads beyond it wait: see docs/holds.md.
    */
   budget: budgetSetting(),
   /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
   /**
-   * Names of files that no person meant, which are skipped. `*` at the beginning or the end stands for any characters, and
-   * a slash at the end for a folder. The case of letters does not matter. A route whose own `suffixes` name such a file
-   * takes it. This list replaces the default.
+   * Names of files that are skipped, because software leaves them behind. `*` at the beginning or the end stands for any
+   * characters, a slash at the end for a folder. Case does not matter. A route takes such a file if its own `suffixes`
+   * name it. This list replaces the default.
    */
   skippedNames: listOf(matching(SKIPPED_NAME_EXPECTED, SKIPPED_NAME), SKIPPED_NAMES_MAX, SKIPPED_NAMES),
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
@@ -128,8 +131,8 @@ export const SETTINGS = {
   /** Prefix of all keys in the results bucket, receipts included, with a slash at its end. */
   resultsPrefix: textSetting(prefixSchema(), ''),
   /**
-   * Key of a small file in the inbox that a deployment puts again every hour. An alarm tells if none comes to its receipt
-   * in two hours: see docs/recipes/canary.md. Each is paid for.
+   * Key of a small test file in the inbox, which a deployment puts again every hour. Each is paid for. After two hours
+   * without its receipt, an alarm goes off: see docs/recipes/canary.md.
    */
   canaryKey: textSetting(canaryKeySchema(), ''),
 };
