@@ -35,21 +35,21 @@ export interface LearntRate {
 }
 
 /**
- * How long a refused request is sent again, in milliseconds. Then a creation waits in the ledger, and the next tick polls
- * the flow again. The trouble may be one flow's own, which must not hold up a round of polls.
+ * How long a refused request is sent again, in milliseconds. After that, an upload waits in the ledger, and a flow is
+ * polled again by the next tick. The time for polls is short, because one flow's own trouble must not hold up a round.
  */
 const PATIENCE_MS: Readonly<Record<RequestKind, number>> = { creation: 60_000, other: 20_000 };
 
 /** Longest backoff that a request waits out in place, in milliseconds. */
 const BACKOFF_PATIENCE_MS = 60_000;
 
-/** Longest backoff of a kind after a 402 (the account's budget is spent) that names no time, in milliseconds. */
+/** Longest backoff of a kind after a 402 (the account has no credit left) that names no time, in milliseconds. */
 const SPENT_WAIT_MS = 5 * 60_000;
 
 /** Shortest backoff, in milliseconds: `Retry-After: 0` must not cause a hot loop. */
 const BACKOFF_MS_MIN = 250;
 
-/** Longest backoff, in milliseconds. Then one request goes, because a bill may have been paid. */
+/** Longest backoff, in milliseconds. After it a request goes, to see whether the bill was paid meanwhile. */
 const BACKOFF_MS_MAX = 15 * 60_000;
 
 /**
@@ -59,29 +59,32 @@ const BACKOFF_MS_MAX = 15 * 60_000;
 const FIRST_BACKOFF_MS = 2_000;
 
 /**
- * Maximum number of refusals of one burst that lengthen the backoff. The others of the burst may yet be answered, and a
- * backoff of 32 seconds is waited out in place until they are.
+ * Maximum number of refusals of one burst that lengthen the backoff. Five make it 32 seconds, which requests still wait
+ * out in place: {@link BACKOFF_PATIENCE_MS}. Other requests of the burst may yet be answered.
  */
 const REFUSED_OF_A_BURST_MAX = 5;
 
-/** Backoff after a refusal that names no time, in milliseconds. The rate slows those that follow. */
+/** Backoff after a refusal that names no time, in milliseconds. The rate slows the requests after it. */
 const UNASKED_MS = 1_000;
 
-/** Refusals of one subject, each after others were answered, from which on the trouble is its own. */
+/**
+ * Number of refusals of one subject from which on the trouble is its own. A further refusal counts only if a later
+ * request of another subject was answered in between.
+ */
 const OWN_FROM = 3;
 
-/** Longest backoff of one subject that names no `Retry-After`, in milliseconds. */
+/** Longest backoff of one subject, in milliseconds, unless its `Retry-After` is longer. */
 const OWN_BACKOFF_MS_MAX = 60_000;
 
-/** Subjects that are remembered. The oldest is forgotten first. */
+/** Maximum number of refused subjects that are remembered. The oldest is forgotten first. */
 const SUBJECTS_MAX = 1_000;
 
 /** The rate after a burst of refusals, as a share of the rate before. The AWS SDK's adaptive mode uses it too. */
 const DECREASE = 0.7;
 
 /**
- * Lowest rate while the service answers some requests, in requests a second. Invocations that create flows run side by
- * side. At a lower rate they would leave half of a limit of one a second unused.
+ * Lowest rate while the service answers some requests, in requests a second. It is higher for creations: their
+ * invocations run side by side, and at a lower rate would leave half of a limit of one a second unused.
  */
 const RATE_MIN: Readonly<Record<RequestKind, number>> = { creation: 0.7, other: 0.2 };
 
@@ -92,9 +95,9 @@ const RATE_MIN_UNANSWERED = 0.2;
 const ANSWERING_MS = 15_000;
 
 /**
- * Growth of the rate in each second in which requests wait, and its maximum for one request. A share and no fixed step,
- * because no step fits both a limit of 20 a minute and one of 1,000 a second. After the first refusal the rate grows
- * fast until the second one, because what was answered before may say little of the limit.
+ * Growth of the rate in each second in which requests wait, and the most that it grows before one request. Both are
+ * factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. From the first refusal to
+ * the second one the rate grows fast, because the answers before it may say little of the limit.
  */
 const GROWTH = { perSecond: 1.05, perRequestMax: 1.5 };
 const FIRST_GROWTH = { perSecond: 1.35, perRequestMax: 1.5 };
@@ -115,8 +118,9 @@ const SKIPPED_MAX = 9;
 const RESCHEDULED = new Error('The pace has another timer');
 
 /**
- * Keeps to the limits of a service without knowing them. All requests of a process go through one pacer. It has one
- * pace for creations and one for all other requests, because a refusal of the one says nothing about the other.
+ * Keeps to the limits of a service without knowing them. It stands between the operations of the client and HTTP: all
+ * requests of a process go through one pacer. It has one pace for creations and one for all other requests, because a
+ * refusal of the one says nothing about the other.
  *
  * A refused request is sent again here. Callers see a refusal only if they cannot wait that long.
  */
@@ -192,8 +196,8 @@ export const assetSubject = (flowId: string, assetId: string): string =>
   `${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`;
 
 /**
- * The subject of a redirected request about an asset. One of its own for each: the answered redirect would clear the
- * refusals of the target each time.
+ * The subject of a redirected request about an asset. Each redirect has a subject of its own. With the same subject,
+ * the answer that redirects would clear the refusals of its target each time.
  * @param hops number of redirects before.
  */
 export const redirectSubject = (subject: string, hops: number): string =>
@@ -213,10 +217,10 @@ interface Waiting extends PacedRequest {
 
 /** A flow, an asset or an upload that was refused, and not answered since. */
 interface Refused {
-  /** Refusals, each after others were answered. From {@link OWN_FROM} on, the trouble is the subject's own. */
+  /** Number of refusals that count: see {@link OWN_FROM}. */
   count: number;
   readonly number: number;
-  /** True if a later request of another subject was answered. */
+  /** True if a later request of another subject was answered. Then the next refusal counts. */
   isContradicted: boolean;
   readonly backoffUntil: number;
 }
@@ -231,8 +235,8 @@ interface Refused {
  * answered in the last second. Each burst of refusals lowers it once, and it grows while requests wait. Each burst also
  * begins a backoff, in which no request of the kind goes.
  *
- * A refusal may be the trouble of one flow. It is if the flow is refused three times, each after others were answered.
- * Then it has a backoff of its own, and its refusals slow no other.
+ * A refusal may be the trouble of one flow. It is taken to be that if the flow is refused three times, and others are
+ * answered in between. Then the flow has a backoff of its own, and its refusals slow no other.
  */
 class Pace {
   readonly #clock: Clock;
@@ -253,12 +257,12 @@ class Pace {
   #backoffUntil = 0;
   /** The longer backoff after several refusals in a row. An answer to a later request ends it. */
   #longBackoffUntil = 0;
-  /** Refused subjects without an answer to a later request in between. */
+  /** Number of subjects that were refused in a row. An answer to a later request halves it. */
   #refusedInARow = 0;
   #latestRefused = 0;
   /** Requests are numbered in the order in which they go. */
   #sent = 0;
-  /** The last request that had gone when the rate was last lowered. Its burst includes all before it. */
+  /** The last request that had gone when the rate was last lowered. Further refusals up to it do not lower the rate. */
   #lastOfBurst = 0;
   #nextAt = 0;
   #lastAnswerAt = Number.NEGATIVE_INFINITY;
@@ -282,7 +286,8 @@ class Pace {
   }
 
   /**
-   * Resolves with the number of the request when it may go. The caller then reports {@link answered} or {@link refused}.
+   * Resolves with the number of the request when it may go. The caller then reports {@link answered} or {@link
+   * refused}.
    * @throws {ThrottledError} it would wait too long. Also the signal's reason.
    */
   wait(request: PacedRequest & Pick<Waiting, 'wasRefused'>, signal: AbortSignal): Promise<number> {
@@ -340,7 +345,8 @@ class Pace {
     const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
-    // A resubmitted upload comes once a minute. With one request each time, it would starve beside a busy collector.
+    // An upload is sent again here all the same. It is resubmitted once a minute, and with one request each time it
+    // would starve beside a busy collector.
     if (isOwn) return this.#kind === 'creation' ? backoffUntil : undefined;
     const isNewBurst = number > this.#lastOfBurst;
     if (isNewBurst) {
@@ -381,7 +387,7 @@ class Pace {
   /** Answers to requests of the first burst may come after its first refusal. They count too. */
   #measure(now: number): void {
     this.#answeredAt.push(now);
-    // At twice the age, so that old times are dropped many at once.
+    // Old times are dropped at twice the age, so that many of them go at once.
     if ((this.#answeredAt[0] as number) < now - 2 * MEASURED_MS) this.#answeredAt = this.#latestAnswers(now);
     if (this.#rate !== undefined) this.#rate = Math.max(this.#rate, this.#firstRate(now));
   }
@@ -463,7 +469,7 @@ class Pace {
     return this.#subjects.get(subject)?.backoffUntil ?? 0;
   }
 
-  /** Takes one token. The rate grows by the time during which requests have been waiting. */
+  /** Takes one turn. Before that, the rate grows by the time during which requests have been waiting. */
   #spend({ since }: Waiting, now: number): void {
     if (this.#rate !== undefined && this.#rate < this.#ceiling) {
       const { perSecond, perRequestMax } = this.#isFirstRate ? FIRST_GROWTH : GROWTH;

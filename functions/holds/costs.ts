@@ -1,34 +1,34 @@
 import * as z from 'zod/mini';
 
 /*
- * What the flows of each day cost, by route and by the prefix of the file. Flows are added where they are counted,
- * so each counts once. Days that have ended move into objects of their own: see `tend-holds.ts`.
+ * The costs of each day's flows, by route and by the prefix of the file. A flow is added by the write that counts it
+ * for the budgets, so it is added once. Days that have ended move into objects of their own: see `tend-holds.ts`.
  */
 
 const totalsSchema = z.object({
   flows: z.int(),
   /** The sum of their prices, in millionths. */
   micros: z.int(),
-  /** How many of the flows may be the second ones of their uploads: an earlier request may have made one too. */
+  /** How many of these flows may be second flows of their uploads, because an earlier request may have made one too. */
   again: z.optional(z.int()),
 });
 
 /** What flows cost together. */
 export type Totals = z.infer<typeof totalsSchema>;
 
-/** What is told apart. */
+/** Each of these combinations has totals of its own. */
 export interface CostKey {
   readonly route: string;
   /**
-   * The first segment of the file's key, with its slash: below `inboxPrefix`, and in a chain of the first file. Empty if
-   * the key has no slash. {@link OTHER_PREFIXES} for those beyond the limit.
+   * The first segment of the file's key below `inboxPrefix`, with its slash. In a chain, the key is that of the first
+   * file. Empty if the key has no slash. {@link OTHER_PREFIXES} if the day has its maximum number of totals.
    */
   readonly prefix: string;
   /** Empty if the route has no price. */
   readonly currency: string;
 }
 
-/** The totals of a day, by the JSON of {@link CostKey} as a list. */
+/** The totals of a day. Each is under its {@link CostKey}, as JSON: `["videos","anna/","EUR"]`. */
 export const dayCostsSchema = z.record(z.string(), totalsSchema);
 export type DayCosts = z.infer<typeof dayCostsSchema>;
 
@@ -39,14 +39,14 @@ export type Costs = z.infer<typeof costsSchema>;
 /** Maximum number of totals of a day. Each flow that is counted writes all of them, a hundred bytes each. */
 const DAY_TOTALS_MAX = 500;
 
-/** Stands for the prefixes beyond that number. */
+/** The prefix of the totals in which all further prefixes of a route are counted together. */
 const OTHER_PREFIXES = '…';
 
 export const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 'yyyy-mm-dd'.length);
 
 const textOf = ({ route, prefix, currency }: CostKey): string => JSON.stringify([route, prefix, currency]);
 
-/** The key of totals. Undefined if the text is none. */
+/** Reads the key of totals. Undefined if the text is no such key. */
 export function costKeyOf(text: string): CostKey | undefined {
   const parsed = z.tuple([z.string(), z.string(), z.string()]).safeParse(parsedJson(text)).data;
   return parsed && { route: parsed[0], prefix: parsed[1], currency: parsed[2] };
@@ -62,8 +62,8 @@ function parsedJson(text: string): unknown {
 
 /**
  * Adds flows to a day, or takes them away again.
- * @param flows negative if they were not made.
- * @param price of each, in millionths.
+ * @param flows their number. Negative to take flows away that were not made.
+ * @param price the price of each flow, in millionths.
  */
 export function addCosts(
   costs: Costs,

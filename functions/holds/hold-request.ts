@@ -11,7 +11,7 @@ export interface HoldRequest {
 }
 
 /**
- * What became of it. `not held`: nothing that an operator can end holds it. `unknown route`: no route of the
- * configuration has this name.
+ * What became of the request. `not held`: there was no pause to end, and no route that fails. `unknown route`: no route
+ * of the configuration has this name.
  */
 export type HoldResult = 'paused' | 'resumed' | 'not held' | 'unknown route';

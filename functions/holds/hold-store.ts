@@ -5,7 +5,7 @@ import { HOLDS_KEY } from '../ledger/keys.ts';
 import { demandFormat, OtherFormatError, UnreadableEntryError } from '../ledger/store.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
 
-/** How old a state may be that is only looked at, in milliseconds. The uploads of a batch share a reading. */
+/** Maximum age of the holds that are read, in milliseconds. So the uploads of a batch share one request to S3. */
 export const HOLDS_AGE_MAX_MS = 1_000;
 
 interface Change {
@@ -32,7 +32,7 @@ export class HoldStore {
   #isUrgent = false;
   #writing: Promise<void> | undefined;
 
-  /** @param ports of the ledger. Another key is for tests that share a bucket. */
+  /** @param ports those of the ledger. Tests that share a bucket give another `key`. */
   constructor({ key = HOLDS_KEY, ...ports }: HoldStorePorts) {
     this.#document = new Document({ ...ports, key, parse: parsed });
   }
@@ -44,7 +44,7 @@ export class HoldStore {
 
   /**
    * Changes the holds. Changes that are asked for at the same time share a write. If another process writes in between,
-   * all are applied again, so a change that was applied already must change nothing.
+   * or S3's answer is lost, all of them are applied again. So a change that was written already must change nothing.
    * @param change changes the draft, and returns what the caller wants to know.
    * @throws {LedgerContendedError} @throws {UnreadableEntryError}
    */
@@ -60,8 +60,8 @@ export class HoldStore {
   }
 
   /**
-   * Changes the holds with the next write. If this process dies before, a tick does it.
-   * @param isUrgent true if {@link flush} makes a write for it.
+   * Keeps a change for the next write. If this process dies before that, a tick makes the change.
+   * @param isUrgent true if {@link flush} must write it, even if nothing else is to be written.
    */
   later(change: (draft: Holds) => void, isUrgent: boolean): void {
     this.#later.push(change);
@@ -83,7 +83,7 @@ export class HoldStore {
         const values = await this.#write(changes);
         for (const tell of values) tell();
       } catch (error) {
-        // The write was given up with the signal of one change. The others go on, if they may.
+        // If the signal of one change has aborted the shared write, the changes with other signals are tried again.
         const going = changes.filter(({ signal }) => !signal.aborted);
         const isGivenUp = going.length < changes.length;
         for (const { reject } of isGivenUp ? changes.filter(({ signal }) => signal.aborted) : changes) reject(error);
@@ -106,7 +106,7 @@ export class HoldStore {
       return JSON.stringify(draft) === text ? before : draft;
     };
     await this.#document.update(change, signal, { ageMaxMs: HOLDS_AGE_MAX_MS });
-    // More may have been left for later meanwhile.
+    // Further changes may have been left for later during the write. They stay.
     this.#later = this.#later.slice(later.length);
     if (this.#later.length === 0) this.#isUrgent = false;
     return tells;

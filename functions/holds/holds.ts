@@ -11,15 +11,15 @@ import { addCosts, costsSchema } from './costs.ts';
 import type { HoldReason } from './hold-request.ts';
 
 /*
- * What holds uploads back: the pipeline, or a route, is held for a reason. Its uploads wait in the ledger until the
- * reason is gone.
+ * A hold keeps the uploads of the pipeline, or of a route, from being sent. They wait in the ledger until its reason is
+ * gone. There are three reasons:
  *
- *   paused    the operator said so, and says when it is over
- *   budget    the cap of the pipeline or of the route leaves no room
- *   failing   the last files of the route failed alike. It holds what was submitted in bulk, and no other file
+ *   paused    the operator has paused the pipeline or the route, and has not resumed it
+ *   budget    the cap of the pipeline or of the route has no room for another flow
+ *   failing   the last files of the route failed alike. Only what was submitted in bulk is held
  *
- * No hold has a release time: each tick asks again whether the reason still is. All holds are in one object of the
- * ledger, with all that is counted for them, so that one write counts a flow for every cap that applies.
+ * No hold has a release time. Each tick asks again whether its reason still applies. All holds are in one object of the
+ * ledger, with all that is counted for them. So one write counts a flow for every cap that applies.
  */
 
 /** The operator's pause, of the pipeline or of a route. */
@@ -49,27 +49,27 @@ export type RouteRequest = z.infer<typeof requestSchema>;
 const failureSchema = z.object({
   /** The code of the failure. */
   code: z.string(),
-  /** The words of the service, as they were about the first of these files. */
+  /** The service's words about the first of these files. */
   message: z.string(),
 });
 
-/** Ends alike, without a success in between. */
+/** Failures of a route that are alike, without a success in between. */
 const alikeSchema = z.extend(failureSchema, {
-  /** The same words without ids and numbers. They are the same for all. */
+  /** The words without ids and numbers: see {@link gistOf}. All of these failures have the same gist. */
   gist: z.string(),
-  /** The latest last, {@link ALIKE_COUNT} at most. */
+  /** The failures, the latest last, {@link ALIKE_COUNT} at most. */
   ends: z.array(
     z.object({
       /** `<upload id>.<generation>`, so that no end counts twice. */
       outcome: z.string(),
-      /** Stands for the key of the file. In a chain, of its first file. */
+      /** A hash of the file's key. In a chain, of the first file's key. */
       file: z.string(),
       /** The first folder of the key, with its slash. Empty if it has none. */
       customer: z.string(),
     }),
   ),
 });
-/** An end that may be like the one before. */
+/** A failure that may be like the one before. */
 export type AlikeEnd = z.infer<typeof alikeSchema>['ends'][number];
 
 /** A route whose last files failed alike. */
@@ -90,21 +90,21 @@ const scope = {
   paused: z.optional(pauseSchema),
   spent: z.optional(spentSchema),
   /**
-   * What was spent in other periods, the latest first. While a deployment changes the period of a budget, invocations of
-   * both configurations count. And the change may be taken back.
+   * What was spent in other periods, the latest first. They are needed for two reasons: while a deployment changes the
+   * period of a budget, invocations of both configurations count; and the change may be taken back.
    */
   earlier: z.optional(z.array(spentSchema)),
 };
 
-/** Number of other periods of each kind that are kept. */
+/** Number of other periods that are kept of each kind: days, weeks and months. */
 const EARLIER_MAX = 2;
 
 const routeSchema = z.object({
   ...scope,
-  /** The kinds of ends, the latest first, {@link KINDS_MAX} at most. */
+  /** The kinds of failures that are counted, the latest first, {@link KINDS_MAX} at most. */
   alike: z.optional(z.array(alikeSchema)),
   failing: z.optional(failingSchema),
-  /** What the route sent at its last success, and the time of the first success with it. */
+  /** The request that last succeeded, and when it first did. */
   succeeded: z.optional(z.object({ at: z.number(), request: requestSchema })),
 });
 export type RouteHolds = z.infer<typeof routeSchema>;
@@ -122,14 +122,14 @@ const countedSchema = z.object({
 /** A flow that is counted. */
 type Counted = z.infer<typeof countedSchema>;
 
-/** An upload whose flow is not known yet, and what is counted for it. */
+/** What is counted for an upload as long as it is not known whether it has a flow. */
 const reservationSchema = z.object({
   route: z.string(),
   prefix: z.string(),
   at: z.number(),
   /** One for each attempt that may have made a flow, the latest last. */
   counted: z.array(countedSchema),
-  /** Of the attempt that wrote this. */
+  /** The nonce of the attempt that wrote this. */
   nonce: z.string(),
 });
 export type Reservation = z.infer<typeof reservationSchema>;
@@ -162,13 +162,16 @@ export interface Attempt extends Terms {
   readonly routeName: string;
   /** The prefix of the file, for its costs. */
   readonly prefix: string;
-  /** False if the configuration has the route no more. Then its pause holds nothing: nobody could tell what it is for. */
+  /**
+   * False if the route was removed from the configuration. Its pause holds nothing then: nobody could tell why it is
+   * there.
+   */
   readonly isOfRoute: boolean;
   /** True if it was submitted in bulk, by a backfill or a retry of many. */
   readonly isLate: boolean;
-  /** True if an earlier attempt may have made a flow, and absence is not proven. */
+  /** True if an earlier attempt may have made a flow: the upload is in doubt. */
   readonly isResent: boolean;
-  /** True if this attempt makes no second flow, because its request has the key of the one before. Default false. */
+  /** True if the attempt makes no second flow, because it has the idempotency key of the one before. Default false. */
   readonly isRepeated?: boolean | undefined;
   /** Different in each attempt. */
   readonly nonce: string;
@@ -181,12 +184,12 @@ export interface Held {
 }
 
 /**
- * Maximum number of open reservations. Each has two hundred bytes, and each flow that is counted writes all of them. The
- * flows of the oldest stay counted.
+ * Maximum number of open reservations. Each has two hundred bytes, and each flow that is counted writes all of them.
+ * Beyond this number the oldest are dropped, and their flows stay counted.
  */
 export const RESERVATIONS_MAX = 2_000;
 
-/** Maximum number of attempts of one upload that can be uncounted. Those before stay counted. */
+/** Maximum number of attempts in the reservation of an upload. Earlier attempts stay counted. */
 const COUNTED_MAX = 20;
 
 export const outcomeOf = ({ uploadId, generation }: Pick<Attempt, 'uploadId' | 'generation'>): string =>
@@ -198,7 +201,7 @@ const ofRoute = (draft: Holds, name: string): RouteHolds => {
   return draft.routes[name];
 };
 
-/** True if an attempt must be written down before it is made. */
+/** True if an attempt must be counted before it is made, because a cap or a price applies. */
 export const isCounted = ({ pipeline, route, price }: Terms): boolean =>
   pipeline !== undefined || route !== undefined || price !== undefined;
 
@@ -228,8 +231,8 @@ export const isSameRequest = (one: RouteRequest, other: RouteRequest): boolean =
   JSON.stringify([other.template, other.input, other.parameters]);
 
 /**
- * Counts an attempt for all caps that apply, or says why it may not be made. Done again for the same attempt, it changes
- * nothing.
+ * Counts an attempt for all caps that apply, or returns why it may not be made. If it is called again for the same
+ * attempt, it changes nothing.
  */
 export function admit(draft: Holds, attempt: Attempt, now: number): Held | undefined {
   const held = holdOf(draft, attempt, now);
@@ -245,7 +248,7 @@ export function admit(draft: Holds, attempt: Attempt, now: number): Held | undef
 
 type Scope = Pick<RouteHolds, 'spent' | 'earlier'>;
 
-/** A cap, and where what is spent of it is kept. */
+/** A cap, and the part of the holds that says how much of it is spent. */
 interface Cap {
   readonly of: 'pipeline' | 'route';
   readonly name: string;
@@ -273,7 +276,11 @@ export function spentOf(scope: Scope | undefined, budget: Budget, now: number): 
 const allSpent = ({ spent, earlier = [] }: Scope = {}): readonly Spent[] =>
   spent === undefined ? earlier : [spent, ...earlier];
 
-/** Keeps what is spent in a period, beside the last periods of each kind: a budget may change its kind and change back. */
+/**
+ * Keeps what is spent in a period, and the last other periods of each kind beside it. After a change from days to
+ * months, `spent` is `2026-11`, and `earlier` has `2026-11-24` and `2026-11-23`. So the day is known if the change is
+ * taken back.
+ */
 function keepSpent(scope: Scope, spent: Spent): void {
   const others = allSpent(scope)
     .filter(({ period }) => period !== spent.period)
@@ -294,7 +301,7 @@ function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
     draft.reservations[key] = { ...before, nonce };
     return undefined;
   }
-  // Unless it is in doubt, no earlier attempt has made a flow.
+  // If the upload is not in doubt, no earlier attempt has made a flow.
   if (!isResent) giveBack(draft, key, 'all');
   const micros = price === undefined ? 0 : microsOf(price.amount);
   const caps = capsOf(draft, attempt).map((cap) => ({ ...cap, spent: spentOf(cap.scope, cap.budget, now) }));
@@ -350,7 +357,7 @@ function giveBack(draft: Holds, key: string, which: 'latest' | 'all'): void {
     addCosts(draft.costs, at, { ...known, currency }, { flows: -1, price: micros, again });
   }
   if (kept.length === 0) delete draft.reservations[key];
-  // Another nonce, so that it is not done again.
+  // With another nonce, a second call for the same attempt finds nothing to uncount.
   else draft.reservations[key] = { ...known, counted: kept, nonce: `after ${known.nonce}` };
 }
 
@@ -363,29 +370,29 @@ function uncount(scope: Scope | undefined, period: string | undefined, micros: n
   if (scope?.earlier !== undefined) scope.earlier = scope.earlier.map(less);
 }
 
-/** The upload has a flow, or may have one for good. What was counted stays counted. */
+/** Ends a reservation whose flows stay counted: the upload has a flow, or it will never be known whether it has one. */
 export function settle(draft: Holds, key: string, nonce: string): void {
   if (draft.reservations[key]?.nonce === nonce) delete draft.reservations[key];
 }
 
 /**
- * No flow of the upload exists, or none of the latest attempt.
- * @param nonce of the attempt that found that out. Nothing is given back if a later attempt has begun.
+ * Uncounts the flows of an upload: no attempt has made one, or the latest attempt has made none.
+ * @param nonce of the attempt that found that out. Nothing is uncounted if a later attempt has begun.
  */
 export function release(draft: Holds, key: string, nonce: string, which: 'latest' | 'all'): void {
   if (draft.reservations[key]?.nonce === nonce) giveBack(draft, key, which);
 }
 
-/** Number of ends alike after which a route is failing. */
+/** Number of failures alike after which a route is failing. */
 const ALIKE_COUNT = 20;
 
-/** Different files that these ends must be about. */
+/** Minimum number of different files among these failures. */
 const FILES_MIN = 10;
 
-/** Kinds of ends that are counted side by side: customers may send files that are bad in different ways. */
+/** Kinds of failures that are counted side by side: customers may send files that are bad in different ways. */
 const KINDS_MAX = 3;
 
-/** Customers that are named. */
+/** Maximum number of customers that are named. */
 const CUSTOMERS_MAX = 5;
 
 /** The words of a failure without what differs from file to file: ids and numbers, quoted names and addresses. */
@@ -402,7 +409,7 @@ export interface Verdict {
 }
 
 /**
- * Notes that a file of the route failed. The route is failing after {@link ALIKE_COUNT} ends alike of at least
+ * Notes that a file of the route failed. The route is failing after {@link ALIKE_COUNT} failures alike of at least
  * {@link FILES_MIN} files, until a file of it succeeds or the operator resumes it.
  * @returns true if the route is failing now, and was not before.
  */
@@ -444,7 +451,10 @@ export interface Success {
   readonly request: RouteRequest;
 }
 
-/** Notes a success. Unless the flows of the route fail, it is enough that the service took the request. */
+/**
+ * Notes a success, and forgets the failures that it disproves. A flow that succeeded disproves all of them. A request
+ * that the service took disproves only rejections, because its flow may still fail.
+ */
 export function succeeded(draft: Holds, routeName: string, { what, request }: Success, now: number): void {
   const route = ofRoute(draft, routeName);
   const isOver = ({ code }: Verdict): boolean => what === 'succeeded' || code === 'rejected';
@@ -465,8 +475,8 @@ export function isNews(holds: Holds, routeName: string, success: Success): boole
 }
 
 /**
- * Removes routes that are not in the configuration. A pause stays, and what was spent stays while its period may last: the
- * route may come back.
+ * Removes routes that are not in the configuration. A pause stays, and what was spent stays while its period may last:
+ * the route may come back.
  * @param names of the routes that stay.
  */
 export function removeRoutes(draft: Holds, names: ReadonlySet<string>, now: number): void {
@@ -496,7 +506,7 @@ export function pause(draft: Holds, routeName: string | undefined, why: string |
 }
 
 /**
- * The operator ends a pause, and says that the route does not fail any more.
+ * Ends the pause of the pipeline or of a route. For a route, it also ends the hold `failing`.
  * @returns false if there was nothing to end.
  */
 export function resume(draft: Holds, routeName: string | undefined): boolean {
@@ -519,7 +529,7 @@ export function roomOf(
     if (holds.pipeline.paused !== undefined) return 0;
     if (routeName === undefined) return left(budget, holds.pipeline);
     const route = routes.find(({ name }) => name === routeName);
-    // What waits for a route that is gone leaves the line, and takes the route that wants it now.
+    // An upload whose route was removed leaves the line, and is sent by the route that wants it now.
     if (route === undefined) return left(budget, holds.pipeline);
     const held = holds.routes[routeName];
     const failing = held?.failing;

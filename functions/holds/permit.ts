@@ -56,7 +56,7 @@ export interface HoldPorts {
   readonly settings: Pick<Settings, 'routes' | 'budget' | 'inboxBucket' | 'inboxPrefix' | 'canaryKey'>;
 }
 
-/** What is sent. */
+/** The upload that is to be sent. */
 export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt' | 'late'>;
 
 const requestOf = ({ template, input, parameters }: RouteRequest): RouteRequest => ({ template, input, parameters });
@@ -64,7 +64,7 @@ const requestOf = ({ template, input, parameters }: RouteRequest): RouteRequest 
 const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['settings'], 'routes'>) =>
   routes.find(({ name }) => name === route.name);
 
-/** What the present configuration says about sending an upload. */
+/** An attempt to send an upload, with the caps and the price of the present configuration. */
 export function attemptOf(
   subject: Subject,
   settings: HoldPorts['settings'],
@@ -86,14 +86,14 @@ export function attemptOf(
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,
     route: present?.budget,
-    // A route that is gone has no price any more. What was sent with it may cost what it cost then.
+    // If the route was removed, its last known price counts.
     price: present === undefined ? route.price : present.price,
   };
 }
 
 /**
- * What the route of an upload sends, if the upload says anything about it. Undefined if the route was removed or changed
- * since the upload began, or the upload is the canary, which is the same file every hour.
+ * The request of an upload's route, if the upload's outcome says anything about it. Undefined if the route was removed
+ * or changed since the upload began. Undefined also for the canary, which is the same file every hour.
  */
 function requestToHeed(subject: Subject, settings: HoldPorts['settings']): RouteRequest | undefined {
   const { upload } = subject;
@@ -102,7 +102,10 @@ function requestToHeed(subject: Subject, settings: HoldPorts['settings']): Route
   return present !== undefined && isOf(present, subject.route) ? requestOf(present) : undefined;
 }
 
-/** True if a snapshot was made of this route as it is. A file or a job may replace parts of it. */
+/**
+ * True if a route has not changed since a snapshot of it. A route with `overrides` always counts as unchanged, because
+ * the file may have replaced parts of the snapshot. A job may have replaced the parameters, so they are not compared.
+ */
 function isOf(route: Route, snapshot: RouteSnapshot): boolean {
   if (route.overrides === true) return true;
   const parameters = route.jobs === undefined ? snapshot.parameters : route.parameters;
@@ -110,17 +113,17 @@ function isOf(route: Route, snapshot: RouteSnapshot): boolean {
 }
 
 /**
- * The permission to send one upload. It is asked for directly before each request, so that what is held is not sent, and
- * what is sent is counted.
+ * The permission to send one upload. `create-flow` obtains it directly before each `POST /flows`, when the pace has let
+ * the request go. So no held upload is sent, and each flow is counted.
  */
 export class Permit {
   readonly #ports: HoldPorts;
   readonly #attempt: Attempt;
   #isCounted = false;
-  /** True once it is the trial of a failing route, however often its request is repeated. */
+  /** True once the upload is the hourly trial of a failing route. Its further requests are part of the same trial. */
   #isTrial = false;
 
-  /** @param isRepeated true if the request makes no second flow, because it has the key of the one before. */
+  /** @param isRepeated true if the request makes no second flow: it has the idempotency key of the one before. */
   constructor(subject: Subject, ports: HoldPorts, nonce: string, isRepeated = false) {
     this.#ports = ports;
     this.#attempt = attemptOf(subject, ports.settings, nonce, isRepeated);
@@ -167,13 +170,13 @@ export class Permit {
     return refused;
   }
 
-  /** No request of this permit has made a flow. */
+  /** Uncounts the flow: no request of this permit has made one. */
   release(): void {
     const which = this.#attempt.isResent ? 'latest' : 'all';
     this.#end((draft) => release(draft, outcomeOf(this.#attempt), this.#attempt.nonce, which), true);
   }
 
-  /** The upload has a flow. */
+  /** The upload has a flow, which stays counted. */
   settle(): void {
     this.#end((draft) => settle(draft, outcomeOf(this.#attempt), this.#attempt.nonce), false);
   }
@@ -206,7 +209,7 @@ export function noteFailure(subject: Subject, verdict: Verdict, ports: HoldPorts
   return noted(subject, ports, async () => {
     if (requestToHeed(subject, ports.settings) === undefined) return;
     const { name } = subject.route;
-    // No other failure says more until a file succeeds.
+    // The route is failing already, and no further failure changes that.
     if ((await ports.holds.read(signal)).routes[name]?.failing !== undefined) return;
     const end = { ...verdict, end: endOf(subject, ports.settings) };
     if (!(await ports.holds.change((draft) => failed(draft, name, end, ports.clock.now()), signal))) return;
@@ -218,7 +221,7 @@ export function noteFailure(subject: Subject, verdict: Verdict, ports: HoldPorts
   });
 }
 
-/** Hexadecimal digits that stand for the key of a file. Twenty keys are told apart by them. */
+/** Length of the hash of a file's key, in hexadecimal digits. It need only tell twenty keys apart. */
 const FILE_DIGITS = 16;
 
 function endOf({ upload, generation }: Subject, { inboxPrefix }: HoldPorts['settings']): AlikeEnd {
@@ -227,7 +230,10 @@ function endOf({ upload, generation }: Subject, { inboxPrefix }: HoldPorts['sett
   return { outcome: outcomeOf({ uploadId: upload.id, generation }), file, customer: prefixIn(key, inboxPrefix) };
 }
 
-/** Makes a note. A lost note keeps no upload from its end: the next file that ends says the same. */
+/**
+ * Makes a note. If that fails, the failure is only logged: the upload must end all the same, and the next file that
+ * ends makes the same note.
+ */
 async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => Promise<void>): Promise<void> {
   try {
     await note();
@@ -239,7 +245,7 @@ async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => 
   }
 }
 
-/** How many uploads may leave the line now: of a class of a route, or of all together. None if that cannot be known. */
+/** How many uploads may leave the line now: of a class of a route, or of all together. 0 if the holds are damaged. */
 export async function holdRoom(
   { holds, clock, settings }: HoldPorts,
   signal: AbortSignal,

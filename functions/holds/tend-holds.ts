@@ -14,28 +14,29 @@ import { type Holds, noteTold, outcomeOf, release, removeRoutes, settle, spentOf
 import type { HoldPorts } from './permit.ts';
 
 /*
- * What a tick does for the holds: it ends what a dead invocation left open, and tells how much of each budget is spent.
+ * What a tick of the first collector does for the holds. It ends the reservations that dead invocations left open,
+ * tells of failing routes and of budgets that are nearly spent, and moves the costs of past days out of the holds.
  */
 
 /**
- * Age from which a reservation is looked at, in milliseconds. Its attempt has ended by then: the 15 minutes of a
- * function, the margin of a claim, and clocks that differ.
+ * Age from which a reservation is looked at, in milliseconds. Its attempt has ended by then: this is the sum of the 15
+ * minutes of a function, the margin of a claim, and the difference of clocks.
  */
 const OPEN_MAX_MS = 25 * 60_000;
 
 /**
- * How long the costs of a day stay in the holds, in milliseconds: the day itself, and as long as a reservation of it may
- * be open.
+ * How long the costs of a day stay in the holds after its end, in milliseconds. Until then, a reservation of that day
+ * may be open, and its flow may have to be uncounted.
  */
 const COSTS_KEPT_MS = 24 * 60 * 60_000;
 
-/** Reservations that one tick looks at. */
+/** Maximum number of reservations that one tick looks at. */
 const LOOKED_AT_MAX = 200;
 
 /** Time between two ticks, in milliseconds. */
 const TICK_MS = 60_000;
 
-/** Shares of a budget that are told when they are reached, in percent. */
+/** Shares of a budget at which an event is sent, in percent. */
 const TOLD_PERCENTS = [80, 100] as const;
 
 export interface TendPorts extends HoldPorts {
@@ -64,7 +65,7 @@ export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<
   await moveCosts(holds, ports, signal);
 }
 
-/** Ends reservations whose attempt is over, as the entry says. Those in doubt stay open, and stay counted. */
+/** Ends reservations whose attempts are over, by what the entries say. Those in doubt stay open, and stay counted. */
 async function closeReservations(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
   const { clock } = ports;
   const now = clock.now();
@@ -85,8 +86,8 @@ async function closeReservations(holds: Holds, ports: TendPorts, signal: AbortSi
 }
 
 /**
- * Ends the reservation of an upload that the operator retries, because its entry will say no more what became of it. A
- * flow that may exist stays counted.
+ * Ends the reservation of an upload that the operator retries. After the retry, its entry no longer says whether there
+ * is a flow. A flow that may exist stays counted.
  */
 export async function closeReservation(
   entry: Entry,
@@ -109,7 +110,10 @@ export async function closeReservation(
   }, signal);
 }
 
-/** Undefined if it is not known yet. What cannot be known any more stays counted. */
+/**
+ * What an entry says of the flows in its reservation. Undefined if it may say it later. If it never will, the answer is
+ * `has a flow`, so that they stay counted.
+ */
 function whatBecameOf(key: string, entry: Entry | undefined): 'has a flow' | 'has no flow' | undefined {
   if (entry === undefined || entry.generation !== generationIn(key)) return 'has a flow';
   if (entry.state === 'running' || ('flow' in entry && entry.flow !== undefined)) return 'has a flow';
@@ -128,7 +132,7 @@ async function readEntry(key: string, { ledger }: TendPorts, signal: AbortSignal
   }
 }
 
-/** Removes what is kept of routes that are not there any more. */
+/** Removes what is kept of routes that were removed from the configuration. */
 async function forgetRoutes(holds: Holds, { holds: store, clock, settings }: TendPorts, signal: AbortSignal) {
   const names = new Set(settings.routes.map(({ name }) => name));
   if (Object.keys(holds.routes).every((name) => names.has(name))) return;
@@ -178,8 +182,8 @@ async function tellBudgets(holds: Holds, ports: TendPorts, signal: AbortSignal):
 }
 
 /**
- * Moves the costs of days that have ended out of the holds, into an object for each. No flow is added to such a day any
- * more, so a crash in between repeats the same write.
+ * Moves the costs of days that have ended out of the holds, into an object for each day. No flow is added to such a day
+ * any more. So after a crash in between, the next tick writes the same object again.
  */
 async function moveCosts(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
   const before = dayOf(ports.clock.now() - COSTS_KEPT_MS);
