@@ -147,20 +147,24 @@ export function isListingHopeless(error: unknown, overdueMs: number): boolean {
 }
 
 /**
- * The backoff after an uncounted failure, in milliseconds. It doubles with every wait. The upload id spreads it from
- * half to one and a half of its length, so that files which began to wait together do not come back together.
+ * The backoff after an uncounted failure, in milliseconds. It doubles with every wait: 5, 10, 20 seconds, and from the
+ * ninth on 15 minutes. The upload id spreads it from half to one and a half of its length, so that files which began to
+ * wait together do not come back together. An id whose `spreadOf` is 0.25 makes that 3.75, 7.5, 15 seconds.
  */
 export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number {
   const exponential = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.min(entry.waits, 20));
   return Math.round(exponential * (0.5 + spreadOf(entry.upload.id)));
 }
 
-/** The backoff after a failure that only the operator can mend, in milliseconds. */
+/**
+ * The backoff after a failure that only the operator can mend, in milliseconds: like any other, but at least a minute.
+ */
 export const operatorBackoffMs = (entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number =>
   Math.max(OPERATOR_WAIT_MS, backoffMs(entry));
 
 /**
- * The backoff after a counted failure, in milliseconds. It grows fourfold, because few attempts must outlast an outage.
+ * The backoff after a counted failure, in milliseconds. It grows fourfold, because few attempts must outlast an outage:
+ * 1, 4, 16, 60 minutes, spread like the backoff of an uncounted failure.
  */
 export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'>): number {
   const exponential = Math.min(COUNTED_BACKOFF_MAX_MS, COUNTED_BACKOFF_FIRST_MS * 4 ** Math.min(entry.attempts, 20));
@@ -170,6 +174,8 @@ export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'
 /**
  * The wait of a throttled upload, in milliseconds. It is as long as the service says. The backoff is the floor, so
  * `Retry-After: 0` cannot cause a hot loop. An upload that was not sent only waits for its turn in the line.
+ *
+ * With `spreadOf` 0.5, the first wait is 67.5 seconds after `Retry-After: 60`, and 5 seconds after `Retry-After: 0`.
  */
 function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: ClaimedEntry): number {
   if (!wasSent) return retryAfterMs;

@@ -54,7 +54,8 @@ const BACKOFF_MS_MAX = 15 * 60_000;
 
 /**
  * First backoff of a kind, in milliseconds, however long the `Retry-After` is. One flow may be refused for ever because
- * of its own trouble. It doubles with each further subject that is refused in a row, up to the `Retry-After`.
+ * of its own trouble. The backoff doubles with each further subject that is refused in a row, up to the `Retry-After`:
+ * with one of 60 seconds, it is 2, 4, 8, 16, 32 and then 60 seconds.
  */
 const FIRST_BACKOFF_MS = 2_000;
 
@@ -108,7 +109,10 @@ const MEASURED_MS = 1_000;
 /** Time without a refusal after which the rate is forgotten, in milliseconds. */
 const MEMORY_MS = 60 * 60_000;
 
-/** The burst that the pace allows, in milliseconds of its rate, because timers are late. One request at least. */
+/**
+ * The burst that the pace allows, in milliseconds of its rate, because timers are late. One request at least. At 50
+ * requests a second, 6 may go at once.
+ */
 const BUCKET_MS = 100;
 
 /** After this many requests of higher ranks, a rank gets one: at least a tenth of all, so that nothing starves. */
@@ -233,7 +237,9 @@ interface Refused {
  *
  * While the pace is open, requests go at once, up to the operator's ceiling. The first rate is seven tenths of what was
  * answered in the last second. Each burst of refusals lowers it once, and it grows while requests wait. Each burst also
- * begins a backoff, in which no request of the kind goes.
+ * begins a backoff, in which no request of the kind goes. If 20 requests were answered in the second before the first
+ * refusal, the rate is 14 a second. After a second in which requests wait, it is 18.9. The next burst makes it 13.2,
+ * and from then on it grows by a twentieth a second: 13.9, 14.6.
  *
  * A refusal may be the trouble of one flow. It is taken to be that if the flow is refused three times, and others are
  * answered in between. Then the flow has a backoff of its own, and its refusals slow no other.
@@ -333,7 +339,12 @@ class Pace {
 
   /**
    * The service refused. Returns when the request may go again, in milliseconds since the epoch. Returns undefined if
-   * the trouble is the subject's own: another request now cannot help.
+   * the trouble is the flow's own: another request now cannot help.
+   *
+   * If three polls are refused at time 0, with a `Retry-After` of 60 seconds, each returns 60,000. All other requests
+   * of the kind go on at 8,000, or after 2,000 as soon as a later request is answered. If a flow is refused without a
+   * `Retry-After`, and others are answered in between, its third refusal returns undefined. The flow then backs off for
+   * 2 seconds, at the next refusals for 4, 8, 16, 32 and 60, and nothing else does.
    * @param longMaxMs longest backoff of the kind. Default: that of the subject.
    */
   refused(subject: string, number: number, retryAfterMs?: number, longMaxMs?: number): number | undefined {

@@ -61,7 +61,8 @@ function parsedJson(text: string): unknown {
 }
 
 /**
- * Adds flows to a day, or takes them away again.
+ * Adds flows to a day, or takes them away again. Two flows at 400,000 make `{ flows: 2, micros: 800_000 }`. If one of
+ * them was not made, `flows: -1` leaves `{ flows: 1, micros: 400_000 }`.
  * @param flows their number. Negative to take flows away that were not made.
  * @param price the price of each flow, in millionths.
  */
@@ -88,7 +89,7 @@ export function addCosts(
   };
 }
 
-/** The prefix of a file with this key. */
+/** The prefix of a file with this key: `anna/` for `in/anna/cat.png` below `in/`, and empty for `in/cat.png`. */
 export function prefixIn(key: string, inboxPrefix: string): string {
   const rest = key.startsWith(inboxPrefix) ? key.slice(inboxPrefix.length) : key;
   const end = rest.indexOf('/');

@@ -395,7 +395,10 @@ const KINDS_MAX = 3;
 /** Maximum number of customers that are named. */
 const CUSTOMERS_MAX = 5;
 
-/** The words of a failure without what differs from file to file: ids and numbers, quoted names and addresses. */
+/**
+ * The words of a failure without what differs from file to file: ids and numbers, quoted names and addresses.
+ * `Template "cartun" of job 4711 is unknown` becomes `Template "…" of job … is unknown`.
+ */
 export const gistOf = (message: string): string =>
   message
     .replaceAll(/"[^"]*"|'[^']*'|`[^`]*`/g, '"…"')
@@ -410,7 +413,8 @@ export interface Verdict {
 
 /**
  * Notes that a file of the route failed. The route is failing after {@link ALIKE_COUNT} failures alike of at least
- * {@link FILES_MIN} files, until a file of it succeeds or the operator resumes it.
+ * {@link FILES_MIN} files, until a file of it succeeds or the operator resumes it. If 9 files fail alike 30 times, it
+ * is not failing. If a tenth file fails like them then, it is.
  * @returns true if the route is failing now, and was not before.
  */
 export function failed(
@@ -517,7 +521,11 @@ export function resume(draft: Holds, routeName: string | undefined): boolean {
   return true;
 }
 
-/** How many uploads may leave the line now: of the whole pipeline, or of a route, in one class. */
+/**
+ * How many uploads may leave the line now: of the whole pipeline, or of a route, in one class. If the pipeline has a
+ * cap of 10 flows and has spent 7, and the route one of 5 EUR and has spent 3.40, a route with a price of 0.40 has room
+ * for 3. If it is paused, for 0. If it is failing, for one late upload an hour.
+ */
 export function roomOf(
   holds: Holds,
   { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },

@@ -70,7 +70,7 @@ async function closeReservations(holds: Holds, ports: TendPorts, signal: AbortSi
   const { clock } = ports;
   const now = clock.now();
   const old = Object.entries(holds.reservations).filter(([, { at }]) => at < now - OPEN_MAX_MS);
-  // Those in doubt may stay for long. Each tick looks at others.
+  // Those in doubt may stay for long, so each tick looks at another page. Of 450, it looks at each every third minute.
   const pages = Math.ceil(old.length / LOOKED_AT_MAX);
   const first = pages === 0 ? 0 : (Math.floor(now / TICK_MS) % pages) * LOOKED_AT_MAX;
   const ends: ((draft: Holds) => void)[] = [];
@@ -214,7 +214,7 @@ export function budgetsOf(
   ];
 }
 
-/** The share that is spent, in whole percent. It is 100 only if there is no room left. */
+/** The share that is spent, in whole percent, rounded down: 99 for 499 of 500 flows. 100 means that nothing is left. */
 function percentOf({ flows, amount }: Budget, spent: Spent): number {
   const shares = [
     ...(flows === undefined ? [] : [flows === 0 ? 1 : spent.flows / flows]),

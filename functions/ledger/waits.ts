@@ -1,4 +1,7 @@
-/** Longest backoff of an upload after an uncounted failure, in milliseconds, before it is spread by half of itself. */
+/**
+ * Longest backoff of an upload after an uncounted failure, in milliseconds. Spread by its id, it is 7.5 to 22.5
+ * minutes.
+ */
 export const BACKOFF_MAX_MS = 15 * 60_000;
 
 /** Time between two searches for the flow of an upload whose doubt waits for the operator, in milliseconds. */

@@ -65,8 +65,12 @@ interface Round extends Wanted {
 
 /**
  * Finds whose turn it is in the line: each tenth turn is one of a late upload, and all others are of live ones, unless
- * none of them is due. Within a class, the turns go round the routes, within a route they go round the segments, and within
- * a segment the longest waiting upload leaves first.
+ * none of them is due. Within a class, the turns go round the routes, within a route they go round the segments, and
+ * within a segment the longest waiting upload leaves first.
+ *
+ * Of 12 turns, the first 9 are of live uploads, the tenth is of a late one, and the last two are of live ones again. If
+ * `anna/` has two uploads for the route a, `ben/` one for a, and `carl/` one for b, they leave in this order: the first
+ * of `anna/`, that of `carl/`, that of `ben/`, the second of `anna/`.
  *
  * Routes, segments and uploads are listed only when it is their turn.
  * @returns the markers that have the next turns, and where the turns stand then.

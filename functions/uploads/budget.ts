@@ -146,7 +146,10 @@ export function spentNow(budget: Budget, spent: Spent | undefined, now: number):
   return { period, flows: 0, micros: 0 };
 }
 
-/** The number of flows that a budget has room for. */
+/**
+ * The number of flows that a budget has room for. A cap of 10 flows and 5 EUR, of which 7 flows and 3.40 EUR are spent,
+ * has room for 3 flows at 0.40: 3 by their number, and 4 by their price.
+ */
 export function roomIn({ flows, amount }: Budget, spent: Spent, price: Price | undefined): number {
   const byFlows = flows === undefined ? Number.POSITIVE_INFINITY : flows - spent.flows;
   const micros = price === undefined ? 0 : microsOf(price.amount);
