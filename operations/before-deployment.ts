@@ -1,13 +1,11 @@
-import { counted } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { keyHonouredMs } from '../functions/flow-service/service-description.ts';
 import { type ListingAnswer, listingAnswer, offeredTemplates } from '../functions/operator/operator.ts';
 import type { Context } from '../functions/settings/context.ts';
 import type { checkProxies } from '../functions/settings/proxies.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import { type Diagnosis, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
-import { clientOf, outcomeOfListing, outcomeOfWords } from './flow-listing.ts';
+import { clientOf, outcomeOfListing, outcomeOfLostAnswer, outcomeOfWords } from './flow-listing.ts';
 import { type PlannedAccount, RESOURCE_CHECKS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { examineSample, type Sample } from './sample.ts';
@@ -154,11 +152,14 @@ const findingOf = ({ severity, what, todo }: ServiceIssue, plan: PlannedDeployme
   todo: `${todo}.`,
 });
 
+const NO_LISTING = { notChecked: 'the description has no listing of flows' };
+
 async function examineFlowListing({ plan, issue, listing }: Subject): Promise<Outcome> {
   const reason = reasonNotToAsk(plan);
   if (reason !== undefined) return { notChecked: reason };
   if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
-  return outcomeOfListing(serviceOf(plan).speaks.list?.order, await listing());
+  const { list } = serviceOf(plan).speaks;
+  return list === undefined ? NO_LISTING : outcomeOfListing(list.order, await listing());
 }
 
 /** The words and pages that the listing shows, as they are declared. */
@@ -166,7 +167,7 @@ async function examineWords({ plan, issue, listing }: Subject): Promise<Outcome>
   const reason = reasonNotToAsk(plan);
   if (reason !== undefined) return { notChecked: reason };
   if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
-  if (serviceOf(plan).speaks.list === undefined) return { notChecked: 'the description has no listing of flows' };
+  if (serviceOf(plan).speaks.list === undefined) return NO_LISTING;
   const answer = await listing();
   if (answer.issue !== undefined) return { notChecked: `the service does not list its flows: ${answer.issue.code}` };
   return outcomeOfWords(answer.listing);
@@ -178,30 +179,9 @@ function examinePart(part: 'create' | 'state' | 'outputs', { plan }: Subject): O
   return examineSample(part, sample as Sample, configuration.service, token);
 }
 
-/** What it costs if the answer to a creation is lost, as the configuration says. */
 function examineLostAnswer({ plan: { configuration } }: Subject): Outcome {
   if (configuration instanceof ConfigurationError) return { notChecked: 'the configuration cannot be used' };
-  const { service, settings } = configuration;
-  const keyMs = keyHonouredMs(service);
-  if (keyMs > 0) {
-    const { hours = 0 } = service.create.idempotency ?? {};
-    return {
-      good: `It costs nothing: for ${counted(hours, 'hour')} the same request is sent again with the same key.`,
-    };
-  }
-  if (service.list !== undefined) return { good: 'It costs nothing: the flow is found in the listing of the service.' };
-  const why = 'the service lists no flows, and honours no idempotency key.';
-  return settings.inDoubt === 'ask'
-    ? {
-        severity: 'note',
-        what: `The file waits for your decision: ${why}`,
-        todo: 'If it may rather be paid for twice, set settings.inDoubt to "retry".',
-      }
-    : {
-        severity: 'note',
-        what: `The file is sent again, and may be paid for twice: ${why}`,
-        todo: 'If it should rather wait for your decision, set settings.inDoubt to "ask".',
-      };
+  return outcomeOfLostAnswer(configuration);
 }
 
 async function examineTemplates({ plan, issue, signal }: Subject): Promise<Outcome> {

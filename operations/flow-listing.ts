@@ -3,9 +3,11 @@ import { systemClock } from '../functions/base/clock.ts';
 import { counted, quoted } from '../functions/base/printable.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
+import { keyHonouredMs } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { FlowService, ListingSample } from '../functions/flow-service/types.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
+import type { Context } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Outcome } from './checks.ts';
 import type { Service } from './service-check.ts';
@@ -130,4 +132,28 @@ export function outcomeOfWords({ flows, pages, words, unreadMore, unnamed = 0 }:
       ...(unreadMore === undefined ? [] : ['Declare "pages" of "list" in the description of the service.']),
     ].join(' '),
   };
+}
+
+/** What it costs if the answer to a creation is lost. */
+export function outcomeOfLostAnswer({ service, settings }: Pick<Context, 'service' | 'settings'>): Outcome {
+  const keyMs = keyHonouredMs(service);
+  if (keyMs > 0) {
+    const { hours = 0 } = service.create.idempotency ?? {};
+    return {
+      good: `It costs nothing: for ${counted(hours, 'hour')} the same request is sent again with the same key.`,
+    };
+  }
+  if (service.list !== undefined) return { good: 'It costs nothing: the flow is found in the listing of the service.' };
+  const why = 'the service lists no flows, and honours no idempotency key.';
+  return settings.inDoubt === 'ask'
+    ? {
+        severity: 'note',
+        what: `The file waits for your decision: ${why}`,
+        todo: 'If it may rather be paid for twice, set settings.inDoubt to "retry".',
+      }
+    : {
+        severity: 'note',
+        what: `The file is sent again, and may be paid for twice: ${why}`,
+        todo: 'If it should rather wait for your decision, set settings.inDoubt to "ask".',
+      };
 }

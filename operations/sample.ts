@@ -137,10 +137,7 @@ function readOutputs(json: unknown, { outputs: described }: ServiceDescription):
     return {
       lines: [...lines, ...named],
       issues: links.length === 0 ? ['No address of an output is found.'] : links.flatMap(({ error }) => error ?? []),
-      todo: advice(
-        '"outputs": {"addresses": […]}',
-        placesIn(json, ({ value }) => /^(?:https?:\/\/|data:)/i.test(String(value))),
-      ),
+      todo: advice('"outputs": {"addresses": […]}', placesOfAddresses(json)),
       isThere: links.length > 0,
     };
   }
@@ -189,6 +186,15 @@ function linesOf(json: unknown, name: string, pointers: Pointers): readonly stri
 /** The first places of members that fit. */
 const placesIn = (json: unknown, fits: (member: Member) => boolean): readonly string[] =>
   Array.from(membersOf(json).filter(fits).take(NAMED_MAX), ({ pointer }) => pointer);
+
+/** The first places of addresses. One within a list stands for the list: all of its addresses count. */
+const placesOfAddresses = (json: unknown): readonly string[] => [
+  ...new Set(
+    placesIn(json, ({ value }) => typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value)).map((pointer) =>
+      pointer.replace(/\/0(?:\/.*)?$/, ''),
+    ),
+  ),
+];
 
 function advice(member: string, places: readonly string[]): string {
   const where = places.length === 0 ? '' : ` The answer has ${places.join(', ')}.`;

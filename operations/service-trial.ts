@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
 import { counted, quoted } from '../functions/base/printable.ts';
+import { issueOfErrorWords } from '../functions/flow-service/answers.ts';
 import {
   FlowServiceError,
   InDoubtError,
@@ -22,7 +23,7 @@ import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { fitsType } from '../functions/uploads/route-conditions.ts';
 import type { Outcome } from './checks.ts';
-import { clientOf, outcomeOfListing, outcomeOfWords } from './flow-listing.ts';
+import { clientOf, outcomeOfListing, outcomeOfLostAnswer, outcomeOfWords } from './flow-listing.ts';
 import { type Part, readingOf } from './sample.ts';
 import type { Service } from './service-check.ts';
 
@@ -59,7 +60,7 @@ export interface Trial {
   readonly pollMs?: number | undefined;
 }
 
-/** Asks the listings, which costs nothing, and prints what they show. @throws the signal's reason. */
+/** Asks what costs nothing, the listings and an unknown flow, and prints what they show. @throws the signal's reason. */
 export async function tryListings({ service, settings, print }: Trial, signal: AbortSignal): Promise<void> {
   const flows = clientOf(service, settings);
   const { templates, list } = service.speaks;
@@ -68,13 +69,33 @@ export async function tryListings({ service, settings, print }: Trial, signal: A
       `${what}: ${typeof outcome === 'string' ? outcome : 'notChecked' in outcome ? outcome.notChecked : ''}`.trim(),
     );
     if (typeof outcome === 'object' && 'good' in outcome) indented(outcome.good).forEach(print);
-    if (typeof outcome === 'object' && 'what' in outcome) indented(`${outcome.what}\n${outcome.todo}`).forEach(print);
+    if (typeof outcome === 'object' && 'what' in outcome)
+      indented(`${outcome.what}\n${outcome.todo}`.trimEnd()).forEach(print);
   };
   if (templates !== undefined) told('templates', await templatesOf(flows, signal));
-  if (list === undefined) return;
-  const answer = await listingAnswer(flows, signal);
-  told('listing', outcomeOfListing(list.order, answer));
-  if (answer.issue === undefined) told('words and pages', outcomeOfWords(answer.listing));
+  if (list !== undefined) {
+    const answer = await listingAnswer(flows, signal);
+    told('listing', outcomeOfListing(list.order, answer));
+    if (answer.issue === undefined) told('words and pages', outcomeOfWords(answer.listing));
+  }
+  told('errors', await errorsOf(service, settings, signal));
+  told('a lost answer', outcomeOfLostAnswer({ service: service.speaks, settings }));
+}
+
+/** What is found in an error of the service: an unknown flow is asked for. */
+async function errorsOf(service: Service, settings: PipelineSettings, signal: AbortSignal): Promise<Outcome> {
+  const tap = new Tap();
+  const nobody = randomBytes(12).toString('hex');
+  const { errors, answerDepthMax = ANSWER_DEPTH_MAX } = service.speaks;
+  try {
+    await clientOf(service, settings, (transport) => tap.on(transport)).get(nobody, signal, { template: nobody });
+    return { notChecked: 'the service answers for a flow that does not exist' };
+  } catch (error) {
+    if (!(error instanceof FlowServiceError)) throw error;
+    const issue = issueOfErrorWords(redact(tap.error ?? '', service.token), errors, answerDepthMax);
+    if (issue === undefined) return { good: `An unknown flow is answered with ${error.message}` };
+    return { severity: 'warning', what: `The answer for an unknown flow has ${issue}.`, todo: '' };
+  }
 }
 
 async function templatesOf(flows: FlowService, signal: AbortSignal): Promise<Outcome> {
@@ -101,7 +122,7 @@ export async function tryService(trial: Trial, signal: AbortSignal): Promise<boo
   } catch (error) {
     if (!signal.aborted && !limit.aborted) throw error;
     if (!signal.aborted) trial.print(`No result came within ${Math.ceil(trialMs / 60_000)} minutes.`);
-    if (attempt.mayRun !== undefined) trial.print(attempt.mayRun);
+    attempt.lastLines.forEach(trial.print);
     signal.throwIfAborted();
     return false;
   }
@@ -119,6 +140,8 @@ class Attempt {
   #isSent = false;
   #id: string | undefined;
   #hasEnded = false;
+  /** What was not understood of the state of the flow. */
+  #unread: string | undefined;
   /** What was printed last of each answer. */
   readonly #shown = new Map<Part, readonly string[]>();
 
@@ -128,11 +151,12 @@ class Attempt {
     this.#flows = clientOf(trial.service, trial.settings, (transport) => this.#tap.on(transport));
   }
 
-  /** What may still cost money. Undefined if nothing does. */
-  get mayRun(): string | undefined {
-    if (!this.#isSent || this.#hasEnded) return undefined;
+  /** What to say at the end: what was not understood of the state, and what may still cost money. */
+  get lastLines(): readonly string[] {
+    const unread = this.#unread === undefined ? [] : [this.#unread];
+    if (!this.#isSent || this.#hasEnded) return unread;
     const flow = this.#id === undefined ? 'A flow that was asked for' : `The flow ${this.#id}`;
-    return `${flow} may still run at ${this.#trial.service.url}, and may be paid for.`;
+    return [...unread, `${flow} may still run at ${this.#trial.service.url}, and may be paid for.`];
   }
 
   async run(): Promise<boolean> {
@@ -143,7 +167,7 @@ class Attempt {
     } catch (error) {
       if (!(error instanceof NoResultError)) throw error;
       this.#print(error.message);
-      if (this.mayRun !== undefined) this.#print(this.mayRun);
+      this.lastLines.forEach(this.#print);
       return false;
     }
   }
@@ -195,8 +219,8 @@ class Attempt {
         if (!isUnserved) throw error;
         unknown += 1;
         if (unknown >= UNKNOWN_MAX || error instanceof NotServedError) {
-          this.#print(`  ${error.message}. If the service shows the state of a flow, correct "state.path".`);
-          this.#print('  Without it, a flow has ended when its outputs are there.');
+          this.#print(`  ${error.message}. The outputs must tell when the flow has ended.`);
+          this.#unread = 'No state was read. If the service shows the state of a flow, correct "state.path".';
           return;
         }
         await this.#pause();
@@ -208,10 +232,12 @@ class Attempt {
         const why = flow.error === undefined ? '' : `: ${flow.error}`;
         throw new NoResultError(`The flow counts as ${flow.state} ("state.${flow.state}")${why}.`);
       }
-      if (flow.isDeclared === false && flow.word !== undeclared) {
+      const word = flow.isDeclared === false ? quoted(flow.word) : undefined;
+      if (word !== undefined && word !== undeclared) {
         this.#print('  It is asked again, in case another word comes. Ctrl-C ends that.');
-        undeclared = flow.word;
-      }
+        this.#unread = `The last word, ${word}, is not declared: add it to "state" in the description.`;
+      } else if (word === undefined) this.#unread = undefined;
+      undeclared = word;
       await this.#pause();
     }
   }
@@ -270,12 +296,14 @@ class Attempt {
     this.#print(
       `${counted(results, 'result')} of ${outputs.length} came, and ${results === 1 ? 'was' : 'were'} not kept.`,
     );
+    this.lastLines.forEach(this.#print);
     return true;
   }
 
   /** Makes a request, and prints what is understood of its answer. @param member to correct if it fails. */
   async #step<T>(part: Part, member: string, ask: () => Promise<T>): Promise<T> {
     this.#tap.begin();
+    let isTold = false;
     try {
       return await this.#patient(ask);
     } catch (error) {
@@ -287,16 +315,17 @@ class Attempt {
       const todo = isToken
         ? `Check the token in FLOWDROP_TOKEN. It was sent as ${sent}: if the service wants another form, correct "token"`
         : `Check "${member}"`;
-      const isTold = /correct "/i.test(message);
-      throw new NoResultError(isTold ? message : `${message.replace(/\.$/, '')}. ${todo} in the description.`, {
-        cause: error,
-      });
+      isTold = /correct "/.test(message);
+      // Of an answer that is none of the service, the message says what else to check.
+      const whole = isTold ? message : `${todo} in the description. ${message}`;
+      throw new NoResultError(/\.$/.test(whole) ? whole : `${whole}.`, { cause: error });
     } finally {
-      this.#show(part);
+      this.#show(part, isTold);
     }
   }
 
-  #show(part: Part): void {
+  /** @param isTold true if an error says already what to correct. */
+  #show(part: Part, isTold: boolean): void {
     const { token, speaks } = this.#trial.service;
     const reading = this.#tap.json((text) =>
       readingOf(
@@ -310,7 +339,7 @@ class Attempt {
     );
     if (reading === undefined) return;
     const { lines, issues, todo } = reading;
-    const found = [...lines, ...issues, ...(issues.length === 0 ? [] : [todo])];
+    const found = [...lines, ...(isTold || issues.length === 0 ? [] : [...issues, todo])];
     const before = this.#shown.get(part) ?? [];
     for (const line of found) if (!before.includes(line)) this.#print(`  ${line}`);
     this.#shown.set(part, found);
@@ -383,6 +412,13 @@ class Tap {
     } catch {
       return undefined; // The client's error tells.
     }
+  }
+
+  /** The last answer, if it is an error. */
+  get error(): string | undefined {
+    return this.#last === undefined || this.#last.status < 400
+      ? undefined
+      : Buffer.concat(this.#last.chunks).toString();
   }
 
   /** How an asset came. The rest of its address may hold a secret. */

@@ -332,7 +332,7 @@ export class FlowCollector {
 }
 
 const undeclaredText = ({ of, word }: Undeclared): string =>
-  `The service shows ${of === 'flow' ? 'the flow' : 'an output'} as "${word}", a word that ${UNDECLARED}. It counts as ${of === 'flow' ? 'running' : 'pending'}. Find out what it means, and declare it: see docs/flow-service.md.`;
+  `The service shows ${of === 'flow' ? 'the flow' : 'an output'} as "${word}", a word that ${UNDECLARED}. It counts as ${of === 'flow' ? 'running' : 'pending'}. Find out what it means, and add it to the words of "${of === 'flow' ? 'state' : 'outputs'}" in the description of the service.`;
 
 const endByWord = (late: string, { word, polls }: UndeclaredWord): KnownFailure => ({
   code: 'undeclared-word',

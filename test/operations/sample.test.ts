@@ -98,6 +98,9 @@ it('addresses of results are told, and what is none', async () => {
     { outputs: LINKED },
   );
   expect(elsewhere.outputs).toMatchObject({ result: 'fault', todo: expect.stringContaining('/url') });
+  const files = [1, 2].map((n) => ({ name: `${n}`, links: [{ url: `https://cdn.example.com/${n}` }] }));
+  const listed = await sampled({ create: { id: 'x' }, outputs: { files } }, { outputs: LINKED });
+  expect(listed.outputs).toMatchObject({ todo: expect.stringMatching(/The answer has \/files\.$/) });
 });
 
 it('a file that is no JSON is a fault, and the token is not shown', async () => {

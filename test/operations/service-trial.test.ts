@@ -82,16 +82,37 @@ it.each<[string, Json, RegExp]>([
     { outputs: { asset: '/files/{id}/{asset}' } },
     /result \S+: asset: 404.*No result came: correct "outputs"/s,
   ],
-  ['create.path', { create: { path: '/jobs' } }, /404.*Check "create\.path"|Check baseUrl/s],
+  [
+    'create.path',
+    { create: { path: '/jobs' } },
+    /Check "create\.path", "create\.body" in the description\. create: 404/,
+  ],
   [
     'token',
     { token: { scheme: 'Key' } },
-    /401.*Check the token in FLOWDROP_TOKEN. It was sent as "Authorization: Key \[token\]": .*correct "token"/s,
+    /Check the token in FLOWDROP_TOKEN\. It was sent as "Authorization: Key \[token\]": .*correct "token" in the description\. create: 401/,
   ],
 ])('a wrong %s ends a trial, and the member is named', async (_, changes, told) => {
   const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
   const { ran, printed } = trial(url, speaking(changes));
   expect([await ran(), printed()]).toEqual([false, expect.stringMatching(told)]);
+});
+
+it('a state that is not there is told at the end, although a result comes', async () => {
+  const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
+  const { ran, printed } = trial(url, speaking({ state: { path: '/jobs/{id}' } }));
+  expect(await ran()).toBe(true);
+  expect(printed()).toMatch(/was not kept\.\nNo state was read\. If the service shows the state .*"state\.path"\.$/);
+});
+
+it('a trial says what a lost answer costs, and where the errors have their words', async () => {
+  const { origin } = await web(answering(404, { problem: 'no such job' }));
+  const { listed, printed } = trial(origin, speaking({ list: null, templates: null }));
+  await listed();
+  expect(printed()).toMatch(
+    /^errors:\n {2}The answer .* no words at \/detail: correct "errors\.words".* has \/problem\.$/m,
+  );
+  expect(printed()).toMatch(/^a lost answer:\n {2}The file is sent again, and may be paid for twice/m);
 });
 
 it('a flow that fails ends a trial with its words', async () => {
@@ -114,7 +135,7 @@ it('a trial ends at its bound, names the word that is not declared, and the flow
   expect(printed()).toMatch(/The word "succeed" is not declared.*\n.*Ctrl-C ends that/s);
   expect(printed().match(/Ctrl-C/g)).toHaveLength(1);
   expect(printed()).toMatch(
-    /No result came within 1 minutes?\.\nThe flow f1 may still run at http:.*, and may be paid for\.$/,
+    /No result came within 1 minutes?\.\nThe last word, "succeed", is not declared: add it to "state" in the description\.\nThe flow f1 may still run at http:.*, and may be paid for\.$/,
   );
 });
 
