@@ -1,7 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import type { NotedUploads } from './collector.ts';
 
-/** Time in a fast slot of an asset that brings nothing, in milliseconds. Most heads of answers take less than a second. */
+/**
+ * Time after which an asset without any byte lags in a fast slot, in milliseconds. Most answers begin within a second.
+ */
 const FAST_MS = 3_000;
 
 /** Rate at which received bytes prolong that time, in bytes a millisecond: a second for each MiB. */
@@ -47,7 +49,10 @@ export class AssetSlot {
     return this.#clock.now() >= this.lagsAt;
   }
 
-  /** Begins the time in the slot, when the request is sent. Until then our pace delays the asset. The service does not. */
+  /**
+   * Begins the time in the slot, when the request is sent. Any delay before that is due to our pace, and not to the
+   * service.
+   */
   begin(): void {
     this.#begunAt ??= this.#clock.now();
   }
@@ -65,11 +70,11 @@ export class AssetSlot {
 /**
  * The slots of the assets that a tick stores at the same time. Some are fast and the others slow. An asset begins in a
  * fast one, where it has a few seconds, and more if it comes fast. After that it lags. When another asset waits for a
- * fast slot, a lagging one goes on in a slow slot if one is free. Otherwise it is cut off, and for the rest of the tick
- * all assets of its upload take slow slots, as they do after an asset that failed while it lagged.
+ * fast slot, a lagging one goes on in a slow slot if one is free. Otherwise it is cut off. In both cases, other assets
+ * of its upload take slow slots for the rest of the tick. They also do so after an asset that failed while it lagged.
  *
- * So neither slow nor large assets keep others waiting for longer than the time in a fast slot, and slow slots are never
- * taken from an asset.
+ * So slow or large assets keep others waiting no longer than the time in a fast slot. An asset in a slow slot is never
+ * cut off for another one.
  */
 export class AssetSlots {
   readonly #clock: Clock;

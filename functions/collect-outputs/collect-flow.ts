@@ -77,7 +77,7 @@ export class FlowCollector {
     }
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return undefined;
-    // The tick that found it shared died before it ended all of its uploads.
+    // An earlier tick found that several uploads share the flow, and died before it had ended all of them.
     if (isFlowShared(stored.entry)) await this.#end(stored, { failure: SHARED });
     else if (seen.kind === 'finished') return this.#finished(stored, seen);
     else if (seen.kind === 'gone') await this.#endIfGone(marker, stored);
@@ -96,7 +96,7 @@ export class FlowCollector {
       // Only two 404s in a row mean that a flow is gone, and any error comes between them.
       confirmations.forget(marker.uploadId, GONE);
       const isUnfit = error instanceof UnintelligibleAnswerError;
-      // Told once: it quotes the answer, which may be another one each time.
+      // Written once, because the message quotes the answer, and each answer may differ.
       if (isUnfit && unfit.note(marker.uploadId, '').polls === TOLD_AFTER_POLLS)
         await this.#tell(marker, error.message);
       throw error;
@@ -116,7 +116,7 @@ export class FlowCollector {
     if (message !== undefined || before >= TOLD_AFTER_POLLS) await this.#tell(marker, message);
   }
 
-  /** Writes into the entry what keeps its flow from being understood. @param message Undefined: nothing does. */
+  /** Writes into the entry what keeps its flow from being understood. @param message undefined if nothing does. */
   async #tell(marker: RunningMarker, message: string | undefined): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined || stored.entry.obstacle?.message === message) return;
@@ -142,7 +142,7 @@ export class FlowCollector {
     stored: Stored<RunningEntry>,
     { outputs, failure, nothing }: Observation & { kind: 'finished' },
   ): Promise<EndedFlow | undefined> {
-    // What keeps its outputs from being stored is told with them.
+    // From now on, `FlowAssets` tells what keeps the outputs from being stored.
     const { upload, flow } = stored.entry;
     this.#tick.unfit.forget(upload.id);
     this.#countWord(runningMarkerOf(upload, flow), failure === undefined ? undeclaredIn(outputs) : undefined);
@@ -159,8 +159,9 @@ export class FlowCollector {
 
   async #endIfGone(marker: RunningMarker, stored: Stored<RunningEntry>): Promise<void> {
     const message = 'The flow service does not know this flow any more.';
-    // Asked once more, because a proxy that answers 404 to everything may have interfered before. A flow that the service
-    // still lists is there. A replica may not know a new one yet.
+    // Two 404s do not prove that the flow is gone: a replica may not know a new flow yet, and a proxy may answer 404 to
+    // everything. A flow that is still listed is not gone either. So all of this is checked, and the flow is asked for
+    // once more.
     const isGone = async () =>
       this.#ports.clock.now() - stored.entry.flow.createdAt >= LISTING_DELAY_MAX_MS &&
       (await this.#observer.isServiceThere(marker)) &&
@@ -171,7 +172,10 @@ export class FlowCollector {
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }
 
-  /** Returns true if a flow that was not seen to end must end now. A flow that seems to have ended gets its next poll. */
+  /**
+   * Returns true if a flow that was not seen to end must end now. A flow that seems to have ended gets another poll
+   * first.
+   */
   async #isOverdue(marker: RunningMarker, { kind }: Observation): Promise<boolean> {
     if (kind === 'ending') return isTooOld(marker.ageFrom, this.#ports, 2);
     if (isTooOld(marker.ageFrom, this.#ports)) return true;
@@ -188,8 +192,8 @@ export class FlowCollector {
   }
 
   /**
-   * Ends a flow that is too old and whose polls fail. If they fail by an outage, the service must have answered for
-   * another flow, or the flow must be past twice the maximum age: no flow is abandoned for an outage of the service.
+   * Ends a flow whose polls fail and that is too old. If they fail as in an outage, and the service has answered for no
+   * other flow, the flow must be twice as old: no flow is abandoned for an outage of the service.
    */
   async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
     const isItsOwn = outageOf(error) === undefined || this.#tick.isolation.hasAnsweredForAnother(marker.flowId);
@@ -207,13 +211,13 @@ export class FlowCollector {
     const undeclared = this.#tick.words.of(marker.uploadId);
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
-    // What is not understood may be an end, and an abort may cost its outputs.
+    // An answer that is not understood may mean that the flow has completed. An abort could then lose its outputs.
     if (undeclared === undefined && !isUnfit) await this.#abort(stored.entry);
   }
 
   /**
    * Ends all uploads that were given the same flow. It is unknown whose results they are, so none are stored. Every
-   * entry is marked before the first upload ends: if this is cut off, the upload that is left must not be collected.
+   * entry is marked before the first upload ends. So no upload that is left is collected if this is cut off.
    */
   async endShared(markers: readonly RunningMarker[]): Promise<void> {
     const { ledger } = this.#ports;
@@ -259,7 +263,10 @@ export class FlowCollector {
     return true;
   }
 
-  /** Returns the entry of a marker. If it is not running this flow, finishes what is left and drops the marker. */
+  /**
+   * Returns the entry of a marker. If the entry is not running the marker's flow, finishes what is left and drops the
+   * marker.
+   */
   async #entryOf(marker: RunningMarker): Promise<Stored<RunningEntry> | undefined> {
     const { ledger } = this.#ports;
     const { closing } = this.#tick.invocation;
@@ -285,8 +292,8 @@ export class FlowCollector {
   }
 
   /**
-   * Writes the terminal entry, which decides. Everything after it can be redone from it. A flow that fails now may have
-   * succeeded before an older ledger was restored. Then it ends as its receipt says.
+   * Writes the terminal entry, which decides. Everything after it can be redone from it. If an older copy of the ledger
+   * was restored, a flow that fails now may have succeeded before. Then the upload ends as its receipt says.
    */
   async #end(stored: Stored<RunningEntry>, ending: Ending): Promise<void> {
     const { ledger, clock, telemetry } = this.#ports;
@@ -314,7 +321,7 @@ export class FlowCollector {
     }
   }
 
-  /** Only what the service says of the flow counts. */
+  /** Notes the end for the holds. Only an end that the service reported counts. */
   async #noteOutcome(terminal: TerminalEntry): Promise<void> {
     const { closing } = this.#tick.invocation;
     if (terminal.state === 'succeeded') await noteSuccess(terminal, 'succeeded', this.#ports, closing);

@@ -21,7 +21,7 @@ const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
 export interface CollectorState {
   /** End of the lease of the tick that holds it. 0 if no tick does. */
   readonly heldUntil?: number | undefined;
-  /** When the last tick ended that was not cut short. */
+  /** When the last tick that was not cut short ended. */
   readonly tickCompletedAt?: number | undefined;
   /** When the last completed round began. Every flow that was due then has been looked at since. */
   readonly lastCompletedAt?: number | undefined;
@@ -34,7 +34,7 @@ export interface CollectorState {
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** By upload id: words of flows that the description of the service does not declare. */
   readonly undeclared?: Readonly<Record<string, UndeclaredWord>> | undefined;
-  /** By upload id: flows whose answers do not fit the description. They have no word. */
+  /** By upload id: flows whose answers do not fit the description. Their word is empty. */
   readonly unfit?: Readonly<Record<string, UndeclaredWord>> | undefined;
   /** The pace that the service allowed. */
   readonly pace?: { readonly requestsPerSecond: number; readonly throttledAt: number } | undefined;
@@ -67,7 +67,7 @@ export interface UndeclaredWord {
   readonly polls: number;
 }
 
-/** Polls in a row after which an undeclared word is told. Before that, it may be one of a moment. */
+/** Number of polls in a row after which an undeclared word is reported. Before that, it may be momentary. */
 export const TOLD_AFTER_POLLS = 3;
 
 function stateSchema(now: number) {
@@ -139,9 +139,9 @@ export async function readState(ports: LeasePorts, collector: number, signal: Ab
 /**
  * A collector's lease, and beside it the state that the collector keeps between its ticks.
  *
- * The lease keeps overlapping ticks from doing the same work. What they do is safe without it, so a lost lease is not
- * taken back. The tick only stops writing the state. An unbroken lease also proves that no other tick polled in
- * between.
+ * The lease keeps overlapping ticks from doing the same work. Their work is safe without it, so a tick that loses its
+ * lease does not take it back. It stops writing the state, and begins no further round. An unbroken lease also proves
+ * that no other tick polled in between.
  */
 export class Lease {
   readonly #document: Document<CollectorState>;
@@ -221,7 +221,8 @@ export class Lease {
         await this.#clock.sleep(LEASE_MS / 3, until);
         await this.write(signal);
       } catch {
-        // The tick ended, or the lease could not be renewed. It expires then, and at worst two ticks do the same work.
+        // The tick ended, or the lease could not be renewed. Then the lease expires, and at worst two ticks do the same
+        // work.
       }
     }
   }

@@ -26,7 +26,7 @@ export type Halt = 'out of time' | Outage;
  */
 export type Outcome = 'over' | 'cut off';
 
-/** Returns undefined for an error that is an answer about the flow itself. */
+/** Returns the outage that an error may belong to. Undefined if the error is an answer about the flow itself. */
 export function outageOf(error: unknown): Outage | undefined {
   if (error instanceof UnauthorisedError) return 'unauthorised';
   if (error instanceof ThrottledError) return 'throttled';
@@ -112,12 +112,15 @@ export class FailureIsolation {
   /** Does a piece of work for one flow, unless the tick has halted. */
   async run(marker: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
-    // An answer that is still on its way may end what looks like an outage.
+    // During what looks like an outage, nothing begins. An answer that is still on its way may end it.
     if (this.#halt !== undefined || this.outage !== undefined) return 'cut off';
     return this.runInOutage(marker, body);
   }
 
-  /** The same, also while the service has an outage. A failure is logged now and thrown at the end of the tick. */
+  /**
+   * Like {@link run}, but also during an outage of the service. A failure is logged now and thrown at the end of the
+   * tick.
+   */
   async runInOutage({ uploadId, flowId }: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     const { log, metrics } = this.#telemetry;
     try {

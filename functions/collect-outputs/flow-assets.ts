@@ -29,7 +29,9 @@ import { outageOf } from './failure-isolation.ts';
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
 
-/** Assets of one flow that are under way at a time. `AssetSlots` decides how many of them are fetched. */
+/**
+ * Maximum number of assets of one flow that are under way at a time. `AssetSlots` decides how many of them are fetched.
+ */
 const ASSET_CONCURRENCY = 32;
 
 /** Outages in a row after which this run begins no further asset of a flow: silent assets hold their slots for long. */
@@ -47,13 +49,12 @@ const COUNTED_GAP_MS = 60_000;
 /** Bytes that a template's name may take in an asset's metadata. S3 allows 2 KB in all, and two ids are in it too. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
 
-/** What is said of a word. */
+/** Words for messages about an undeclared word. */
 export const UNDECLARED = 'the description of the service does not declare';
 
 /**
- * Maximum size of what an entry says of the outputs of its flow, in bytes of JSON: 10,000 outputs with ids as they are
- * and keys of the greatest length. Only ids and keys of hundreds of characters that JSON must escape take more. Then
- * fewer outputs are stored.
+ * Maximum size of the outputs in an entry, in bytes of JSON. It is enough for 10,000 outputs with keys of the greatest
+ * length. Only ids and keys with hundreds of characters that JSON must escape take more. Then fewer outputs are stored.
  */
 export const OUTPUTS_BYTES_MAX = 28 * 1024 * 1024;
 
@@ -92,7 +93,8 @@ export function fittingOutputs(outputs: readonly Output[], key: string, countMax
  * - `outage`: the service is not there. No attempt is counted.
  * - `refused`: an error of the asset itself. The attempt is counted.
  * - `overtaken`: the asset lost its slot to another one. No attempt is counted.
- * - `unready`: the service lists the output, and not as ready. No attempt is counted, until {@link UNREADY_MS}.
+ * - `unready`: the service does not list the output as ready. No attempt is counted. After {@link UNREADY_MS} the
+ *   output fails.
  */
 const OBSTACLES = ['cut off', 'outage', 'refused', 'overtaken', 'unready'] as const;
 type Obstacle = (typeof OBSTACLES)[number];
@@ -127,7 +129,7 @@ interface Collection {
   readonly obstacles: Map<Obstacle, unknown>;
   /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
   hadTimeEnough: boolean;
-  /** After {@link OUTAGES_MAX}, the flow leaves its slots to others. */
+  /** After {@link OUTAGES_MAX} of them, the flow leaves its slots to others. */
   outagesInARow: number;
 }
 
@@ -212,7 +214,7 @@ export class FlowAssets {
     const { stored, failed, entry, obstacles } = collection;
     if (stored.has(id)) return;
     const fail = (code: OutputFailureCode, message: string) => failed.set(id, { id, code, message });
-    // Until when a new collection can still fetch it.
+    // Says until when a new collection can still fetch the asset.
     const kept = keptWords(this.#ports.settings.service);
     const leave = (obstacle: Obstacle, error: unknown) => {
       if (!obstacles.has(obstacle)) obstacles.set(obstacle, error);
@@ -241,7 +243,7 @@ export class FlowAssets {
         if (error instanceof FlowServiceError) this.#tick.isolation.failed(entry.flow.id, error);
         const isOutage = outageOf(error) !== undefined;
         if (isOutage) collection.outagesInARow += 1;
-        // The operator may move an object that has the key away before the last attempt.
+        // A key that is taken is tried again too: the operator may move that object away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
         else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry))
           fail(outputCodeOf(error), error.message + kept);
@@ -255,7 +257,7 @@ export class FlowAssets {
     return isSpaced(entry, clock.now()) && attemptsAfter(entry, true) >= settings.attemptsMax;
   }
 
-  /** @param outOfTime why the assets fail that were not tried to the end. Not needed if each was stored or has failed. */
+  /** @param outOfTime why an asset fails that is neither stored nor failed yet. Not needed if there is none. */
   #endingOf(flow: EndedFlow, { stored, failed }: Collection, outOfTime = ''): Ending {
     const { telemetry } = this.#ports;
     const assets: StoredAsset[] = [];

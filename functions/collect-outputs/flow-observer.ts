@@ -48,7 +48,9 @@ export type Observation =
       readonly nothing?: string | undefined;
     };
 
-/** A word that the description of the service does not declare. What has it counts as running. */
+/**
+ * A word that the description of the service does not declare. A flow or an output with such a word counts as running.
+ */
 export interface Undeclared {
   readonly of: 'flow' | 'output';
   readonly word: string;
@@ -175,7 +177,8 @@ export class FlowObserver {
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
       if (!isNone) throw error;
-      // A failed flow may have no outputs. A completed one has some: its listing lags, and the next poll asks again.
+      // A failed flow may have no outputs. A completed one has some: if they cannot be listed yet, the next poll asks
+      // again.
       if (failure !== undefined) return { kind: 'finished', outputs: [], failure };
       return { kind: 'running', lacking: `The flow has completed, but its outputs cannot be listed: ${error.message}` };
     }

@@ -12,8 +12,8 @@ import type { StoringQueue } from './storing-queue.ts';
 import type { TickContext } from './tick-context.ts';
 
 /**
- * Longest time for which a round begins polls of flows that were slow, in milliseconds. Each poll may take a little
- * longer than that. Flows that are left come first in the next round.
+ * Time within which a round begins polls of slow flows, in milliseconds. A poll may end later. Flows that are left come
+ * first in the next round.
  */
 const SLOW_POLLS_MS = 15_000;
 
@@ -29,7 +29,7 @@ export class FlowPolls {
   readonly #listed: ListedAsRunning;
   #lastCompletedAt: number | undefined;
   #unfinishedRound: UnfinishedRound | undefined;
-  /** Flows that are too old, and why their polls failed in this round. */
+  /** Flows whose polls failed in this round, and why. At its end, those that are too old are given up. */
   readonly #overdue: { readonly marker: RunningMarker; readonly error: FlowServiceError }[] = [];
   /** Flows of this collector that were running at the beginning of the last round, and polls of the whole tick. */
   readonly counts = { running: 0, polled: 0 };
@@ -102,7 +102,10 @@ export class FlowPolls {
     return ours;
   }
 
-  /** Polls the flows that are due, from where the last round was cut off. If nothing is left there, a round begins. */
+  /**
+   * Polls the flows that are due, from where the last round was cut off. If nothing is left of that round, a new one
+   * begins.
+   */
   async #pollInOrder(running: readonly RunningMarker[], now: number): Promise<void> {
     const { isolation } = this.#tick;
     const from = (after: string): readonly RunningMarker[] =>
@@ -116,11 +119,11 @@ export class FlowPolls {
     }
     if (!(await this.#pollRound(due, round))) return;
     this.#unfinishedRound = undefined;
-    // After a round in which the service answered no flow, all flows are due as before.
+    // A round without any answer of the service does not count as completed, so its flows stay due.
     if (isolation.hasAnswered || isolation.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
   }
 
-  /** Polls these flows. Remembers how far all were polled. Returns true if that is the end. */
+  /** Polls these flows. Remembers the last one up to which all were polled. Returns true if that is the last of all. */
   async #pollRound(due: readonly RunningMarker[], round: UnfinishedRound): Promise<boolean> {
     const running = await this.#listedAsRunning(due, round.startedAt);
     const isDone: boolean[] = [];
@@ -193,12 +196,13 @@ export class FlowPolls {
       }
     });
     if (outcome === 'over' && !hasEnded) ended.forget(marker.uploadId);
-    // The next tick begins at a flow that was turned away. Otherwise throttled flows before it would delay it each time.
+    // If a flow was refused only because of others, the next tick begins at it. Otherwise throttled flows before it
+    // would delay it each time.
     return wasTurnedAway ? 'cut off' : outcome;
   }
 }
 
-/** What a process knows of the service's listing outlives its ticks. */
+/** Kept for the whole process, because what it knows of the service's listing is of use to later ticks. */
 const listedByService = new WeakMap<FlowService, ListedAsRunning>();
 
 function listedOf(ports: CollectFlowPorts): ListedAsRunning {

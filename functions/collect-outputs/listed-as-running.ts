@@ -65,7 +65,7 @@ export class ListedAsRunning {
           if (!unseen.delete(flowId)) continue;
           seen += 1;
           pagesWithoutDue = 0;
-          // A word that is not declared may be that of an end. Polls count how often it comes.
+          // An undeclared word may mean that the flow has ended. So such a flow is polled, which counts the word.
           if (state === 'running' && isDeclared !== false) running.add(flowId);
         }
         const isUseless = pages >= PAGES_ON_TRIAL && seen <= pages;

@@ -5,8 +5,8 @@ import type { EndedFlow } from './flow-assets.ts';
 import type { TickContext } from './tick-context.ts';
 
 /**
- * Ended flows that are stored side by side. If there are more, polls wait too. It bounds memory, and ended flows are
- * finished first. `AssetSlots` decides how many of their assets are fetched.
+ * Maximum number of ended flows that are stored at the same time. At this number, polls wait too: that bounds memory,
+ * and finishes ended flows first. `AssetSlots` decides how many of their assets are fetched.
  */
 const ENDED_MAX = 256;
 
@@ -69,7 +69,7 @@ export class StoringQueue {
         this.#storing.delete(uploadId);
         this.#freed?.resolve();
         this.#freed = undefined;
-        // A flow with trouble of its own, or of the service, is polled again when it is due.
+        // Also forgotten if storing it failed: such a flow is polled again when it is due.
         if (outcome === 'over') ended.forget(uploadId);
       });
     this.#storing.set(uploadId, stored);

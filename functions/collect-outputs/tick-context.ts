@@ -14,13 +14,16 @@ import type { FailureIsolation } from './failure-isolation.ts';
 /** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
 const OBSERVATION_AGE_MAX_MS = 60 * 60_000;
 
-/** First observations that are remembered. Beyond this number, the end of a flow is only confirmed later. */
+/** Maximum number of first observations that are remembered. Beyond it, the end of a flow is confirmed later. */
 const OBSERVATIONS_MAX = 1_000;
 
-/** Flows whose undeclared words are remembered. The alarm does not need more of them. */
+/** Maximum number of flows whose undeclared words are remembered. The alarm does not need more. */
 const WORDS_MAX = 1_000;
 
-/** The digest of complete outputs begins with this. The digest of a loss is the code of its failure. */
+/**
+ * Beginning of the digest of complete outputs. The digest of a loss, such as a flow that is gone, is the code of its
+ * failure.
+ */
 export const OUTPUTS = 'outputs ';
 
 /** What the parts of a tick share. */
@@ -43,7 +46,10 @@ export interface TickContext {
   readonly slow: NotedUploads;
 }
 
-/** The words of flows that the description of the service does not declare, or the flows whose answers do not fit it. */
+/**
+ * Counts the polls in a row that saw a word which the description of the service does not declare, or an answer that
+ * does not fit the description.
+ */
 export class UndeclaredWords {
   readonly #words: Map<string, UndeclaredWord>;
 
@@ -79,13 +85,13 @@ export class UndeclaredWords {
 }
 
 /**
- * Confirms by a second poll any end that a single bad response could fake: it would cost a flow that is paid for. Two
- * polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside the
- * collector's lease.
+ * Confirms by a second poll any end that a single bad response could fake: a false end costs a flow that is paid for.
+ * Two polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside
+ * the collector's lease.
  *
- * Losses are confirmed only under one unbroken lease: otherwise another tick may have polled in between. A tick
- * observes no loss if the last tick did not release its lease: that tick died without writing what it saw last, or
- * still polls. Complete outputs need no lease: a second poll cannot lose them.
+ * A loss is an end without outputs. It is confirmed only under one unbroken lease: otherwise another tick may have
+ * polled in between. If the last tick did not release its lease, this tick observes no loss: the last one died before
+ * it wrote what it saw, or still polls. Complete outputs need no lease: a second poll cannot lose them.
  */
 export class EndConfirmations {
   readonly #observations: Map<string, UnconfirmedEnd>;
@@ -120,12 +126,15 @@ export class EndConfirmations {
     return this.#lease.isStillHeld(signal);
   }
 
-  /** A poll saw something else, so the next two polls must agree. @param digest forget only this observation. */
+  /**
+   * Forgets what was seen, because a poll saw something else: the next two must agree. @param digest forget only this
+   * observation.
+   */
   forget(uploadId: string, digest = this.#observations.get(uploadId)?.digest): void {
     if (this.#observations.get(uploadId)?.digest === digest) this.#observations.delete(uploadId);
   }
 
-  /** Keeps only what was seen of running flows, and of each since its marker was put. */
+  /** Keeps only what was seen of running flows since their markers were put. */
   retain(running: readonly RunningMarker[]): void {
     const since = new Map(running.map(({ uploadId, ageFrom }) => [uploadId, ageFrom]));
     for (const [uploadId, { at }] of this.#observations) {

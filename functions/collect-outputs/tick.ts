@@ -14,8 +14,8 @@ import { StoringQueue } from './storing-queue.ts';
 import { EndConfirmations, type TickContext, UndeclaredWords } from './tick-context.ts';
 
 /**
- * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next
- * tick starts after a minute.
+ * Time from a tick's start after which it begins no further round unless assets are being stored, in milliseconds. The
+ * next tick starts after a minute.
  */
 const TICK_MS = 55_000;
 
@@ -41,8 +41,8 @@ const NOTHING_DONE = { rounds: 0, resubmitted: 0, running: 0, polled: 0, succeed
 
 /**
  * Runs one tick. It resubmits the waiting uploads that are due, polls the running flows that are due, and stores and
- * ends the flows that finished. Rounds repeat for as long as assets are coming or slow polls are left, and within the
- * tick's minute while a young flow is running.
+ * ends the flows that finished. Rounds repeat while assets are being stored or slow polls are left. While a young flow
+ * is running, they repeat until the tick's minute is over.
  * @throws {AggregateError} the failures of single uploads, at the end of the tick.
  */
 export async function collectOutputs(
@@ -118,7 +118,10 @@ class Tick {
     if (state.pace !== undefined) ports.pacer.resume(state.pace);
   }
 
-  /** Returns false for a tick that worked for all of its time: it did what it could. */
+  /**
+   * True if the tick stopped early. False if it worked for all of its time, and the service answered: it did what it
+   * could.
+   */
   get isCutShort(): boolean {
     const { halt, hasAnswered } = this.#context.isolation;
     return halt !== undefined && !(halt === 'out of time' && hasAnswered);
@@ -179,7 +182,10 @@ class Tick {
     if (this.#context.isolation.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
   }
 
-  /** Under a limit, the polls of a round should take no longer than the poll interval. */
+  /**
+   * Polls the flows that are due, and notes whether a limit makes that take longer than the poll interval: then fewer
+   * uploads leave the line.
+   */
   async #pollDue(): Promise<void> {
     const { clock, pacer, settings } = this.#ports;
     const startedAt = clock.now();

@@ -44,9 +44,9 @@ interface Message {
  * Makes flows of all uploads of one event, several at a time. The event is a batch of queue messages, each with a
  * notification in its body, or a single notification without a queue. A failure fails only its own message.
  *
- * If an invocation dies, all its uploads are charged an attempt. Therefore an upload whose last claim died is a
- * suspect: it is sent alone, after all others. So is one whose time ran out: large files that share a slow line would
- * run out of time together until their attempts are used up.
+ * If an invocation dies, each of its uploads is charged an attempt. An upload whose last claim died or ran out of time
+ * is a *suspect*: it is sent alone, after all others. So it cannot cost the others an attempt, and large files on a
+ * slow line do not run out of time together.
  * @throws {AggregateError} if a notification without a queue fails. The whole event must come again then.
  */
 export async function createFlows(event: unknown, ports: CreatePorts, invocation: Invocation): Promise<BatchResponse> {
@@ -70,7 +70,7 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   await pMap(work, (each) => begin(each, isAlone ? () => true : putOff(each)), {
     concurrency: ports.settings.uploadConcurrency,
   });
-  // If a suspect kills the invocation, it is the only upload under way. It is charged alone, and so comes last next
+  // Suspects are sent one by one. If one kills the invocation, it alone is charged an attempt, and comes last next
   // time.
   suspects.sort((one, other) => one.attempts - other.attempts);
   for (const suspect of suspects) await begin(suspect, () => true);
@@ -78,7 +78,7 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   return responseTo(failures);
 }
 
-/** Uncounts what was not sent. If that fails, a tick does it. */
+/** Takes flows that were not made off the count of the holds. If that fails, a tick does it. */
 async function giveBack({ holds, telemetry }: CreatePorts, { closing }: Invocation): Promise<void> {
   try {
     await holds.flush(closing);

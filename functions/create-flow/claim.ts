@@ -5,9 +5,9 @@ import { ClaimHeldError, type Delivery } from './delivery.ts';
 
 /** A claim of this invocation. */
 export interface Claim {
-  /** What is in the ledger, and is replaced. */
+  /** The entry in the ledger that the next write replaces. */
   readonly stored: Stored;
-  /** The claim as it is by now. What happens under it is written when it ends, or by {@link rewritten}. */
+  /** The claim as this invocation knows it. Its changes are written when it ends, or by {@link rewritten}. */
   readonly entry: ClaimedEntry;
   /** True if the operator has just asked for the upload to be sent. */
   readonly isAsked?: boolean;
@@ -17,8 +17,8 @@ export interface Claim {
 const CLOCKS_DIFFER_MS = 5 * 60_000;
 
 /**
- * True if an upload in doubt may be sent again with its key, until the end of this invocation. The service then answers
- * with the flow of the first request, if that made one.
+ * True if an upload in doubt may be sent again with its key, because the service honours the key until this invocation
+ * ends. The service then answers with the flow of the first request, if that made one.
  */
 export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt }: ClaimedEntry): boolean {
   if (doubt === undefined || doubt.isDismissed || doubt.isKeySpent) return false;
@@ -26,8 +26,8 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 }
 
 /**
- * The claim whose key the next request has. If the service honours keys, the key is in the ledger before the request is
- * sent: the next invocation must send the same one if this invocation dies.
+ * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
+ * request is sent. If this invocation dies, the next one must send the same key.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
@@ -65,8 +65,8 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<T
 }
 
 /**
- * Replaces a claim. The ledger may hold a later writing of it, because the answer to that was lost. Then that one is
- * replaced.
+ * Replaces a claim. If the answer to an earlier write of the claim was lost, the ledger holds what that wrote. Then
+ * this is replaced.
  */
 export async function replaceClaim<E extends Entry>(
   { ports: { ledger } }: Delivery,

@@ -14,12 +14,12 @@ export const CANARY_BYTES_MAX = 1024 * 1024;
 /** The request to put the canary again. */
 const requestSchema = z.strictObject({ canary: z.literal(true) });
 
-/** Whether the canary was put again, and if not, why not. */
+/** Says that the canary was put again, or why not. */
 export type CanaryAnswer = { readonly canary: 'put' } | { readonly canary: 'not put'; readonly message: string };
 
 /**
- * Makes flows of uploads, or puts the canary again, as the hourly schedule asks. The canary is then a new upload, and takes
- * the way of every other.
+ * Makes flows of uploads. If the event comes from the hourly schedule, puts the canary again instead, a small test
+ * file. That makes a new upload like any other.
  */
 export async function createFlowsOrPutCanary(
   event: unknown,
@@ -48,13 +48,13 @@ async function putCanary(
     return { canary: 'put' };
   } catch (error) {
     signal.throwIfAborted();
-    // Not thrown: another try within minutes would not help, and the alarm of the canary tells.
+    // Not thrown, because a retry within minutes would not help. The alarm of the canary reports it.
     telemetry.log.error('The canary could not be put again', { key, error: error as Error });
     return { canary: 'not put', message: (error as Error).message };
   }
 }
 
-/** The entry of the last canary. One that is damaged keeps no other from being put. */
+/** The entry of the last canary. Undefined also if it is damaged, so that the canary is put again all the same. */
 async function entryOf(id: string, ledger: CreatePorts['ledger'], signal: AbortSignal): Promise<Entry | undefined> {
   try {
     return (await ledger.read(id, signal))?.entry;

@@ -39,10 +39,10 @@ import { jobFor, sendJob } from './job.ts';
 import { ATTEMPTS_EXHAUSTED, backoffMs, lastAnswerOf, MISADDRESSED } from './retry-policy.ts';
 import { endingOf, send } from './send.ts';
 
-/** Older job files of a key that are looked at when a newer one comes. */
+/** Maximum number of older job files of a key that are looked at when a newer one comes. */
 const OLDER_JOBS_MAX = 10;
 
-/** How long an empty file may stay until its content comes, in milliseconds. */
+/** How long to wait for the content of an empty file, in milliseconds. */
 const EMPTY_SETTLE_MS = 5_000;
 
 /** Times that an entry may change hands during one delivery. After that the delivery gives way. */
@@ -108,9 +108,9 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Ending> 
 }
 
 /**
- * A file below the prefix of a jobs route is no upload by itself. The jobs that wait for it look for their inputs. A
- * failure of one job keeps none of the others from that. The message of the file comes again then, unless it can change
- * nothing.
+ * Handles a file below the prefix of a jobs route. It is no upload by itself: each job that may wait for it looks for
+ * its inputs. If that fails for one job, the others look all the same, and the message of the file comes again. A job
+ * with a damaged entry is left out, because another delivery would change nothing.
  */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Ending> {
   const { settings } = delivery.ports;
@@ -123,7 +123,7 @@ async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsR
       if (job !== undefined) await conclude(delivery, await resume(delivery, job));
     } catch (error) {
       if (isDamaged(error)) {
-        // It is the same at each delivery, and the job's own marker tells of it.
+        // It would be damaged at each delivery, and the job's own marker reports it.
         delivery.log.error('A job of this file has a damaged entry, and is not told of the file', { error });
       } else failures.push({ uploadId: delivery.uploadId, error });
     } finally {
@@ -145,7 +145,7 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
   } catch (error) {
     if (error instanceof UploadDeniedError) return beginDenied(delivery, error);
     if (!(error instanceof UploadGoneError)) throw error;
-    // An invocation may have sent it and died. This message leads to its entry sooner than the sweep.
+    // An earlier invocation may have sent the object and died. This message leads to the entry sooner than the sweep.
     const { currentAt, versionId, etag } = event;
     const isNamed = currentAt !== undefined && (versionId ?? etag) !== undefined;
     const { ledger } = delivery.ports;
@@ -154,8 +154,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // An object that the sweep has found without an entry may be a copy. So may one that was put after its event: without
-    // versions, that event is about an earlier object with the same content.
+    // Two kinds of objects may be copies: those that the sweep found without an entry, and those that are newer than
+    // their event. Without versions, such an event is about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     return await begin(delivery, object, event.isCopy ?? (event.uploadId !== undefined || isLater));
   } finally {
@@ -207,11 +207,12 @@ async function isReplacedSoon({ ports, invocation }: Delivery, { id, bucket, key
 }
 
 /**
- * Ends the older jobs of a key that still wait for inputs, whether or not the newer job file can be used. An older job
- * ends as soon as it finds the newer file. Without versions, nothing leads to the older jobs, and they end at their deadlines.
+ * Ends the older jobs of a key that still wait for inputs, whether or not the newer job file can be used. It resumes
+ * each, which then finds the newer file and ends. Without versions, nothing leads to the older jobs, and they end at
+ * their deadlines.
  *
- * This comes before the newer one has its entry. If the invocation dies, the next one does it again, because there is no
- * entry yet.
+ * It is called before the newer job has an entry. If the invocation dies in between, the next one finds no entry, and
+ * calls it again.
  */
 async function endOlderJobs(delivery: Delivery, { id, bucket, key, versionId }: Upload): Promise<void> {
   const { inbox, ledger, settings } = delivery.ports;
@@ -275,7 +276,7 @@ async function createEntry({ ports, invocation }: Delivery, claim: ClaimedEntry,
   return { won: false, current } as const;
 }
 
-/** Does what the entry of an upload says comes next. */
+/** Takes the next step that the entry of an upload asks for. */
 async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload): Promise<Ending> {
   const { ledger, clock } = delivery.ports;
   const { work } = delivery.invocation;
@@ -318,7 +319,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
   }
-  // The search took the time that sending needs, and the file must not pay for it. The next claim need not search.
+  // The search used up the time that sending needs. So the upload waits, and no attempt is counted. Its next claim need
+  // not search.
   const isLate = doubt !== undefined && claim.entry.doubt === undefined && isHalfOver(invocation, clock.now());
   const notBefore = Math.max(doubt?.nextAttemptAt ?? 0, isLate ? clock.now() + backoffMs(claim.entry) : 0);
   if (notBefore > clock.now()) {
@@ -360,8 +362,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
 }
 
 /**
- * Opens an upload that has an entry. Without versions, a copy of it may have taken its place: under another id, and with
- * the same content.
+ * Opens an upload that has an entry. Without versions, a copy may have taken its place. It has the same content, and
+ * another id.
  */
 async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUpload> {
   const { ports, invocation } = delivery;
@@ -374,8 +376,9 @@ async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUplo
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The current object has the content of an upload from before this one, which had another content. So the object is no
-    // mere change of metadata. It is sent, although its own message was skipped.
+    // The current object repeats the content of an upload that is older than this one. This one had other content, so
+    // the object is a new file, and not a mere change of metadata. It is sent here, because its own message was
+    // skipped.
     if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
       const { bucket, key, etag, lastModified } = current;
       const of = { bucket, key, etag, currentAt: Math.max(lastModified, ports.clock.now()) };
@@ -394,8 +397,8 @@ async function isSuperseded({ ports, invocation }: Delivery, { bucket, stage }: 
 }
 
 /**
- * Sends an upload again, if it passes the present checks. One that certainly has no flow takes the present
- * configuration, whatever it waited for. One in doubt keeps its route: if its flow exists, it was made with that.
+ * Sends an upload again, if it passes the present checks. An upload that certainly has no flow takes the route of the
+ * present configuration. An upload in doubt keeps its route, because its flow may exist, and was made with that route.
  */
 async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
   const { settings } = delivery.ports;
@@ -419,10 +422,11 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   const { failure, job } = chosen;
   const { upload } = object;
   const { plan: _, ...unplanned } = rerouted(entry, upload, chosen.route, job && awaitedInputs(job, entry.arrivedAt));
-  // Only the first file of a chain is planned here. What comes after a later stage was planned with that.
+  // The plan of a chain is made for its first file. A later stage keeps the plan in its entry.
   const plan = upload.stage === undefined ? planAfter(settings.routes, chosen.route.name) : entry.plan;
   const next = planned<ClaimedEntry>(unplanned, plan);
-  // This takes one write. If the invocation died between two, the next one would take the upload for one that may be sent.
+  // The new route and the failure take one write. After a crash between two writes, the next invocation would send the
+  // upload.
   if (failure !== undefined) return failing(delivery, { ...claim, entry: next }, failure);
   if (isDispatchedAlike(entry, next)) {
     claim = { ...claim, entry: next };
@@ -433,7 +437,10 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
 }
 
-/** Sends a job whose route is known. Its file is read again for what is sent beside its inputs, and not for its parameters. */
+/**
+ * Sends a job in doubt, with the route and parameters in its entry. The job file is read again for all else that is
+ * sent.
+ */
 async function sendJobAgain(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
   if (object.isArchived) return failing(delivery, claim, ARCHIVED);
   let job: Job;

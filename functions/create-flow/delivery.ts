@@ -42,8 +42,8 @@ export type Outcome =
   | 'put off';
 
 /**
- * Called before an upload is taken over whose claim died, or whose last attempt ran out of time. False leaves the
- * upload as it is.
+ * Called before taking over an upload whose claim died, or whose last attempt ran out of time. If it returns false, the
+ * upload stays as it is.
  */
 export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
 
@@ -104,7 +104,10 @@ export class Delivery {
     return this.#uploadId;
   }
 
-  /** Adds an id to each line from now on. The flow of the last upload is not that of the next. */
+  /**
+   * Adds an id to each line from now on. The id of an upload removes that of a flow, which belongs to the upload
+   * before.
+   */
   identify(id: { readonly uploadId: string | undefined } | { readonly flowId: string }): void {
     if ('uploadId' in id) {
       this.#uploadId = id.uploadId;

@@ -26,7 +26,7 @@ import {
   operatorBackoffMs,
 } from './retry-policy.ts';
 
-/** A doubt is settled, or is no reason to wait any longer. The upload may be sent under this claim. */
+/** The upload may be sent under this claim: its doubt is settled, or is no longer a reason to wait. */
 export interface Settled {
   readonly kind: 'settled';
   readonly claim: Claim;
@@ -61,7 +61,8 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     claim,
     wait: { reason, message, counted: false, notBefore },
   });
-  // Something else answered the POST. Either it answers the search too, or the listing delay is not over.
+  // Something other than the service answered the POST. It answers the search too, or the service need not list the
+  // flow yet.
   const waitForAddress = (answer: string, message: string, notBefore: number): Ending => {
     if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
     const unknown = 'It is unknown whether a flow of this upload exists: look for it before you retry.';
@@ -113,7 +114,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
 }
 
-/** What happens to a doubt whose flow need not be listed yet. */
+/** Says what comes next, while the service need not list the flow yet. */
 function earlyWords({ flows, settings }: Pick<CreatePorts, 'flows' | 'settings'>): string {
   const next =
     flows.listing === undefined
@@ -122,7 +123,10 @@ function earlyWords({ flows, settings }: Pick<CreatePorts, 'flows' | 'settings'>
   return `The service may have created a flow. ${next}`;
 }
 
-/** The doubt stays. If the next POST makes no flow, the flow of the first one may still be found. */
+/**
+ * Lets an upload in doubt be sent. Its doubt stays: if the next POST makes no flow, that of the first one may still be
+ * found.
+ */
 function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
   if (isKeyGood(delivery, claim.entry)) {
     delivery.log.info('Sent again with the same key, so the service makes one flow', { why });
@@ -134,8 +138,8 @@ function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
 }
 
 /**
- * Searches once for the flow of a POST that the service itself says it refused. Returns undefined if the flow is not
- * found. Then the service is believed, because its answer says more than a listing that proves nothing.
+ * Searches once for the flow of a POST that the service says it refused. Returns undefined if none is found. Then the
+ * refusal is believed: it says more than one look at the listing, which proves nothing.
  */
 export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());
@@ -165,8 +169,8 @@ function findFlow(
 }
 
 /**
- * The upload waits until the operator retries it, or its flow is found after all. If most probably a flow exists, it waits
- * for {@link UNDECIDED_MAX_MS} at most.
+ * The upload waits until the operator retries it, or its flow is found after all. If a flow most probably exists, the
+ * upload waits for {@link UNDECIDED_MAX_MS} at most.
  */
 function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, why: string): Ending {
   const answer = lastAnswerOf(claim.entry);

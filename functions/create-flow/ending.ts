@@ -23,8 +23,8 @@ import { type Claim, isKeyGood, replaceClaim } from './claim.ts';
 import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
 
 /**
- * How a delivery ends. Each step of `create-flow/` decides and returns one of these, and only {@link conclude} writes what
- * follows from it. Under a claim, that is the next entry of the upload, and then what belongs to its state:
+ * How a delivery ends. Each step of `create-flow/` decides and returns one of these, and only {@link conclude} writes
+ * what follows. If the upload is claimed, that is the next entry, and then what belongs to the new state:
  *
  *   flow     running    the marker of the flow
  *   wait     waiting    the marker of the wait
@@ -34,7 +34,7 @@ export type Ending =
   | { readonly kind: 'flow'; readonly claim: Claim; readonly flowId: string; readonly how: 'created' | 'adopted' }
   | { readonly kind: 'wait'; readonly claim: Claim; readonly wait: Wait }
   | { readonly kind: 'failed'; readonly claim: Claim; readonly failure: KnownFailure }
-  /** The first entry of the upload, which is written already, is its end. */
+  /** The upload ended with its first entry, which is written already. */
   | { readonly kind: 'ended'; readonly entry: TerminalEntry }
   /** An entry that asks for nothing now. What belongs to its state is written again, because it may be missing. */
   | { readonly kind: 'known'; readonly entry: Unclaimed }
@@ -44,8 +44,8 @@ export type Ending =
 type Unclaimed = Exclude<Entry, ClaimedEntry>;
 
 /**
- * The end of an upload that fails. But what fails a request that was sent again because of its key says nothing about the
- * first one. So the flow of that is searched for before.
+ * The end of an upload that fails. If the failed request repeated an earlier one with the same key, the failure says
+ * nothing about the earlier request. Then the upload first waits for a search for the flow of that request.
  */
 export function failing(delivery: Delivery, claim: Claim, failure: KnownFailure): Ending {
   const { doubt } = claim.entry;
@@ -120,7 +120,7 @@ async function writeEnd<E extends Entry>(delivery: Delivery, claim: Claim, next:
 }
 
 async function concludeFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
-  // Nothing is wrong with a stage whose file was replaced, and nobody needs an alarm.
+  // A stage whose file was replaced is no fault, and needs no alarm.
   const isSuperseded = entry.state === 'failed' && entry.failure.code === SUPERSEDED;
   delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
   await writeRest(delivery, entry);
@@ -159,11 +159,11 @@ async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored
   const mine = ending.claim.entry;
   const { ports, invocation } = delivery;
   const theirs = current?.entry;
-  // They wait for a flow that may exist. This is it.
+  // The other invocation let the upload wait, because a flow may exist. This is that flow.
   if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
     return writeFlow(delivery, ending, { stored: current, entry: theirs });
   }
-  // They are at work on the upload, and will find the flow by its tag. They would lose it if we aborted it.
+  // The other invocation is at work on the upload, and will find our flow by its tag. So the flow is not aborted.
   if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
   if (theirs?.state === 'running' && theirs.flow.id === flowId) {
     await writeRest(delivery, theirs);

@@ -24,10 +24,13 @@ import { ClaimHeldError, type Delivery } from './delivery.ts';
 import { type Ending, failing } from './ending.ts';
 import { endingOf, send } from './send.ts';
 
-/** Inputs of a job that are looked up side by side. */
+/** Number of inputs of a job that are looked up at the same time. */
 const CONCURRENCY = 8;
 
-/** How often, and for how long, a file waits in place while its job is looking for its inputs, in milliseconds. */
+/**
+ * While a job looks for its inputs, the delivery of a file waits in place. Time until it reads the entry again, and
+ * longest wait, in milliseconds.
+ */
 const LOOKING_MS = 500;
 const LOOKING_MAX_MS = 3_000;
 
@@ -71,11 +74,11 @@ interface Found {
   readonly inputs: readonly Input[];
   /** Names of the inputs that are not there, and not optional. */
   readonly missing: readonly string[];
-  /** A sentence for each name that several files fit, and none exactly. */
+  /** A sentence for each name that no file fits exactly, and several fit in another form. */
   readonly ambiguous: readonly string[];
-  /** A sentence for each missing name that is easily taken for that of a file. */
+  /** A sentence for each missing name that resembles the name of a file. */
   readonly hints: readonly string[];
-  /** True if a newer job file is at the key. One that was deleted has no successor. */
+  /** True if a newer job file is at the key. False if no file is there. */
   readonly isSuperseded: boolean;
 }
 
@@ -132,7 +135,7 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found)
   const { deadline } = claim.entry.job ?? awaitedInputs(job, claim.entry.arrivedAt);
   const names = missing.join(', ');
   const hinted = (message: string): string => [message, ...toldIssues(hints)].join(' ');
-  // A file may have come after the look had begun.
+  // Only a look that began after the deadline is the last one: a file may have come during an earlier look.
   if (lookedAt >= deadline) {
     const were = missing.length === 1 ? 'input was' : 'inputs were';
     const message = `${missing.length} ${were} not there by ${new Date(deadline).toISOString()}: ${names}.`;
@@ -148,7 +151,7 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found)
 }
 
 /**
- * The entry of the job at `jobKey`, if this file's message must go on with it. Undefined if it need not.
+ * The entry of the job at `jobKey`, if the message of this file must resume that job. Otherwise undefined.
  * @throws {ClaimHeldError} the job is looking for its inputs all the time, and may have missed this file.
  */
 export async function jobFor(
@@ -161,7 +164,8 @@ export async function jobFor(
   const current = await inbox.current(bucket, jobKey, invocation.work);
   delivery.identify({ uploadId: current?.id });
   let stored = current && (await ledger.read(current.id, invocation.work));
-  // A job without an entry looks for its inputs when its own message comes, unless it is a copy.
+  // A job without an entry looks for its inputs when its own message comes. If it is a copy, that message is skipped,
+  // and the entry is that of the copied job.
   const copied = current && stored === undefined ? await copiedEntry(current, ports, invocation.work) : undefined;
   const job = copied?.upload.id ?? current?.id;
   delivery.identify({ uploadId: job });
@@ -179,8 +183,9 @@ const isLooking = (stored: Stored | undefined, now: number): boolean =>
   stored !== undefined && hasClaimToLook(stored.entry) && now < stored.entry.deadline;
 
 /**
- * True if the job waits for this file, or its invocation died before it had looked. Also true if the job has taken the
- * file and has not ended: this message may have begun it, and if that invocation died, only this message leads to it.
+ * True in three cases: the job waits for this file; its invocation died before it had looked; or the job has taken the
+ * file, and has not ended. In the third case, this message may have begun the job in an invocation that died, and only
+ * this message leads to it.
  */
 const isConcerned = (entry: Entry, key: string): boolean =>
   isAwaited(entry, key) || hasClaimToLook(entry) || (hasTaken(entry, key) && (!isTerminal(entry) || isUntold(entry)));

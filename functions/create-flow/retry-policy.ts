@@ -54,7 +54,7 @@ export const MISADDRESSED = 'misaddressed';
 /** Minimum wait after a refused token or an answer of something else, in milliseconds. The operator has to act. */
 const OPERATOR_WAIT_MS = 60_000;
 
-/** How long to retry a failing listing after the flow should be listed, in milliseconds. */
+/** How long a failing listing is asked for again, from the time when it must show the flow, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
 /** The code of a failure after the last attempt. */
@@ -74,7 +74,9 @@ export type RetryDecision =
       readonly failsAs?: FailureCode;
     };
 
-/** Undefined if the error is of an unknown kind. It must not be hidden then. */
+/**
+ * Decides what an error of sending means for the upload. Undefined if the error is unknown: the caller must throw it.
+ */
 export function classify(error: unknown, entry: ClaimedEntry, now: number): RetryDecision | undefined {
   const delayMs = backoffMs(entry);
   const operatorMs = operatorBackoffMs(entry);
@@ -82,7 +84,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   if (error instanceof InDoubtError) {
     const { cause } = error;
     if (cause instanceof ThrottledError) return { kind: 'doubt', counted: false, delayMs: throttledMs(cause, entry) };
-    // The file is not the reason why something else answers.
+    // The file is not to blame if something other than the service answers.
     if (cause instanceof MisaddressedError) return { kind: 'doubt', counted: false, delayMs: operatorMs };
     return { kind: 'doubt', counted: true, delayMs: countedMs };
   }
@@ -173,7 +175,8 @@ export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'
 
 /**
  * The wait of a throttled upload, in milliseconds. It is as long as the service says. The backoff is the floor, so
- * `Retry-After: 0` cannot cause a hot loop. An upload that was not sent only waits for its turn in the line.
+ * `Retry-After: 0` cannot cause a hot loop. An upload that was not sent, because its turn did not come in time, has no
+ * backoff: it waits in the line.
  *
  * With `spreadOf` 0.5, the first wait is 67.5 seconds after `Retry-After: 60`, and 5 seconds after `Retry-After: 0`.
  */

@@ -37,15 +37,16 @@ import {
 } from './retry-policy.ts';
 
 /**
- * How long a creation may wait before it is sent, in the queue and then in place, in milliseconds. If the service refuses
- * creations for longer, the upload waits in the ledger. Otherwise five refused files would occupy all invocations, and no
- * other would get through; and the next file would wait in the queue behind all that came before, and not for its turn.
+ * How long a creation may wait before it is sent, in the queue and then in place, in milliseconds. If the service
+ * refuses creations for longer, the upload waits in the ledger. Otherwise five refused files would occupy all
+ * invocations, and the next file would wait in the queue behind all earlier ones, instead of taking its turn in the
+ * line.
  */
 const SENDING_WAIT_MAX_MS = 60_000;
 
 /**
- * Sends the upload under a claim that is ours and whose doubt is settled. Sends it once; or, if the answer is lost and the
- * service honours its key, once more.
+ * Sends an upload under our claim, whose doubt is settled. If the answer is lost and the service honours the key, sends
+ * it once more.
  */
 export async function send(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
   const { entry } = claim;
@@ -81,7 +82,7 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
   let told = Promise.resolve(claim);
   let isRefused = false;
   const onWaiting = (message: string, until: number | undefined): void => {
-    // It may wait again, after a new token was read.
+    // A request may wait twice: it is sent again after a new token was read.
     told = told.then((current) => tellWaiting(delivery, current, { message, until }));
   };
   const beforeSending = async (): Promise<string> => {
@@ -102,7 +103,7 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
 
 /** The end of a delivery whose request is not known to have made a flow. */
 async function endingWithoutFlow(delivery: Delivery, claim: Claim, thrown: unknown, permit: Permit): Promise<Ending> {
-  // What becomes of a request that is repeated says nothing about the first one.
+  // The end of a repeated request says nothing about the first one.
   const isRepeated = isKeyGood(delivery, claim.entry);
   const error = isRepeated ? ofRepeated(thrown) : thrown;
   const isOwnRefusal = error instanceof InDoubtError && error.isOwnRefusal;
@@ -129,7 +130,10 @@ function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: Opened
   };
 }
 
-/** The claim of an upload that this error leaves in doubt. The operator did not know of this doubt. */
+/**
+ * The claim of an upload that this error leaves in doubt. It counts as not asked for: the operator did not know of this
+ * doubt.
+ */
 function doubted(
   claim: Claim,
   error: unknown,
@@ -145,8 +149,8 @@ function doubted(
 }
 
 /**
- * What to do at once after an answer was lost: send the upload again with the same key, unless its flow is listed already.
- * Undefined if another answer came, the service does not honour the key, or the time is nearly over.
+ * Decides what to do at once after a lost answer: send the upload again with the same key, unless its flow is listed
+ * already. Undefined if an answer came, the service does not honour the key, or the time is nearly over.
  */
 async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Promise<Ending | Settled | undefined> {
   if (!(error instanceof InDoubtError && error.isLost)) return undefined;
@@ -161,7 +165,10 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
   );
 }
 
-/** The service still works at the first request if it is not ready for one with the same key. */
+/**
+ * If a repeated request is refused as not ready, the service is still at work on the first one: that counts as
+ * unavailable.
+ */
 function ofRepeated(error: unknown): unknown {
   const refusal = error instanceof InDoubtError && error.isOwnRefusal ? error.cause : undefined;
   if (!(refusal instanceof RejectedError && refusal.cause instanceof NotReadyError)) return error;
