@@ -3,7 +3,7 @@ import { nextStages, planOf } from '../chains/chain.ts';
 import { type FlowServiceError, UnintelligibleAnswerError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
-import { noteFailure, noteSuccess } from '../holds/permit.ts';
+import { noteFailure, noteSuccess } from '../holds/outcomes.ts';
 import {
   type Ending,
   ended,

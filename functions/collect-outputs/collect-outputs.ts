@@ -1,5 +1,5 @@
 import type { Invocation } from '../base/invocation.ts';
-import type { HoldPorts } from '../holds/permit.ts';
+import type { HoldPorts } from '../holds/attempt.ts';
 import { tendHolds } from '../holds/tend-holds.ts';
 import { parseCollectEvent } from '../operator/collect-event.ts';
 import { keepRoutes } from '../operator/kept-routes.ts';

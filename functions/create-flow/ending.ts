@@ -1,6 +1,6 @@
 import type { MetricName } from '../base/telemetry.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
-import { noteFailure, noteSuccess } from '../holds/permit.ts';
+import { noteFailure, noteSuccess } from '../holds/outcomes.ts';
 import {
   type ClaimedEntry,
   type Entry,

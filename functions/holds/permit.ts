@@ -1,37 +1,19 @@
-import { createHash } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
-import type { Telemetry } from '../base/telemetry.ts';
-import type { Entry } from '../ledger/entry.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
-import type { Settings } from '../settings/environment.ts';
 import type { Price } from '../uploads/budget.ts';
-import { isCanary } from '../uploads/inbox.ts';
-import type { Route } from '../uploads/route.ts';
-import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
-import { firstOf } from '../uploads/upload.ts';
-import { prefixIn } from './costs.ts';
+import { attemptOf, type HoldPorts, type Subject } from './attempt.ts';
 import type { HoldReason } from './hold-request.ts';
-import type { HoldStore } from './hold-store.ts';
 import {
-  type AlikeEnd,
   type Attempt,
   admit,
-  failed,
   type Held,
   type Holds,
   holdOf,
   isCounted,
-  isNews,
-  isSameRequest,
   outcomeOf,
-  type RouteRequest,
   release,
   roomOf,
-  type Success,
   settle,
-  succeeded,
-  type Verdict,
 } from './holds.ts';
 
 /** The upload may not be sent now. Nothing was sent. */
@@ -47,69 +29,6 @@ export class HeldError extends Error {
 /** S3 did not say whether the upload may be sent. Nothing was sent. */
 export class HoldsUnavailableError extends Error {
   override readonly name = 'HoldsUnavailableError';
-}
-
-export interface HoldPorts {
-  readonly holds: HoldStore;
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
-  readonly settings: Pick<Settings, 'routes' | 'budget' | 'inboxBucket' | 'inboxPrefix' | 'canaryKey'>;
-}
-
-/** The upload that is to be sent. */
-export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt' | 'late'>;
-
-const requestOf = ({ template, input, parameters }: RouteRequest): RouteRequest => ({ template, input, parameters });
-
-const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['settings'], 'routes'>) =>
-  routes.find(({ name }) => name === route.name);
-
-/** An attempt to send an upload, with the caps and the price of the present configuration. */
-export function attemptOf(
-  subject: Subject,
-  settings: HoldPorts['settings'],
-  nonce: string,
-  isRepeated = false,
-): Attempt {
-  const { upload, generation, route, doubt, late = false } = subject;
-  const { budget } = settings;
-  const present = routeOf(subject, settings);
-  return {
-    uploadId: upload.id,
-    generation,
-    routeName: route.name,
-    prefix: prefixIn(firstOf(upload).key, settings.inboxPrefix),
-    isOfRoute: present !== undefined,
-    isLate: late,
-    isResent: doubt !== undefined,
-    isRepeated,
-    nonce,
-    pipeline: budget === 'unlimited' ? undefined : budget,
-    route: present?.budget,
-    // If the route was removed, its last known price counts.
-    price: present === undefined ? route.price : present.price,
-  };
-}
-
-/**
- * The request of an upload's route, if the upload's outcome says anything about it. Undefined if the route was removed
- * or changed since the upload began. Undefined also for the canary, which is the same file every hour.
- */
-function requestToHeed(subject: Subject, settings: HoldPorts['settings']): RouteRequest | undefined {
-  const { upload } = subject;
-  if (isCanary({ bucket: upload.bucket, key: firstOf(upload).key }, settings)) return undefined;
-  const present = routeOf(subject, settings);
-  return present !== undefined && isOf(present, subject.route) ? requestOf(present) : undefined;
-}
-
-/**
- * True if a route has not changed since a snapshot of it. A route with `overrides` always counts as unchanged, because
- * the file may have replaced parts of the snapshot. A job may have replaced the parameters, so they are not compared.
- */
-function isOf(route: Route, snapshot: RouteSnapshot): boolean {
-  if (route.overrides === true) return true;
-  const parameters = route.jobs === undefined ? snapshot.parameters : route.parameters;
-  return isSameRequest(requestOf(route), { ...requestOf(snapshot), parameters });
 }
 
 /**
@@ -184,64 +103,6 @@ export class Permit {
   #end(change: (draft: Holds) => void, isUrgent: boolean): void {
     if (this.#isCounted) this.#ports.holds.later(change, isUrgent);
     this.#isCounted = false;
-  }
-}
-
-/** Notes that a route works: the service took a request of it, or a flow of it succeeded. */
-export function noteSuccess(
-  subject: Subject,
-  what: Success['what'],
-  ports: HoldPorts,
-  signal: AbortSignal,
-): Promise<void> {
-  return noted(subject, ports, async () => {
-    const request = requestToHeed(subject, ports.settings);
-    if (request === undefined) return;
-    const { name } = subject.route;
-    const success = { what, request };
-    if (!isNews(await ports.holds.read(signal), name, success)) return;
-    await ports.holds.change((draft) => succeeded(draft, name, success, ports.clock.now()), signal);
-  });
-}
-
-/** Notes that the service rejected an upload, or failed its flow. The route may be failing then. */
-export function noteFailure(subject: Subject, verdict: Verdict, ports: HoldPorts, signal: AbortSignal): Promise<void> {
-  return noted(subject, ports, async () => {
-    if (requestToHeed(subject, ports.settings) === undefined) return;
-    const { name } = subject.route;
-    // The route is failing already, and no further failure changes that.
-    if ((await ports.holds.read(signal)).routes[name]?.failing !== undefined) return;
-    const end = { ...verdict, end: endOf(subject, ports.settings) };
-    if (!(await ports.holds.change((draft) => failed(draft, name, end, ports.clock.now()), signal))) return;
-    ports.telemetry.log.error('The last files of this route failed alike', {
-      uploadId: subject.upload.id,
-      route: name,
-      why: verdict.message,
-    });
-  });
-}
-
-/** Length of the hash of a file's key, in hexadecimal digits. It need only tell twenty keys apart. */
-const FILE_DIGITS = 16;
-
-function endOf({ upload, generation }: Subject, { inboxPrefix }: HoldPorts['settings']): AlikeEnd {
-  const { key } = firstOf(upload);
-  const file = createHash('sha256').update(key).digest('hex').slice(0, FILE_DIGITS);
-  return { outcome: outcomeOf({ uploadId: upload.id, generation }), file, customer: prefixIn(key, inboxPrefix) };
-}
-
-/**
- * Makes a note. If that fails, the failure is only logged: the upload must end all the same, and the next file that
- * ends makes the same note.
- */
-async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => Promise<void>): Promise<void> {
-  try {
-    await note();
-  } catch (error) {
-    telemetry.log.warn('An outcome could not be noted at its route', {
-      uploadId: upload.id,
-      error: error as Error,
-    });
   }
 }
 

@@ -8,10 +8,10 @@ import type { EventBus } from '../publish/event-bus.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
 import { type Budget, periodEnd, type Spent } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
+import type { HoldPorts } from './attempt.ts';
 import { dayOf } from './costs.ts';
 import { alikeEvent, budgetEvent } from './hold-events.ts';
 import { type Holds, noteTold, outcomeOf, release, removeRoutes, settle, spentOf } from './holds.ts';
-import type { HoldPorts } from './permit.ts';
 
 /*
  * What a tick of the first collector does for the holds. It ends the reservations that dead invocations left open,

@@ -15,9 +15,9 @@ import type { Chain, ChainUpload } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { FlowServiceError, type FlowServiceErrorCode, NotFoundError } from '../flow-service/errors.ts';
 import type { FlowService, ListingSample, OfUpload, ShownFlow } from '../flow-service/types.ts';
+import type { HoldPorts } from '../holds/attempt.ts';
 import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
 import { type Holds, pause, resume } from '../holds/holds.ts';
-import type { HoldPorts } from '../holds/permit.ts';
 import { closeReservation } from '../holds/tend-holds.ts';
 import {
   collectedAgain,

@@ -1,0 +1,49 @@
+import type { Clock } from '../base/clock.ts';
+import type { Telemetry } from '../base/telemetry.ts';
+import type { Entry } from '../ledger/entry.ts';
+import type { Settings } from '../settings/environment.ts';
+import { firstOf } from '../uploads/upload.ts';
+import { prefixIn } from './costs.ts';
+import type { HoldStore } from './hold-store.ts';
+import type { Attempt } from './holds.ts';
+
+export interface HoldPorts {
+  readonly holds: HoldStore;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  readonly settings: Pick<Settings, 'routes' | 'budget' | 'inboxBucket' | 'inboxPrefix' | 'canaryKey'>;
+}
+
+/** The upload that is to be sent. */
+export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt' | 'late'>;
+
+/** The route of an upload in the present configuration. Undefined if it was removed. */
+export const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['settings'], 'routes'>) =>
+  routes.find(({ name }) => name === route.name);
+
+/** An attempt to send an upload, with the caps and the price of the present configuration. */
+export function attemptOf(
+  subject: Subject,
+  settings: HoldPorts['settings'],
+  nonce: string,
+  isRepeated = false,
+): Attempt {
+  const { upload, generation, route, doubt, late = false } = subject;
+  const { budget } = settings;
+  const present = routeOf(subject, settings);
+  return {
+    uploadId: upload.id,
+    generation,
+    routeName: route.name,
+    prefix: prefixIn(firstOf(upload).key, settings.inboxPrefix),
+    isOfRoute: present !== undefined,
+    isLate: late,
+    isResent: doubt !== undefined,
+    isRepeated,
+    nonce,
+    pipeline: budget === 'unlimited' ? undefined : budget,
+    route: present?.budget,
+    // If the route was removed, its last known price counts.
+    price: present === undefined ? route.price : present.price,
+  };
+}
