@@ -58,7 +58,8 @@ const CANARY_KEY = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})(([A-Za-z0-9!_.
  * `docs/settings.md` come from here. After a change, write that list with
  * `npx vitest run test/settings/settings-page.test.ts --update`.
  *
- * Each range ends where a limit of Lambda or S3 would apply anyway.
+ * Each range ends where a limit of Lambda or S3 would apply anyway. What is set for one route is in `uploads/routes.ts`,
+ * and what is set for a deployment in `infra/deployment.ts`.
  */
 export const SETTINGS = {
   /** Maximum number of uploads that one invocation sends at the same time. */
