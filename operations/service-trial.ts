@@ -209,7 +209,6 @@ class Attempt {
   async #end(flowId: string): Promise<void> {
     const { path } = this.#trial.service.speaks.state;
     this.#print(`state: GET ${path}`);
-    let undeclared: string | undefined;
     for (let unknown = 0; ; ) {
       let flow: Awaited<ReturnType<FlowService['get']>>;
       try {
@@ -226,18 +225,20 @@ class Attempt {
         await this.#pause();
         continue;
       }
+      const unread =
+        flow.isDeclared === false
+          ? `The last word, ${quoted(flow.word)}, is not declared: add it to "state" in the description.`
+          : undefined;
+      if (unread !== undefined && unread !== this.#unread) {
+        this.#print('  It is asked again, in case another word comes. Ctrl-C ends that.');
+      }
+      this.#unread = unread;
       this.#hasEnded = flow.state !== 'running';
       if (flow.state === 'completed') return;
       if (flow.state !== 'running') {
         const why = flow.error === undefined ? '' : `: ${flow.error}`;
         throw new NoResultError(`The flow counts as ${flow.state} ("state.${flow.state}")${why}.`);
       }
-      const word = flow.isDeclared === false ? quoted(flow.word) : undefined;
-      if (word !== undefined && word !== undeclared) {
-        this.#print('  It is asked again, in case another word comes. Ctrl-C ends that.');
-        this.#unread = `The last word, ${word}, is not declared: add it to "state" in the description.`;
-      } else if (word === undefined) this.#unread = undefined;
-      undeclared = word;
       await this.#pause();
     }
   }

@@ -63,28 +63,27 @@ function placeholderIssue(text: string, known: readonly string[]): string | unde
   return inside && `expected ${inside} alone: nothing is replaced within a longer text`;
 }
 
-/** The texts of a body, each with the names that lead to it. */
-function* textsOf(value: Json, path: readonly string[] = []): Generator<readonly [readonly string[], string]> {
-  if (typeof value === 'string') yield [path, value];
-  if (typeof value !== 'object' || value === null) return;
-  for (const [name, member] of Object.entries(value)) yield* textsOf(member, [...path, name]);
+/** What is in a body, apart from lists and objects, each with the names that lead to it. */
+function* leavesOf(value: Json, path: readonly string[] = []): Generator<readonly [readonly string[], Json]> {
+  if (typeof value !== 'object' || value === null) yield [path, value];
+  else for (const [name, member] of Object.entries(value)) yield* leavesOf(member, [...path, name]);
 }
 
 /** Refuses what looks like a placeholder in a body, and is none. */
 const checkPlaceholders = (known: readonly string[]) =>
   z.superRefine<JsonObject>((body, context) => {
-    for (const [path, text] of textsOf(body)) {
-      const isSpread = path.at(-1) === '...';
-      const unspread = SPREAD.includes(text) ? undefined : `expected ${SPREAD.join(' or ')}`;
-      const message = isSpread ? unspread : placeholderIssue(text, known);
-      if (message !== undefined) context.addIssue({ code: 'custom', path: [...path], message, input: text });
+    for (const [path, value] of leavesOf(body)) {
+      const unspread = SPREAD.includes(value as string) ? undefined : `expected ${SPREAD.join(' or ')}`;
+      const unknown = typeof value === 'string' ? placeholderIssue(value, known) : undefined;
+      const message = path.at(-1) === '...' ? unspread : unknown;
+      if (message !== undefined) context.addIssue({ code: 'custom', path: [...path], message, input: value });
     }
   });
 
 /** Refuses a body that holds the file more than once: with `from`, the one that it is merged into has it already. */
 const checkFileOnce = z.superRefine<JsonObject>((body, context) => {
-  const places = Array.from(textsOf(body))
-    .filter(([path, text]) => path.at(-1) !== '...' && (text === '{input}' || text === '{inputs}'))
+  const places = Array.from(leavesOf(body))
+    .filter(([path, value]) => path.at(-1) !== '...' && (value === '{input}' || value === '{inputs}'))
     .map(([path]) => pointerOf(path));
   if (places.length < 2) return;
   const message = `expected the file once, but ${places.join(' and ')} have it: with "from", null removes a member`;

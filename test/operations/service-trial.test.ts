@@ -139,6 +139,16 @@ it('a trial ends at its bound, names the word that is not declared, and the flow
   );
 });
 
+it('a word that is not declared is not told at the end, if a declared one came after it', async () => {
+  const words = ['warming', 'failed'];
+  const { origin } = await web((request, response) =>
+    answering(200, request.method === 'POST' ? { id: 'f1' } : { state: words.shift() })(request, response),
+  );
+  const { ran, printed } = trial(origin, FLOWS);
+  expect(await ran()).toBe(false);
+  expect(printed()).toMatch(/"warming" is not declared.*counts as failed \("state\.failed"\)\.$/s);
+});
+
 it('an interrupted trial names the flow that may run on', async () => {
   const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 3_600_000 });
   const { ran, interrupted, printed } = trial(

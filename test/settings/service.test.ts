@@ -168,6 +168,7 @@ describe('a text in the body', () => {
       create({ '...': '{inputs}' }),
       'create.body....: expected {parameters} or {additional}',
     ],
+    ['a number in place of members', create({ '...': 5 }), 'create.body....: expected {parameters} or {additional}'],
     [
       'one in a header',
       { from: 'flows', create: { headers: { 'X-Model': '{template}' } } },
