@@ -1,5 +1,11 @@
 import { counted, quoted } from '../functions/base/printable.ts';
-import { createdSchema, flowSchema, linkedOutputsSchema, outputPageSchema } from '../functions/flow-service/answers.ts';
+import {
+  createdSchema,
+  flowSchema,
+  isLink,
+  linkedOutputsSchema,
+  outputPageSchema,
+} from '../functions/flow-service/answers.ts';
 import { PAGE_ANSWER, parseJson } from '../functions/flow-service/json-answer.ts';
 import { at, type Member, membersOf } from '../functions/flow-service/json-pointer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
@@ -189,11 +195,7 @@ const placesIn = (json: unknown, fits: (member: Member) => boolean): readonly st
 
 /** The first places of addresses. One within a list stands for the list: all of its addresses count. */
 const placesOfAddresses = (json: unknown): readonly string[] => [
-  ...new Set(
-    placesIn(json, ({ value }) => typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value)).map((pointer) =>
-      pointer.replace(/\/0(?:\/.*)?$/, ''),
-    ),
-  ),
+  ...new Set(placesIn(json, ({ value }) => isLink(value)).map((pointer) => pointer.replace(/\/0(?:\/.*)?$/, ''))),
 ];
 
 function advice(member: string, places: readonly string[]): string {

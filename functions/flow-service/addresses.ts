@@ -3,9 +3,9 @@ import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { ForbiddenAddressError } from './errors.ts';
 
 /*
- * Guards where the service may lead a function. The service can redirect an asset, or name the address of a result. So
- * whoever controls the service could have a function read what only the function can reach: credentials at a link-local
- * address, or a server in the company's network. Each address must therefore be within the reach of the service itself.
+ * Guards where the service may lead a function. The service can redirect an asset, or name the address of a result. An
+ * attacker who controls the service could use that to read from places that only the function can reach: credentials at
+ * a link-local address, or a server in the company's network. So each address must be within the reach of the service.
  */
 
 /** Special-purpose IPv4 ranges (IANA IPv4 Special-Purpose Address Registry, RFC 6890), multicast and reserved. */

@@ -435,7 +435,9 @@ function linkedOutput(id: string, pointer: string, value: unknown): LinkedOutput
   return { assetId: id, pointer, address: undefined, error };
 }
 
-const isLink = (value: unknown): value is string => typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value);
+/** True for an address of a result, or a data URI. Not every one can be fetched. */
+export const isLink = (value: unknown): value is string =>
+  typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value);
 
 /** @param isWanted false within an object, whose other members may say anything about the result. */
 function* linksIn(

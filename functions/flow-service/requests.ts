@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
-import { cut, errorDetail, isOwnError, issueOfErrorWords, isUsableId } from './answers.ts';
+import { cut, errorDetail, isOwnError, isUsableId } from './answers.ts';
 import {
   FlowServiceError,
   ForbiddenAddressError,
@@ -377,7 +377,7 @@ export class Requests {
     const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, errors, depthMax);
     const isOfPage = isPage(response.headers['content-type'], text) && !text.trimStart().startsWith('{');
     const detail = isOfPage ? wordsOfPage(text) : errorDetail(text, errors, depthMax);
-    return { response, text, detail, isOwn, misread: issueOfErrorWords(text, errors, depthMax) };
+    return { response, text, detail, isOwn };
   }
 
   #errorForStatus(
@@ -401,7 +401,8 @@ export class Requests {
   }
 
   #where({ operation, url, secret }: Answer) {
-    return { operation, url, base: this.#base, secret };
+    const { errors } = this.#service;
+    return { operation, url, base: this.#base, secret, errors, depthMax: this.#answerDepthMax };
   }
 
   /** The longest times for an answer, in milliseconds. */
