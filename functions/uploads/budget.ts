@@ -147,8 +147,8 @@ export function spentNow(budget: Budget, spent: Spent | undefined, now: number):
 }
 
 /**
- * The number of flows that a budget has room for. A cap of 10 flows and 5 EUR, of which 7 flows and 3.40 EUR are spent,
- * has room for 3 flows at 0.40: 3 by their number, and 4 by their price.
+ * The number of flows for which a budget has room. If the cap is 10 flows and 5 EUR, and 7 flows for 3.40 EUR were made,
+ * there is room for 3 more flows by their number, and for 4 by a price of 0.40 EUR. So it is 3.
  */
 export function roomIn({ flows, amount }: Budget, spent: Spent, price: Price | undefined): number {
   const byFlows = flows === undefined ? Number.POSITIVE_INFINITY : flows - spent.flows;
