@@ -87,7 +87,7 @@ export function viewOfHolds(holds: Holds, { settings, clock }: Pick<Deployment, 
   const now = clock.now();
   return {
     holds: [...pausesOf(holds), ...failingOf(holds), ...spentBudgets(holds, settings, now)],
-    budgets: budgetsOf(holds, settings, now).map((each) => budgetView(each, holds, now)),
+    budgets: budgetsOf(holds, settings, now).map((each) => budgetView(each, now)),
   };
 }
 
@@ -143,34 +143,22 @@ function spentBudgets(holds: Holds, settings: Deployment['settings'], now: numbe
   });
 }
 
-function budgetView(
-  { route, budget, spent, percent }: ReturnType<typeof budgetsOf>[number],
-  { reservations }: Holds,
-  now: number,
-): BudgetView {
-  const open = Object.values(reservations)
-    .filter((each) => route === undefined || each.route === route)
-    .flatMap(({ counted }) => counted)
-    .filter((each) => (route === undefined ? each.pipeline : each.route) === spent.period);
-  const reserved = open.length;
-  const reservedMicros = open.reduce((sum, { micros }) => sum + micros, 0);
+function budgetView({ route, budget, spent, percent }: ReturnType<typeof budgetsOf>[number], now: number): BudgetView {
   const { per, timezone, flows, amount, currency } = budget;
   return {
     ...{ route, per, timezone, period: spent.period, endsAt: iso(periodEnd(budget, now)), percent },
-    ...(flows !== undefined && { flows: shareOf(flows, spent.flows, reserved) }),
+    ...(flows !== undefined && { flows: shareOf(flows, spent.flows) }),
     ...(amount !== undefined &&
       currency !== undefined && {
-        amount: { ...inAmounts(shareOf(microsOf(amount), spent.micros, reservedMicros)), currency },
+        amount: { ...inAmounts(shareOf(microsOf(amount), spent.micros)), currency },
       }),
   };
 }
 
-const shareOf = (max: number, spent: number, reserved: number): Share => ({
-  ...{ max, spent, reserved, left: Math.max(0, max - spent) },
-});
+const shareOf = (max: number, spent: number): Share => ({ max, spent, left: Math.max(0, max - spent) });
 
-const inAmounts = ({ max, spent, reserved, left }: Share): Share => ({
-  ...{ max: amountOf(max), spent: amountOf(spent), reserved: amountOf(reserved), left: amountOf(left) },
+const inAmounts = ({ max, spent, left }: Share): Share => ({
+  ...{ max: amountOf(max), spent: amountOf(spent), left: amountOf(left) },
 });
 
 const iso = (ms: number): string => new Date(ms).toISOString();

@@ -105,7 +105,7 @@ function linesOfHolds({ holds, issue }: HoldsView, { held, isSample }: PipelineS
 
 const budgetName = ({ route }: BudgetView): string => (route === undefined ? 'budget' : `budget of ${route}`);
 
-/** `2 of 5 flows spent (1 reserved), 3 left: 40% in 2026-11-24 (UTC), which ends …`. */
+/** `2 of 5 flows spent, 3 left: 40% in 2026-11-24 (UTC), which ends …`. */
 const showBudget = (budget: BudgetView): string =>
   `${sharesText(budget)}: ${budget.percent}% in ${budget.period} (${budget.timezone}), which ends ${relative(budget.endsAt)}`;
 

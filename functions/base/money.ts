@@ -36,12 +36,10 @@ export const sumText = (amounts: Readonly<Record<string, number>>): string =>
 export interface Share {
   readonly max: number;
   readonly spent: number;
-  /** The part of it that is reserved: for flows that are being sent, or may exist. */
-  readonly reserved: number;
   readonly left: number;
 }
 
-/** What is used up of a budget: `2 of 5 flows spent (1 reserved), 3 left; 0.50 of 1.25 EUR spent, 0.75 left`. */
+/** What is used up of a budget: `2 of 5 flows spent, 3 left; 0.50 of 1.25 EUR spent, 0.75 left`. */
 export function sharesText({
   flows,
   amount,
@@ -49,10 +47,8 @@ export function sharesText({
   readonly flows?: Share | undefined;
   readonly amount?: (Share & { readonly currency: string }) | undefined;
 }): string {
-  const words = ({ spent, max, reserved, left }: Share, unit: string, digits: (each: number) => string): string => {
-    const open = reserved === 0 ? '' : ` (${digits(reserved)} reserved)`;
-    return `${digits(spent)} of ${digits(max)} ${unit} spent${open}, ${digits(left)} left`;
-  };
+  const words = ({ spent, max, left }: Share, unit: string, digits: (each: number) => string): string =>
+    `${digits(spent)} of ${digits(max)} ${unit} spent, ${digits(left)} left`;
   return [
     ...(flows === undefined ? [] : [words(flows, 'flows', (each) => each.toLocaleString('en'))]),
     ...(amount === undefined ? [] : [words(amount, amount.currency, (each) => digitsText(each, amount.currency))]),

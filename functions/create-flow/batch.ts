@@ -78,12 +78,15 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   return responseTo(failures);
 }
 
-/** Takes flows that were not made off the count of the holds. If that fails, a tick does it. */
+/** Takes flows that were not made off the count of the holds. If that fails, they stay counted. */
 async function giveBack({ holds, telemetry }: CreatePorts, { closing }: Invocation): Promise<void> {
   try {
     await holds.flush(closing);
   } catch (error) {
-    telemetry.log.warn('Flows that were not made could not be uncounted yet', { error: error as Error });
+    telemetry.log.warn(
+      'Flows that were not made could not be uncounted. They count until the period of the budget ends.',
+      { error: error as Error },
+    );
   }
 }
 

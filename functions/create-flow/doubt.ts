@@ -2,6 +2,7 @@ import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { FlowRecord, Found } from '../flow-service/types.ts';
+import { uncountLater } from '../holds/permit.ts';
 import {
   type ClaimedEntry,
   type Doubt,
@@ -13,7 +14,7 @@ import {
   withoutDoubt,
 } from '../ledger/entry.ts';
 import { HELD_WAIT_MS, UNDECIDED_MAX_MS } from '../ledger/waits.ts';
-import { type Claim, isKeyGood } from './claim.ts';
+import { type Claim, isKeyGood, rewritten } from './claim.ts';
 import type { CreatePorts, Delivery } from './delivery.ts';
 import { type Ending, failing } from './ending.ts';
 import {
@@ -109,9 +110,28 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     if (isForOperator && !claim.isAsked) return hold(delivery, claim, doubt, found.why);
     return sendInDoubt(delivery, claim, found.why);
   }
-  const settled = { ...claim, entry: withNextKey(withoutDoubt(entry)) };
+  const settled = await withoutCount(
+    delivery,
+    { ...claim, entry: withNextKey(withoutDoubt(entry)) },
+    entry.countedFlows,
+  );
   if (doubt.rejection === undefined) return { kind: 'settled', claim: settled };
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
+}
+
+/**
+ * The claim after its doubt was settled, whose flows are uncounted. First the entry says no more that they are counted:
+ * if this invocation dies, the next one must not uncount them again.
+ */
+async function withoutCount(
+  delivery: Delivery,
+  claim: Claim,
+  counted: ClaimedEntry['countedFlows'] = [],
+): Promise<Claim> {
+  if (counted.length === 0) return claim;
+  const written = await rewritten(delivery, claim, claim.entry);
+  uncountLater(claim.entry, counted, delivery.ports, delivery.ports.nonce());
+  return written;
 }
 
 /** Says what comes next, while the service need not list the flow yet. */

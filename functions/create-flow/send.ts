@@ -9,10 +9,11 @@ import {
   UnavailableError,
 } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
-import { HeldError, HoldsUnavailableError, Permit } from '../holds/permit.ts';
+import { HeldError, HoldsUnavailableError, Permit, uncountLater } from '../holds/permit.ts';
 import {
   answered,
   attemptsAfter,
+  counting,
   doubtAfter,
   flowTagOf,
   inDoubt,
@@ -56,13 +57,12 @@ export async function send(delivery: Delivery, claim: Claim, object: OpenedUploa
   const permit = new Permit(entry, delivery.ports, delivery.ports.nonce(), isRepeated);
   let attempt = await attemptOnce(delivery, { ...claim, entry: priced(entry, permit.price) }, request, permit);
   if ('error' in attempt && !isRepeated) {
-    const lost = await repeatLost(delivery, attempt.claim, attempt.error);
+    const lost = await repeatLost(delivery, withCount(attempt.claim, permit), attempt.error);
     if (lost !== undefined && lost.kind !== 'settled') return lost;
     if (lost !== undefined) attempt = await attemptOnce(delivery, lost.claim, request, permit);
   }
   if ('error' in attempt) return endingWithoutFlow(delivery, attempt.claim, attempt.error, permit);
   const { flowId } = attempt;
-  permit.settle();
   // If the next write fails, only this line names the flow.
   delivery.log.info('The service has made a flow', { flowId });
   delivery.count('FlowsCreated');
@@ -110,9 +110,15 @@ async function endingWithoutFlow(delivery: Delivery, claim: Claim, thrown: unkno
   const adopted = isOwnRefusal ? await adoptIfListed(delivery, claim) : undefined;
   if (adopted !== undefined) return adopted;
   const mayHaveFlow = isRepeated || (error instanceof InDoubtError && !isOwnRefusal);
-  if (!mayHaveFlow) permit.release();
+  if (mayHaveFlow) claim = withCount(claim, permit);
+  else if (permit.counted !== undefined) {
+    uncountLater(claim.entry, [permit.counted], delivery.ports, delivery.ports.nonce());
+  }
   return endingOf(delivery, claim, isOwnRefusal ? error.cause : error);
 }
+
+/** The claim of an upload in doubt, with what is counted for its last request. */
+const withCount = (claim: Claim, { counted }: Permit): Claim => ({ ...claim, entry: counting(claim.entry, counted) });
 
 function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: OpenedUpload): CreateRequest {
   const { ports, invocation } = delivery;
@@ -158,11 +164,16 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
   const next = doubted(claim, error, { counted: true }, { now, nextAttemptAt: now });
   if (!isKeyGood(delivery, next.entry) || now + ATTEMPT_TIME_MIN_MS > delivery.invocation.workEndsAt) return undefined;
   delivery.log.warn('The answer was lost', { error });
-  return settleDoubt(
-    delivery,
-    { ...next, entry: answered(next.entry, { message: error.message, at: now }) },
-    error.message,
-  );
+  const { message } = error;
+  const settled = await settleDoubt(delivery, { ...next, entry: answered(next.entry, { message, at: now }) }, message);
+  return settled.kind === 'settled' && settled.claim.entry.doubt === undefined
+    ? waitAfterFreeze(settled, message, now)
+    : settled;
+}
+
+/** The end of a process that was frozen for minutes. The upload may be sent again, but its claim may be over. */
+function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
+  return { kind: 'wait', claim, wait: { reason: 'unavailable', message, counted: false, notBefore } };
 }
 
 /**
@@ -210,10 +221,7 @@ export async function endingOf(delivery: Delivery, claim: Claim, error: unknown)
       const nextAttemptAt = now + decision.delayMs;
       // The flow may be listed already. Then the upload need not wait.
       const settled = await settleDoubt(delivery, doubted(claim, error, decision, { now, nextAttemptAt }), message);
-      if (settled.kind !== 'settled') return settled;
-      // Only a process that was frozen for minutes gets here. The upload may be sent again, but its claim may be over.
-      const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;
-      return { kind: 'wait', claim: settled.claim, wait };
+      return settled.kind === 'settled' ? waitAfterFreeze(settled, message, nextAttemptAt) : settled;
     }
     case 'wait': {
       const { reason, counted, delayMs, failsAs = ATTEMPTS_EXHAUSTED } = decision;

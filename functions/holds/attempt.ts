@@ -15,31 +15,40 @@ export interface HoldPorts {
 }
 
 /** The upload that is to be sent. */
-export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt' | 'late'>;
+export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt' | 'countedFlows' | 'late'>;
 
 /** The route of an upload in the present configuration. Undefined if it was removed. */
 export const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['settings'], 'routes'>) =>
   routes.find(({ name }) => name === route.name);
 
-/** An attempt to send an upload, with the caps and the price of the present configuration. */
+/** The route and the prefix for which the flows of an upload are counted. */
+export const costsOf = ({ upload, route }: Pick<Subject, 'upload' | 'route'>, settings: HoldPorts['settings']) => ({
+  routeName: route.name,
+  prefix: prefixIn(firstOf(upload).key, settings.inboxPrefix),
+});
+
+/**
+ * An attempt to send an upload, with the caps and the price of the present configuration.
+ * @param isRepeated true if it makes no second flow: it has the idempotency key of the request before.
+ */
 export function attemptOf(
   subject: Subject,
   settings: HoldPorts['settings'],
   nonce: string,
-  isRepeated = false,
+  isRepeated: boolean,
 ): Attempt {
-  const { upload, generation, route, doubt, late = false } = subject;
+  const { upload, generation, route, doubt, countedFlows, late = false } = subject;
   const { budget } = settings;
   const present = routeOf(subject, settings);
   return {
     uploadId: upload.id,
     generation,
-    routeName: route.name,
-    prefix: prefixIn(firstOf(upload).key, settings.inboxPrefix),
+    ...costsOf(subject, settings),
     isOfRoute: present !== undefined,
     isLate: late,
     isResent: doubt !== undefined,
-    isRepeated,
+    // If the invocation died that made the request before, it may not be counted.
+    isCountedBefore: isRepeated && countedFlows !== undefined,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,
     route: present?.budget,

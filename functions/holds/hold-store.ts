@@ -29,7 +29,6 @@ export class HoldStore {
   readonly #document: Document<Holds>;
   #changes: Change[] = [];
   #later: ((draft: Holds) => void)[] = [];
-  #isUrgent = false;
   #writing: Promise<void> | undefined;
 
   /** @param ports those of the ledger. Tests that share a bucket give another `key`. */
@@ -59,18 +58,14 @@ export class HoldStore {
     return promise;
   }
 
-  /**
-   * Keeps a change for the next write. If this process dies before that, a tick makes the change.
-   * @param isUrgent true if {@link flush} must write it, even if nothing else is to be written.
-   */
-  later(change: (draft: Holds) => void, isUrgent: boolean): void {
+  /** Keeps a change for the next write. If this process dies before that, the change is not made. */
+  later(change: (draft: Holds) => void): void {
     this.#later.push(change);
-    this.#isUrgent ||= isUrgent;
   }
 
-  /** Writes what was left for later, if some of it is urgent. */
+  /** Writes what was left for later. */
   async flush(signal: AbortSignal): Promise<void> {
-    if (this.#isUrgent) await this.change(() => undefined, signal);
+    if (this.#later.length > 0) await this.change(() => undefined, signal);
   }
 
   async #writeAll(): Promise<void> {
@@ -108,7 +103,6 @@ export class HoldStore {
     await this.#document.update(change, signal, { ageMaxMs: HOLDS_AGE_MAX_MS });
     // Further changes may have been left for later during the write. They stay.
     this.#later = this.#later.slice(later.length);
-    if (this.#later.length === 0) this.#isUrgent = false;
     return tells;
   }
 }

@@ -3,7 +3,7 @@ import type { Json } from '../base/json.ts';
 import { amountOf, amountText, digitsText, microsOf } from '../base/money.ts';
 import { shorten } from '../base/printable.ts';
 import { byName } from '../base/validation.ts';
-import { LEDGER_FORMAT } from '../ledger/entry-schema.ts';
+import { type CountedFlow, LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
@@ -109,44 +109,22 @@ const routeSchema = z.object({
 });
 export type RouteHolds = z.infer<typeof routeSchema>;
 
-const countedSchema = z.object({
-  /** The price in millionths. */
-  micros: z.int().check(z.gte(0)),
-  /** The currency of the price. Empty without a price. */
-  currency: z.string(),
-  at: z.number(),
-  /** The period of the pipeline's budget in which the flow is counted, and that of the route's budget. */
-  pipeline: z.optional(z.string()),
-  route: z.optional(z.string()),
-});
-/** A flow that is counted. */
-type Counted = z.infer<typeof countedSchema>;
-
-/** What is counted for an upload as long as it is not known whether it has a flow. */
-const reservationSchema = z.object({
-  route: z.string(),
-  prefix: z.string(),
-  at: z.number(),
-  /** One for each attempt that may have made a flow, the latest last. */
-  counted: z.array(countedSchema),
-  /** The nonce of the attempt that wrote this. */
-  nonce: z.string(),
-});
-export type Reservation = z.infer<typeof reservationSchema>;
-
 export const holdsSchema = z.object({
   schema: z.literal(LEDGER_FORMAT),
   pipeline: z.object(scope),
   /** By the name of the route. */
   routes: byName(routeSchema),
-  /** By `<upload id>.<generation>`. */
-  reservations: z.record(z.string(), reservationSchema),
+  /**
+   * The nonces of the last changes of a count, the latest last, {@link CHANGES_MAX} at most. If the answer of S3 to such
+   * a change was lost, it is not made twice.
+   */
+  changes: z._default(z.array(z.string()), []),
   /** What the flows of the last days cost. */
   costs: costsSchema,
 });
 export type Holds = z.infer<typeof holdsSchema>;
 
-export const NO_HOLDS: Holds = { schema: LEDGER_FORMAT, pipeline: {}, routes: {}, reservations: {}, costs: {} };
+export const NO_HOLDS: Holds = { schema: LEDGER_FORMAT, pipeline: {}, routes: {}, changes: [], costs: {} };
 
 /** The caps that apply to a flow, and what it costs. */
 export interface Terms {
@@ -171,9 +149,11 @@ export interface Attempt extends Terms {
   readonly isLate: boolean;
   /** True if an earlier attempt may have made a flow: the upload is in doubt. */
   readonly isResent: boolean;
-  /** True if the attempt makes no second flow, because it has the idempotency key of the one before. Default false. */
-  readonly isRepeated?: boolean | undefined;
-  /** Different in each attempt. */
+  /**
+   * True if its flow was counted before: it repeats a request with the same idempotency key, so it makes no second flow.
+   */
+  readonly isCountedBefore: boolean;
+  /** Different in each attempt, of hexadecimal digits at its beginning. */
   readonly nonce: string;
 }
 
@@ -184,13 +164,10 @@ export interface Held {
 }
 
 /**
- * Maximum number of open reservations. Each has two hundred bytes, and each flow that is counted writes all of them.
- * Beyond this number the oldest are dropped, and their flows stay counted.
+ * Number of changes of a count that are remembered. Each has 11 bytes, and each flow that is counted writes all of them.
+ * At 20 flows a second, a change may be repeated for 50 seconds: longer than a request to S3 is tried.
  */
-export const RESERVATIONS_MAX = 2_000;
-
-/** Maximum number of attempts in the reservation of an upload. Earlier attempts stay counted. */
-const COUNTED_MAX = 20;
+const CHANGES_MAX = 1_000;
 
 export const outcomeOf = ({ uploadId, generation }: Pick<Attempt, 'uploadId' | 'generation'>): string =>
   `${uploadId}.${generation}`;
@@ -202,8 +179,8 @@ const ofRoute = (draft: Holds, name: string): RouteHolds => {
 };
 
 /** True if an attempt must be counted before it is made, because a cap or a price applies. */
-export const isCounted = ({ pipeline, route, price }: Terms): boolean =>
-  pipeline !== undefined || route !== undefined || price !== undefined;
+export const isToBeCounted = ({ pipeline, route, price, isCountedBefore }: Attempt): boolean =>
+  !isCountedBefore && (pipeline !== undefined || route !== undefined || price !== undefined);
 
 /** What keeps an attempt from being made, apart from the budget. */
 export function holdOf(holds: Holds, { routeName, isOfRoute, isLate }: Attempt, now: number): Held | undefined {
@@ -230,20 +207,37 @@ export const isSameRequest = (one: RouteRequest, other: RouteRequest): boolean =
   JSON.stringify([one.template, one.input, one.parameters]) ===
   JSON.stringify([other.template, other.input, other.parameters]);
 
+/** Whether an attempt may be made: why not, or what was counted for it. */
+export interface Admission {
+  readonly held?: Held;
+  /** Undefined if neither a cap nor a price applies, or its flow was counted before. */
+  readonly counted?: CountedFlow;
+}
+
 /**
  * Counts an attempt for all caps that apply, or returns why it may not be made. If it is called again for the same
- * attempt, it changes nothing.
+ * attempt and time, it changes nothing.
  */
-export function admit(draft: Holds, attempt: Attempt, now: number): Held | undefined {
-  const held = holdOf(draft, attempt, now);
-  if (held !== undefined) return held;
-  if (isCounted(attempt) && draft.reservations[outcomeOf(attempt)]?.nonce !== attempt.nonce) {
-    const full = count(draft, attempt, now);
-    if (full !== undefined) return full;
-  }
+export function admit(draft: Holds, attempt: Attempt, now: number): Admission {
+  const isWritten = draft.changes.includes(changeId(attempt.nonce));
+  // A written count may itself have left no room.
+  const held = isWritten ? undefined : (holdOf(draft, attempt, now) ?? fullBudget(draft, attempt, now));
+  if (held !== undefined) return { held };
   const failing = draft.routes[attempt.routeName]?.failing;
   if (failing !== undefined && attempt.isLate) failing.triedAt = now;
-  return undefined;
+  if (!isToBeCounted(attempt)) return {};
+  const counted = countedOf(draft, attempt, now);
+  once(draft, changeId(attempt.nonce), () => count(draft, attempt, counted, now));
+  return { counted };
+}
+
+/** What a nonce leaves in {@link Holds.changes}. */
+const changeId = (nonce: string): string => nonce.slice(0, 8);
+
+function once(draft: Holds, id: string, change: () => void): void {
+  if (draft.changes.includes(id)) return;
+  change();
+  draft.changes = [...draft.changes, id].slice(-CHANGES_MAX);
 }
 
 type Scope = Pick<RouteHolds, 'spent' | 'earlier'>;
@@ -293,36 +287,36 @@ function keepSpent(scope: Scope, spent: Spent): void {
 /** Days, weeks and months are written differently: `2026-11-24`, `week of 2026-11-23`, `2026-11`. */
 const kindOf = (period: string): string => period.replaceAll(/\d/g, '');
 
-function count(draft: Holds, attempt: Attempt, now: number): Held | undefined {
-  const { routeName, prefix, price, isResent, isRepeated, nonce } = attempt;
-  const key = outcomeOf(attempt);
-  const before = draft.reservations[key];
-  if (isRepeated && before !== undefined) {
-    draft.reservations[key] = { ...before, nonce };
-    return undefined;
+function fullBudget(draft: Holds, attempt: Attempt, now: number): Held | undefined {
+  if (attempt.isCountedBefore) return undefined;
+  for (const { name, budget, scope } of capsOf(draft, attempt)) {
+    const spent = spentOf(scope, budget, now);
+    if (roomIn(budget, spent, attempt.price) < 1) {
+      return { reason: 'budget', message: wordsOf(name, budget, spent, now) };
+    }
   }
-  // If the upload is not in doubt, no earlier attempt has made a flow.
-  if (!isResent) giveBack(draft, key, 'all');
-  const micros = price === undefined ? 0 : microsOf(price.amount);
-  const caps = capsOf(draft, attempt).map((cap) => ({ ...cap, spent: spentOf(cap.scope, cap.budget, now) }));
-  const full = caps.find(({ budget, spent }) => roomIn(budget, spent, price) < 1);
-  if (full !== undefined) return { reason: 'budget', message: wordsOf(full.name, full.budget, full.spent, now) };
-  const currency = price?.currency ?? '';
-  const counted: Counted = { micros, currency, at: now };
-  for (const { of, scope, spent } of caps) {
-    keepSpent(scope, { ...spent, flows: spent.flows + 1, micros: spent.micros + micros });
-    counted[of] = spent.period;
-  }
-  const { [key]: known, ...others } = draft.reservations;
-  const all = [...(known?.counted ?? []), counted].slice(-COUNTED_MAX);
-  const again = known === undefined ? 0 : 1;
-  addCosts(draft.costs, now, { route: routeName, prefix, currency }, { flows: 1, price: micros, again });
-  const open = Object.entries(others).slice(1 - RESERVATIONS_MAX);
-  draft.reservations = {
-    ...Object.fromEntries(open),
-    [key]: { route: routeName, prefix, at: now, counted: all, nonce },
-  };
   return undefined;
+}
+
+function countedOf(draft: Holds, attempt: Attempt, now: number): CountedFlow {
+  const { price, isResent } = attempt;
+  const periods = capsOf(draft, attempt).map(({ of, scope, budget }) => [of, spentOf(scope, budget, now).period]);
+  return {
+    micros: price === undefined ? 0 : microsOf(price.amount),
+    currency: price?.currency ?? '',
+    at: now,
+    ...Object.fromEntries(periods),
+    ...(isResent && { isAgain: true }),
+  };
+}
+
+function count(draft: Holds, attempt: Attempt, { micros, currency, isAgain }: CountedFlow, now: number): void {
+  for (const { scope, budget } of capsOf(draft, attempt)) {
+    const spent = spentOf(scope, budget, now);
+    keepSpent(scope, { ...spent, flows: spent.flows + 1, micros: spent.micros + micros });
+  }
+  const key = { route: attempt.routeName, prefix: attempt.prefix, currency };
+  addCosts(draft.costs, now, key, { flows: 1, price: micros, again: isAgain ? 1 : 0 });
 }
 
 function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent, now: number): string {
@@ -344,43 +338,33 @@ export function noteTold(draft: Holds, routeName: string | undefined, before: Sp
   keepSpent(scope, { ...now, told: percent });
 }
 
-/** Uncounts flows that were certainly not made: of the latest attempt, or of all. */
-function giveBack(draft: Holds, key: string, which: 'latest' | 'all'): void {
-  const known = draft.reservations[key];
-  if (known === undefined) return;
-  const kept = which === 'all' ? [] : known.counted.slice(0, -1);
-  for (const [index, { micros, currency, at, pipeline, route }] of known.counted.entries()) {
-    if (index < kept.length) continue;
-    uncount(draft.pipeline, pipeline, micros);
-    uncount(draft.routes[known.route], route, micros);
-    const again = index === 0 ? 0 : -1;
-    addCosts(draft.costs, at, { ...known, currency }, { flows: -1, price: micros, again });
-  }
-  if (kept.length === 0) delete draft.reservations[key];
-  // With another nonce, a second call for the same attempt finds nothing to uncount.
-  else draft.reservations[key] = { ...known, counted: kept, nonce: `after ${known.nonce}` };
+/**
+ * Uncounts flows of an upload that were certainly not made.
+ * @param nonce different for each such change. If it is made again with the same nonce, it changes nothing.
+ */
+export function uncount(
+  draft: Holds,
+  { routeName, prefix }: Pick<Attempt, 'routeName' | 'prefix'>,
+  all: readonly CountedFlow[],
+  nonce: string,
+): void {
+  once(draft, changeId(nonce), () => {
+    for (const { micros, currency, at, pipeline, route, isAgain } of all) {
+      takeFrom(draft.pipeline, pipeline, micros);
+      takeFrom(draft.routes[routeName], route, micros);
+      const key = { route: routeName, prefix, currency };
+      addCosts(draft.costs, at, key, { flows: -1, price: micros, again: isAgain ? -1 : 0 });
+    }
+  });
 }
 
-function uncount(scope: Scope | undefined, period: string | undefined, micros: number): void {
+function takeFrom(scope: Scope | undefined, period: string | undefined, micros: number): void {
   const less = (spent: Spent): Spent =>
     spent.period === period
       ? { ...spent, flows: Math.max(0, spent.flows - 1), micros: Math.max(0, spent.micros - micros) }
       : spent;
   if (scope?.spent !== undefined) scope.spent = less(scope.spent);
   if (scope?.earlier !== undefined) scope.earlier = scope.earlier.map(less);
-}
-
-/** Ends a reservation whose flows stay counted: the upload has a flow, or it will never be known whether it has one. */
-export function settle(draft: Holds, key: string, nonce: string): void {
-  if (draft.reservations[key]?.nonce === nonce) delete draft.reservations[key];
-}
-
-/**
- * Uncounts the flows of an upload: no attempt has made one, or the latest attempt has made none.
- * @param nonce of the attempt that found that out. Nothing is uncounted if a later attempt has begun.
- */
-export function release(draft: Holds, key: string, nonce: string, which: 'latest' | 'all'): void {
-  if (draft.reservations[key]?.nonce === nonce) giveBack(draft, key, which);
 }
 
 /** Number of failures alike after which a route is failing. */

@@ -1,20 +1,10 @@
+import type { CountedFlow } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { Price } from '../uploads/budget.ts';
-import { attemptOf, type HoldPorts, type Subject } from './attempt.ts';
+import { attemptOf, costsOf, type HoldPorts, type Subject } from './attempt.ts';
 import type { HoldReason } from './hold-request.ts';
-import {
-  type Attempt,
-  admit,
-  type Held,
-  type Holds,
-  holdOf,
-  isCounted,
-  outcomeOf,
-  release,
-  roomOf,
-  settle,
-} from './holds.ts';
+import { type Attempt, admit, type Held, holdOf, isToBeCounted, roomOf, uncount } from './holds.ts';
 
 /** The upload may not be sent now. Nothing was sent. */
 export class HeldError extends Error {
@@ -38,12 +28,12 @@ export class HoldsUnavailableError extends Error {
 export class Permit {
   readonly #ports: HoldPorts;
   readonly #attempt: Attempt;
-  #isCounted = false;
+  #counted: CountedFlow | undefined;
   /** True once the upload is the hourly trial of a failing route. Its further requests are part of the same trial. */
   #isTrial = false;
 
   /** @param isRepeated true if the request makes no second flow: it has the idempotency key of the one before. */
-  constructor(subject: Subject, ports: HoldPorts, nonce: string, isRepeated = false) {
+  constructor(subject: Subject, ports: HoldPorts, nonce: string, isRepeated: boolean) {
     this.#ports = ports;
     this.#attempt = attemptOf(subject, ports.settings, nonce, isRepeated);
   }
@@ -51,6 +41,11 @@ export class Permit {
   /** What the flow costs, as it is counted. */
   get price(): Price | undefined {
     return this.#attempt.price;
+  }
+
+  /** What is counted for the flow. Undefined if nothing is yet, or need not be. */
+  get counted(): CountedFlow | undefined {
+    return this.#counted;
   }
 
   /**
@@ -77,33 +72,31 @@ export class Permit {
 
   async #hold(signal: AbortSignal): Promise<Held | undefined> {
     const { holds, clock } = this.#ports;
-    const now = await holds.read(signal);
-    const attempt = this.#isTrial ? { ...this.#attempt, isLate: false } : this.#attempt;
-    const isTrial = attempt.isLate && now.routes[attempt.routeName]?.failing !== undefined;
-    const held = holdOf(now, attempt, clock.now());
-    const isNew = isCounted(this.#attempt) && !this.#isCounted;
-    if (held !== undefined || !(isTrial || isNew)) return held;
-    const refused = await holds.change((draft) => admit(draft, attempt, clock.now()), signal);
-    this.#isCounted ||= refused === undefined && isNew;
-    this.#isTrial ||= refused === undefined && isTrial;
-    return refused;
+    const present = await holds.read(signal);
+    const now = clock.now();
+    const isCountedBefore = this.#attempt.isCountedBefore || this.#counted !== undefined;
+    const attempt = { ...this.#attempt, isCountedBefore, isLate: this.#attempt.isLate && !this.#isTrial };
+    const isTrial = attempt.isLate && present.routes[attempt.routeName]?.failing !== undefined;
+    const known = holdOf(present, attempt, now);
+    if (known !== undefined || !(isTrial || isToBeCounted(attempt))) return known;
+    const { held, counted } = await holds.change((draft) => admit(draft, attempt, now), signal);
+    this.#counted ??= counted;
+    this.#isTrial ||= held === undefined && isTrial;
+    return held;
   }
+}
 
-  /** Uncounts the flow: no request of this permit has made one. */
-  release(): void {
-    const which = this.#attempt.isResent ? 'latest' : 'all';
-    this.#end((draft) => release(draft, outcomeOf(this.#attempt), this.#attempt.nonce, which), true);
-  }
-
-  /** The upload has a flow, which stays counted. */
-  settle(): void {
-    this.#end((draft) => settle(draft, outcomeOf(this.#attempt), this.#attempt.nonce), false);
-  }
-
-  #end(change: (draft: Holds) => void, isUrgent: boolean): void {
-    if (this.#isCounted) this.#ports.holds.later(change, isUrgent);
-    this.#isCounted = false;
-  }
+/**
+ * Uncounts flows of an upload that were certainly not made, with the next write of the holds. If this process dies before,
+ * they stay counted: a budget is never exceeded.
+ */
+export function uncountLater(
+  subject: Subject,
+  counted: readonly CountedFlow[],
+  { holds, settings }: Pick<HoldPorts, 'holds' | 'settings'>,
+  nonce: string,
+): void {
+  if (counted.length > 0) holds.later((draft) => uncount(draft, costsOf(subject, settings), counted, nonce));
 }
 
 /** How many uploads may leave the line now: of a class of a route, or of all together. 0 if the holds are damaged. */

@@ -1,8 +1,6 @@
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { microsOf } from '../base/money.ts';
-import { type Entry, isTerminal } from '../ledger/entry.ts';
 import { costsKey } from '../ledger/keys.ts';
-import type { Ledger } from '../ledger/store.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { EventBus } from '../publish/event-bus.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
@@ -11,36 +9,23 @@ import type { Route } from '../uploads/route.ts';
 import type { HoldPorts } from './attempt.ts';
 import { dayOf } from './costs.ts';
 import { alikeEvent, budgetEvent } from './hold-events.ts';
-import { type Holds, noteTold, outcomeOf, release, removeRoutes, settle, spentOf } from './holds.ts';
+import { type Holds, noteTold, removeRoutes, spentOf } from './holds.ts';
 
 /*
- * What a tick of the first collector does for the holds. It ends the reservations that dead invocations left open,
- * tells of failing routes and of budgets that are nearly spent, and moves the costs of past days out of the holds.
+ * What a tick of the first collector does for the holds. It tells of failing routes and of budgets that are nearly spent,
+ * and moves the costs of past days out of the holds.
  */
 
 /**
- * Age from which a reservation is looked at, in milliseconds. Its attempt has ended by then: this is the sum of the 15
- * minutes of a function, the margin of a claim, and the difference of clocks.
- */
-const OPEN_MAX_MS = 25 * 60_000;
-
-/**
- * How long the costs of a day stay in the holds after its end, in milliseconds. Until then, a reservation of that day
- * may be open, and its flow may have to be uncounted.
+ * How long the costs of a day stay in the holds after its end, in milliseconds. Until then, a flow of that day may be in
+ * doubt, and may have to be uncounted.
  */
 const COSTS_KEPT_MS = 24 * 60 * 60_000;
-
-/** Maximum number of reservations that one tick looks at. */
-const LOOKED_AT_MAX = 200;
-
-/** Time between two ticks, in milliseconds. */
-const TICK_MS = 60_000;
 
 /** Shares of a budget at which an event is sent, in percent. */
 const TOLD_PERCENTS = [80, 100] as const;
 
 export interface TendPorts extends HoldPorts {
-  readonly ledger: Pick<Ledger, 'read'>;
   readonly events: EventBus;
   readonly s3: S3Client;
   readonly settings: HoldPorts['settings'] &
@@ -58,78 +43,10 @@ export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<
     ports.telemetry.log.error('Nothing is sent, because the holds cannot be read', { error });
     return;
   }
-  await closeReservations(holds, ports, signal);
   await forgetRoutes(holds, ports, signal);
   await tellFailingRoutes(holds, ports, signal);
   await tellBudgets(holds, ports, signal);
   await moveCosts(holds, ports, signal);
-}
-
-/** Ends reservations whose attempts are over, by what the entries say. Those in doubt stay open, and stay counted. */
-async function closeReservations(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
-  const { clock } = ports;
-  const now = clock.now();
-  const old = Object.entries(holds.reservations).filter(([, { at }]) => at < now - OPEN_MAX_MS);
-  // Those in doubt may stay for long, so each tick looks at another page. Of 450, it looks at each every third minute.
-  const pages = Math.ceil(old.length / LOOKED_AT_MAX);
-  const first = pages === 0 ? 0 : (Math.floor(now / TICK_MS) % pages) * LOOKED_AT_MAX;
-  const ends: ((draft: Holds) => void)[] = [];
-  for (const [key, { nonce }] of old.slice(first, first + LOOKED_AT_MAX)) {
-    const end = whatBecameOf(key, await readEntry(key, ports, signal));
-    if (end === 'has a flow') ends.push((draft) => settle(draft, key, nonce));
-    if (end === 'has no flow') ends.push((draft) => release(draft, key, nonce, 'all'));
-  }
-  if (ends.length === 0) return;
-  await ports.holds.change((draft) => {
-    for (const end of ends) end(draft);
-  }, signal);
-}
-
-/**
- * Ends the reservation of an upload that the operator retries. After the retry, its entry no longer says whether there
- * is a flow. A flow that may exist stays counted.
- */
-export async function closeReservation(
-  entry: Entry,
-  { holds }: Pick<HoldPorts, 'holds'>,
-  signal: AbortSignal,
-): Promise<void> {
-  const key = outcomeOf({ uploadId: entry.upload.id, generation: entry.generation });
-  let nonce: string | undefined;
-  try {
-    nonce = (await holds.read(signal)).reservations[key]?.nonce;
-  } catch (error) {
-    // Nothing is sent before the holds can be read, and then a tick ends the reservation.
-    if (!(error instanceof UnreadableEntryError)) throw error;
-  }
-  if (nonce === undefined) return;
-  const isFlowless = whatBecameOf(key, entry) === 'has no flow';
-  await holds.change((draft) => {
-    if (isFlowless) release(draft, key, nonce, 'all');
-    else settle(draft, key, nonce);
-  }, signal);
-}
-
-/**
- * What an entry says of the flows in its reservation. Undefined if it may say it later. If it never will, the answer is
- * `has a flow`, so that they stay counted.
- */
-function whatBecameOf(key: string, entry: Entry | undefined): 'has a flow' | 'has no flow' | undefined {
-  if (entry === undefined || entry.generation !== generationIn(key)) return 'has a flow';
-  if (entry.state === 'running' || ('flow' in entry && entry.flow !== undefined)) return 'has a flow';
-  if (entry.doubt !== undefined) return isTerminal(entry) ? 'has a flow' : undefined;
-  return entry.state === 'claimed' ? undefined : 'has no flow';
-}
-
-const generationIn = (key: string): number => Number(key.slice(key.indexOf('.') + 1));
-
-async function readEntry(key: string, { ledger }: TendPorts, signal: AbortSignal): Promise<Entry | undefined> {
-  try {
-    return (await ledger.read(key.slice(0, key.indexOf('.')), signal))?.entry;
-  } catch (error) {
-    if (error instanceof UnreadableEntryError) return undefined;
-    throw error;
-  }
 }
 
 /** Removes what is kept of routes that were removed from the configuration. */

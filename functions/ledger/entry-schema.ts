@@ -218,6 +218,25 @@ const doubt = readonlyObject({
   isKeySpent: z.optional(z.literal(true)),
 });
 
+const countedFlow = readonlyObject({
+  /** The price of the flow, in millionths. */
+  micros: count,
+  /** The currency of the price. Empty without a price. */
+  currency: z.string(),
+  /** When it was counted. */
+  at: time,
+  /** The period of the pipeline's budget in which it is counted, and that of the route's budget. */
+  pipeline: z.optional(z.string()),
+  route: z.optional(z.string()),
+  /** True if an earlier request of the upload may have made a flow too. */
+  isAgain: z.optional(z.literal(true)),
+});
+/** A flow that is counted for budgets and costs. */
+export type CountedFlow = z.infer<typeof countedFlow>;
+
+/** Maximum number of counted flows in an entry. Earlier ones stay counted. */
+export const COUNTED_FLOWS_MAX = 20;
+
 const answer = readonlyObject({
   message: z.string(),
   /** When an attempt first, and last, came to this. */
@@ -271,7 +290,7 @@ const facts = {
    * True if live files go first: it came by a backfill, or by a retry of many. A retry of this upload alone ends it.
    */
   late: z.optional(z.literal(true)),
-  /** Failures that the file could be the cause of. Counted anew when the flow runs. */
+  /** Failures that the file could be the cause of. CountedFlow anew when the flow runs. */
   attempts: count,
   /**
    * True once an invocation died while it held the claim. The file may be the cause, so it is sent alone from then on.
@@ -297,6 +316,8 @@ const facts = {
   isInChain: z.optional(z.literal(true)),
   /** Present if a POST of this generation may have made a flow that we do not know. */
   doubt: z.optional(doubt),
+  /** The flows that are counted, and that the requests in doubt may not have made. The latest comes last. */
+  countedFlows: z.optional(z.readonly(z.array(countedFlow))),
   /**
    * The number in the idempotency key of its requests. Absent: 1. It rises when it is certain that no request with it has
    * made a flow. It is written down before the request, unless the service honours no keys.

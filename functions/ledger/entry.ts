@@ -10,6 +10,8 @@ import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts
 import { routeByKey, routeFor } from '../uploads/routes.ts';
 import { firstOf, type Upload } from '../uploads/upload.ts';
 import {
+  COUNTED_FLOWS_MAX,
+  type CountedFlow,
   type entrySchema,
   FACT_NAMES,
   type FactName,
@@ -389,8 +391,15 @@ export function priced(entry: ClaimedEntry, price: Price | undefined): ClaimedEn
 
 /** The claim after its doubt was settled: no flow was made. */
 export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
-  const { doubt: _, ...rest } = entry;
+  const { doubt: _, countedFlows: __, ...rest } = entry;
   return rest;
+}
+
+/** The claim after a request that was counted, and that may have made a flow. */
+export function counting(entry: ClaimedEntry, counted: CountedFlow | undefined): ClaimedEntry {
+  const before = entry.countedFlows ?? [];
+  if (counted === undefined || before.includes(counted)) return entry;
+  return { ...entry, countedFlows: [...before, counted].slice(-COUNTED_FLOWS_MAX) };
 }
 
 /** The claim after an attempt to send the upload came to this, in the words of the service or of the network. */
@@ -632,6 +641,7 @@ const SENT = {
   claimDied: undefined,
   misaddressedSince: undefined,
   answer: undefined,
+  countedFlows: undefined,
   keyNumber: undefined,
   keyScope: undefined,
 } as const;

@@ -18,7 +18,6 @@ import type { FlowService, ListingSample, OfUpload, ShownFlow } from '../flow-se
 import type { HoldPorts } from '../holds/attempt.ts';
 import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
 import { type Holds, pause, resume } from '../holds/holds.ts';
-import { closeReservation } from '../holds/tend-holds.ts';
 import {
   collectedAgain,
   ended,
@@ -586,9 +585,6 @@ async function beginAgain(
   const { ledger, clock, settings, chainNotes } = ports;
   const { entry: before } = previous;
   const { upload } = entry;
-  if (isTerminal(before) || (before.state === 'waiting' && before.reason === 'undecided')) {
-    await closeReservation(before, ports, signal);
-  }
   await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
   const written = await ledger.replace(previous, entry, signal);
   if (!written.won) return false;

@@ -60,9 +60,9 @@ it('says that later stages may make more flows', () => {
 });
 
 it('says what is used up of a budget, the same for flows and amounts', () => {
-  const flows = { max: 1_200, spent: 2, reserved: 1, left: 1_197 };
-  const amount = { max: 5, spent: 1.2, reserved: 0, left: 3.8, currency: 'EUR' };
-  expect(sharesText({ flows })).toBe('2 of 1,200 flows spent (1 reserved), 1,197 left');
+  const flows = { max: 1_200, spent: 2, left: 1_197 };
+  const amount = { max: 5, spent: 1.2, left: 3.8, currency: 'EUR' };
+  expect(sharesText({ flows })).toBe('2 of 1,200 flows spent, 1,197 left');
   expect(sharesText({ amount })).toBe('1.20 of 5.00 EUR spent, 3.80 left');
   expect(sharesText({ flows, amount })).toBe(`${sharesText({ flows })}; ${sharesText({ amount })}`);
 });

@@ -46,7 +46,9 @@ it.each(all)('format $format: $what, is read with all of its members', async ({ 
   } else if (folder === 'chains') {
     expect(await world.ports.chains.read(id, never)).toEqual(body);
   } else if (key === HOLDS_KEY) {
-    expect(await world.ports.holds.read(never)).toEqual(body);
+    // What a version that was not released kept of open flows is dropped: these stay counted.
+    const { reservations: _, ...kept } = body;
+    expect(await world.ports.holds.read(never)).toEqual({ ...kept, changes: [] });
   } else {
     expect(key).toBe(SWEEP_KEY);
     const { state, damaged } = parsedState(JSON.stringify(body), Date.UTC(2030, 0));

@@ -1,4 +1,5 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Settings } from '../../functions/settings/environment.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import { demand } from './demand.ts';
 import type { tagInRequest } from './flow-tag.ts';
@@ -18,7 +19,8 @@ interface HeldScope {
 export interface HoldState {
   readonly pipeline: HeldScope;
   readonly routes: Readonly<Record<string, HeldScope>>;
-  readonly reservations: Readonly<Record<string, { readonly route: string; readonly nonce: string }>>;
+  /** By day, and then by route, prefix and currency. */
+  readonly costs: Readonly<Record<string, Readonly<Record<string, { readonly flows: number }>>>>;
 }
 
 /** A request for a flow of which the service got the beginning. */
@@ -36,17 +38,11 @@ export interface Post {
   readonly upload: Entry['upload'] | undefined;
   /** The routes that its process knows. */
   readonly routes: readonly Route[];
+  /** True if its process knows a cap for it. */
+  readonly isCapped: boolean;
   readonly lambda: Lambda;
   endedAt?: number;
   status?: number;
-}
-
-/** A flow that was counted before it was asked for. */
-export interface Counted {
-  readonly at: number;
-  readonly key: string;
-  readonly route: string;
-  readonly nonce: string;
 }
 
 /** Caps that were deployed. */
@@ -62,12 +58,11 @@ export interface Caps {
 /** Watches what S3 is told of the holds, and which requests for flows the service gets meanwhile. */
 export class HoldWatch {
   readonly states: { readonly at: number; readonly state: HoldState }[] = [];
-  readonly counted: Counted[] = [];
   readonly posts: Post[] = [];
   readonly caps: Caps[] = [];
   readonly #timeline: Timeline;
   readonly #entries = new Map<string, Pick<Post, 'route' | 'isLate' | 'isInDoubt' | 'upload'>>();
-  readonly #routes = new WeakMap<Lambda, readonly Route[]>();
+  readonly #settings = new WeakMap<Lambda, Pick<Settings, 'routes' | 'budget'>>();
 
   constructor(timeline: Timeline) {
     this.#timeline = timeline;
@@ -75,7 +70,7 @@ export class HoldWatch {
 
   /** The present state. */
   get state(): HoldState {
-    return this.states.at(-1)?.state ?? { pipeline: {}, routes: {}, reservations: {} };
+    return this.states.at(-1)?.state ?? { pipeline: {}, routes: {}, costs: {} };
   }
 
   /** True for a request of a route whose last files failed alike. */
@@ -84,8 +79,8 @@ export class HoldWatch {
   }
 
   /** A process starts, with the configuration of that moment. */
-  starts(lambda: Lambda, routes: readonly Route[]): void {
-    this.#routes.set(lambda, routes);
+  starts(lambda: Lambda, settings: Pick<Settings, 'routes' | 'budget'>): void {
+    this.#settings.set(lambda, settings);
   }
 
   /** A call of S3 took effect. */
@@ -98,28 +93,19 @@ export class HoldWatch {
       this.#entries.set(upload.id, {
         ...{ upload, route: route.name, isLate: late, isInDoubt: entry.doubt !== undefined },
       });
-    } else if (kind === 'hold.put') this.#seesState(JSON.parse(body) as HoldState);
-  }
-
-  #seesState(state: HoldState): void {
-    const at = this.#timeline.now();
-    const before = this.state.reservations;
-    for (const [key, { route, nonce }] of Object.entries(state.reservations)) {
-      const isNew =
-        before[key]?.nonce !== nonce && !this.counted.some((one) => one.key === key && nonce.endsWith(one.nonce));
-      if (isNew) this.counted.push({ at, key, route, nonce });
+    } else if (kind === 'hold.put') {
+      this.states.push({ at: this.#timeline.now(), state: JSON.parse(body) as HoldState });
     }
-    this.states.push({ at, state });
   }
 
   /** A process sends the first bytes of a request for a flow of an upload. */
   seesPost(lambda: Lambda, { upload, generation }: NonNullable<ReturnType<typeof tagInRequest>>, at: number): Post {
     const unknown = { route: '', isLate: false, isInDoubt: true, upload: undefined };
-    const routes = this.#routes.get(lambda) ?? [];
-    const post: Post = {
-      ...{ at, key: `${upload}.${generation}`, lambda, routes },
-      ...(this.#entries.get(upload) ?? unknown),
-    };
+    const { routes = [], budget } = this.#settings.get(lambda) ?? {};
+    const known = this.#entries.get(upload) ?? unknown;
+    const own = routes.find(({ name }) => name === known.route);
+    const isCapped = budget !== 'unlimited' || own?.budget !== undefined;
+    const post: Post = { ...{ at, key: `${upload}.${generation}`, lambda, routes, isCapped }, ...known };
     this.posts.push(post);
     lambda.onDeath(() => {
       post.endedAt ??= this.#timeline.now();

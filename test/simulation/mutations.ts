@@ -501,8 +501,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a flow sent without being counted', 100, {
     file: PERMIT,
     in: 'Permit.#hold',
-    replace: 'const isNew = isCounted(this.#attempt) && !this.#isCounted;',
-    with: 'const isNew = false;',
+    replace: 'isCountedBefore = this.#attempt.isCountedBefore || this.#counted !== undefined',
+    with: 'isCountedBefore = true',
   }),
   mistake('the holds written without a condition', 300, {
     file: 'ledger/document.ts',
@@ -513,8 +513,14 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a flow in doubt uncounted', 300, {
     file: 'create-flow/send.ts',
     in: 'endingWithoutFlow',
-    replace: 'if (!mayHaveFlow) permit.release();',
-    with: 'permit.release();',
+    replace: 'if (mayHaveFlow) claim',
+    with: 'if (mayHaveFlow && permit.counted === undefined) claim',
+  }),
+  mistake('the flows of a doubt uncounted again after a crash', 600, {
+    file: 'create-flow/doubt.ts',
+    in: 'withoutCount',
+    replace: 'const written = await rewritten(delivery, claim, claim.entry);',
+    with: 'const written = claim;',
   }),
   mistake('a hold that a process learns of late', 200, {
     file: HOLD_STORE,

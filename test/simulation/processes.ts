@@ -71,7 +71,7 @@ export class Processes {
     const skewMs = isSkewExtreme ? randoms.main.pick([-skewMsMax, skewMsMax]) : randoms.main.int(-skewMsMax, skewMsMax);
     const lambda = new Lambda(which, this.#lambdas.length + 1, timeline, skewMs);
     this.#lambdas.push(lambda);
-    this.#world.holdWatch?.starts(lambda, this.#world.settings.routes);
+    this.#world.holdWatch?.starts(lambda, this.#world.settings);
     return { lambda, ports: portsFor(this.#world, lambda, which), deployment: this.#deployment };
   }
 }

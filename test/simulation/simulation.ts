@@ -103,7 +103,6 @@ async function liveThroughStorm(world: World): Promise<void> {
   await settle(world);
   if (needsSweep(world)) await sweepEverything(world);
   // The functions search for the flow of a held doubt every hour. Now that all is well, it may be settled.
-  // What a process has counted, and not sent, is uncounted within the hour.
   if (world.scenario.holds !== undefined || (await world.entries()).some(({ state }) => state === 'waiting')) {
     await world.pass(70 * MINUTE);
     await settle(world);

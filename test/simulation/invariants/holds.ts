@@ -1,7 +1,7 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
-import type { Caps, Counted, HoldState, Post } from '../hold-watch.ts';
+import type { Caps, HoldState, Post } from '../hold-watch.ts';
 import { LEDGER } from '../names.ts';
 import { firstNameOf, routeNameFor } from '../storm-routes.ts';
 import { MINUTE, SECOND } from '../timeline.ts';
@@ -28,59 +28,58 @@ export function checkHolds(world: World): void {
   for (const post of posts) checkPost(world, post);
 }
 
-/** No more flows were counted in a day than the highest cap of that day allows. Each flow was counted before. */
+/** A flow that was made, and when it can have been counted. */
+interface Made {
+  readonly route: string;
+  /** The first request of its generation, less the time from a count to its request. */
+  readonly from: number;
+  /** The request that made it. */
+  readonly to: number;
+  /** True if its route is gone while it is in doubt. Then only the cap of the pipeline counts. */
+  readonly isRouteGone: boolean;
+}
+
+/** Longest time from a count to the request, in milliseconds, unless processes are frozen for longer than claims hold. */
+const COUNT_TO_REQUEST_MS = 2 * MINUTE;
+const FROZEN_MS = 60 * MINUTE;
+
+/** No more flows were made in a day than the highest cap of that day allows. */
 function checkCaps(world: World): void {
   const { service, scenario, holdWatch, observed } = world;
   const { timezone = 'UTC' } = scenario.holds ?? {};
   const { skewMs, isSkewWild } = scenario;
   const day = (at: number): string => new Date(at).toLocaleDateString('en-CA', { timeZone: timezone });
   const caps = holdWatch?.caps ?? [];
-  const isStrict = !observed.wasAnyFrozen && !isSkewWild;
-  const made: Counted[] = [];
-  // What is in doubt keeps a route that is gone. Then only the cap of the pipeline counts.
-  const uncapped = new Set<Counted>();
-  for (const flow of service.flows) {
+  const earlierMs = observed.wasAnyFrozen || isSkewWild ? FROZEN_MS : COUNT_TO_REQUEST_MS;
+  const made = service.flows.flatMap((flow): Made[] => {
     const tag = flowTagOf(flow);
-    if (tag === undefined || tag.pipeline === 'another') continue;
+    if (tag === undefined || tag.pipeline === 'another') return [];
     const key = `${tag.upload}.${tag.generation}`;
-    const post = holdWatch?.posts.findLast((one) => one.key === key && one.at <= flow.createdAt);
-    const { route = '', at = flow.createdAt } = post ?? {};
-    const mayBeFree = caps.some(
-      (each) => each.at <= flow.createdAt && each.pipeline === undefined && capOf(each, route) === undefined,
-    );
-    // Of two processes that both take a claim for theirs, one may end what the other has counted.
-    const open = statesBefore(world, at).at(-1)?.reservations[key];
-    const isAny = open === undefined && !isStrict && !mayBeFree;
-    const counted = holdWatch?.counted.findLast(
-      (one) => one.key === key && one.at <= at && (isAny || one.nonce === open?.nonce),
-    );
-    demand(counted !== undefined || mayBeFree, 'a flow was made that nobody had counted', flow);
-    // What was counted stays open while it is in doubt. Without a cap, the next attempt counts nothing.
-    const isFree = mayBeFree && made.some((one) => one === counted);
-    if (counted !== undefined && !isFree) made.push(counted);
-    const isRouteGone = post?.isInDoubt === true && !post.routes.some(({ name }) => name === route);
-    if (counted !== undefined && isRouteGone) uncapped.add(counted);
-  }
-  // Otherwise two of them send for one count.
-  const paid = isStrict ? made : [...new Set(made)];
+    const posts = holdWatch?.posts.filter((one) => one.key === key && one.at <= flow.createdAt) ?? [];
+    const [first, last] = [posts[0], posts.at(-1)];
+    if (first === undefined || last === undefined) return [];
+    const { route, isInDoubt, routes } = last;
+    const isRouteGone = isInDoubt && !routes.some(({ name }) => name === route);
+    return [{ route, from: first.at - earlierMs, to: last.at, isRouteGone }];
+  });
   // Close to midnight it depends on the clock of a process to which day it belongs.
-  const isSure = ({ at }: Counted): boolean => day(at - skewMs) === day(at + skewMs);
-  const check = (all: readonly Counted[], most: (caps: Caps) => number | undefined, what: string): void => {
+  const isSure = ({ from, to }: Made): boolean => day(from - skewMs) === day(to + skewMs);
+  const check = (all: readonly Made[], most: (caps: Caps) => number | undefined, what: string): void => {
     const capBy = (last: number): number =>
       Math.max(...caps.filter(({ at }) => at <= last).map((each) => most(each) ?? Number.POSITIVE_INFINITY));
-    const demandIn = (counted: readonly Counted[], cap: number): void =>
-      demand(counted.length <= cap, 'more flows were made than a budget allows', what, cap, counted);
-    for (const counted of Map.groupBy(all.filter(isSure), ({ at }) => day(at)).values()) {
-      demandIn(counted, capBy(Math.max(...counted.map(({ at }) => at))));
+    const demandIn = (flows: readonly Made[], cap: number): void =>
+      demand(flows.length <= cap, 'more flows were made than a budget allows', what, cap, flows);
+    for (const flows of Map.groupBy(all.filter(isSure), ({ to }) => day(to)).values()) {
+      demandIn(flows, capBy(Math.max(...flows.map(({ to }) => to))));
     }
     // Whatever the day, all days together have no more than all their caps.
-    const times = all.flatMap(({ at }) => [at - skewMs, at + skewMs]);
+    const times = all.flatMap(({ from, to }) => [from - skewMs, to + skewMs]);
     const sum = [...Map.groupBy(times, day).values()].reduce((before, each) => before + capBy(Math.max(...each)), 0);
     demandIn(all, sum);
   };
-  check(paid, ({ pipeline }) => pipeline, 'the pipeline');
-  for (const [route, all] of Map.groupBy(paid, (one) => one.route)) {
-    const capped = all.filter((one) => !uncapped.has(one));
+  check(made, ({ pipeline }) => pipeline, 'the pipeline');
+  for (const [route, all] of Map.groupBy(made, (one) => one.route)) {
+    const capped = all.filter(({ isRouteGone }) => !isRouteGone);
     // A deployment without the route allows nothing.
     check(capped, (each) => (each.names.includes(route) ? capOf(each, route) : 0), route);
   }
@@ -92,7 +91,7 @@ const capOf = ({ names, routes }: Caps, route: string): number | undefined =>
 
 /** The states of the last seconds before a time, and the state at that time. */
 function statesBefore({ holdWatch }: World, at: number): readonly HoldState[] {
-  const none: HoldState = { pipeline: {}, routes: {}, reservations: {} };
+  const none: HoldState = { pipeline: {}, routes: {}, costs: {} };
   const states = [{ at: 0, state: none }, ...(holdWatch?.states ?? [])];
   const first = states.findLastIndex((one) => one.at <= at - UNKNOWN_MS);
   return states.slice(first).flatMap((one) => (one.at <= at ? [one.state] : []));
@@ -122,20 +121,37 @@ function checkPost(world: World, post: Post): void {
   demand(route === present, 'an upload was sent by another route than the present one', lambda.name, facts, present);
 }
 
-/** An hour after all is well, nothing is counted that was not made, apart from what may have been. */
+/** Lines after which a flow that was not made stays counted. */
+const STAYS_COUNTED_LINES = ['Flows that were not made could not be uncounted', 'S3 does not hand out the holds'];
+
+/** When all is well, each flow of a capped route is counted. No other is, apart from what may have been made. */
 export async function checkCountAtRest(world: World, entries: readonly Entry[]): Promise<void> {
   const { holdWatch, service, observed, inspector } = world;
   if (holdWatch === undefined || holdWatch.states.length === 0) return;
-  const { reservations, pipeline } = await inspector.json<HoldState>(LEDGER, 'state/holds.json');
-  const held = entries.filter(({ state }) => state === 'waiting').map(({ upload }) => upload.id);
-  const open = Object.keys(reservations).filter((key) => !held.some((id) => key.startsWith(id)));
-  demand(open.length === 0 || observed.damaged !== undefined, 'a reservation is left open', open, reservations);
   if (observed.expired.size > 0 || observed.damaged !== undefined || world.scenario.areRetried) return;
   const flows = service.flows.filter((flow) => ![undefined, 'another'].includes(flowTagOf(flow)?.pipeline));
+  const capped = flows.filter((flow) => {
+    const tag = flowTagOf(flow);
+    const key = `${tag?.upload}.${tag?.generation}`;
+    return holdWatch.posts.findLast((one) => one.key === key && one.at <= flow.createdAt)?.isCapped === true;
+  });
+  const { costs } = await inspector.json<HoldState>(LEDGER, 'state/holds.json');
+  const moved = (await inspector.list(LEDGER, 'state/costs/')).map(({ key }) =>
+    inspector.json<HoldState['costs'][string]>(LEDGER, key),
+  );
+  const counted = [...Object.values(costs), ...(await Promise.all(moved))]
+    .flatMap((day) => Object.values(day))
+    .reduce((sum, totals) => sum + totals.flows, 0);
+  demand(counted >= capped.length, 'a flow was made that nobody had counted', { counted }, capped);
+  const { stats, wasAnyFrozen, logged } = observed;
+  const staysCounted = logged.some(({ message, fields }) =>
+    STAYS_COUNTED_LINES.some((line) => `${message} ${(fields.error as Error | undefined)?.message}`.includes(line)),
+  );
+  if (stats.kills > 0 || wasAnyFrozen || staysCounted) return;
+  const held = entries.filter(({ state }) => state === 'waiting');
   const unclear = holdWatch.posts.filter(({ status = 0 }) => status >= 300 && !REFUSALS.includes(status)).length;
   const unanswered = holdWatch.posts.filter(({ status }) => status === undefined).length;
-  const resent = observed.logged.filter(({ message }) => message.startsWith(SECOND_FLOW_LINES.resent)).length;
+  const resent = logged.filter(({ message }) => message.startsWith(SECOND_FLOW_LINES.resent)).length;
   const most = flows.length + unclear + unanswered + resent + held.length;
-  const counted = [pipeline.spent, ...(pipeline.earlier ?? [])].reduce((sum, spent) => sum + (spent?.flows ?? 0), 0);
-  demand(counted <= most, 'more flows are counted than can have been made', { counted, most }, pipeline);
+  demand(counted <= most, 'more flows are counted than can have been made', { counted, most }, costs);
 }
