@@ -2,6 +2,7 @@ import pMap from 'p-map';
 import { addressOf } from '../functions/chains/chain.ts';
 import type { Chain, ChainUpload } from '../functions/chains/chain-schema.ts';
 import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
+import { needsSomebody, WAITS } from '../functions/ledger/waits.ts';
 import { chainReport } from '../functions/publish/chain-report.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
 import { firstOf } from '../functions/uploads/upload.ts';
@@ -102,7 +103,7 @@ async function areAtRest(
 
 /** An undecided upload and one without a valid token go on only when the operator acts. */
 const needsOperator = (entry: Entry): boolean =>
-  entry.state === 'waiting' && ['undecided', 'unauthorised', 'misaddressed'].includes(entry.reason);
+  entry.state === 'waiting' && entry.reason !== 'inputs' && needsSomebody(WAITS[entry.reason].ending);
 
 /** A chain with what followed in it from uploads that have ended. */
 interface ChainAfter {

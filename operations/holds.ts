@@ -3,20 +3,28 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { amountOf, microsOf, type Share } from '../functions/base/money.ts';
 import { shellWord } from '../functions/base/printable.ts';
-import type { HoldReason, HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
+import type { HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
 import { type Failing, type Holds, holdsSchema, type RouteRequest } from '../functions/holds/holds.ts';
 import { budgetsOf } from '../functions/holds/tend-holds.ts';
-import { type Entry, isHold, isWaitingInPlace, type WaitReason } from '../functions/ledger/entry.ts';
+import { type Entry, isWaitingInPlace } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
-import { SWEEP_REACH_MS } from '../functions/ledger/waits.ts';
+import {
+  type HoldReason,
+  isHold,
+  needsSomebody,
+  SWEEP_REACH_MS,
+  WAITS,
+  type WaitReason,
+} from '../functions/ledger/waits.ts';
 import type { HoldAnswer } from '../functions/operator/operator.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent } from '../functions/uploads/budget.ts';
 import type { Deployment } from './deployment.ts';
 import { LedgerWindow } from './ledger-window.ts';
 import { readEntries } from './listing.ts';
 
-export type { HoldReason, HoldRequest } from '../functions/holds/hold-request.ts';
+export type { HoldRequest } from '../functions/holds/hold-request.ts';
+export type { HoldReason } from '../functions/ledger/waits.ts';
 /** @internal */
 export { holdRequestSchema } from '../functions/operator/collect-event.ts';
 
@@ -179,11 +187,8 @@ export const holdOn = (
       (late || each.reason !== 'failing'),
   );
 
-/**
- * Waits that do not end by sending the upload, or that the operator has to end. What ends them is said also while the
- * route is held.
- */
-const NOT_HELD: readonly WaitReason[] = ['undecided', 'in-doubt', 'inputs', 'unauthorised', 'misaddressed'];
+/** Waits that do not end by sending the upload, or that somebody has to end: they are told also while its route is held. */
+const isToldFirst = (reason: WaitReason): boolean => reason === 'in-doubt' || needsSomebody(WAITS[reason].ending);
 
 /**
  * The hold that keeps a waiting upload back. The upload may have begun to wait for something else, such as the service,
@@ -191,7 +196,7 @@ const NOT_HELD: readonly WaitReason[] = ['undecided', 'in-doubt', 'inputs', 'una
  * @internal
  */
 export function heldBy(entry: Entry, holds: HoldsView | undefined): HoldView | undefined {
-  if (holds === undefined || entry.state !== 'waiting' || NOT_HELD.includes(entry.reason)) return undefined;
+  if (holds === undefined || entry.state !== 'waiting' || isToldFirst(entry.reason)) return undefined;
   const { reason, route, late } = entry;
   return holdOn(holds, route.name, { reason, late }) ?? holdOn(holds, route.name, { late });
 }

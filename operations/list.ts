@@ -1,7 +1,7 @@
 import pMap from 'p-map';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
-import { WAIT_REASONS } from '../functions/ledger/entry-schema.ts';
 import { FAILURES } from '../functions/ledger/failures.ts';
+import { WAIT_REASONS } from '../functions/ledger/waits.ts';
 import type { Deployment } from './deployment.ts';
 import { type HoldsView, holdsOf, reasonOfWait } from './holds.ts';
 import { LedgerWindow, type WindowLimits } from './ledger-window.ts';

@@ -3,14 +3,13 @@ import {
   type ClaimedEntry,
   type Entry,
   isFlowShared,
-  isHold,
   isWaitingInPlace,
   type RunningEntry,
   type WaitingEntry,
-  type WaitReason,
 } from '../functions/ledger/entry.ts';
 import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
+import { isHold, WAITS, type WaitEnding } from '../functions/ledger/waits.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import type { Stage } from '../functions/uploads/upload.ts';
@@ -91,26 +90,6 @@ export interface Wait {
 }
 
 /**
- * What ends a wait sooner. `retry`: the operator's retry sends it at once. `decide`: the operator looks for a flow of it,
- * and retries or cancels it. `token`: the service gets a token that it takes. `address`: the service answers at its
- * address. `inputs`: the missing inputs of the job come. `hold`: what holds its route, or the pipeline, is over.
- * `nothing`: it is sent within a minute.
- */
-export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'hold' | 'nothing';
-
-const ENDINGS: Readonly<Partial<Record<WaitReason, WaitEnding>>> = {
-  undecided: 'decide',
-  unauthorised: 'token',
-  misaddressed: 'address',
-  inputs: 'inputs',
-  paused: 'hold',
-  budget: 'hold',
-  failing: 'hold',
-  retried: 'nothing',
-  stage: 'nothing',
-};
-
-/**
  * @param settings the place of the results.
  * @param holds what is held now. Without it, an upload waits for what it began to wait for.
  * @internal
@@ -186,7 +165,7 @@ export function waitOf(entry: WaitingEntry): Wait {
     since: iso(isAnswer ? answer.since : (throttledSince ?? arrivedAt)),
     until: isHold(reason) ? undefined : iso(notBefore),
     ...(isAnswer && askedOf(answer)),
-    ending: ENDINGS[reason] ?? 'retry',
+    ending: WAITS[reason].ending,
     before: answer === undefined || isAnswer ? [] : [answer.message],
   };
 }

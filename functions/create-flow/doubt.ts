@@ -9,11 +9,10 @@ import {
   doubtAfter,
   flowTagOf,
   sentAgain,
-  type WaitReason,
   withNextKey,
   withoutDoubt,
 } from '../ledger/entry.ts';
-import { HELD_WAIT_MS, UNDECIDED_MAX_MS } from '../ledger/waits.ts';
+import { HELD_WAIT_MS, UNDECIDED_MAX_MS, type WaitReason } from '../ledger/waits.ts';
 import { type Claim, isKeyGood, rewritten } from './claim.ts';
 import type { CreatePorts, Delivery } from './delivery.ts';
 import { type Ending, failing } from './ending.ts';

@@ -11,10 +11,10 @@ import {
   UnintelligibleAnswerError,
 } from '../flow-service/errors.ts';
 import { HeldError, HoldsUnavailableError } from '../holds/permit.ts';
-import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
+import type { ClaimedEntry } from '../ledger/entry.ts';
 import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
-import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
+import { BACKOFF_MAX_MS, type WaitReason } from '../ledger/waits.ts';
 import { spreadOf } from '../uploads/upload.ts';
 import {
   UploadArchivedError,

@@ -1,6 +1,3 @@
-/** Why uploads are held. */
-export type HoldReason = 'paused' | 'budget' | 'failing';
-
 /** What an operator wants of the holds. */
 export interface HoldRequest {
   readonly action: 'pause' | 'resume';

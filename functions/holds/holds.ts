@@ -5,10 +5,10 @@ import { shorten } from '../base/printable.ts';
 import { byName } from '../base/validation.ts';
 import { type CountedFlow, LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
+import type { HoldReason } from '../ledger/waits.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
 import { addCosts, costsSchema } from './costs.ts';
-import type { HoldReason } from './hold-request.ts';
 
 /*
  * A hold keeps the uploads of the pipeline, or of a route, from being sent. They wait in the ledger until its reason is

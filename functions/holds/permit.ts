@@ -1,9 +1,9 @@
 import type { CountedFlow } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
+import type { HoldReason } from '../ledger/waits.ts';
 import type { Price } from '../uploads/budget.ts';
 import { attemptOf, costsOf, type HoldPorts, type Subject } from './attempt.ts';
-import type { HoldReason } from './hold-request.ts';
 import { type Attempt, admit, type Held, holdOf, isToBeCounted, roomOf, uncount } from './holds.ts';
 
 /** The upload may not be sent now. Nothing was sent. */

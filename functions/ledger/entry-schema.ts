@@ -3,6 +3,7 @@ import type { Json, JsonObject } from '../base/json.ts';
 import type { PlannedStage } from '../uploads/chain-routes.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
+import { WAIT_REASONS } from './waits.ts';
 
 /**
  * The format of the ledger, and the only one that this version reads. Each entry, each chain, the holds and the state of
@@ -17,25 +18,6 @@ import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
  * The state of a collector has no format: without it, a tick repeats some work.
  */
 export const LEDGER_FORMAT = 6;
-
-/** Why an upload waits. */
-export const WAIT_REASONS = [
-  'throttled',
-  'unauthorised',
-  'forbidden',
-  'unavailable',
-  'misaddressed',
-  'out-of-time',
-  'in-doubt',
-  // Its doubt waits for the operator.
-  'undecided',
-  'retried',
-  'stage',
-  'inputs',
-  'paused',
-  'budget',
-  'failing',
-] as const;
 
 /** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
 const TIME_MAX = Date.parse('9999-12-31T23:59:59.999Z');

@@ -22,6 +22,7 @@ import {
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
+import { isHold, WAITS, type WaitReason } from './waits.ts';
 
 /**
  * An entry: all that is known of one upload. It alone decides the upload's state.
@@ -54,7 +55,6 @@ export type AwaitedInputs = NonNullable<Entry['job']>;
 /** A later stage that begins with assets of an upload. */
 export type NextStage = NonNullable<TerminalEntry['next']>[number];
 /** Why an upload waits. */
-export type WaitReason = WaitingEntry['reason'];
 type FlowFacts = RunningEntry['flow'];
 export type StoredAsset = TerminalEntry['assets'][number];
 export type FailedOutput = TerminalEntry['failedOutputs'][number];
@@ -111,16 +111,11 @@ export const isWaitingInPlace = ({ claimedAt, answer }: ClaimedEntry): boolean =
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);
 
-/** True for a hold of the upload's route, or of the pipeline. */
-export const isHold = (reason: string): reason is 'paused' | 'budget' | 'failing' =>
-  reason === 'paused' || reason === 'budget' || reason === 'failing';
-
-/**
- * Tells whether a waiting upload waits in the line, for its turn. Any other waits for its time only, and goes at once
- * then.
- */
-export const isInLine = ({ reason, late }: WaitingEntry): boolean =>
-  reason === 'throttled' || isHold(reason) || (late === true && (reason === 'retried' || reason === 'stage'));
+/** Tells whether a waiting upload waits in the line, for its turn. */
+export function isInLine({ reason, late }: WaitingEntry): boolean {
+  const { line } = WAITS[reason];
+  return line === 'all' || (line === 'late' && late === true);
+}
 
 /** What the place of a marker depends on, beside the entry. */
 interface MarkerSettings {

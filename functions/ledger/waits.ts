@@ -1,4 +1,45 @@
 /**
+ * What ends a wait sooner than its time. `retry`: the operator's retry sends the upload at once. `decide`: the operator
+ * looks for a flow of it, and retries or cancels it. `token`: the service gets a token that it takes. `address`: the
+ * service answers at its address. `inputs`: the missing inputs of the job come. `hold`: what holds its route, or the
+ * pipeline, is over. `nothing`: it is sent within a minute.
+ */
+export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'hold' | 'nothing';
+
+/**
+ * Why an upload waits. Whatever lists, counts, shows or ends waits reads this table. `line` says which of these uploads
+ * wait for their turn in the line: all, or those that were submitted in bulk. Any other goes as soon as its time comes.
+ */
+export const WAITS = {
+  throttled: { ending: 'retry', line: 'all' },
+  unauthorised: { ending: 'token', line: 'none' },
+  forbidden: { ending: 'retry', line: 'none' },
+  unavailable: { ending: 'retry', line: 'none' },
+  misaddressed: { ending: 'address', line: 'none' },
+  'out-of-time': { ending: 'retry', line: 'none' },
+  'in-doubt': { ending: 'retry', line: 'none' },
+  undecided: { ending: 'decide', line: 'none' },
+  retried: { ending: 'nothing', line: 'late' },
+  stage: { ending: 'nothing', line: 'late' },
+  inputs: { ending: 'inputs', line: 'none' },
+  paused: { ending: 'hold', line: 'all' },
+  budget: { ending: 'hold', line: 'all' },
+  failing: { ending: 'hold', line: 'all' },
+} as const satisfies Readonly<Record<string, { readonly ending: WaitEnding; readonly line: 'all' | 'late' | 'none' }>>;
+
+export type WaitReason = keyof typeof WAITS;
+
+export const WAIT_REASONS = Object.keys(WAITS) as readonly WaitReason[];
+
+/** A hold of an upload's route, or of the pipeline. */
+export type HoldReason = { [R in WaitReason]: (typeof WAITS)[R]['ending'] extends 'hold' ? R : never }[WaitReason];
+
+export const isHold = (reason: WaitReason): reason is HoldReason => WAITS[reason].ending === 'hold';
+
+/** True if a wait ends only when the operator or the uploader acts. */
+export const needsSomebody = (ending: WaitEnding): boolean => ['decide', 'token', 'address', 'inputs'].includes(ending);
+
+/**
  * Longest backoff of an upload after an uncounted failure, in milliseconds. Spread by its id, it is 7.5 to 22.5
  * minutes.
  */

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
-import { type Entry, isHold, isInLine, takenBy, waitingMarkerOf } from '../ledger/entry.ts';
+import { type Entry, isInLine, takenBy, waitingMarkerOf } from '../ledger/entry.ts';
 import { LINE_PREFIX, type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Stored, UnreadableEntryError } from '../ledger/store.ts';
+import { isHold } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Route } from '../uploads/route.ts';
 import { BEGINNING, nextTurns, type Room, type TurnState } from './line.ts';

@@ -10,6 +10,7 @@ import { isPrintable } from '../../functions/base/printable.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { isWaitingJob } from '../../functions/ledger/entry.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
+import { needsSomebody } from '../../functions/ledger/waits.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { routesAfter } from '../../functions/uploads/chain-routes.ts';
@@ -56,9 +57,6 @@ const PERCENT_BYTES_MIN = 5_000_000;
  */
 const CHANGES_MAX = 5;
 const CHANGE_WAIT_MS = 1_000;
-
-/** Reasons that only the user can resolve. A run that processes files and exits does not wait for them. */
-const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'undecided', 'inputs'];
 
 /** `replaced`: a newer file took its place. `given-up`: it has not ended, but this run does not wait for it. */
 type End = TerminalState | 'replaced' | 'given-up';
@@ -522,7 +520,7 @@ export class Session {
         }
         const { state, lines } = this.#waits.show(progress);
         for (const line of lines) this.#options.screen.line(line);
-        if (NEEDS_THE_USER.includes(progress.wait.reason)) tracked?.end.resolve('given-up');
+        if (needsSomebody(progress.wait.ending)) tracked?.end.resolve('given-up');
         if (tracked) Object.assign(tracked, { state, waits: true });
         break;
       }

@@ -17,7 +17,6 @@ import {
   isAwaited,
   isDispatchedAlike,
   isFlowShared,
-  isHold,
   isInLine,
   isJob,
   isSameEnd,
@@ -43,6 +42,7 @@ import {
   waitingMarkerOf,
   withoutDoubt,
 } from '../../functions/ledger/entry.ts';
+import { isHold, WAIT_REASONS } from '../../functions/ledger/waits.ts';
 import { asset, claim, failure, flow, later, route, upload, wait } from './support.ts';
 
 const doubt = { claimedAt: 1, sentBy: 2 };
@@ -301,8 +301,7 @@ describe('a hold', () => {
   const holds = ['paused', 'budget', 'failing'] as const;
 
   it('is a pause, a budget that is spent, or a route that is failing', () => {
-    expect(holds.map(isHold)).toEqual([true, true, true]);
-    expect(['throttled', 'undecided', 'in-doubt', ''].map(isHold)).toEqual([false, false, false, false]);
+    expect(WAIT_REASONS.filter(isHold)).toEqual(holds);
   });
 
   it.each(holds)('lengthens no backoff, and its file keeps its place in the line: %s', (reason) => {
