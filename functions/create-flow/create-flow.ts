@@ -309,7 +309,7 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
 /** Continues an upload under a claim that was taken over. A doubt is settled before anything is sent. */
 async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload): Promise<Ending> {
   const { invocation } = delivery;
-  const { clock, inbox, settings } = delivery.ports;
+  const { clock, settings } = delivery.ports;
   const { doubt } = claim.entry;
   const settled = await settleDoubt(delivery, claim);
   if (settled.kind !== 'settled') return settled;
@@ -344,13 +344,9 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message = `A newer file was put at ${upload.stage?.first.key} before this stage was sent.`;
     return failing(delivery, claim, { code: SUPERSEDED, message });
   }
-  if (upload.stage !== undefined && claim.entry.inputs !== undefined) {
-    return sendIfFit(delivery, claim, inbox.openAssets(upload, claim.entry.inputs));
-  }
-  if (object !== undefined) return sendIfFit(delivery, claim, object);
   let opened: OpenedUpload;
   try {
-    opened = await openAgain(delivery, upload);
+    opened = object ?? (await openAgain(delivery, claim.entry));
   } catch (error) {
     return endingOf(delivery, claim, error);
   }
@@ -365,9 +361,10 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
  * Opens an upload that has an entry. Without versions, a copy may have taken its place. It has the same content, and
  * another id.
  */
-async function openAgain(delivery: Delivery, upload: Upload): Promise<OpenedUpload> {
+async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): Promise<OpenedUpload> {
   const { ports, invocation } = delivery;
   const { work } = invocation;
+  if (upload.stage !== undefined && inputs !== undefined) return ports.inbox.openAssets(upload, inputs);
   try {
     return await ports.inbox.open(upload, work);
   } catch (error) {
