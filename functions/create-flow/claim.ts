@@ -1,6 +1,7 @@
 import { keyHonouredMs } from '../flow-service/service-description.ts';
-import { answered, type ClaimedEntry, type Entry, type Told, withNextKey } from '../ledger/entry.ts';
-import type { Stored } from '../ledger/store.ts';
+import { answered, type ClaimedEntry, type Entry, type FailedEntry, type Told, withNextKey } from '../ledger/entry.ts';
+import type { Ledger, Stored } from '../ledger/store.ts';
+import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { ClaimHeldError, type Delivery } from './delivery.ts';
 
 /** A claim of this invocation. */
@@ -11,6 +12,43 @@ export interface Claim {
   readonly entry: ClaimedEntry;
   /** True if the operator has just asked for the upload to be sent. */
   readonly isAsked?: boolean;
+}
+
+/** A claim in the ledger, or the entry that another invocation has written meanwhile. */
+type Taken = { readonly won: true; readonly stored: Stored } | { readonly won: false; readonly current: Stored };
+
+/**
+ * Writes the first entry of an upload, unless there is one already.
+ * @param terminal its end, if it ends at once.
+ * @throws {ClaimHeldError} the entry was created and deleted meanwhile.
+ */
+export async function claimFirst(
+  { writing: { ledger }, invocation }: Delivery,
+  claim: ClaimedEntry,
+  terminal?: FailedEntry,
+): Promise<Taken> {
+  const { id, lastModified } = claim.upload;
+  if (lastModified < claim.claimedAt - SWEEP_REACH_MS) {
+    // The daily sweep does not look for the entry of a file that is so old. If this invocation dies and its message is
+    // lost, only this marker leads to the upload.
+    await ledger.putWaitingMarker({ uploadId: id, notBefore: claim.deadline }, invocation.work);
+  }
+  return taken(await ledger.create(terminal ?? claim, invocation.work), claim);
+}
+
+/** Takes an upload over. @throws {ClaimHeldError} its entry is gone. */
+export async function claimOver(
+  { writing: { ledger }, invocation }: Delivery,
+  stored: Stored,
+  claim: ClaimedEntry,
+): Promise<Taken> {
+  return taken(await ledger.replace(stored, claim, invocation.work), claim);
+}
+
+function taken(written: Awaited<ReturnType<Ledger['replace']>>, { upload }: ClaimedEntry): Taken {
+  if (written.won) return written;
+  if (written.current === undefined) throw new ClaimHeldError(`The entry of upload ${upload.id} is gone`);
+  return { won: false, current: written.current };
 }
 
 /** Time by which clocks may differ, in milliseconds. */
@@ -69,7 +107,7 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<T
  * this is replaced.
  */
 export async function replaceClaim<E extends Entry>(
-  { ports: { ledger } }: Delivery,
+  { writing: { ledger } }: Delivery,
   { stored, entry }: { readonly stored: Stored; readonly entry: Entry },
   next: E,
   signal: AbortSignal,

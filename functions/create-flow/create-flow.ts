@@ -5,7 +5,6 @@ import {
   type ClaimedEntry,
   claimAgain,
   ended,
-  type FailedEntry,
   firstClaim,
   isDispatchedAlike,
   isJob,
@@ -17,7 +16,6 @@ import {
 } from '../ledger/entry.ts';
 import { isDamaged, type Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
-import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { planAfter } from '../uploads/chain-routes.ts';
 import { isInside } from '../uploads/inbox.ts';
 import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/job.ts';
@@ -31,7 +29,7 @@ import type { Upload } from '../uploads/upload.ts';
 import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
-import { type Claim, rewritten } from './claim.ts';
+import { type Claim, claimFirst, claimOver, rewritten } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { conclude, type Ending, failing } from './ending.ts';
@@ -190,7 +188,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
   const claim = planned(firstClaim(upload, route, terms, inputs), planAfter(settings.routes, route.name));
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
   await endOlderJobs(delivery, upload);
-  const written = await createEntry(delivery, claim, terminal);
+  const written = await claimFirst(delivery, claim, terminal);
   if (!written.won) return resume(delivery, written.current, object);
   if (terminal !== undefined) return { kind: 'ended', entry: terminal };
   const own = { stored: written.stored, entry: claim };
@@ -252,34 +250,14 @@ async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promis
 
   const claim: ClaimedEntry = { ...firstClaim(upload, snapshot(route, {}), delivery.claimTerms()), reroute: true };
   await endOlderJobs(delivery, upload);
-  const written = await createEntry(delivery, claim);
+  const written = await claimFirst(delivery, claim);
   if (!written.won) return resume(delivery, written.current);
   return endingOf(delivery, { stored: written.stored, entry: claim }, error);
 }
 
-/**
- * Writes the first entry of an upload, unless there is one already.
- * @param terminal its end, if it ends at once.
- */
-async function createEntry({ ports, invocation }: Delivery, claim: ClaimedEntry, terminal?: FailedEntry) {
-  const { ledger } = ports;
-  const { id, lastModified } = claim.upload;
-  if (lastModified < claim.claimedAt - SWEEP_REACH_MS) {
-    // The daily sweep does not look for the entry of a file that is so old. If this invocation dies and its message is
-    // lost, only this marker leads to the upload.
-    await ledger.putWaitingMarker({ uploadId: id, notBefore: claim.deadline }, invocation.work);
-  }
-  const written = await ledger.create(terminal ?? claim, invocation.work);
-  if (written.won) return written;
-  const { current } = written;
-  if (current === undefined) throw new ClaimHeldError(`The entry of upload ${id} was created and deleted meanwhile`);
-  return { won: false, current } as const;
-}
-
 /** Takes the next step that the entry of an upload asks for. */
 async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload): Promise<Ending> {
-  const { ledger, clock } = delivery.ports;
-  const { work } = delivery.invocation;
+  const { clock } = delivery.ports;
   const { id } = stored.entry.upload;
   delivery.identify({ uploadId: id });
   for (let changes = 0; changes < CHANGES_MAX; changes += 1) {
@@ -295,10 +273,9 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
         if (isSuspect(entry) && !delivery.mayTakeOver(entry))
           return { kind: 'leave', outcome: 'put off', message: 'The upload is sent alone, after the others' };
         const claim = claimAgain(entry, delivery.claimTerms());
-        const written = await ledger.replace(stored, claim, work);
+        const written = await claimOver(delivery, stored, claim);
         const isAsked = entry.state === 'waiting' && entry.reason === 'retried' && entry.late === undefined;
         if (written.won) return takeOver(delivery, { stored: written.stored, entry: claim, isAsked }, object);
-        if (written.current === undefined) throw new ClaimHeldError(`The entry of ${id} is gone`);
         stored = written.current;
       }
     }

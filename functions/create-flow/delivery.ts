@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import type { Log, MetricName } from '../base/telemetry.ts';
-import type { ChainStore } from '../chains/chain-store.ts';
 import type { SharedSearch } from '../flow-service/flow-search.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
@@ -58,7 +57,6 @@ export interface CreatePorts extends PublishPorts {
   readonly holds: HoldStore;
   /** Returns a different string each time. */
   readonly nonce: () => string;
-  readonly chains: ChainStore;
   readonly inbox: Inbox;
   readonly ledger: Ledger;
   readonly flows: FlowService;
@@ -68,9 +66,14 @@ export interface CreatePorts extends PublishPorts {
   readonly settings: Settings;
 }
 
+/** The ports of a step, which reads the ledger and never writes it. */
+type StepPorts = Omit<CreatePorts, 'ledger'> & { readonly ledger: Pick<Ledger, 'read' | 'entryPages'> };
+
 /** One delivery of one upload: its ports, its invocation, and a log that names the upload. */
 export class Delivery {
-  readonly ports: CreatePorts;
+  readonly ports: StepPorts;
+  /** The same ports, for those who write the ledger: `claim.ts` takes and changes claims, `ending.ts` ends them. */
+  readonly writing: CreatePorts;
   readonly invocation: Invocation;
   readonly mayTakeOver: MayTakeOver;
   /** The searches of all deliveries of this invocation. */
@@ -85,6 +88,7 @@ export class Delivery {
 
   constructor(event: UploadEvent, ports: CreatePorts, invocation: Invocation, batch: Batch) {
     this.ports = ports;
+    this.writing = ports;
     this.invocation = invocation;
     this.mayTakeOver = batch.mayTakeOver;
     this.searches = batch.searches;

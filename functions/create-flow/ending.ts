@@ -98,7 +98,7 @@ function outcomeOf(entry: Unclaimed): Outcome {
 }
 
 /** Writes what belongs to the state of an entry, and may be missing. */
-async function writeRest({ ports, invocation }: Delivery, entry: Unclaimed): Promise<void> {
+async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclaimed): Promise<void> {
   const { closing } = invocation;
   switch (entry.state) {
     case 'waiting': {

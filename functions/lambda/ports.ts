@@ -48,7 +48,7 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
     receipts,
     chains,
     chainNotes: new ChainNotes({ ...wiring, settings, ledger, receipts, chains }),
-  } satisfies CreatePorts;
+  } satisfies CreatePorts & { readonly chains: ChainStore };
 }
 
 /** The ports of collect-outputs, with those of create-flow among them. */
