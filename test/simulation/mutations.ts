@@ -57,7 +57,7 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: CREATE_FLOW,
       in: 'begin',
-      replace: 'const written = await createEntry(…);',
+      replace: 'const written = await claimFirst(…);',
       with: `const posted = terminal !== undefined ? undefined : await delivery.ports.flows.create({
             template: route.template,
             parameters: route.parameters,
