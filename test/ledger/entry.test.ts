@@ -6,6 +6,7 @@ import {
   claimAgain,
   collectedAgain,
   collectedSoFar,
+  counting,
   doubtAfter,
   ended,
   type FailedEntry,
@@ -46,6 +47,7 @@ import { isHold, WAIT_REASONS } from '../../functions/ledger/waits.ts';
 import { asset, claim, failure, flow, later, route, upload, wait } from './support.ts';
 
 const doubt = { claimedAt: 1, sentBy: 2 };
+const counted = (at: number) => ({ micros: 0, currency: '', at });
 const inbox = { inboxPrefix: '', routes: [route, { ...route, name: 'second', after: 'pictures' }] };
 
 describe('a first claim', () => {
@@ -479,12 +481,21 @@ describe('a doubt', () => {
     });
   });
 
-  it('is settled without a change to anything else', () => {
-    expect(withoutDoubt({ ...claim, doubt })).toEqual(claim);
+  it('is settled without a change to anything else than what was counted for its requests', () => {
+    expect(withoutDoubt(counting({ ...claim, doubt }, counted(1)))).toEqual(claim);
   });
 
   it('ends with an answer that names a flow', () => {
-    expect(running({ ...claim, doubt }, flow).doubt).toBeUndefined();
+    const entry = running(counting({ ...claim, doubt }, counted(1)), flow);
+    expect([entry.doubt, entry.countedFlows]).toEqual([undefined, undefined]);
+  });
+
+  it('keeps what was counted for its last twenty requests, each of them once', () => {
+    const all = Array.from({ length: 21 }, (_, n) => counted(n));
+    const entry = [...all, all[20]].reduce(counting, { ...claim, doubt });
+    expect(entry.countedFlows).toEqual(all.slice(1));
+    expect(counting(claim, undefined)).toBe(claim);
+    expect(waiting(entry, wait).countedFlows).toEqual(all.slice(1));
   });
 });
 
