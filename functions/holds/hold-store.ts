@@ -63,9 +63,16 @@ export class HoldStore {
     this.#later.push(change);
   }
 
-  /** Writes what was left for later. */
+  /**
+   * Writes what was left for later. If that fails, it is dropped: by the time of the next write, it may be forgotten that
+   * S3 has written it, and then it would be written twice.
+   */
   async flush(signal: AbortSignal): Promise<void> {
-    if (this.#later.length > 0) await this.change(() => undefined, signal);
+    try {
+      if (this.#later.length > 0) await this.change(() => undefined, signal);
+    } finally {
+      this.#later = [];
+    }
   }
 
   async #writeAll(): Promise<void> {

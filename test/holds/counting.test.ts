@@ -130,6 +130,15 @@ describe('the store of the holds', () => {
     expect(Object.keys((await holds()).routes)).toEqual(['first', 'late']);
   });
 
+  it('makes no change later that could not be written at the end of an invocation', async () => {
+    await start();
+    const one = store();
+    one.later(pausing('late'));
+    await expect(one.flush(AbortSignal.abort())).rejects.toThrow();
+    await one.change(pausing('next'), signal);
+    expect(Object.keys((await holds()).routes)).toEqual(['next']);
+  });
+
   it('does a change although another one that shares its write is given up', async () => {
     await start();
     const one = store();
