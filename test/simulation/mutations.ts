@@ -516,12 +516,6 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'if (mayHaveFlow) claim',
     with: 'if (mayHaveFlow && permit.counted === undefined) claim',
   }),
-  mistake('the flows of a doubt uncounted again after a crash', 600, {
-    file: 'create-flow/doubt.ts',
-    in: 'withoutCount',
-    replace: 'const written = await rewritten(delivery, claim, claim.entry);',
-    with: 'const written = claim;',
-  }),
   mistake('a hold that a process learns of late', 200, {
     file: HOLD_STORE,
     in: 'HOLDS_AGE_MAX_MS',
