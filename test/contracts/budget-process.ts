@@ -34,7 +34,8 @@ async function write(uploadIds: readonly string[], s3: S3Client, { bucket, key, 
 /** What others kept from being written for long is tried again, as a tick does. The test has an end. */
 async function isAdmitted(store: HoldStore, attempt: Attempt): Promise<boolean> {
   try {
-    return (await store.change((draft) => admit(draft, attempt, Date.now()), signal)) === undefined;
+    const now = Date.now();
+    return (await store.change((draft) => admit(draft, attempt, now), signal)).held === undefined;
   } catch (error) {
     if (!(error instanceof LedgerContendedError)) throw error;
     return await isAdmitted(store, attempt);
