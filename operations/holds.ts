@@ -187,7 +187,7 @@ export const holdOn = (
       (late || each.reason !== 'failing'),
   );
 
-/** Waits that do not end by sending the upload, or that somebody has to end: they are told also while its route is held. */
+/** True for a wait that is told even while its route is held: sending does not end it, or somebody has to act. */
 const isToldFirst = (reason: WaitReason): boolean => reason === 'in-doubt' || needsSomebody(WAITS[reason].ending);
 
 /**

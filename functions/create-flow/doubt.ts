@@ -129,7 +129,7 @@ async function withoutCount(
 ): Promise<Claim> {
   if (counted.length === 0) return claim;
   const written = await rewritten(delivery, claim, claim.entry);
-  uncountLater(claim.entry, counted, delivery.ports, delivery.ports.nonce());
+  uncountLater(claim.entry, counted, delivery.ports);
   return written;
 }
 

@@ -111,9 +111,7 @@ async function endingWithoutFlow(delivery: Delivery, claim: Claim, thrown: unkno
   if (adopted !== undefined) return adopted;
   const mayHaveFlow = isRepeated || (error instanceof InDoubtError && !isOwnRefusal);
   if (mayHaveFlow) claim = withCount(claim, permit);
-  else if (permit.counted !== undefined) {
-    uncountLater(claim.entry, [permit.counted], delivery.ports, delivery.ports.nonce());
-  }
+  else if (permit.counted !== undefined) uncountLater(claim.entry, [permit.counted], delivery.ports);
   return endingOf(delivery, claim, isOwnRefusal ? error.cause : error);
 }
 

@@ -126,15 +126,11 @@ export type Holds = z.infer<typeof holdsSchema>;
 
 export const NO_HOLDS: Holds = { schema: LEDGER_FORMAT, pipeline: {}, routes: {}, changes: [], costs: {} };
 
-/** The caps that apply to a flow, and what it costs. */
-export interface Terms {
+/** An attempt to send an upload, with the caps that apply to its flow, and what it costs. */
+export interface Attempt {
   readonly pipeline: Budget | undefined;
   readonly route: Budget | undefined;
   readonly price: Price | undefined;
-}
-
-/** An attempt to send an upload. */
-export interface Attempt extends Terms {
   readonly uploadId: string;
   readonly generation: number;
   readonly routeName: string;
@@ -220,14 +216,20 @@ export interface Admission {
  */
 export function admit(draft: Holds, attempt: Attempt, now: number): Admission {
   const isWritten = draft.changes.includes(changeId(attempt.nonce));
+  const caps = isToBeCounted(attempt) ? capsOf(draft, attempt, now) : [];
   // A written count may itself have left no room.
-  const held = isWritten ? undefined : (holdOf(draft, attempt, now) ?? fullBudget(draft, attempt, now));
+  const held = isWritten ? undefined : (holdOf(draft, attempt, now) ?? fullBudget(caps, attempt, now));
   if (held !== undefined) return { held };
   const failing = draft.routes[attempt.routeName]?.failing;
   if (failing !== undefined && attempt.isLate) failing.triedAt = now;
   if (!isToBeCounted(attempt)) return {};
-  const counted = countedOf(draft, attempt, now);
-  once(draft, changeId(attempt.nonce), () => count(draft, attempt, counted, now));
+  const counted = countedOf(attempt, caps, now);
+  once(draft, changeId(attempt.nonce), () => {
+    for (const { scope, spent } of caps) {
+      keepSpent(scope, { ...spent, flows: spent.flows + 1, micros: spent.micros + counted.micros });
+    }
+    addCost(draft, attempt, counted, 1);
+  });
   return { counted };
 }
 
@@ -248,17 +250,18 @@ interface Cap {
   readonly name: string;
   readonly budget: Budget;
   readonly scope: Scope;
+  readonly spent: Spent;
 }
 
-function capsOf(draft: Holds, { routeName, pipeline, route }: Attempt): Cap[] {
-  const caps: Cap[] = [];
-  if (pipeline !== undefined) {
-    caps.push({ of: 'pipeline', name: 'the pipeline', budget: pipeline, scope: draft.pipeline });
-  }
-  if (route !== undefined) {
-    caps.push({ of: 'route', name: `the route ${routeName}`, budget: route, scope: ofRoute(draft, routeName) });
-  }
-  return caps;
+function capsOf(draft: Holds, { routeName, pipeline, route }: Attempt, now: number): readonly Cap[] {
+  const cap = (of: Cap['of'], name: string, budget: Budget, scope: Scope): Cap => ({
+    ...{ of, name, budget, scope },
+    spent: spentOf(scope, budget, now),
+  });
+  return [
+    ...(pipeline === undefined ? [] : [cap('pipeline', 'the pipeline', pipeline, draft.pipeline)]),
+    ...(route === undefined ? [] : [cap('route', `the route ${routeName}`, route, ofRoute(draft, routeName))]),
+  ];
 }
 
 /** What is spent of a budget by now. */
@@ -287,36 +290,29 @@ function keepSpent(scope: Scope, spent: Spent): void {
 /** Days, weeks and months are written differently: `2026-11-24`, `week of 2026-11-23`, `2026-11`. */
 const kindOf = (period: string): string => period.replaceAll(/\d/g, '');
 
-function fullBudget(draft: Holds, attempt: Attempt, now: number): Held | undefined {
-  if (attempt.isCountedBefore) return undefined;
-  for (const { name, budget, scope } of capsOf(draft, attempt)) {
-    const spent = spentOf(scope, budget, now);
-    if (roomIn(budget, spent, attempt.price) < 1) {
-      return { reason: 'budget', message: wordsOf(name, budget, spent, now) };
-    }
-  }
-  return undefined;
+function fullBudget(caps: readonly Cap[], { price }: Attempt, now: number): Held | undefined {
+  const full = caps.find(({ budget, spent }) => roomIn(budget, spent, price) < 1);
+  return full && { reason: 'budget', message: wordsOf(full.name, full.budget, full.spent, now) };
 }
 
-function countedOf(draft: Holds, attempt: Attempt, now: number): CountedFlow {
-  const { price, isResent } = attempt;
-  const periods = capsOf(draft, attempt).map(({ of, scope, budget }) => [of, spentOf(scope, budget, now).period]);
+function countedOf({ price, isResent }: Attempt, caps: readonly Cap[], now: number): CountedFlow {
   return {
     micros: price === undefined ? 0 : microsOf(price.amount),
     currency: price?.currency ?? '',
     at: now,
-    ...Object.fromEntries(periods),
+    ...Object.fromEntries(caps.map(({ of, spent }) => [of, spent.period])),
     ...(isResent && { isAgain: true }),
   };
 }
 
-function count(draft: Holds, attempt: Attempt, { micros, currency, isAgain }: CountedFlow, now: number): void {
-  for (const { scope, budget } of capsOf(draft, attempt)) {
-    const spent = spentOf(scope, budget, now);
-    keepSpent(scope, { ...spent, flows: spent.flows + 1, micros: spent.micros + micros });
-  }
-  const key = { route: attempt.routeName, prefix: attempt.prefix, currency };
-  addCosts(draft.costs, now, key, { flows: 1, price: micros, again: isAgain ? 1 : 0 });
+/** @param flows 1 adds a flow to the costs of its day, and -1 takes it away. */
+function addCost(
+  draft: Holds,
+  { routeName: route, prefix }: Pick<Attempt, 'routeName' | 'prefix'>,
+  { micros, currency, at, isAgain }: CountedFlow,
+  flows: 1 | -1,
+): void {
+  addCosts(draft.costs, at, { route, prefix, currency }, { flows, price: micros, again: isAgain ? flows : 0 });
 }
 
 function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent, now: number): string {
@@ -344,16 +340,15 @@ export function noteTold(draft: Holds, routeName: string | undefined, before: Sp
  */
 export function uncount(
   draft: Holds,
-  { routeName, prefix }: Pick<Attempt, 'routeName' | 'prefix'>,
+  of: Pick<Attempt, 'routeName' | 'prefix'>,
   all: readonly CountedFlow[],
   nonce: string,
 ): void {
   once(draft, changeId(nonce), () => {
-    for (const { micros, currency, at, pipeline, route, isAgain } of all) {
-      takeFrom(draft.pipeline, pipeline, micros);
-      takeFrom(draft.routes[routeName], route, micros);
-      const key = { route: routeName, prefix, currency };
-      addCosts(draft.costs, at, key, { flows: -1, price: micros, again: isAgain ? -1 : 0 });
+    for (const counted of all) {
+      takeFrom(draft.pipeline, counted.pipeline, counted.micros);
+      takeFrom(draft.routes[of.routeName], counted.route, counted.micros);
+      addCost(draft, of, counted, -1);
     }
   });
 }

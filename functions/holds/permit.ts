@@ -93,10 +93,10 @@ export class Permit {
 export function uncountLater(
   subject: Subject,
   counted: readonly CountedFlow[],
-  { holds, settings }: Pick<HoldPorts, 'holds' | 'settings'>,
-  nonce: string,
+  { holds, settings, nonce }: Pick<HoldPorts, 'holds' | 'settings'> & { readonly nonce: () => string },
 ): void {
-  if (counted.length > 0) holds.later((draft) => uncount(draft, costsOf(subject, settings), counted, nonce));
+  const change = nonce();
+  holds.later((draft) => uncount(draft, costsOf(subject, settings), counted, change));
 }
 
 /** How many uploads may leave the line now: of a class of a route, or of all together. 0 if the holds are damaged. */

@@ -434,8 +434,7 @@ export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
     waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),
-    throttledSince:
-      reason === 'throttled' || isHold(reason) ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
+    throttledSince: WAITS[reason].line === 'all' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
     misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
     reason,

@@ -259,7 +259,7 @@ describe('flows that may exist', () => {
     expect(await spent()).toBeLessThanOrEqual(3);
   });
 
-  it('stay counted if the upload waits for the operator, and fails at last', async () => {
+  it('stay counted while the upload waits for the operator', async () => {
     await start({ settings: { budget: DAY, inDoubt: 'ask' }, speaks: { list: null } });
     await loseAll(1);
     await world.waitOutDoubt();
