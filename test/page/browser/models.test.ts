@@ -37,11 +37,7 @@ describeInBrowser('models', (shown) => {
       await visit.openDetail(name);
       await page.getByRole('heading', { name }).waitFor();
       const viewer = page.locator('model-viewer').first();
-      // The viewer loads a model when it comes into view.
-      await viewer.scrollIntoViewIfNeeded();
-      await expect
-        .poll(() => viewer.evaluate((each: ModelViewer) => each.modelIsVisible), { timeout: PATIENCE_MS })
-        .toBe(true);
+      await comesIntoView(viewer);
       expect(viewers()).toHaveLength(1);
       if (name === ROBOT.name) {
         // Two viewers at once have the same landmark inside, which is not the page's.
@@ -130,6 +126,18 @@ describeInBrowser('models', (shown) => {
   });
 });
 
+/**
+ * Scrolls to a model until it is shown. The viewer loads a model when it comes into view, and what the page fetches
+ * meanwhile may move it out of view again.
+ */
+async function comesIntoView(viewer: Locator): Promise<void> {
+  const isVisible = async () => {
+    await viewer.scrollIntoViewIfNeeded();
+    return await viewer.evaluate((each: ModelViewer) => each.modelIsVisible);
+  };
+  await expect.poll(isVisible, { timeout: PATIENCE_MS }).toBe(true);
+}
+
 /** Turns a model with the mouse. */
 async function turns(page: Page, viewer: Locator): Promise<void> {
   const theta = () => viewer.evaluate((each: ModelViewer) => each.getCameraOrbit().theta);
@@ -151,11 +159,7 @@ async function seesStages(page: Page): Promise<void> {
     .click();
   await page.getByRole('heading', { name: 'robot.png › optimised' }).waitFor();
   for (const label of ['Input', 'Result']) {
-    const viewer = page.locator('.object').filter({ hasText: label }).locator('model-viewer');
-    await viewer.scrollIntoViewIfNeeded();
-    await expect
-      .poll(() => viewer.evaluate((each: ModelViewer) => each.modelIsVisible), { timeout: PATIENCE_MS })
-      .toBe(true);
+    await comesIntoView(page.locator('.object').filter({ hasText: label }).locator('model-viewer'));
   }
 }
 
