@@ -210,8 +210,10 @@ export class FlowPipeline extends Construct {
     };
     const batching = { uploadConcurrency, maxConcurrency, batchWindow };
     const hasChains = context.routes.some(({ after }) => after !== undefined);
-    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching, hasChains, canaryKey });
-    const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, collectors });
+    const afterSuccess = new Set(context.routes.map((route) => route.afterSuccess));
+    const tagsFiles = afterSuccess.has('tag');
+    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching, hasChains, tagsFiles, canaryKey });
+    const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, collectors, afterSuccess });
     allowLogging(this, encryptionKey, `/aws/lambda/${context.pipeline}-`);
     return { createFlow, collectOutputs };
   }

@@ -384,7 +384,7 @@ async function deleteFlows(
 
 const SHARED = 'another upload has the same flow';
 
-/** Deletes one version. Without versions, another file may have come to the key since: that one stays. */
+/** Deletes one version, and what marks it as deleted. Without versions, another file may have come to the key since: that one stays. */
 async function removeUpload(
   { id, key, object }: Traces,
   { s3, inbox, settings: { inboxBucket } }: Deployment,
@@ -395,6 +395,12 @@ async function removeUpload(
   // An object from before versioning, or in a bucket without it, is the version `null`.
   const VersionId = object?.versionId ?? 'null';
   await s3.send(new DeleteObjectCommand({ Bucket: inboxBucket, Key: key, VersionId }), { abortSignal });
+  // The delete markers of a key without versions name nothing but the key.
+  const { versions, deleteMarkers } = await listVersions(s3, { bucket: inboxBucket, prefix: key }, abortSignal);
+  if (!isPinned || versions.some((each) => each.Key === key)) return;
+  for (const { VersionId: marker } of deleteMarkers.filter((each) => each.Key === key)) {
+    await s3.send(new DeleteObjectCommand({ Bucket: inboxBucket, Key: key, VersionId: marker }), { abortSignal });
+  }
 }
 
 /** Deletes an object with all its versions. In a bucket without versioning, that is the object alone. */

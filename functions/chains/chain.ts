@@ -49,6 +49,10 @@ const isTold = (entry: Entry): boolean => entry.state === 'failed' && !isUntold(
 export const hasSucceeded = ({ uploads, withheld }: Chain): boolean =>
   withheld.length === 0 && uploads.every(({ state }) => isSuccess(state));
 
+/** True if every upload succeeded too, and no output of any failed. */
+export const isWhole = (chain: Chain): boolean =>
+  hasSucceeded(chain) && chain.uploads.every(({ failedOutputs }) => failedOutputs === 0);
+
 /** Name of an upload's stage. */
 const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string => upload.stage?.route ?? route.name;
 

@@ -11,6 +11,7 @@ import { Ledger } from '../ledger/store.ts';
 import { ChainNotes } from '../publish/chain-notes.ts';
 import type { EventBus } from '../publish/event-bus.ts';
 import { Receipts } from '../publish/receipts.ts';
+import { Sources } from '../publish/sources.ts';
 import { Results } from '../results/results.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
@@ -37,6 +38,7 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
   const ledger = new Ledger(s3, settings.ledgerBucket, nonce);
   const receipts = new Receipts(s3, settings);
   const chains = new ChainStore(s3, settings.ledgerBucket, { clock: wiring.clock, nonce });
+  const sources = new Sources(s3, inbox, settings, { mayDelete: wiring.queue !== undefined });
   const holds = new HoldStore({ s3, bucket: settings.ledgerBucket, clock: wiring.clock, nonce });
   return {
     ...wiring,
@@ -46,8 +48,9 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
     inbox,
     ledger,
     receipts,
+    sources,
     chains,
-    chainNotes: new ChainNotes({ ...wiring, settings, ledger, receipts, chains }),
+    chainNotes: new ChainNotes({ ...wiring, settings, ledger, receipts, sources, chains }),
   } satisfies CreatePorts & { readonly chains: ChainStore };
 }
 

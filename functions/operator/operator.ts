@@ -61,7 +61,7 @@ import { messageFor } from '../uploads/upload-event.ts';
 export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly ledger: Ledger;
   readonly chains: ChainStore;
-  readonly inbox: Pick<Inbox, 'current'>;
+  readonly inbox: Pick<Inbox, 'current' | 'pages'>;
   readonly queue: UploadQueue;
   readonly flows: Pick<FlowService, 'abort' | 'delete' | 'get' | 'sample' | 'show' | 'templates'>;
   readonly s3: S3Client;
@@ -99,7 +99,7 @@ export interface Changed {
   /**
    * The first three say that it was done, and so do `deleted` and `gone`: the service has no such flow. The others say why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
-   * never fetched. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
+   * never fetched. `source gone`: the file is not in the inbox any more, so nothing can be sent. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
    * before failed, and the route does not allow that. `not begun yet`: one request begins {@link ANEW_AT_ONCE_MAX} uploads
    * of stages only. The same request begins the next ones. Without it, ticks begin them.
    */
@@ -107,7 +107,7 @@ export interface Changed {
     | ('resubmitted' | 'cancelled' | 'begun')
     | ('deleted' | 'gone' | 'not deleted')
     | ('unknown' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
-    | ('overrides not allowed' | 'without a flow' | 'shared')
+    | ('overrides not allowed' | 'without a flow' | 'shared' | 'source gone')
     | ('without a chain' | 'not in its chain' | 'withheld' | 'not begun yet');
   /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
   readonly isAborted?: boolean;
@@ -148,6 +148,7 @@ export function retryUploads(
     const { stage } = entry.upload;
     const route = stage === undefined ? routeFor(ports.settings.routes, entry.upload) : undefined;
     if (given !== undefined && route?.overrides !== true) return { upload, result: 'overrides not allowed' };
+    if (isTerminal(entry) && !(await hasSource(entry.upload, ports, signal))) return { upload, result: 'source gone' };
     const before = isTerminal(entry) ? await ranked(entry, ports, signal) : entry;
     const isBegun = await beginAgain(stored, retried(before, ports.clock.now(), { given, late }), ports, signal);
     return { upload, result: isBegun ? 'resubmitted' : 'under way' };
@@ -623,6 +624,22 @@ async function ranked<T extends TerminalEntry>(
   const current = await inbox.current(bucket, key, signal);
   // Our clock may be fast. A later upload must not rank below this one.
   return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
+}
+
+/** False if the version of the file that would be sent is gone from the inbox: `afterSuccess` or its owner deleted it. */
+async function hasSource(
+  { id, bucket, key, stage }: Upload,
+  { inbox, settings }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<boolean> {
+  // The inputs of a later stage are results. An earlier inbox may be closed to the function.
+  if (stage !== undefined || !isInside(settings, { bucket, key })) return true;
+  if ((await inbox.current(bucket, key, signal))?.id === id) return true;
+  for await (const { uploads } of inbox.pages(bucket, key, undefined, signal)) {
+    if (uploads.some((upload) => upload.id === id)) return true;
+    if (uploads.some((upload) => upload.key > key)) return false;
+  }
+  return false;
 }
 
 /** What became of a {@link HoldRequest}, and all holds. */

@@ -1,6 +1,7 @@
 import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
-import { childrenOf, gatheredEntry, noted } from '../chains/chain.ts';
+import type { Telemetry } from '../base/telemetry.ts';
+import { childrenOf, gatheredEntry, isWhole, noted } from '../chains/chain.ts';
 import type { Chain } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { type Entry, isTerminal, type TerminalEntry, type WaitingEntry } from '../ledger/entry.ts';
@@ -12,6 +13,7 @@ import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
 import { chainEvent, chainReport } from './chain-report.ts';
 import type { EventBus } from './event-bus.ts';
 import type { Receipts } from './receipts.ts';
+import type { Sources } from './sources.ts';
 
 /**
  * Time for which the first of several notes waits for others of its chain, in milliseconds. Fifty uploads that end
@@ -27,6 +29,8 @@ export interface ChainPorts {
   readonly ledger: Pick<Ledger, 'create' | 'putWaitingMarker'>;
   readonly receipts: Pick<Receipts, 'putChain'>;
   readonly events: EventBus;
+  readonly sources: Pick<Sources, 'settle'>;
+  readonly telemetry: Pick<Telemetry, 'log'>;
   /** Undefined in create-flow, which only reads the queue. A tick then sends what it begins. */
   readonly queue?: UploadQueue | undefined;
   readonly clock: Clock;
@@ -43,7 +47,7 @@ interface Notes {
  *
  *   an upload ends      write that into its chain, with the uploads that begin with its assets; begin these
  *   a stage completes   write into the chain what begins with all of its assets; begin that
- *   the chain ends      put `chain.json`, and send the event
+ *   the chain ends      put `chain.json`, send the event, and tag or delete the first file if its route asks for that
  *
  * Each of these is written before it is done. The running marker of the upload that ended is deleted after all of it. So
  * if the invocation dies, the next one does it again, and finds in the chain what it has to do.
@@ -153,11 +157,17 @@ export class ChainNotes {
   }
 
   async #publishEnd(chain: Chain, signal: AbortSignal): Promise<void> {
-    const { receipts, events, settings } = this.#ports;
+    const { receipts, events, sources, settings, telemetry } = this.#ports;
     const { pipeline, resultsBucket: bucket, resultsPrefix } = settings;
     const report = chainReport(chain, resultsPrefix);
     const key = await receipts.putChain(report, signal);
     await events.send(chainEvent(report, pipeline, { bucket, key }), signal);
+    const { first, uploads } = chain;
+    const end = { upload: first, route: uploads[0]?.route ?? '', isWhole: isWhole(chain) };
+    const sourceIssue = await sources.settle(end, signal);
+    if (sourceIssue === undefined) return;
+    telemetry.log.warn(sourceIssue, { uploadId: first.id });
+    await receipts.putChain({ ...report, sourceIssue }, signal);
   }
 }
 

@@ -10,25 +10,30 @@ import {
   told,
 } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
+import { isSuccess } from '../ledger/terminal-states.ts';
 import type { Settings } from '../settings/environment.ts';
 import { isCanary } from '../uploads/inbox.ts';
 import type { ChainNotes } from './chain-notes.ts';
 import { completionEvent } from './completion-event.ts';
 import type { EventBus } from './event-bus.ts';
 import { type ReceiptSettings, type Receipts, receiptOf } from './receipts.ts';
+import type { Receipt } from './report-schemas.ts';
+import type { Sources } from './sources.ts';
 
 export interface PublishPorts {
   readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker' | 'putFailedMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
+  readonly sources: Pick<Sources, 'settle'>;
   readonly chainNotes: Pick<ChainNotes, 'note' | 'childrenOf'>;
   readonly settings: Pick<Settings, 'pipeline' | 'routes' | 'inboxBucket' | 'canaryKey'> & ReceiptSettings;
   readonly telemetry: Telemetry;
 }
 
 /**
- * Publishes how an upload ended: notes in its chain which uploads begin with its assets, puts the receipt, sends the event, begins the later stages of its chain, puts the
- * marker of a failure, and at last deletes the running marker.
+ * Publishes how an upload ended: notes in its chain which uploads begin with its assets, puts the receipt, sends the
+ * event, begins the later stages of its chain, does with its file what `afterSuccess` says, puts the marker of a failure,
+ * and at last deletes the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
  * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt,
@@ -43,6 +48,7 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
   // When a chain tells of its end, the receipts of all its uploads can be read.
   if (hasChain) await ports.chainNotes.note(entry, signal);
+  else await settleSource(entry, receipt, ports, signal);
   if (isUntold(entry)) {
     await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);
     await writeTold(entry, hasChain, ports.ledger, signal);
@@ -58,6 +64,19 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
     receipt: key,
     code: receipt.failure?.code,
   });
+}
+
+async function settleSource(
+  { upload, route, state, failedOutputs }: TerminalEntry,
+  receipt: Receipt,
+  { sources, receipts, telemetry }: PublishPorts,
+  signal: AbortSignal,
+): Promise<void> {
+  const isWhole = isSuccess(state) && failedOutputs.length === 0;
+  const sourceIssue = await sources.settle({ upload, route: route.name, isWhole }, signal);
+  if (sourceIssue === undefined) return;
+  telemetry.log.warn(sourceIssue, { uploadId: upload.id });
+  await receipts.put({ ...receipt, sourceIssue }, signal);
 }
 
 /** True once nothing of an end is left to publish. Until then a function may still write its receipt and its marker. */

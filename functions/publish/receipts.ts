@@ -60,6 +60,7 @@ const ENDED_AT = 'flowdrop-ended-at';
 const LAST_MODIFIED = 'flowdrop-last-modified';
 const CURRENT_AT = 'flowdrop-current-at';
 const SEQUENCER = 'flowdrop-sequencer';
+const SOURCE_ISSUE = 'flowdrop-source-issue';
 
 export type ReceiptSettings = RetrySettings & Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'service'>;
 
@@ -139,7 +140,9 @@ export class Receipts {
     this.#settings = settings;
   }
 
-  /** Puts the receipt at its address, unless the receipt that is there outranks it. Returns the address. */
+  /**
+   * Puts the receipt at its address, unless the receipt that is there outranks it, or says the same. Returns the address.
+   */
   put(receipt: Receipt, signal: AbortSignal): Promise<string> {
     return this.#putRanked(this.#keyOf(receipt), receipt, signal);
   }
@@ -173,7 +176,7 @@ export class Receipts {
       }
       const there = await this.#stored(key, signal);
       if (there === undefined) condition = { IfNoneMatch: '*' };
-      else if (outranks(mine, there)) condition = { IfMatch: there.etag };
+      else if (outranks(mine, there) || isToldAnew(mine, there)) condition = { IfMatch: there.etag };
       else return key;
     }
     throw new ReceiptContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
@@ -254,12 +257,14 @@ interface Rank {
   readonly currentAt: number;
   /** Orders the puts of a key. Undefined if no event brought the upload. */
   readonly sequencer: string | undefined;
+  /** True if it says why its file was not tagged or deleted. */
+  readonly hasSourceIssue: boolean;
 }
 
 /** A receipt as a HEAD describes it. */
 type StoredReceipt = Rank & { readonly etag: string };
 
-function metadataOf({ upload, generation, endedAt }: Receipt | ChainReport): Record<string, string> {
+function metadataOf({ upload, generation, endedAt, sourceIssue }: Receipt | ChainReport): Record<string, string> {
   const { id, lastModified, currentAt, sequencer } = upload;
   return {
     [UPLOAD_METADATA]: id,
@@ -268,6 +273,7 @@ function metadataOf({ upload, generation, endedAt }: Receipt | ChainReport): Rec
     [LAST_MODIFIED]: lastModified,
     ...(currentAt !== undefined && { [CURRENT_AT]: currentAt }),
     ...(sequencer !== undefined && { [SEQUENCER]: sequencer }),
+    ...(sourceIssue !== undefined && { [SOURCE_ISSUE]: 'true' }),
   };
 }
 
@@ -284,6 +290,7 @@ function rankOf(metadata: Readonly<Record<string, string>>): Rank {
     // A multipart upload has the date of its beginning. It became current later.
     currentAt: isOurs ? Math.max(lastModified, timeIn(metadata[CURRENT_AT])) : 0,
     sequencer: metadata[SEQUENCER],
+    hasSourceIssue: SOURCE_ISSUE in metadata,
   };
 }
 
@@ -305,6 +312,13 @@ function outranks(mine: Rank, there: Rank): boolean {
   const [ours, theirs] = [ordinalOf(mine), ordinalOf(there)];
   return ours === theirs ? mine.uploadId > there.uploadId : ours > theirs;
 }
+
+/** True for the same end, of which the other tells something else about the file. */
+const isToldAnew = (mine: Rank, there: Rank): boolean =>
+  mine.uploadId === there.uploadId &&
+  mine.generation === there.generation &&
+  mine.endedAt === there.endedAt &&
+  mine.hasSourceIssue !== there.hasSourceIssue;
 
 /**
  * A text that sorts as the sequencer does: S3 documents that the shorter one is padded with zeros on the right.

@@ -129,6 +129,11 @@ export const receiptSchema = readonlyObject({
   failedOutputs,
   /** Why the upload failed. Absent if it succeeded. */
   failure: z.optional(advisedFailure),
+  /**
+   * Why the file could not be tagged or deleted, as `afterSuccess` of its route asks. The event does not have it. In a chain,
+   * `chain.json` has it.
+   */
+  sourceIssue: z.optional(z.string()),
 });
 
 const chainUpload = readonlyObject(uploadFacts);
@@ -199,6 +204,8 @@ export const chainReportSchema = readonlyObject({
   endedAt: time,
   /** Every stage, the first one first. */
   stages: z.readonly(z.array(stage)),
+  /** Why the first file could not be tagged or deleted, as `afterSuccess` of its route asks. The event does not have it. */
+  sourceIssue: z.optional(z.string()),
 });
 
 export type Receipt = z.infer<typeof receiptSchema>;

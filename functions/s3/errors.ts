@@ -25,10 +25,23 @@ export const isPreconditionFailed = (error: unknown): boolean => statusOf(error)
 export const isDenied = (error: unknown): boolean =>
   isServiceError(error) &&
   (statusOf(error) === 403 || statusOf(error) === 400) &&
-  !/Throttling|^InvalidArgument$/.test(error.name);
+  !isThrottled(error) &&
+  error.name !== 'InvalidArgument';
+
+/** A throttled KMS is answered with 400. */
+const isThrottled = (error: unknown): boolean => isServiceError(error) && error.name.includes('Throttling');
 
 /** The object is in an archive storage class. It cannot be read before its owner restores it. */
 export const isArchived = (error: unknown): boolean => isServiceError(error) && error.name === 'InvalidObjectState';
+
+/** Answers that may differ the next time: a request that took too long, a conflict, and too many requests. */
+const PASSING: readonly number[] = [408, 409, 429];
+
+/** S3 will most likely answer the same again: a permission is missing, or this S3 does not know the request. */
+export const isRefused = (error: unknown): boolean => {
+  const status = statusOf(error) ?? 0;
+  return status === 501 || (status >= 400 && status < 500 && !PASSING.includes(status) && !isThrottled(error));
+};
 
 /** 409: another conditional write of the same key was in progress. S3 asks the caller to retry. */
 export const isConflict = (error: unknown): boolean => statusOf(error) === 409;

@@ -138,7 +138,13 @@ export function issuesOfChains(routes: readonly Route[]): readonly RouteIssue[] 
   ]);
 }
 
-function issuesOfMembers({ after, inputs, allow, overrides }: Route): readonly Omit<RouteIssue, 'index'>[] {
+function issuesOfMembers({
+  after,
+  inputs,
+  allow,
+  overrides,
+  afterSuccess,
+}: Route): readonly Omit<RouteIssue, 'index'>[] {
   const issues: Omit<RouteIssue, 'index'>[] = [];
   if (inputs !== undefined && after === undefined) {
     issues.push({ member: 'inputs', message: 'expected it only beside "after", the name of the route before' });
@@ -150,6 +156,12 @@ function issuesOfMembers({ after, inputs, allow, overrides }: Route): readonly O
     issues.push({
       member: 'overrides',
       message: 'expected it only without "after": an asset has no metadata of yours',
+    });
+  }
+  if (afterSuccess !== undefined && after !== undefined) {
+    issues.push({
+      member: 'afterSuccess',
+      message: 'expected it only without "after": the first route of the chain says what becomes of the file',
     });
   }
   return issues;

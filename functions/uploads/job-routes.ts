@@ -13,9 +13,13 @@ export function issuesOfJobs(routes: readonly Route[]): readonly RouteIssue[] {
       if (route.deadlineSeconds === undefined) return [];
       return [{ index, member: 'deadlineSeconds', message: 'expected it only beside "jobs", the prefix of jobs' }];
     }
-    const misplaced = NOT_FOR_JOBS.filter((member) => route[member] !== undefined).map((member) => {
+    const misplaced = NOT_FOR_JOBS.filter((member) => route[member] !== undefined).map((member): RouteIssue => {
       return { index, member, message: 'expected it only without "jobs": a job names its inputs' };
     });
+    if (route.afterSuccess !== undefined) {
+      const message = 'expected it only without "jobs": another job may name the same inputs';
+      misplaced.push({ index, member: 'afterSuccess', message });
+    }
     const other = routes.findIndex((each, at) => at < index && each.jobs !== undefined && overlap(each.jobs, jobs));
     if (other === -1) return misplaced;
     const message = `expected a prefix that has no key in common with that of routes[${other}]`;

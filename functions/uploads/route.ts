@@ -40,6 +40,11 @@ export interface Route extends Conditions {
    * may be anything but a document that stands in place of one, such as HTML, JSON or XML.
    */
   readonly makes?: readonly string[] | undefined;
+  /**
+   * What becomes of a file of the inbox once its whole chain has ended: `tag` sets its tag `flowdrop`, and `delete` deletes
+   * it after a success. Default: nothing.
+   */
+  readonly afterSuccess?: 'tag' | 'delete' | undefined;
   /** What one flow of the route costs. */
   readonly price?: Price | undefined;
   /** Cap on the flows of the route. What it has no room for waits. */

@@ -122,6 +122,7 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     jobs: z.optional(jobsSchema),
     deadlineSeconds: z.optional(deadlineSecondsSchema),
     makes: MEDIA_TYPES_SCHEMA,
+    afterSuccess: z.optional(z.enum(['tag', 'delete'], { error: 'expected "tag" or "delete"' })),
     price: z.optional(priceSchema),
     budget: z.optional(budgetSchema),
   },

@@ -1,5 +1,6 @@
 import { EventInvokeConfig } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { Parts } from './parts.ts';
 import { type FunctionSettings, PipelineFunction } from './pipeline-function.ts';
 import { EVENT_AGE_MIN, Schedules } from './schedules.ts';
@@ -13,12 +14,14 @@ const TICK_AGE_MAX = EVENT_AGE_MIN;
 export interface CollectOutputsProps extends FunctionSettings {
   readonly parts: Parts;
   readonly collectors: number;
+  /** What routes have as their `afterSuccess`. */
+  readonly afterSuccess: ReadonlySet<Route['afterSuccess']>;
 }
 
 /** The function that fetches the outputs of ended flows, and the schedules that start it. */
 export class CollectOutputs extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CollectOutputsProps) {
-    const { parts, collectors, ...settings } = props;
+    const { parts, collectors, afterSuccess, ...settings } = props;
     super(scope, id, {
       ...settings,
       entry: 'collect-outputs',
@@ -26,6 +29,8 @@ export class CollectOutputs extends PipelineFunction {
       description: 'Fetches the outputs of ended flows, and resubmits waiting uploads',
     });
     parts.inbox.grantCompare(this.role);
+    if (afterSuccess.has('tag')) parts.inbox.grantTag(this.role);
+    if (afterSuccess.has('delete')) parts.inbox.grantDelete(this.role);
     parts.results.grantStore(this.role);
     parts.ledger.grantCollect(this.role);
     parts.token.grantRead(this.role);

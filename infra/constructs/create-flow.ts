@@ -12,6 +12,8 @@ export interface CreateFlowProps extends FunctionSettings {
   readonly parts: Parts;
   /** True if a route has an `after`, so that flows get assets as their inputs. */
   readonly hasChains: boolean;
+  /** True if a route has `"afterSuccess": "tag"`. */
+  readonly tagsFiles: boolean;
   readonly uploadConcurrency: number;
   readonly maxConcurrency: number;
   readonly batchWindow: Duration;
@@ -22,7 +24,8 @@ export interface CreateFlowProps extends FunctionSettings {
 /** The function that creates one flow for each upload in the queue. */
 export class CreateFlow extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CreateFlowProps) {
-    const { parts, hasChains, uploadConcurrency, maxConcurrency, batchWindow, canaryKey, ...settings } = props;
+    const { parts, hasChains, tagsFiles, uploadConcurrency, maxConcurrency, batchWindow, canaryKey, ...settings } =
+      props;
     super(scope, id, {
       ...settings,
       entry: 'create-flow',
@@ -30,6 +33,7 @@ export class CreateFlow extends PipelineFunction {
       description: 'Creates a flow for each file that is put into the inbox',
     });
     parts.inbox.grantOpen(this.role);
+    if (tagsFiles) parts.inbox.grantTag(this.role);
     if (hasChains) parts.results.grantInputs(this.role);
     else parts.results.grantReceipts(this.role);
     parts.ledger.grantCreate(this.role);

@@ -123,12 +123,18 @@ export class Inbox extends Construct {
     this.#grantRead(role, ['s3:GetObject']);
   }
 
+  /** Allows the role to set tags of exactly one version of an upload. */
+  grantTag(role: IRole): void {
+    this.#allowUploads(role, ['s3:GetObjectVersionTagging', 's3:PutObjectVersionTagging']);
+  }
+
+  /** Allows the role to delete uploads. In a bucket with versions, their versions stay. */
+  grantDelete(role: IRole): void {
+    this.#allowUploads(role, ['s3:DeleteObject']);
+  }
+
   #grantRead(role: IRole, actions: readonly string[]): void {
-    allowBucket(role, this.bucket, {
-      actions,
-      resources: [this.bucket.arnForObjects(`${this.#prefix}*`)],
-      wildcardReason: 'Uploads may have any key below the prefix of the inbox.',
-    });
+    this.#allowUploads(role, actions);
     // Without this permission, S3 answers 403 for an absent object instead of 404. It cannot be limited to a prefix,
     // because a request for one object has none.
     allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
@@ -137,6 +143,14 @@ export class Inbox extends Construct {
       actions: ['s3:ListBucketVersions'],
       resources: [this.bucket.bucketArn],
       conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
+    });
+  }
+
+  #allowUploads(role: IRole, actions: readonly string[]): void {
+    allowBucket(role, this.bucket, {
+      actions,
+      resources: [this.bucket.arnForObjects(`${this.#prefix}*`)],
+      wildcardReason: 'Uploads may have any key below the prefix of the inbox.',
     });
   }
 

@@ -54,7 +54,7 @@ export async function detailOf(
       ...stored(asset, `${base}/assets/${index}`),
       ...{ id: asset.id, sha256: asset.sha256 },
     })),
-    timeline: timelineOf(view, receipt !== undefined),
+    timeline: timelineOf(view, receipt),
     command: { get: command('get'), status: command('status') },
     actions: [...actionsFor(view, deployment), ...(isAgain ? (['again'] as const) : [])],
     ...(isAgain && { againCosts: expectedCosts(settings.routes, [{ route: route.name, firstKey: key }]) }),
@@ -84,7 +84,7 @@ async function receiptOf(
 }
 
 /** The life of an upload, as far as its entry tells. An entry keeps no history of its waits. */
-function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
+function timelineOf(view: UploadView, receipt: Receipt | undefined): readonly Step[] {
   const { state, putAt, arrivedAt, attempts, flow, isSentAgain, obstacle, endedAt, assets, failedOutputs, stage } =
     view;
   const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
@@ -109,7 +109,9 @@ function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
       ? []
       : [{ kind: 'outputs', at: endedAt, text: `${results}${missing}` } as const]),
     ...(isTerminalState(state) ? [endStep(view, state)] : []),
-    ...(hasReceipt ? [{ kind: 'receipt', text: 'The receipt is written.' } as const] : []),
+    ...(receipt === undefined
+      ? []
+      : [{ kind: 'receipt', text: `The receipt is written. ${receipt.sourceIssue ?? ''}`.trim() } as const]),
   ];
   return steps.map((step, index) => (index === steps.length - 1 ? { ...step, isNow: true } : step));
 }

@@ -164,6 +164,15 @@ export const CONFIGURATIONS = {
       ],
     },
   ),
+  'after-success': deployed(
+    { inboxBucket: 'their-inbox' },
+    {
+      routes: [
+        { name: 'tagged', template: 't', prefixes: ['a/'], afterSuccess: 'tag' },
+        { name: 'deleted', template: 't', prefixes: ['b/'], afterSuccess: 'delete' },
+      ],
+    },
+  ),
   'another-app': { build: inAnotherApp, deployment: {} },
 } as const satisfies Readonly<Record<string, Configuration>>;
 

@@ -44,7 +44,7 @@ function kindOf({ of, key, action }: Pick<RecordedCall, 'of' | 'key'> & { readon
 }
 
 /** Actions that no policy may name. */
-const OTHER_ACTIONS = ['s3:DeleteObject', 's3:DeleteObjectVersion', 's3:PutObjectAcl', 's3:GetBucketPolicy'];
+const OTHER_ACTIONS = ['s3:DeleteObjectVersion', 's3:PutObjectAcl', 's3:GetBucketPolicy'];
 
 /** True if the routes of a configuration make chains. */
 const hasChains = (name: (typeof CONFIGURATION_NAMES)[number]): boolean => name === 'chains' || name === 'cdk-json';
@@ -63,6 +63,10 @@ function widerOf(name: (typeof CONFIGURATION_NAMES)[number], by: FunctionName): 
 const isOfChains = (call: RecordedCall): boolean =>
   call.by === 'create-flow' &&
   (kindOf(call) === 'an asset' || (call.of === 'results' && call.action === 's3:ListBucketVersions'));
+
+/** True if only a pipeline with `afterSuccess` makes this call. */
+const isOfSources = ({ of, action }: RecordedCall): boolean =>
+  of === 'inbox' && (action.endsWith('Tagging') || action === 's3:DeleteObject');
 
 /** True if only a pipeline that puts a canary again makes this call. */
 const isOfCanary = (call: RecordedCall): boolean => kindOf(call) === 'the canary';
@@ -86,6 +90,7 @@ describe.each(CONFIGURATION_NAMES.flatMap((name) => FUNCTION_NAMES.map((by) => [
     const recordedHere = () =>
       recorded
         .filter((call) => hasChains(name) || !isOfChains(call))
+        .filter((call) => name === 'after-success' || !isOfSources(call))
         .filter((call) => name === 'another-app' || !isOfCanary(call));
     const callsOf = () => [
       ...recordedHere()

@@ -24,6 +24,7 @@ export async function recordCalls(): Promise<readonly RecordedCall[]> {
   for (const seed of SEEDS) await simulateWorld(seed, record);
   await makeRareCalls(record);
   for (const versioning of [undefined, 'Enabled'] as const) await makeCallsOfChains(versioning, record);
+  await makeCallsOfSources(record);
   return [...recorded.values()];
 }
 
@@ -92,7 +93,9 @@ async function makeRareCalls(record: Record): Promise<void> {
   );
   await deliver();
 
-  // The operator retries an upload that its user has deleted.
+  // The operator retries an upload, and another one that its user has deleted.
+  await collectAll({ retry: [(await world.receipt('refused.bin')).upload.id] });
+  await deliver();
   await world.remove('refused.bin');
   await collectAll({ retry: [upload.id] });
 
@@ -167,4 +170,32 @@ async function makeCallsOfChains(resultsVersioning: Versioning | undefined, reco
   world.service.intercept = undefined;
   await world.upload('denied.bin', 'x');
   await settle();
+}
+
+/** The calls for files that are tagged or deleted after their end. */
+async function makeCallsOfSources(record: Record): Promise<void> {
+  let running: FunctionName | undefined;
+  const routes: readonly Route[] = [
+    { ...ECHO, name: 'tagged', prefixes: ['tagged/'], afterSuccess: 'tag' },
+    { ...ECHO, name: 'deleted', prefixes: ['deleted/'], afterSuccess: 'delete' },
+  ];
+  const authorize: NonNullable<NonNullable<WorldOptions['s3']>['authorize']> = (access) => {
+    if (running !== undefined) record(recordedCall(running, access));
+    return true;
+  };
+  const world = await World.start({ routes, isVirtual: true, s3: { authorize } });
+  await using closing = new AsyncDisposableStack();
+  closing.defer(() => world.close());
+  // The service refuses the second flow. So its upload ends in the creating function.
+  world.service.intercept = (_, { operation, n }) =>
+    operation === 'createFlow' && n === 2 ? { status: 422 } : undefined;
+  for (const key of ['tagged/a', 'tagged/b', 'deleted/a']) {
+    await world.upload(key, 'x');
+    running = 'create-flow';
+    await world.deliverAll();
+    world.clock.advance(10 * 60_000);
+    running = 'collect-outputs';
+    await world.tick();
+    running = undefined;
+  }
 }

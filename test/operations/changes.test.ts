@@ -18,6 +18,7 @@ beforeAll(async () => {
   const routes = [
     { name: 'texts', input: 'file', template: 'bytes_echo', suffixes: ['.txt'], overrides: true },
     { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] },
+    { name: 'deleted', input: 'file', template: 'bytes_echo', suffixes: ['.bin'], afterSuccess: 'delete' },
   ] as const;
   operated = await Operated.start({ routes });
 });
@@ -276,6 +277,14 @@ it('forget deletes every trace of one file, and nothing of another', async () =>
   expect(await operated.run('forget', 'hollow.png', '--yes')).toMatchObject({ code: 0 });
   const records = await keys(LEDGER_BUCKET);
   expect(records.filter((key) => key.includes(id) || key.includes(failed.id))).toEqual([]);
+});
+
+it('forget deletes a file that its route has deleted after its success, with the delete marker', async () => {
+  const { id } = await operated.put('deleted.bin', 'succeeded');
+  const left = async () => (await keys(INBOX_BUCKET)).filter((key) => key === 'deleted.bin').length;
+  expect(await left()).toBe(2);
+  expect(await operated.run('forget', id, '--yes')).toMatchObject({ code: 0 });
+  expect(await left()).toBe(0);
 });
 
 describe('forget of a flow', () => {

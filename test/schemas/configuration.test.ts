@@ -120,7 +120,17 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
   const RIGHT = [
     ...['https://flows.example.com', 'a-bucket', '123456789012', 'eu-central-1', 'vpc-0', 'ops@example.com'],
     ...['{flowId}/{assetId}', arn('kms:eu-central-1:*:key/k'), arn('sns:eu-central-1:*:t'), arn('iam::*:policy/p')],
-    ...['partial', 'all', 'text', 'ask', 'root', 'newest-first', 'destroy', arn('events:eu-central-1:*:event-bus/b')],
+    ...[
+      'partial',
+      'all',
+      'text',
+      'tag',
+      'ask',
+      'root',
+      'newest-first',
+      'destroy',
+      arn('events:eu-central-1:*:event-bus/b'),
+    ],
     ...['EUR', 'month', 'UTC', { after: 20 }, false, 'flows', { from: 'flows' }],
     ...[['subnet-0'], ['sg-0'], [arn('iam::*:role/Viewer')], 'sort_by=-created_at'],
   ];

@@ -68,7 +68,8 @@ export class ChainWatch {
     const before = this.reports.get(first.id) ?? [];
     this.reports.set(first.id, [...before, report]);
     const name = `${first.id} ${generation} ${endedAt}`;
-    const text = body.replaceAll(NEXT_RESULTS, RESULTS);
+    const { sourceIssue: _, ...told } = report;
+    const text = JSON.stringify(told).replaceAll(NEXT_RESULTS, RESULTS);
     if ((this.#texts.get(name) ?? text) !== text) {
       this.#order.broken.push(`a chain told of one end in two ways: ${first.key}, ${name}`);
     }

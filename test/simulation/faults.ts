@@ -37,7 +37,10 @@ const BACKFILL_CALLS = ['queue.ask'] as const;
 
 /** Calls about holds. They come last for the same reason. */
 const HOLD_CALLS = ['hold.get', 'hold.put'] as const;
-export type S3CallKind = (typeof S3_CALLS | typeof CHAIN_CALLS | typeof HOLD_CALLS)[number];
+
+/** Calls that `afterSuccess` of a route makes. They come last for the same reason. */
+const SOURCE_CALLS = ['source.tags', 'source.tag', 'source.delete'] as const;
+export type S3CallKind = (typeof S3_CALLS | typeof CHAIN_CALLS | typeof HOLD_CALLS | typeof SOURCE_CALLS)[number];
 export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS | typeof BACKFILL_CALLS)[number];
 
 const CALLS: readonly CallKind[] = [
@@ -47,14 +50,22 @@ const CALLS: readonly CallKind[] = [
   ...CHAIN_CALLS,
   ...BACKFILL_CALLS,
   ...HOLD_CALLS,
+  ...SOURCE_CALLS,
 ];
-const S3_NO_BODY: readonly CallKind[] = ['inbox.head', 'receipt.head', 'marker.delete', 'asset.abort', 'asset.begin'];
+const S3_NO_BODY: readonly CallKind[] = [
+  'inbox.head',
+  'receipt.head',
+  'marker.delete',
+  'asset.abort',
+  'asset.begin',
+  'source.delete',
+];
 
 const oneOf =
   (calls: readonly CallKind[]) =>
   (call: CallKind): boolean =>
     calls.includes(call);
-const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS]);
+const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS, ...SOURCE_CALLS]);
 const isService = oneOf(SERVICE_CALLS);
 const isOther = oneOf([...OTHER_CALLS, ...BACKFILL_CALLS]);
 /** The answer of these calls is JSON, and not an asset. */
@@ -81,8 +92,9 @@ const FAULTS = {
   'slow down': isS3,
   'internal error': isS3,
   /** The same answer, although the call has taken effect. */
-  'internal error after': (call) => isS3(call) && !call.endsWith('.list') && !/\.(get|head)$/.test(call),
-  conflict: (call) => /^(entry\.(create|replace)|(lease|chain|hold|receipt)\.put|asset\.(put|complete))$/.test(call),
+  'internal error after': (call) => isS3(call) && !call.endsWith('.list') && !/\.(get|head|tags)$/.test(call),
+  conflict: (call) =>
+    /^(entry\.(create|replace)|(lease|chain|hold|receipt)\.put|asset\.(put|complete)|source\.delete)$/.test(call),
   // A fault of Secrets Manager, SQS and EventBridge.
   throttled: isOther,
   // Faults of the service.
@@ -200,6 +212,9 @@ const RARE_CALLS: readonly CallKind[] = [
   'event.send',
   'chain.get',
   'chain.put',
+  'source.tags',
+  'source.tag',
+  'source.delete',
 ];
 /** Calls that only one world in many makes. */
 const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort', 'queue.ask'];

@@ -95,6 +95,13 @@ export class Inspector {
     if (status !== 200) throw new Error(`S3 answered ${status} to the end of a multipart upload of ${bucket}/${key}`);
   }
 
+  /** The tags of a version, as `name=value`. */
+  async tags(bucket: string, key: string, versionId: string): Promise<readonly string[]> {
+    const { body } = await this.#ask('GET', `/${bucket}/${encoded(key)}?tagging&versionId=${versionId}`);
+    const tags = [...body.toString().matchAll(/<Tag>(.*?)<\/Tag>/gs)];
+    return tags.map(([, tag = '']) => `${textOf(tag, 'Key')}=${textOf(tag, 'Value')}`);
+  }
+
   async delete(bucket: string, key: string): Promise<void> {
     await this.#ask('DELETE', `/${bucket}/${encoded(key)}`);
   }

@@ -36,6 +36,7 @@ const HOLDS = 'holds/holds.ts';
 const HOLD_STORE = 'holds/hold-store.ts';
 const COPIES = 'ledger/copies.ts';
 const PERMIT = 'holds/permit.ts';
+const SOURCES = 'publish/sources.ts';
 
 /** @param seedsMax the number of seeds within which the mistake must be found. */
 const mistake = (name: string, seedsMax: number, ...changes: readonly Change[]): Mutation => ({
@@ -539,5 +540,23 @@ export const MUTATIONS: readonly Mutation[] = [
     in: 'isTrialDue',
     replace: 'now - triedAt >= TRIAL_EVERY_MS',
     with: 'now >= triedAt',
+  }),
+  mistake('a file is deleted although an output failed', 40, {
+    file: SOURCES,
+    in: 'Sources.settle',
+    replace: 'if (isWhole && this.#mayDelete)',
+    with: 'if (this.#mayDelete)',
+  }),
+  mistake('a file is deleted before its chain has ended', 60, {
+    file: 'publish/publish.ts',
+    in: 'publish',
+    replace: 'else await settleSource(…);',
+    with: 'await settleSource(entry, receipt, ports, signal);',
+  }),
+  mistake('the version that is current is tagged, and not the one that was sent', 60, {
+    file: SOURCES,
+    in: 'Sources.#tag',
+    replace: 'const version = { Bucket: bucket, Key: key, VersionId: versionId };',
+    with: 'const version = { Bucket: bucket, Key: key };',
   }),
 ];

@@ -6,6 +6,7 @@ import { Pacer } from '../../functions/flow-service/pacer.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import { ChainNotes } from '../../functions/publish/chain-notes.ts';
+import { Sources } from '../../functions/publish/sources.ts';
 import { callAws } from './aws-calls.ts';
 import { SECOND_FLOW_LINES } from './invariants/flows.ts';
 import { Lambda } from './lambda.ts';
@@ -125,8 +126,10 @@ function portsFor(world: World, lambda: Lambda, which: 'create' | 'collect'): Po
       metrics: { add: (metric, value = 1) => observed.noteMetric(metric, value) },
     },
   });
-  // create-flow may not send to the queue. What it begins is sent by the next tick.
-  return which === 'create' ? { ...ports, chainNotes: new ChainNotes({ ...ports, queue: undefined }) } : ports;
+  if (which === 'collect') return ports;
+  // create-flow may neither delete files nor send to the queue. What it begins is sent by the next tick.
+  const sources = new Sources(ports.s3, ports.inbox, settings, { mayDelete: false });
+  return { ...ports, sources, chainNotes: new ChainNotes({ ...ports, sources, queue: undefined }) };
 }
 
 /** A log whose lines the world keeps, and that tells the order checker of messages that a claim turned away. */

@@ -23,7 +23,9 @@ export function kindOf(request: SdkRequest): S3CallKind {
   return kind;
 }
 
-function inboxCall({ method }: SdkRequest, key: string): S3CallKind | undefined {
+function inboxCall({ method, query = {} }: SdkRequest, key: string): S3CallKind | undefined {
+  if ('tagging' in query) return method === 'PUT' ? 'source.tag' : 'source.tags';
+  if (method === 'DELETE') return 'source.delete';
   if (key === '') return 'inbox.list';
   return method === 'HEAD' ? 'inbox.head' : method === 'GET' ? 'inbox.get' : undefined;
 }

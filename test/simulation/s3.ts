@@ -8,6 +8,7 @@ import type { Fault, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import { keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
 import { POISONED_PREFIX } from './scenario.ts';
+import { seesSource } from './storm-sources.ts';
 import type { World } from './world.ts';
 
 /** Number of times that the SDK tries a call, and how long it waits for an answer, in milliseconds. */
@@ -226,6 +227,7 @@ class S3Network {
       const call = { kind, key: keyOf(request), body };
       world.orderChecker.sees(invocation, call);
       world.chainWatch.sees(call);
+      seesSource(world, call);
       world.holdWatch?.sees(call);
     }
     switch (fault) {

@@ -15,6 +15,8 @@ export interface StormNeeds {
   readonly areBackfilled?: boolean;
   /** True if assets go on to later stages. */
   readonly areChained?: boolean;
+  /** True if routes have an `afterSuccess`. */
+  readonly areSettled?: boolean;
   /** True if uploads are held. */
   readonly areHeld?: boolean;
   /** The faults that lead to the call. */
@@ -56,6 +58,9 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'chain.put': { areChained: true, areQuick: true },
   'hold.get': { areHeld: true, areQuick: true },
   'hold.put': { areHeld: true, areQuick: true },
+  'source.tags': { areSettled: true, areQuick: true },
+  'source.tag': { areSettled: true, areQuick: true },
+  'source.delete': { areSettled: true, areQuick: true },
   'queue.ask': { areBackfilled: true, faultPlan: { rate: 0, faults: [], persistence: 0 } },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
 };

@@ -185,6 +185,7 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
   [{ sufixes: ['.png'] }, 'routes[0].sufixes: unknown, expected only name'],
   [{ input: 'json' }, 'routes[0].input: expected "file" or "text", got "json"'],
   [{ overrides: 'yes' }, 'routes[0].overrides: expected true or false, got "yes"'],
+  [{ afterSuccess: 'move' }, 'routes[0].afterSuccess: expected "tag" or "delete", got "move"'],
   [{ additional: [] }, 'routes[0].additional: expected an object, got []'],
   [{ additional: { flowdrop: 1 } }, 'routes[0].additional.flowdrop: expected no "flowdrop"'],
   [
@@ -356,6 +357,7 @@ describe('the chains of routes', () => {
       named('inputs', { inputs: 'each' }),
       named('allow', { after: 'draft', allow: 'partial' }),
       named('overrides', { after: 'draft', overrides: true }),
+      named('tag', { after: 'draft', afterSuccess: 'tag' }),
     );
     const noCircle = 'expected a chain that begins with a route without "after"';
     expect(issues).toEqual([
@@ -368,6 +370,7 @@ describe('the chains of routes', () => {
       'flowdrop.routes[8].inputs: expected it only beside "after", the name of the route before, got "each"',
       'flowdrop.routes[9].allow: expected it only beside "inputs": "all", got "partial"',
       'flowdrop.routes[10].overrides: expected it only without "after": an asset has no metadata of yours, got true',
+      'flowdrop.routes[11].afterSuccess: expected it only without "after": the first route of the chain says what becomes of the file, got "tag"',
     ]);
   });
 
@@ -424,6 +427,7 @@ describe('a route for jobs', () => {
     [{ name: 'a', jobs: 'multi' }, 'routes[0].jobs: expected a prefix with a slash at its end'],
     [{ name: 'a', jobs: 'multi/', suffixes: ['.png'] }, 'routes[0].suffixes: expected it only without "jobs"'],
     [{ name: 'a', jobs: 'multi/', after: 'b' }, 'routes[0].after: expected it only without "jobs"'],
+    [{ name: 'a', jobs: 'm/', afterSuccess: 'tag' }, 'routes[0].afterSuccess: expected it only without "jobs"'],
     [{ name: 'a', deadlineSeconds: 60 }, 'routes[0].deadlineSeconds: expected it only beside "jobs"'],
   ])('refuses %j', (first, message) => {
     expect(issuesOf(first, { name: 'b' }).join('\n')).toContain(message);

@@ -10,6 +10,7 @@ import { checkHolds } from './holds.ts';
 import { checkJobs } from './jobs.ts';
 import { checkEvents, checkReceipts } from './publications.ts';
 import { checkMultipartUploads, checkResults } from './results.ts';
+import { checkSources } from './sources.ts';
 import { checkNoToken } from './token.ts';
 
 /**
@@ -35,5 +36,6 @@ export async function checkAll(world: World): Promise<void> {
   await checkReceipts(world, terminal);
   checkEvents(world, terminal);
   await checkChains(world, entries);
+  await checkSources(world, terminal);
   await checkNoToken(world);
 }
