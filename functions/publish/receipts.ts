@@ -26,8 +26,7 @@ class ReceiptContendedError extends Error {
 const TRIES_MAX = 10;
 
 /**
- * Maximum size of a receipt, in bytes. It says what its entry says, in lines with blanks before them, and names the
- * uploads that begin with its assets.
+ * Maximum size of a receipt, in bytes. It says what its entry says, and names the uploads that begin with its assets.
  */
 export const RECEIPT_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -162,7 +161,7 @@ export class Receipts {
           new PutObjectCommand({
             Bucket: this.#settings.resultsBucket,
             Key: key,
-            Body: `${JSON.stringify(document, undefined, 2)}\n`,
+            Body: `${JSON.stringify(document)}\n`, // One line: query engines read an object line by line.
             ContentType: 'application/json',
             Metadata: metadata,
             ...condition,

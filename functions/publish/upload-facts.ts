@@ -12,15 +12,8 @@ export function uploadFacts<C extends object>(
   return { id, bucket, key, versionId, etag, ...content, lastModified: iso(lastModified), ...rank };
 }
 
-/** Bytes that four lists around an item have more than its own comma and end of line. */
-const LISTS_BYTES = 38;
-
-/**
- * Bytes that an item of a list takes in a receipt or in `chain.json` at most. Its lines are indented there as in four
- * lists.
- */
-export const bytesInList = (item: unknown): number =>
-  Buffer.byteLength(JSON.stringify([[[[item]]]], undefined, 2)) - LISTS_BYTES;
+/** Bytes that an item of a list takes in a receipt or in `chain.json`, with its comma. */
+export const bytesInList = (item: unknown): number => Buffer.byteLength(JSON.stringify(item)) + 1;
 
 /** The first items of a list that take at most so many bytes there. */
 export function fitting<T>(items: readonly T[], bytesMax: number): readonly T[] {

@@ -16,7 +16,7 @@ import { uploadId } from '../../functions/uploads/upload.ts';
 
 /** Each of them takes six bytes in JSON. */
 const control = (length: number) => '\u0001'.repeat(length);
-const bytesOf = (value: unknown, indent?: number) => Buffer.byteLength(JSON.stringify(value, undefined, indent));
+const bytesOf = (value: unknown) => Buffer.byteLength(JSON.stringify(value));
 const PLACES = {
   ...{ resultsBucket: 'r'.repeat(63), resultsPrefix: '', command: 'flowdrop', service: FLOWS },
   ...{ collectFunction: 'collect', localInbox: undefined },
@@ -107,7 +107,7 @@ describe.each(EXTREMES)('with %s', (_, key, idOf, fitting) => {
       const entry = largest(are);
       expect(bytesOf(entry)).toBeLessThanOrEqual(ENTRY_BYTES_MAX);
       const receipt = receiptOf(entry, PLACES);
-      expect(bytesOf(receipt, 2)).toBeLessThanOrEqual(RECEIPT_BYTES_MAX);
+      expect(bytesOf(receipt)).toBeLessThanOrEqual(RECEIPT_BYTES_MAX);
       const { detail } = completionEvent(receipt, 'mine', { bucket, key });
       expect(Buffer.byteLength(detail)).toBeLessThanOrEqual(DETAIL_BYTES_MAX);
       expect(JSON.parse(detail).results.isCut).toBe(true);
@@ -116,7 +116,7 @@ describe.each(EXTREMES)('with %s', (_, key, idOf, fitting) => {
 });
 
 describe('chain.json', () => {
-  const sizeOf = (report: ChainReport) => bytesOf(report, 2) + 1;
+  const sizeOf = (report: ChainReport) => bytesOf(report) + 1;
 
   function chainOf(count: number, key: string, assets: number, routes = ['each']): Chain {
     const object = {

@@ -2,11 +2,12 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { describe, expect, it, vi } from 'vitest';
 import { parseContext } from '../../functions/settings/context.ts';
 import { readStackContext } from '../../infra/deployment.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
-import type { PipelineOptions } from '../../local/pipeline.ts';
+import { type PipelineOptions, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import { CONTEXT, type Synthesis, synthesise } from '../infra/synthesis.ts';
 import { resources } from '../infra/template.ts';
 import { checkOf, Operated } from '../operations/support.ts';
@@ -135,6 +136,101 @@ it('other-account.md has the owner allow what the functions do in the bucket, an
   const allowed = JSON.parse(policy?.text ?? '{}').Statement[0].Action;
   expect([...new Set(used)].sort()).toEqual([...allowed].sort());
 });
+
+describe('athena.md', () => {
+  const [table = '', query = ''] = blocksOf('athena.md').flatMap(({ language, text }) =>
+    language === 'sql' ? [text] : [],
+  );
+
+  it('declares only members of a receipt, with their types, and asks only for these', () => {
+    const columns = columnsIn(table.slice(table.indexOf('(') + 1, table.indexOf('\n)')));
+    const schema: Schema = JSON.parse(readFileSync(join(ROOT, 'docs/schemas/receipt.schema.json'), 'utf8'));
+    expect(Object.keys(columns)).toContain('assets');
+    expect(unlike(columns, schema)).toEqual([]);
+    const names = query.replaceAll(/'[^']*'|AS \w+/g, '').match(/\b[a-z]\w*(?:\.\w+)?\b(?!\()/g) ?? [];
+    const known = ['receipts', ...Object.keys(columns), 'upload.key', 'price.amount', 'price.currency'];
+    expect(names.filter((name) => !known.includes(name))).toEqual([]);
+  });
+
+  it('has nothing but receipts and chain.json below the location of the table, each in one line', async () => {
+    const { context } = readStackContext({ dir: cloneOf('athena.md'), context: undefined });
+    const { routes, settings } = context;
+    const later = { ...(routes[0] as (typeof routes)[number]), name: 'later', after: routes[0]?.name };
+    const operated = await Operated.forTest({
+      routes: [
+        { ...(routes[0] as (typeof routes)[number]), template: 'bytes_echo' },
+        { ...later, template: 'bytes_echo' },
+      ],
+      settings,
+    });
+    await operated.put('in/acme/photo.png', 'succeeded');
+    const { pipeline } = operated;
+    const below = async () => {
+      const { Contents = [] } = await pipeline.s3.send(new ListObjectsV2Command({ Bucket: RESULTS_BUCKET }));
+      return Contents.flatMap(({ Key = '' }) => (Key.startsWith('in/') ? [Key] : []));
+    };
+    await vi.waitFor(async () => expect(await below()).toContain('in/acme/photo.png/chain.json'), PATIENCE);
+    const keys = await below();
+    expect(keys).toHaveLength(3);
+    for (const Key of keys) {
+      const { Body } = await pipeline.s3.send(new GetObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
+      const text = (await Body?.transformToString()) ?? '';
+      expect(text).toMatch(/^\{.*\}\n$/);
+      // What the query tells receipts by.
+      expect(JSON.parse(text).receipt).toBe(Key.endsWith('/receipt.json') ? 1 : undefined);
+    }
+  });
+});
+
+interface Columns {
+  readonly [name: string]: string | Columns | readonly [Columns];
+}
+
+/** The columns of a table, as `CREATE TABLE` declares them. */
+function columnsIn(text: string): Columns {
+  const parts: string[] = [''];
+  let depth = 0;
+  for (const letter of text) {
+    if (letter === '<') depth += 1;
+    if (letter === '>') depth -= 1;
+    if (letter === ',' && depth === 0) parts.push('');
+    else parts[parts.length - 1] += letter;
+  }
+  return Object.fromEntries(
+    parts.map((part) => {
+      const [, name = '', type = ''] = /^\s*(\w+)[\s:]+(.*?)\s*$/s.exec(part) ?? [];
+      const [, list, members] = /^(array<)?struct<(.*?)>+$/.exec(type) ?? [];
+      if (members === undefined) return [name, type];
+      return [name, list === undefined ? columnsIn(members) : [columnsIn(members)]];
+    }),
+  );
+}
+
+/** The types of JSON that a type of a column can hold. */
+const HOLDS: Readonly<Record<string, readonly string[]>> = {
+  string: ['string'],
+  int: ['integer', 'number'],
+  bigint: ['integer', 'number'],
+  double: ['number', 'integer'],
+};
+
+/** Where columns differ from a schema: names of members that are not there, or have another type. */
+function unlike(columns: Columns, { properties = {} }: Schema, where = ''): readonly string[] {
+  return Object.entries(columns).flatMap(([name, column]) => {
+    const member = properties[name];
+    const path = `${where}${name}`;
+    if (member === undefined) return [path];
+    if (typeof column === 'string') return HOLDS[column]?.includes(member.type ?? '') ? [] : [`${path} ${column}`];
+    if (Array.isArray(column)) return unlike(column[0], member.items ?? {}, `${path}.`);
+    return unlike(column as Columns, member, `${path}.`);
+  });
+}
+
+interface Schema {
+  readonly type?: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+}
 
 /** Each `flowdrop.json` of README.md and docs/, as a reader copies it. */
 const WHOLE_FILES: readonly (readonly [page: string, text: string])[] = [

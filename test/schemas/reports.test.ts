@@ -11,7 +11,7 @@ import { closedValidator, publishedValidator } from './validators.ts';
 const ECHO = { input: 'file', template: 'bytes_echo' } as const;
 
 /** What the functions of a local run wrote, by its key in the results bucket. */
-const written = new Map<string, unknown>();
+const texts = new Map<string, string>();
 
 let operated: Operated;
 beforeAll(async () => {
@@ -31,7 +31,7 @@ beforeAll(async () => {
   const { Contents = [] } = await s3.send(new ListObjectsV2Command({ Bucket: RESULTS_BUCKET }));
   for (const { Key = '' } of Contents.filter(({ Key = '' }) => /\/(receipt|chain)\.json$/.test(Key))) {
     const { Body } = await s3.send(new GetObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
-    written.set(Key, JSON.parse((await Body?.transformToString()) ?? ''));
+    texts.set(Key, (await Body?.transformToString()) ?? '');
   }
 });
 afterAll(() => operated[Symbol.asyncDispose]());
@@ -47,7 +47,11 @@ const chainEnds = (key: string, state: string): Promise<void> =>
   }, PATIENCE);
 
 const named = (name: string): readonly unknown[] =>
-  Array.from(written).flatMap(([key, value]) => (key.endsWith(`/${name}.json`) ? [value] : []));
+  Array.from(texts).flatMap(([key, text]) => (key.endsWith(`/${name}.json`) ? [JSON.parse(text)] : []));
+
+it('each receipt and each chain.json is one line', () => {
+  for (const [key, text] of texts) expect(text, key).toMatch(/^\{.*\}\n$/);
+});
 
 describe.each(['receipt', 'chain'] as const)('docs/schemas/%s.schema.json', (name) => {
   it('accepts what the functions of a local run write, and describes every member of it', () => {
