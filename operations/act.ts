@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
@@ -8,8 +9,13 @@ import { areResultsGone } from '../functions/flow-service/service-description.ts
 import { isTerminal } from '../functions/ledger/entry.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 import { RETRIED_AT_ONCE_MAX } from '../functions/operator/operator.ts';
-import { expectedCosts } from '../functions/uploads/chain-routes.ts';
+import { isDenied } from '../functions/s3/errors.ts';
+import { headObject } from '../functions/s3/objects.ts';
+import { expectedCosts, laterRoute, planAfter } from '../functions/uploads/chain-routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
+import { revisionOf } from '../functions/uploads/route-snapshot.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
+import { type Stage, secondDigits } from '../functions/uploads/upload.ts';
 import { chainBegunBy, readChain, viewsOf } from './chains.ts';
 import type { Deployment } from './deployment.ts';
 import { RoutesUnknownError } from './explain.ts';
@@ -24,29 +30,46 @@ import { sleepUntilNext } from './wait.ts';
 export const AT_ONCE_MAX = 200;
 
 /** What the collecting function can do with single uploads. */
-export type Action = 'retry' | 'cancel' | 'collect';
+export type Action = 'retry' | 'again' | 'cancel' | 'collect';
 
 /** The states that each action is for. The function answers for all others that there is nothing to do. */
 const STATES: Readonly<Record<Action, readonly UploadView['state'][]>> = {
   retry: ['failed', 'waiting'],
+  again: TERMINAL_STATE_NAMES,
   cancel: ['waiting', 'running'],
   collect: TERMINAL_STATE_NAMES,
 };
 
 /** Which uploads an operator means: those that words name, or those that a query lists. */
-export type Selection = { readonly words: readonly string[] } | { readonly query: ListQuery };
+export type Selection =
+  | { readonly words: readonly string[] }
+  | { readonly query: ListQuery }
+  | { readonly made: MadeQuery };
+
+/** Files that succeeded, and are still in the inbox. Times in milliseconds since the epoch. */
+export interface MadeQuery {
+  /** The name of their route. */
+  readonly route: string;
+  /** Only files that were put before, and since. */
+  readonly before?: number | undefined;
+  readonly since?: number | undefined;
+}
 
 /** What an operator wants to be done. */
 export interface Asked {
   readonly action: Action;
   /**
-   * Only for a retry: JSON in place of the parameters of the route, where the route allows it. Only failures take it.
+   * Only for a retry and for `again`: JSON in place of the parameters of the route, and another template, where the route
+   * allows it. Only what has ended takes it.
    */
   readonly parameters?: Json | undefined;
+  readonly template?: string | undefined;
   /**
-   * Only for a retry of named files: the route of a stage. In their chains this stage is made anew, and those after it.
+   * Only for `again` with named files: the route of a stage. In their chains this stage is made anew, and those after it.
    */
   readonly from?: string | undefined;
+  /** Only for `again`: leaves out files of which nothing would be made otherwise than before. */
+  readonly onlyIfChanged?: boolean | undefined;
 }
 
 /** A stage that would be made anew in the chain of a file. */
@@ -123,6 +146,10 @@ export async function plan(
     const listed = await listedFor(asked, selection.query, deployment, signal);
     return withoutForbidden({ ...asked, ...listed, left: [] }, deployment);
   }
+  if ('made' in selection) {
+    const { uploads, left: skipped } = await madeBy(selection.made, asked, deployment, signal);
+    return withoutForbidden({ ...asked, uploads, left: [], skipped }, deployment);
+  }
   const uploads = new Map<string, UploadView>();
   const stages = new Map<string, PlannedStage>();
   const left: Left[] = [];
@@ -159,6 +186,7 @@ async function chosenBy(
   signal: AbortSignal,
 ): Promise<Chosen> {
   if (asked.from !== undefined) return stageBy(upload, asked.from, deployment, signal);
+  if (asked.action === 'again') return againBy(upload, asked, deployment, signal);
   // What is collected again is one flow.
   const chain = asked.action === 'collect' ? undefined : await chainBegunBy(upload, deployment, signal);
   if (chain !== undefined) return chosenInChain(chain, asked, deployment, signal);
@@ -206,7 +234,7 @@ async function stageBy(
   }
   if (entry === undefined) return leaving(key, issue?.message ?? 'it is unknown');
   const { stage } = entry.upload;
-  if (stage !== undefined) return leaving(key, `it belongs to the chain of ${stage.first.key}: name that file`);
+  if (stage !== undefined) return leaving(key, laterOf(stage));
   if (!isTerminal(entry)) return leaving(key, `it is ${entry.state}, and nothing of its chain has begun`);
   const chain = await readChain(id, deployment, signal);
   if (chain === undefined) return leaving(key, 'it has no chain: its route had no later stage when it ended');
@@ -232,6 +260,107 @@ async function stageBy(
   if (anew.begins.length === 0) return leaving(key, whyNothing(anew.chain, from, chain.withheld));
   const begins = anew.begins.map(({ upload }) => ({ id: upload.id, key: upload.key }));
   return { uploads: [], stages: [{ id, key, begins }], left: [] };
+}
+
+const laterOf = ({ first: { key } }: Stage): string => `it belongs to the chain of ${key}: name that file`;
+
+/** A file that would be made anew, with its chain. */
+async function againBy(
+  upload: FoundUpload,
+  asked: Asked,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Chosen> {
+  const view = viewOrReason(upload, asked, deployment);
+  const why = typeof view === 'string' ? view : await whyNotAgain(view, asked, deployment, signal);
+  return typeof view === 'string' || why !== undefined ? leaving(upload.key, why ?? '') : { uploads: [view], left: [] };
+}
+
+/** Why a file that has ended is not made anew. Undefined if it is. */
+async function whyNotAgain(
+  view: UploadView,
+  { onlyIfChanged }: Asked,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { settings, areRoutesKnown } = deployment;
+  if (view.stage !== undefined) return `${laterOf(view.stage)}, and this stage with --from ${view.route}`;
+  const route = routeFor(settings.routes, view);
+  if (areRoutesKnown && route === undefined) return 'no route takes it any more';
+  if (!(await isThere(view, deployment, signal))) return 'the file is gone from the inbox, and its results stay';
+  const chain = await readChain(view.id, deployment, signal);
+  if (chain?.uploads.some(({ state }) => state === 'under way')) return 'an upload of its chain is under way';
+  if (onlyIfChanged !== true || route === undefined) return undefined;
+  const isSame = isMadeAlike({ view, route, chain }, settings.routes);
+  return isSame ? 'its routes would make the same' : undefined;
+}
+
+/** True if the file is there, in the version that was sent. Also true if S3 refuses to tell. */
+async function isThere(
+  { bucket, key, versionId, etag }: UploadView,
+  { s3, inbox }: Deployment,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    if (versionId === undefined) return (await inbox.current(bucket, key, signal))?.etag === etag;
+    return (await headObject(s3, { Bucket: bucket, Key: key, VersionId: versionId }, signal)) !== undefined;
+  } catch (error) {
+    signal.throwIfAborted();
+    if (isDenied(error)) return true;
+    throw error;
+  }
+}
+
+/** True if the present routes say of a file, and of all that was made from it, what they said then. */
+function isMadeAlike(
+  { view, route, chain }: { readonly view: UploadView; readonly route: Route; readonly chain: Chain | undefined },
+  routes: readonly Route[],
+): boolean {
+  const hashOf = (name: string): string | undefined => {
+    const later = laterRoute(routes, name);
+    return later && revisionOf(later).hash;
+  };
+  const plan = planAfter(routes, route.name);
+  const before = chain?.plan ?? [];
+  const [, ...later] = chain?.uploads ?? [];
+  return (
+    view.revision?.hash === revisionOf(route).hash &&
+    plan.length === before.length &&
+    plan.every((stage) => before.some((each) => isDeepStrictEqual(each, stage))) &&
+    later.every(({ route: name, sent }) => sent?.revision !== undefined && sent.revision.hash === hashOf(name))
+  );
+}
+
+/** The files of a route that succeeded, and that are what is in the inbox now. The ledger lists files by their date. */
+async function madeBy(
+  { route, before, since = 0 }: MadeQuery,
+  asked: Asked,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Chosen> {
+  const { inbox, ledger } = deployment;
+  const end = before === undefined ? undefined : secondDigits(before);
+  const ids: string[] = [];
+  for await (const { entries } of ledger.entryPages(secondDigits(since), signal)) {
+    const wanted = entries.filter(({ id }) => end === undefined || id < end);
+    ids.push(...wanted.map(({ id }) => id));
+    if (wanted.length < entries.length) break;
+  }
+  const chosen = await pMap(
+    ids,
+    async (id): Promise<Chosen> => {
+      const { entry, issue } = await readEntry(id, deployment, signal);
+      if (entry === undefined) return leaving(id, issue.message);
+      const isMeant = entry.route.name === route && entry.state === 'succeeded' && entry.upload.stage === undefined;
+      if (!isMeant) return { uploads: [], left: [] };
+      const { key, bucket } = entry.upload;
+      const current = await inbox.current(bucket, key, signal);
+      if (current?.id !== id) return leaving(key, 'another file is at its key, or none is');
+      return againBy({ id, key, entry }, asked, deployment, signal);
+    },
+    { concurrency: READS_MAX },
+  );
+  return { uploads: chosen.flatMap(({ uploads }) => uploads), left: chosen.flatMap(({ left }) => left) };
 }
 
 /** Why a stage would not begin. */
@@ -269,13 +398,16 @@ export async function listedFor(
   return { uploads: uploads.filter((view) => reasonOf(view) === undefined), skipped };
 }
 
+/** True if something is given in place of what the route says. */
+const isGiven = ({ parameters, template }: Asked): boolean => parameters !== undefined || template !== undefined;
+
 /** The plan without the uploads whose route allows no other parameters. The function checks that again. */
 function withoutForbidden(whole: Plan, { settings, areRoutesKnown }: Deployment): Plan {
-  if (whole.parameters === undefined || !areRoutesKnown) return whole;
+  if (!isGiven(whole) || !areRoutesKnown) return whole;
   const isAllowed = (view: UploadView): boolean =>
     view.stage === undefined && routeFor(settings.routes, view)?.overrides === true;
   const forbidden = whole.uploads.filter((view) => !isAllowed(view));
-  const why = 'its route does not allow other parameters';
+  const why = 'its route does not allow other parameters, or another template';
   const left = [...whole.left, ...forbidden.map(({ key }) => ({ key, why }))];
   return { ...whole, uploads: whole.uploads.filter(isAllowed), left };
 }
@@ -284,15 +416,17 @@ function withoutForbidden(whole: Plan, { settings, areRoutesKnown }: Deployment)
  * True if a retry of the same upload ends as before. Other parameters take the place of those that could not be used.
  * @internal
  */
-export const isHopeless = ({ failure }: UploadView, { parameters }: Asked): boolean =>
-  failure?.canRetryHelp === false && !(failure.code === 'invalid-override' && parameters !== undefined);
+export const isHopeless = ({ failure }: UploadView, asked: Asked): boolean =>
+  failure?.canRetryHelp === false && !(failure.code === 'invalid-override' && isGiven(asked));
 
 /**
  * The actions that are for an upload in this state, and can help it.
  * @internal
  */
 export const actionsFor = (view: UploadView, { settings, clock }: Pick<Deployment, 'settings' | 'clock'>) =>
-  (['retry', 'cancel', 'collect'] as const).filter((action) => {
+  (['retry', 'again', 'cancel', 'collect'] as const).filter((action) => {
+    // A later stage is made anew from the chain of its file.
+    if (action === 'again' && view.stage !== undefined) return false;
     if (whyNot(view, { action }) !== undefined || (action === 'retry' && isHopeless(view, { action }))) return false;
     const endedAt = Date.parse(view.endedAt ?? '');
     return action !== 'collect' || !areResultsGone(settings.service, { endedAt, now: clock.now() });
@@ -316,12 +450,13 @@ export function viewOrReason(
 }
 
 /** Why an action is not for an upload in its present state. Undefined if it is. */
-function whyNot({ state, endedAt, flow, isFlowShared }: UploadView, { action, parameters }: Asked): string | undefined {
+function whyNot({ state, endedAt, flow, isFlowShared }: UploadView, asked: Asked): string | undefined {
+  const { action } = asked;
   if (!STATES[action].includes(state)) {
     if (state === 'claimed') return 'it is being sent at this moment';
     return endedAt === undefined ? `it is ${state}` : `it has ${state}`;
   }
-  if (parameters !== undefined && state === 'waiting') {
+  if (isGiven(asked) && state === 'waiting') {
     return 'it waits, and a flow of it may exist with its present parameters: cancel it first';
   }
   if (action !== 'collect') return undefined;
@@ -338,12 +473,15 @@ export interface HeldFlows {
   readonly ending: string;
 }
 
+/** The actions that pay for flows. */
+const PAID: readonly Action[] = ['retry', 'again'];
+
 /** The flows that a retry would begin, with those of the stages that come after them, and what they cost. */
 export function costsOf(
   { action, uploads, stages = [], from }: Pick<Plan, 'action' | 'uploads' | 'stages' | 'from'>,
   deployment: Deployment,
 ): ExpectedCosts {
-  if (action !== 'retry') return sumOfCosts([]);
+  if (!PAID.includes(action)) return sumOfCosts([]);
   const { routes } = deployment.settings;
   return expectedCosts(routes, [
     ...uploads.map((view) => {
@@ -360,7 +498,7 @@ export async function heldFlows(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<readonly HeldFlows[]> {
-  if (action !== 'retry') return [];
+  if (!PAID.includes(action)) return [];
   const holds = await holdsOf(deployment, signal);
   const anew = stages.flatMap(({ begins }) => begins.map(() => from ?? ''));
   const routes = [...uploads.map((view) => routeOfRetry(view, deployment)), ...anew];
@@ -376,9 +514,9 @@ export async function heldFlows(
 const isBulk = ({ uploads, stages = [] }: Pick<Plan, 'uploads' | 'stages'>): boolean =>
   uploads.length + stages.reduce((sum, { begins }) => sum + begins.length, 0) > RETRIED_AT_ONCE_MAX;
 
-/** The name of the route that a retry would take. A failed file takes that of today. */
-function routeOfRetry(view: UploadView, { settings, areRoutesKnown }: Deployment): string {
-  const isRouted = view.state === 'failed' && view.stage === undefined && areRoutesKnown;
+/** The name of the route that a retry would take. A file that has ended takes that of today. @internal */
+export function routeOfRetry(view: UploadView, { settings, areRoutesKnown }: Deployment): string {
+  const isRouted = view.endedAt !== undefined && view.stage === undefined && areRoutesKnown;
   return (isRouted ? routeFor(settings.routes, view)?.name : undefined) ?? view.route;
 }
 
@@ -387,18 +525,18 @@ function routeOfRetry(view: UploadView, { settings, areRoutesKnown }: Deployment
  * @param onProgress called with the number of uploads that are done.
  */
 export async function act(
-  { action, parameters, from: stage, uploads, stages = [] }: Omit<Plan, 'left' | 'skipped'>,
+  { action, parameters, template, from: stage, uploads, stages = [] }: Omit<Plan, 'left' | 'skipped'>,
   deployment: Deployment,
   signal: AbortSignal,
   onProgress: (count: number) => void = () => {},
 ): Promise<readonly Acted[]> {
-  const late = action === 'retry' && isBulk({ uploads, stages }) ? true : undefined;
+  const late = PAID.includes(action) && isBulk({ uploads, stages }) ? true : undefined;
   if (stage !== undefined) return makeAnew({ from: stage, stages, late }, deployment, signal, onProgress);
   const acted: Acted[] = [];
   for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {
     const some = uploads.slice(from, from + AT_ONCE_MAX);
     const answer = resultsSchema.parse(
-      await deployment.collecting.invoke({ [action]: some.map(({ id }) => id), parameters, late }, signal),
+      await deployment.collecting.invoke({ [action]: some.map(({ id }) => id), parameters, template, late }, signal),
     );
     for (const { key, id } of some) {
       const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};
@@ -429,7 +567,7 @@ async function makeAnew(
     const keys = new Map([[first, key], ...begins.map((each) => [each.id, each.key] as const)]);
     const ofChain = new Map<string, Acted>();
     for (let before = 0; ; ) {
-      const answer = resultsSchema.parse(await collecting.invoke({ retry: [first], from, late }, signal));
+      const answer = resultsSchema.parse(await collecting.invoke({ again: [first], from, late }, signal));
       for (const { upload: id, result } of answer) {
         ofChain.set(id, { id, key: keys.get(id) ?? id, result, isDone: DONE.includes(result) });
       }

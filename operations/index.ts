@@ -20,6 +20,7 @@ export { type CanaryFile, canaryOf } from './canary.ts';
 export type { ChainNode, ChainView } from './chains.ts';
 export { type Checked, type Diagnosis, isFaulty, type Severity } from './checks.ts';
 export { FunctionFailedError } from './collecting-function.ts';
+export { type Generation, generationsOf } from './compare.ts';
 export { type CostRow, type CostsBy, type CostsView, costs } from './costs.ts';
 export {
   type AwsPlace,

@@ -10,8 +10,12 @@ import {
 import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { isHold, WAITS, type WaitEnding } from '../functions/ledger/waits.ts';
+import { previousEnd } from '../functions/publish/receipts.ts';
+import type { Receipt } from '../functions/publish/report-schemas.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
+import type { Price } from '../functions/uploads/budget.ts';
+import type { Revision } from '../functions/uploads/route-snapshot.ts';
 import type { Stage } from '../functions/uploads/upload.ts';
 import { type HoldsView, type HoldView, heldBy } from './holds.ts';
 
@@ -33,7 +37,15 @@ export interface UploadView {
   readonly route: string;
   readonly template: string;
   readonly parameters?: unknown;
+  /** What the route said when the upload was sent: a hash, and the deployment's name for it. */
+  readonly revision?: Revision | undefined;
+  /** What one flow costs, as the route said when the upload was sent. */
+  readonly price?: Price | undefined;
+  /** The ETag of the file. */
+  readonly etag: string;
   readonly generation: number;
+  /** How earlier generations ended that had a flow, the latest last. Their results are where they were. */
+  readonly previous?: Receipt['previous'];
   /** Failures that the file could be the cause of. */
   readonly attempts: number;
   /** Present while it waits, also within the invocation that sends it. */
@@ -113,7 +125,11 @@ export function viewOf(
     route: route.name,
     template: route.template,
     parameters: route.parameters,
+    ...(route.revision && { revision: route.revision }),
+    ...(route.price && { price: route.price }),
+    etag: upload.etag,
     generation,
+    ...(entry.previous && { previous: entry.previous.map(previousEnd) }),
     attempts,
     throttledSince: entry.throttledSince === undefined ? undefined : iso(entry.throttledSince),
     isInDoubt: entry.doubt !== undefined,

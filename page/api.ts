@@ -191,10 +191,12 @@ export interface UploadDetail {
     /** Shows the upload. */
     readonly status: string;
   };
-  /** The actions that the state of the upload allows. `again`: with other parameters, by `POST /api/again`. */
-  readonly actions: readonly (Action | 'again')[];
-  /** What `again` pays for. Absent if it is not among the actions. */
-  readonly againCosts?: ExpectedCosts | undefined;
+  /** The actions that the state of the upload allows. */
+  readonly actions: readonly Action[];
+  /** True if its route lets `again` take other parameters. */
+  readonly takesOthers: boolean;
+  /** The first results of earlier generations, the latest last, with the addresses of their bytes. */
+  readonly previous: readonly (readonly StoredObject[])[];
 }
 
 /** `GET /api/uploads/:id/chain`: the chain that an upload belongs to. */
@@ -311,8 +313,10 @@ export interface PlanRequest {
   readonly query?: PlanQuery | undefined;
   /** Id of the first file of a chain: a retry is for all that failed in it, a cancellation for all that waits or runs. */
   readonly chain?: string | undefined;
-  /** Only for a retry of a chain: the route of the stage that is made anew, with those after it. */
+  /** Only for `again` of a chain: the route of the stage that is made anew, with those after it. */
   readonly from?: string | undefined;
+  /** Only for `again` of uploads: in place of what the route says. */
+  readonly parameters?: Json | undefined;
 }
 
 /** All uploads in a state. */
@@ -351,16 +355,6 @@ export interface ActAnswer {
     readonly isDone: boolean;
     readonly message?: string | undefined;
   }[];
-}
-
-/**
- * `POST /api/again`: puts the same content again, with other parameters or another template. See `againCosts` of an
- * {@link UploadDetail} for what is paid for. The answer is a {@link PutFile}.
- */
-export interface AgainRequest {
-  readonly id: string;
-  readonly parameters?: Json | undefined;
-  readonly template?: string | undefined;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
-import { costsSentence } from '../../functions/base/money.ts';
+import { costsSentence, sharesText } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { jsonSchema } from '../../functions/uploads/routes.ts';
@@ -15,6 +15,7 @@ import {
   type Plan,
   type PlannedStage,
   plan,
+  routeOfRetry,
   type Selection,
   tried,
 } from '../../operations/act.ts';
@@ -43,6 +44,7 @@ export function addChanges(add: Add): void {
   addPut(add);
   addGet(add);
   addRetry(add);
+  addAgain(add);
   addCollect(add);
   addCancel(add);
   addForget(add);
@@ -72,7 +74,7 @@ interface RetryOptions extends AskedOptions {
   readonly route?: string;
   readonly wait?: boolean;
   readonly parameters?: Json;
-  readonly from?: string;
+  readonly template?: string;
 }
 
 function addRetry(add: Add): void {
@@ -84,41 +86,98 @@ function addRetry(add: Add): void {
     .option('--code <code>', 'with --failed: only with this code')
     .option('--route <name>', 'with --failed: only of this route')
     .option('--parameters <json>', 'other parameters for this retry of failed files, where the route allows it', json)
-    .option('--from <route>', 'make this stage of the chains of named files anew, and the stages after it')
+    .option('--template <name>', 'another template for this retry, likewise')
     .option(...WAIT)
     .option(...YES)
-    .addHelpText(
-      'after',
-      example(
-        'retry photos/robot.png --yes',
-        'retry photos/robot.png --from optimised',
-        'retry --failed --since 2h --yes',
-      ),
-    );
+    .addHelpText('after', example('retry photos/robot.png --yes', 'retry --failed --since 2h --yes'));
   add<RetryOptions>(command, async (run, keys, options) => {
-    const { failed, since, code, route, parameters, from } = options;
+    const { failed, since, code, route, parameters, template } = options;
     const hasFilter = since !== undefined || code !== undefined || route !== undefined;
     if (failed !== true && keys.length === 0) throw new UsageError('Name files, or add --failed for all that failed');
     if (failed === true && keys.length > 0) throw new UsageError('Name files or add --failed, not both');
     if (hasFilter && failed !== true) throw new UsageError('--since, --code and --route go with --failed');
-    if (from !== undefined && (failed === true || parameters !== undefined)) {
-      throw new UsageError('--from goes with named files, and not with --failed or --parameters');
-    }
     const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
-    const chosen = await planned(run, { action: 'retry', parameters, from }, selection);
+    const chosen = await planned(run, { action: 'retry', parameters, template }, selection);
     for (const view of chosen.uploads) {
       if (isHopeless(view, chosen)) run.console.note(`${uploadName(view.key)}: a retry of the same upload cannot help`);
     }
     const doubts = chosen.uploads.filter(({ isInDoubt }) => isInDoubt).length;
     const twice = doubts === 0 ? '' : ` A flow may exist of ${doubts} of them, which may be paid for twice.`;
-    const changed = parameters === undefined ? '' : ', with other parameters';
-    const paid = `and may be paid for: ${costsSentence(costsOf(chosen, run.deployment))}`;
-    const question =
-      chosen.stages === undefined
-        ? `${sentAgain(chosen)}${changed}, ${paid}${twice} Go on?`
-        : `${madeAnew(chosen.stages, from ?? '')}, ${paid} Go on?`;
+    const question = `${sentAgain(chosen)}${otherwise(chosen)}, ${paidFor(chosen, run)}${twice} Go on?`;
     return actOn(run, chosen, { ...options, question });
   });
+}
+
+const otherwise = ({ parameters, template }: Asked): string => {
+  const others = [...(parameters === undefined ? [] : ['parameters']), ...(template === undefined ? [] : ['template'])];
+  return others.length === 0 ? '' : `, with other ${others.join(' and ')}`;
+};
+
+const paidFor = (chosen: Plan, { deployment }: Run): string =>
+  `and may be paid for: ${costsSentence(costsOf(chosen, deployment))}`;
+
+interface AgainOptions
+  extends Pick<RetryOptions, 'since' | 'route' | 'parameters' | 'template' | 'wait'>,
+    AskedOptions {
+  readonly before?: number;
+  readonly from?: string;
+  readonly onlyIfChanged?: boolean;
+  readonly dryRun?: boolean;
+}
+
+function addAgain(add: Add): void {
+  const command = new Command('again')
+    .description('makes files anew that have ended, with the later stages of their chains. The old results stay')
+    .argument('[keys...]', 'keys of files, beginnings of keys, or upload ids')
+    .option('--route <name>', 'in place of keys: all files of this route that succeeded, and are still in the inbox')
+    .option('--before <time>', 'with --route: only files that were put before', (text) => sinceOf(text))
+    .option('--since <time>', 'with --route: only files that were put since', (text) => sinceOf(text))
+    .option('--only-if-changed', 'leave out files that their routes would make as before')
+    .option('--from <route>', 'with keys: only this stage of their chains, and the stages after it')
+    .option('--parameters <json>', 'other parameters, where the route allows it', json)
+    .option('--template <name>', 'another template, where the route allows it')
+    .option('--dry-run', 'only say what would be made, and what it costs')
+    .option(...WAIT)
+    .option(...YES)
+    .addHelpText(
+      'after',
+      example(
+        'again photos/robot.png --yes',
+        'again photos/robot.png --from optimised',
+        'again --route pictures --before 2026-11-01 --only-if-changed --dry-run',
+      ),
+    );
+  add<AgainOptions>(command, async (run, keys, options) => {
+    const { route, before, since, from, parameters, template, onlyIfChanged, dryRun } = options;
+    if ((route === undefined) === (keys.length === 0)) throw new UsageError('Name files, or add --route, not both');
+    if (route === undefined && (before !== undefined || since !== undefined)) {
+      throw new UsageError('--before and --since go with --route');
+    }
+    const isOther = parameters !== undefined || template !== undefined;
+    if (from !== undefined && (route !== undefined || isOther || onlyIfChanged === true)) {
+      throw new UsageError('--from goes with named files, and not with --parameters, --template or --only-if-changed');
+    }
+    const selection: Selection = route === undefined ? { words: keys } : { made: { route, before, since } };
+    const asked: Asked = { action: 'again', parameters, template, from, onlyIfChanged };
+    const chosen = await planned(run, asked, selection);
+    const { stages, uploads } = chosen;
+    const subject =
+      stages === undefined ? `${counted(uploads.length, 'file')} would be made anew` : madeAnew(stages, from ?? '');
+    const question = `${subject}${otherwise(chosen)}, ${paidFor(chosen, run)}`;
+    await noteBudgets(run, chosen);
+    return actOn(run, chosen, { ...options, question: dryRun === true ? question : `${question} Go on?` });
+  });
+}
+
+/** Says what is left of the budgets that count these flows. */
+async function noteBudgets({ console, deployment, signal }: Run, { uploads, from }: Plan): Promise<void> {
+  const names = new Set([from, ...uploads.map((view) => routeOfRetry(view, deployment))]);
+  const { budgets } = await holdsOf(deployment, signal);
+  for (const budget of budgets) {
+    if (budget.route !== undefined && !names.has(budget.route)) continue;
+    const whose = budget.route === undefined ? 'the pipeline' : `the route ${budget.route}`;
+    console.note(`The budget of ${whose}, ${budget.period}: ${sharesText(budget)}.`);
+  }
 }
 
 /** What a retry sends again. */
@@ -170,7 +229,7 @@ function planned({ console, deployment, signal }: Run, asked: Asked, selection: 
 async function actOn(
   run: Run,
   chosen: Plan,
-  options: AskedOptions & { readonly question?: string; readonly wait?: boolean },
+  options: AskedOptions & { readonly question?: string; readonly wait?: boolean; readonly dryRun?: boolean },
 ): Promise<number> {
   const { console, deployment, signal } = run;
   const { uploads, stages = [], left, action } = chosen;
@@ -190,6 +249,14 @@ async function actOn(
       `${hold.message} ${counted(count, 'flow')} ${count === 1 ? 'waits' : 'wait'} until that ends. ${ending}`,
     );
   }
+  if (options.dryRun === true) {
+    const costs = costsOf(chosen, deployment);
+    const named = stages.flatMap(({ begins }) => begins);
+    const planned = [...uploads, ...named].map(({ id, key }) => ({ id, key }));
+    const more = { held: held.length === 0 ? undefined : held, left, skipped: chosen.skipped };
+    console.answer({ action, results: [], planned, costs, ...more }, () => [options.question ?? '']);
+    return left.length > 0 ? EXIT_FAILED : EXIT_OK;
+  }
   if (options.question !== undefined && !(await isAllowed(run, options.question, options))) return EXIT_FAILED;
   let count = 0;
   const results = await console.during(
@@ -202,7 +269,8 @@ async function actOn(
   const isHeld = held.reduce((sum, each) => sum + each.count, 0) === total;
   const ids = results.map(({ id }) => id);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
-  const now = action === 'retry' && !isHeld && ends === undefined ? await triedOnce(run, ids) : undefined;
+  const now =
+    ['retry', 'again'].includes(action) && !isHeld && ends === undefined ? await triedOnce(run, ids) : undefined;
   const seen = results.map((each, index) => ({ ...each, upload: (ends?.uploads ?? now)?.[index] }));
   const more = { chains: ends?.chains, held: held.length === 0 ? undefined : held };
   console.answer({ action, results: seen, ...more, left, skipped: chosen.skipped }, () =>

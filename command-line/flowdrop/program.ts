@@ -3,14 +3,17 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { printableLines } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
+import { generationsOf } from '../../operations/compare.ts';
 import { COSTS_BY, type CostsBy, costs } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
+import { find } from '../../operations/find.ts';
 import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { logs } from '../../operations/logs.ts';
 import { ServiceQuestions } from '../../operations/service-answer.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
+import { viewOf } from '../../operations/upload-view.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
@@ -23,6 +26,7 @@ import { type CommonOptions, EXIT_FAILED, EXIT_OK, isJson, type Run, runCommand,
 import {
   showCosts,
   showExplanation,
+  showGenerations,
   showList,
   showLogs,
   showPipeline,
@@ -94,6 +98,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   addOpen(add);
   addStatus(add);
   addList(add);
+  addCompare(add);
   addExplain(add);
   addLogs(add);
   addChanges(add);
@@ -164,6 +169,25 @@ const isBad = (state: Status): boolean =>
     ? ['failed', 'unreadable'].includes(state.upload ? shownState(state.upload) : state.state) ||
       state.chain?.state === 'failed'
     : state.kind === 'prefix' && state.uploads.length === 0;
+
+function addCompare(add: Add): void {
+  const command = new Command('compare')
+    .description('the generations of a file side by side: with what each was made, and what came of it')
+    .argument('<key>', 'the key of a file, the name of a later stage, or an upload id')
+    .addHelpText('after', example('compare photos/robot.png', 'compare photos/robot.png --json'));
+  add(command, async ({ deployment, console, signal }, [word = '']) => {
+    const found = await console.during(
+      () => 'Reading the ledger',
+      () => find(word, deployment, signal),
+    );
+    const { entry, issue } = found.kind === 'upload' ? found.upload : {};
+    if (entry === undefined) throw new UsageError(issue?.message ?? `${word} is no single file: name one`);
+    const view = viewOf(entry, deployment.settings);
+    const generations = generationsOf(view);
+    console.answer({ id: view.id, key: view.key, generations }, () => showGenerations(view, generations));
+    return EXIT_OK;
+  });
+}
 
 type ListOptions = CommonOptions & Partial<Record<ListedState, boolean>> & Omit<ListQuery, 'state'>;
 

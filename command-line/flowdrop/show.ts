@@ -1,11 +1,13 @@
+import { duration } from '../../functions/base/duration.ts';
 import { amountText, sharesText, sumText } from '../../functions/base/money.ts';
-import { counted, isPrintable, quoted, shellWord } from '../../functions/base/printable.ts';
+import { counted, isPrintable, printable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { noRoute } from '../../functions/chains/chain.ts';
 import { isSuccess, shownState } from '../../functions/ledger/terminal-states.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
+import type { Generation } from '../../operations/compare.ts';
 import type { CostRow, CostsView } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation, JobInputView } from '../../operations/explanation.ts';
@@ -179,6 +181,34 @@ const rowBelow = (one: UploadStatus): readonly string[] => {
   return [key, inputWord(inputOf), inputOf.length === 0 ? issue : inputOf.join(', ')];
 };
 
+/** A column for each generation of an upload. */
+export function showGenerations({ key }: UploadView, generations: readonly Generation[]): readonly string[] {
+  const rows: readonly (readonly [string, (each: Generation) => string])[] = [
+    ['generation', (each) => String(each.generation)],
+    ['state', ({ state }) => state],
+    ['template', ({ template }) => template],
+    ['parameters', ({ parameters }) => (parameters === undefined ? '' : printable(JSON.stringify(parameters)))],
+    ['revision', ({ revision }) => [revision?.name, revision?.hash].filter(Boolean).join(' ')],
+    ['price', ({ price }) => (price === undefined ? '' : amountText(price.amount, price.currency))],
+    ['ended', ({ endedAt }) => (endedAt === undefined ? '' : when(endedAt))],
+    [
+      'took',
+      ({ arrivedAt, endedAt }) => (endedAt === undefined ? '' : duration(Date.parse(endedAt) - Date.parse(arrivedAt))),
+    ],
+    ['results', ({ assetCount, bytes }) => `${assetCount}, ${size(bytes)}`],
+    ['flow', ({ flow = '' }) => flow],
+  ];
+  return [
+    uploadName(key),
+    ...indented(table(rows.map(([name, text]) => [name, ...generations.map(text)]))),
+    ...generations.flatMap(({ generation, assets, assetCount }) => [
+      ...(assets.length === 0 ? [] : [`  generation ${generation}:`]),
+      ...assets.map((asset) => `    ${asset.key}  ${size(asset.bytes)}`),
+      ...(assetCount > assets.length ? [`    and ${assetCount - assets.length} more`] : []),
+    ]),
+  ];
+}
+
 export function showUpload(
   { id, key, state, upload: view, issue, isCurrent, inputOf, chain, hold, service }: UploadStatus,
   deployment: Named,
@@ -237,6 +267,7 @@ const linesOfFailure = ({ code, message }: NonNullable<UploadView['failure']>): 
 /** What an operator can do about a chain that failed. */
 function howToMend(chain: ChainView, { failure }: UploadView, deployment: Pick<Deployment, 'command'>): string[] {
   const retry = uploadCommand('retry', chain.first, deployment);
+  const again = uploadCommand('again', chain.first, deployment);
   const failed = chain.stages.reduce((sum, { counts }) => sum + (counts.failed ?? 0), 0);
   const [withheld] = chain.withheld;
   if (failed > (failure === undefined ? 0 : 1))
@@ -245,9 +276,9 @@ function howToMend(chain: ChainView, { failure }: UploadView, deployment: Pick<D
   const { route, after, why } = withheld;
   const what = `No upload of it failed, but ${route} did not begin.`;
   if (why === noRoute(route)) {
-    return ['', `${what} Once its route is back, make it, which is paid for: ${retry} --from ${shellWord(route)}`];
+    return ['', `${what} Once its route is back, make it, which is paid for: ${again} --from ${shellWord(route)}`];
   }
-  return ['', `${what} To make ${after} anew, which is paid for: ${retry} --from ${shellWord(after)}`];
+  return ['', `${what} To make ${after} anew, which is paid for: ${again} --from ${shellWord(after)}`];
 }
 
 const inputWord = ({ length }: readonly string[]): string => (length === 0 ? 'no input of a job' : 'input of a job');

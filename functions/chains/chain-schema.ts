@@ -8,6 +8,7 @@ import {
   plan,
   readonlyObject,
   routeSchema,
+  sent,
   time,
   uploadSchema,
 } from '../ledger/entry-schema.ts';
@@ -28,6 +29,8 @@ const member = readonlyObject({
   isRefused: z.optional(z.literal(true)),
   /** When it, or its last retry, came into the chain. */
   arrivedAt: time,
+  /** What was sent. Absent while it is under way, and if the chain has become too large. */
+  sent: z.optional(readonlyObject(sent)),
   flow: z.optional(z.string()),
   endedAt: z.optional(time),
   assets,

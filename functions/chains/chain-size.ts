@@ -61,7 +61,7 @@ export interface Gathering {
 
 /**
  * The chain in a form of at most {@link CHAIN_BYTES_MAX}. If it is larger, it loses what its entries and receipts say
- * too, step by step: the assets that no stage waits for, then the words of failures and the ids of flows. At last no stage
+ * too, step by step: the assets that no stage waits for, then the words of failures, the ids of flows and what was sent. At last no stage
  * that waits for assets can begin.
  * @param inputsMax maximum number of assets that one stage takes.
  */
@@ -90,7 +90,7 @@ const withAssets = (chain: Chain, kept: ReadonlySet<ChainUpload['assets'][number
   }),
 });
 
-function withoutWords({ flow: _, ...upload }: ChainUpload): ChainUpload {
+function withoutWords({ flow: _, sent: __, ...upload }: ChainUpload): ChainUpload {
   const { failure } = upload;
   return failure === undefined ? upload : { ...upload, failure: { ...failure, message: SEE_RECEIPT } };
 }

@@ -9,6 +9,7 @@ import {
   planned,
   type RunningEntry,
   type StoredAsset,
+  sentBy,
   type TerminalEntry,
   type WaitingEntry,
 } from '../ledger/entry.ts';
@@ -285,6 +286,7 @@ const underWay = (entry: Entry): ChainUpload => ({
 const endOf = (entry: TerminalEntry): ChainUpload => ({
   ...identityOf(entry),
   state: entry.state,
+  sent: sentBy(entry.route),
   flow: entry.flow?.id,
   endedAt: entry.endedAt,
   assets: entry.assets,
@@ -331,7 +333,7 @@ function withoutRoutes(chain: Chain, entry: TerminalEntry): Chain {
 
 /** Why a planned stage is withheld whose route is gone, and what makes it. */
 export const noRoute = (name: string): string =>
-  `The configuration has no later stage ${name} any more. Once it is back, a retry with --from ${name} makes it.`;
+  `The configuration has no later stage ${name} any more. Once it is back, \`flowdrop again\` with --from ${name} makes it.`;
 
 /** While an upload of a stage is under way again, what begins after that stage and later ones is open again. */
 function reopened(chain: Chain, route: string, routes: readonly Route[]): Chain {

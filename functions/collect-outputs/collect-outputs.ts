@@ -42,11 +42,13 @@ export async function collect(
   const {
     collector,
     retry,
+    again,
     parameters,
+    template,
     from,
     late,
     cancel,
-    collect: again,
+    collect,
     delete: deleted,
     sweep,
     hold,
@@ -54,14 +56,14 @@ export async function collect(
     templates,
     listing,
   } = parseCollectEvent(event);
-  const given = parameters === undefined ? undefined : { parameters };
+  const given = parameters === undefined && template === undefined ? undefined : { parameters, template };
   if (ask !== undefined) return flowAnswer(ask, ports, invocation.closing);
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
   if (listing !== undefined) return listingAnswer(ports.flows, invocation.closing);
-  if (retry !== undefined && from !== undefined) return makeAnew(retry, { from, late }, ports, invocation.closing);
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given, late });
+  if (again !== undefined) return makeAnew(again, { from, given, late }, ports, invocation.closing);
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
-  if (again !== undefined) return collectAgain(again, ports, invocation.closing);
+  if (collect !== undefined) return collectAgain(collect, ports, invocation.closing);
   if (deleted !== undefined) return deleteFlows(deleted, ports, invocation.closing);
   if (hold !== undefined) return changeHold(hold, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);

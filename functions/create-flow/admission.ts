@@ -7,7 +7,13 @@ import { codingMessage } from '../uploads/inbox.ts';
 import { InvalidJobError, type Job, readJob } from '../uploads/job.ts';
 import type { OpenedInput, OpenedUpload } from '../uploads/opened-upload.ts';
 import type { Route } from '../uploads/route.ts';
-import { type GivenOverrides, InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
+import {
+  type GivenOverrides,
+  InvalidOverrideError,
+  type RouteSnapshot,
+  revisionOf,
+  snapshot,
+} from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
 
@@ -55,7 +61,8 @@ async function routedJob(
   if (failure !== undefined) return { route: snapshot(route, {}), failure };
   const job = await readJob(object, route, signal);
   const { parameters = route.parameters, deadlineSeconds = route.deadlineSeconds } = job;
-  return { route: snapshot({ ...route, parameters }, object.metadata, given), job: { ...job, deadlineSeconds } };
+  const chosen = snapshot({ ...route, parameters }, object.metadata, given);
+  return { route: { ...chosen, revision: revisionOf(route) }, job: { ...job, deadlineSeconds } };
 }
 
 /** @internal */

@@ -1,6 +1,6 @@
 import { type Inbox, isCanary } from '../uploads/inbox.ts';
 import type { Route } from '../uploads/route.ts';
-import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
+import { NO_METADATA } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
 import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
@@ -148,18 +148,7 @@ async function unversionedBefore(
   // Only a route with overrides reads the metadata.
   if (route?.overrides !== true) return stored.entry;
   const facts = await inbox.facts(upload, signal);
-  return facts !== undefined && sends(route, facts.own, stored.entry.route) ? stored.entry : undefined;
-}
-
-function sends(route: Route, metadata: Readonly<Record<string, string>>, before: RouteSnapshot): boolean {
-  const facts = ({ template, parameters, additional }: RouteSnapshot) =>
-    JSON.stringify([template, parameters, additional]);
-  try {
-    return facts(snapshot(route, metadata)) === facts(before);
-  } catch (error) {
-    if (error instanceof InvalidOverrideError) return false;
-    throw error;
-  }
+  return facts?.metadata === (stored.entry.route.metadata ?? NO_METADATA) ? stored.entry : undefined;
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Json, JsonObject } from '../base/json.ts';
 import type { PlannedStage } from '../uploads/chain-routes.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
+import { TERMINAL_STATE_NAMES } from './terminal-states.ts';
 import { WAIT_REASONS } from './waits.ts';
 
 /**
@@ -72,13 +73,34 @@ export const price = readonlyObject({
   currency: z.string(),
 });
 
+/**
+ * What a route said when it was read.
+ * @internal
+ */
+export const revision = readonlyObject({
+  /** The same for two routes that make the same flows: 12 hexadecimal digits. */
+  hash: z.string(),
+  /** The deployment's own name for it, `revision` of the route. */
+  name: z.optional(z.string()),
+});
+
+/** What was sent, and the revision of the route that said so. @internal */
+export const sent = {
+  /** Id or name of the template. */
+  template: z.string(),
+  /** The parameters of the flow. */
+  parameters: z.optional(parameters),
+  /** What the route said, without what metadata or an operator replaced. */
+  revision: z.optional(revision),
+};
+
 /** @internal */
 export const routeSchema: z.ZodMiniType<RouteSnapshot> = z.object({
   name: z.string(),
   input: z.enum(['file', 'text']),
-  template: z.string(),
-  parameters: z.optional(parameters),
+  ...sent,
   additional: z.optional(z.custom<JsonObject>(isObject)),
+  metadata: z.optional(z.string()),
   price: z.optional(price),
 });
 
@@ -174,6 +196,34 @@ const nextStage = readonlyObject({
   assets: z.readonly(z.array(z.string())),
 });
 
+/** Maximum number of earlier ends in an entry, and of the assets that it names of each. */
+export const PREVIOUS_MAX = 10;
+export const PREVIOUS_ASSETS_MAX = 6;
+
+/** How an earlier generation ended. Its results stay where they are. @internal */
+export const previousFacts = {
+  /** The number of that generation. */
+  generation: count,
+  ...sent,
+  /** What its flow cost, as the route said when it was sent. */
+  price: z.optional(price),
+  /** The id of its flow. */
+  flow: z.string(),
+  /** The first assets that were stored. */
+  assets,
+  /** Number of all of them. */
+  assetCount: count,
+  /** The size of all of them, in bytes. */
+  bytes: count,
+};
+
+const previous = readonlyObject({
+  ...previousFacts,
+  state: z.enum(TERMINAL_STATE_NAMES),
+  arrivedAt: time,
+  endedAt: time,
+});
+
 const doubt = readonlyObject({
   /** When the earliest POST in doubt was claimed. A flow listing must reach back to here. */
   claimedAt: time,
@@ -255,7 +305,7 @@ const facts = {
    */
   reroute: z.optional(z.literal(true)),
   /** What the operator gave for this retry. It is applied to each route that the upload takes until it is sent. */
-  given: z.optional(readonlyObject({ parameters })),
+  given: z.optional(readonlyObject({ template: z.optional(z.string()), parameters: z.optional(parameters) })),
   /**
    * The pipeline that first claimed this generation. It is part of the flow tag, and a renamed pipeline must still find
    * the flow. Absent in a retried upload that waits.
@@ -268,6 +318,8 @@ const facts = {
   arrivedAt: time,
   /** 1, plus 1 for each retry of an upload that had ended. It is part of the flow tag. */
   generation: count,
+  /** How the generations before ended that had a flow, the latest last. At most {@link PREVIOUS_MAX}. */
+  previous: z.optional(z.readonly(z.array(previous))),
   /**
    * True if live files go first: it came by a backfill, or by a retry of many. A retry of this upload alone ends it.
    */

@@ -18,6 +18,8 @@ import {
   LEDGER_FORMAT,
   MESSAGE_CHARS_MAX,
   OUTPUT_MESSAGE_CHARS_MAX,
+  PREVIOUS_ASSETS_MAX,
+  PREVIOUS_MAX,
 } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
@@ -600,7 +602,7 @@ export function retried(
   } as const;
   return {
     ...factsOf(entry),
-    ...(entry.state === 'waiting' ? {} : anew),
+    ...(entry.state === 'waiting' ? {} : { ...anew, previous: previousOf(entry) }),
     // A file that succeeds again is planned again.
     ...(entry.upload.stage === undefined && entry.plan && { plan: undefined }),
     // A job looks for its inputs again.
@@ -617,6 +619,28 @@ export function retried(
     message: 'Retried by the operator.',
     notBefore: now,
   };
+}
+
+/** What a request with this route says of the flow. */
+export const sentBy = ({ template, parameters, revision }: RouteSnapshot) => ({ template, parameters, revision });
+
+/** What an ended upload that begins anew keeps of its ends. One without a flow made nothing to compare. */
+export function previousOf({
+  previous,
+  generation,
+  state,
+  route,
+  flow,
+  arrivedAt,
+  endedAt,
+  assets,
+}: TerminalEntry): Entry['previous'] {
+  if (flow === undefined) return previous;
+  const { price } = route;
+  const bytes = assets.reduce((sum, asset) => sum + asset.bytes, 0);
+  const made = { flow: flow.id, assets: assets.slice(0, PREVIOUS_ASSETS_MAX), assetCount: assets.length, bytes };
+  const end = { generation, state, ...sentBy(route), price, arrivedAt, endedAt, ...made };
+  return [...(previous ?? []), end].slice(-PREVIOUS_MAX);
 }
 
 /**

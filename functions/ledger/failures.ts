@@ -100,7 +100,7 @@ export const FAILURES = {
     meaning: 'An asset of the stage before was replaced or deleted before it could be sent.',
     retry: 'after-change',
     action:
-      'Restore the asset, if the results bucket keeps versions, and then retry. Or make the stage before anew with `flowdrop retry --from`, which is paid for again.',
+      'Restore the asset, if the results bucket keeps versions, and then retry. Or make the stage before anew with `flowdrop again --from`, which is paid for again.',
   },
   [SUPERSEDED]: {
     meaning:

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { shorten, toldIssues } from '../base/printable.ts';
-import { jsonSchema } from '../uploads/routes.ts';
+import { jsonSchema, templateSchema } from '../uploads/routes.ts';
 import { UPLOAD_ID } from '../uploads/upload.ts';
 
 /** Maximum number of collectors that divide the work. */
@@ -55,11 +55,14 @@ const eventShape = z.strictObject({
     { index: 0, of: 1 },
   ),
   retry: z.optional(uploadIds),
-  /** For this retry, instead of those of the route. */
+  /** Have these files made anew, with the later stages of their chains. */
+  again: z.optional(uploadIds),
+  /** For this retry, or this making anew, instead of those of the route. */
   parameters: z.optional(parameters),
-  /** Have this stage of the chains of these files made anew, and those after it. */
+  template: z.optional(templateSchema),
+  /** Only this stage of the chains is made anew, and those after it. */
   from: z.optional(z.string()),
-  /** True if this retry is a part of many: live files go first. Default: if it names many. */
+  /** True if this is a part of many: live files go first. Default: if it names many. */
   late: z.optional(z.literal(true)),
   cancel: z.optional(uploadIds),
   /** Collect the flows of these uploads again. */
@@ -94,19 +97,20 @@ const eventShape = z.strictObject({
   ),
 });
 
+const isGiven = ({ parameters: own, template }: Pick<z.infer<typeof eventShape>, 'parameters' | 'template'>): boolean =>
+  own !== undefined || template !== undefined;
+
 const eventSchema = eventShape.check(
-  z.refine(({ retry, parameters: given, from }) => from === undefined || (retry !== undefined && given === undefined), {
-    error: 'expected from only with retry, and without parameters',
+  z.refine(({ again, from, ...given }) => from === undefined || (again !== undefined && !isGiven(given)), {
+    error: 'expected from only with again, and without parameters and template',
     path: ['from'],
   }),
-  z.refine(({ retry, parameters: given }) => given === undefined || retry !== undefined, {
-    error: 'expected parameters only with retry',
-    path: ['parameters'],
-  }),
-  z.refine(({ retry, late }) => late === undefined || retry !== undefined, {
-    error: 'expected late only with retry',
-    path: ['late'],
-  }),
+  ...(['parameters', 'template', 'late'] as const).map((name) =>
+    z.refine<z.infer<typeof eventShape>>(
+      ({ retry, again, [name]: value }) => value === undefined || retry !== undefined || again !== undefined,
+      { error: `expected ${name} only with retry or again`, path: [name] },
+    ),
+  ),
 );
 
 /** The collecting function does not accept this event. */
@@ -116,8 +120,8 @@ export class InvalidCollectEventError extends Error {
 
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
- * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, or `from` names the stage of a
- * chain, and `late` says that it is one of many, the same with `cancel`, `collect` and `delete`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * `{"retry": ["<upload id>"]}`, for which `parameters` and `template` may replace those of the route, and `late` says that
+ * it is one of many, the same with `again`, where `from` may name the stage of a chain, the same with `cancel`, `collect` and `delete`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

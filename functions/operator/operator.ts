@@ -25,6 +25,7 @@ import {
   isFlowShared,
   isInLine,
   isTerminal,
+  previousOf,
   type RunningEntry,
   retried,
   runningMarkerOf,
@@ -50,7 +51,8 @@ import { messageFor } from '../uploads/upload-event.ts';
 /*
  * What an operator asks for: to retry, cancel or collect uploads of any age, and what the service offers.
  *
- *   retry     failed, waiting ──▶ waiting, and into the queue. With a stage: all uploads of that stage of a chain
+ *   retry     failed, waiting ──▶ waiting, and into the queue
+ *   again     succeeded, failed ──▶ waiting, in a new generation. With a stage: all uploads of that stage of a chain
  *   cancel    waiting, running ──▶ failed
  *   collect   succeeded, failed ──▶ running, with the same flow
  *   delete    succeeded, failed: the flow, at the service. The entry stays as it is
@@ -120,8 +122,8 @@ export interface Changed {
 interface RetryOptions {
   /** What replaces parts of the route for this retry, if the route allows it. Only a failure takes it. */
   readonly given?: GivenOverrides | undefined;
-  /** True if an upload that succeeded is made anew, too. Default false. */
-  readonly isSuccessRetried?: boolean;
+  /** True if an upload is made anew, however it ended. One that has not ended stays as it is. Default false. */
+  readonly isAnew?: boolean;
   /** True if live files go first. Default: if there are many. */
   readonly late?: true | undefined;
 }
@@ -134,16 +136,16 @@ export function retryUploads(
   uploadIds: readonly string[],
   ports: OperatorPorts,
   signal: AbortSignal,
-  { given, isSuccessRetried = false, late = isLate(uploadIds) }: RetryOptions = {},
+  { given, isAnew = false, late = isLate(uploadIds) }: RetryOptions = {},
 ): Promise<readonly Changed[]> {
   return each(uploadIds, async (upload) => {
     const stored = await readPublished(upload, ports, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
     const { entry } = stored;
-    if (entry.state === 'succeeded' && !isSuccessRetried) return { upload, result: 'succeeded already' };
+    if (entry.state === 'succeeded' && !isAnew) return { upload, result: 'succeeded already' };
     if (entry.state === 'claimed' || entry.state === 'running') return { upload, result: 'under way' };
     // A flow of a waiting upload may exist already, with the parameters that it had.
-    if (entry.state === 'waiting' && given !== undefined) return { upload, result: 'under way' };
+    if (entry.state === 'waiting' && (isAnew || given !== undefined)) return { upload, result: 'under way' };
     // The address of a later stage may look like a key of the inbox.
     const { stage } = entry.upload;
     const route = stage === undefined ? routeFor(ports.settings.routes, entry.upload) : undefined;
@@ -156,8 +158,10 @@ export function retryUploads(
 }
 
 interface AnewOptions {
-  /** The route of the stage. */
-  readonly from: string;
+  /** The route of the stage. Default: that of the first file, so that all is made anew. */
+  readonly from?: string | undefined;
+  /** What replaces parts of the route of the first file, if that allows it. */
+  readonly given?: GivenOverrides | undefined;
   /** True if live files go first. Default: if there are many. */
   readonly late?: true | undefined;
 }
@@ -168,34 +172,55 @@ interface Room {
 }
 
 /**
- * Has a stage made anew, and those after it: by the present routes, from the stored assets of the stage before. All of
- * it is paid for. The same request goes on where the one before ended.
+ * Has files made anew, with the later stages of their chains, by the present routes. From a later stage on, the stored
+ * assets of the stage before are taken. All of it is paid for. The same request for a later stage goes on where the one
+ * before ended.
  * @param firstIds the uploads of the chains' first files. The result has these, if nothing was begun, and otherwise the
  * uploads of the stage.
  */
 export async function makeAnew(
   firstIds: readonly string[],
-  { from, late = isLate(firstIds), atOnceMax = ANEW_AT_ONCE_MAX }: AnewOptions & { readonly atOnceMax?: number },
+  { from, given, late = isLate(firstIds), atOnceMax = ANEW_AT_ONCE_MAX }: AnewOptions & { readonly atOnceMax?: number },
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
   const room = { left: atOnceMax };
-  const all = await pMap(firstIds, (id) => makeStageAnew(id, { from, late, room }, ports, signal), {
+  const all = await pMap(firstIds, (id) => makeFileAnew(id, { from, given, late, room }, ports, signal), {
     concurrency: CONCURRENCY,
   });
   return all.flat();
 }
 
-async function makeStageAnew(
+async function makeFileAnew(
   upload: string,
-  { from, late, room }: AnewOptions & { readonly room: Room },
+  options: AnewOptions & { readonly room: Room },
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Changed[]> {
+  const { given, late, room } = options;
+  const chain = await ports.chains.read(upload, signal);
+  if (room.left <= 0) return [{ upload, result: 'not begun yet' }];
+  const { from = chain?.uploads[0]?.route } = options;
+  if (chain !== undefined && from !== undefined) {
+    return makeStageAnew(chain, { from, given, late, room }, ports, signal);
+  }
+  const entry = (await ports.ledger.read(upload, signal))?.entry;
+  if (entry?.upload.stage !== undefined) return [{ upload, result: 'not in its chain' }];
+  if (from !== undefined && from !== entry?.route.name) return [{ upload, result: 'without a chain' }];
+  room.left -= 1;
+  return retryUploads([upload], ports, signal, { given, isAnew: true, late });
+}
+
+type StageAnew = AnewOptions & { readonly from: string; readonly room: Room };
+
+async function makeStageAnew(
+  chain: Chain,
+  { from, given, late, room }: StageAnew,
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
   const { chains, ledger, settings, clock } = ports;
-  const chain = await chains.read(upload, signal);
-  if (chain === undefined) return [{ upload, result: 'without a chain' }];
-  if (room.left <= 0) return [{ upload, result: 'not begun yet' }];
+  const upload = chain.first.id;
   // An earlier request was cut off after it had changed the chain, or had no room for the whole stage.
   if (chain.anew?.some(({ route }) => route === from)) return goOnAnew(chain, { from, late, room }, ports, signal);
   const isFirst = from === chain.uploads[0]?.route;
@@ -220,7 +245,7 @@ async function makeStageAnew(
   }
   if (anew === undefined) {
     room.left -= 1;
-    return retryUploads([upload], ports, signal, { isSuccessRetried: true, late });
+    return retryUploads([upload], ports, signal, { given, isAnew: true, late });
   }
   // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
@@ -243,7 +268,7 @@ function taken(room: Room, wanted: number): number {
 /** Begins the next uploads of a stage that is being made anew, as many as there is room for. */
 async function goOnAnew(
   chain: Chain,
-  { from, late, room }: AnewOptions & { readonly room: Room },
+  { from, late, room }: StageAnew,
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
@@ -388,8 +413,9 @@ async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: Abo
   const { upload } = fresh;
   const stored = await readPublished(upload.id, ports, signal);
   if (stored !== undefined) {
-    const again = { ...fresh, generation: stored.entry.generation + 1 };
-    return isTerminal(stored.entry) && (await beginAgain(stored, again, ports, signal));
+    if (!isTerminal(stored.entry)) return false;
+    const again = { ...fresh, generation: stored.entry.generation + 1, previous: previousOf(stored.entry) };
+    return beginAgain(stored, again, ports, signal);
   }
   await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
   if (!(await ledger.create(fresh, signal)).won) return false;

@@ -35,14 +35,18 @@ export type CompletionDetail = Receipt & {
     readonly assetCount: number;
     readonly failedOutputCount: number;
     /**
-     * True if the lists were too long for an event. Then `assets`, `failedOutputs`, `inputs` and `children` are empty:
-     * the receipt has them.
+     * True if the lists were too long for an event. Then `assets`, `failedOutputs`, `inputs` and `children` are empty,
+     * and `parameters` and `previous` absent: the receipt has them.
      */
     readonly isCut: boolean;
   };
 };
 
-const NO_LISTS = { assets: [], failedOutputs: [], inputs: [], children: [] } as const;
+const NO_LISTS = {
+  ...({ assets: [], failedOutputs: [], inputs: [], children: [] } as const),
+  parameters: undefined,
+  previous: undefined,
+};
 
 /** @param where the bucket and key of the receipt. */
 export function completionEvent(

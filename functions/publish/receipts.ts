@@ -3,7 +3,7 @@ import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/clie
 import * as z from 'zod/mini';
 import { childrenOf } from '../chains/chain.ts';
 import { keptWords } from '../flow-service/service-description.ts';
-import type { Failure, RunningEntry, TerminalEntry } from '../ledger/entry.ts';
+import { type Failure, type RunningEntry, sentBy, type TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
 import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
@@ -16,6 +16,8 @@ import { type RetrySettings, retryCommand } from './retry-command.ts';
 import { fitting, iso, uploadFacts } from './upload-facts.ts';
 
 type AdvisedFailure = NonNullable<Receipt['failure']>;
+type PreviousEnd = NonNullable<Receipt['previous']>[number];
+type Previous = NonNullable<TerminalEntry['previous']>[number];
 
 /** Other writers replaced the receipt between every read and write of ours. The next attempt publishes it. */
 class ReceiptContendedError extends Error {
@@ -71,8 +73,9 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings, begin
     status: entry.state,
     upload: uploadFacts(entry.upload, { bytes, mediaType }),
     route: entry.route.name,
-    template: entry.route.template,
+    ...sentBy(entry.route),
     generation: entry.generation,
+    ...(entry.previous && { previous: entry.previous.map(previousEnd) }),
     ...chainFactsOf(entry, settings, begin),
     flow: entry.flow && { id: entry.flow.id, createdAt: iso(entry.flow.createdAt) },
     ...(entry.flow && entry.route.price && { price: entry.route.price }),
@@ -82,6 +85,14 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings, begin
     ...('failure' in entry && { failure: advised(entry.failure, entry.upload, settings) }),
   };
 }
+
+/** How an earlier generation ended, as receipts say it. */
+export const previousEnd = ({ state: status, arrivedAt, endedAt, ...end }: Previous): PreviousEnd => ({
+  ...end,
+  status,
+  arrivedAt: iso(arrivedAt),
+  endedAt: iso(endedAt),
+});
 
 /** What the receipt of an upload in a chain says of its place there. */
 function chainFactsOf(

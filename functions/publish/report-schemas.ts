@@ -5,8 +5,10 @@ import {
   failedOutputs,
   failure,
   input,
+  previousFacts,
   price,
   readonlyObject,
+  sent,
   uploadId,
 } from '../ledger/entry-schema.ts';
 import { TERMINAL_STATE_NAMES } from '../ledger/terminal-states.ts';
@@ -81,6 +83,16 @@ const receiptFlow = readonlyObject({
   createdAt: time,
 });
 
+const previousEnd = readonlyObject({
+  ...previousFacts,
+  /** How it ended. */
+  status,
+  /** When it came, ISO 8601, UTC. */
+  arrivedAt: time,
+  /** When it ended, ISO 8601, UTC. */
+  endedAt: time,
+});
+
 const advisedFailure = readonlyObject({
   ...failure.def.innerType.shape,
   /** What to do, and whether a retry can help. */
@@ -102,10 +114,11 @@ export const receiptSchema = readonlyObject({
   upload: receiptUpload,
   /** Name of the route that took the upload. */
   route: z.string(),
-  /** Id or name of the template, as the route or the metadata of the upload says. */
-  template: z.string(),
-  /** 1, plus 1 for each retry of an upload that had ended. */
+  ...sent,
+  /** 1, plus 1 each time that an upload that had ended was sent again. */
   generation: count,
+  /** How the generations before ended that had a flow, the latest last: at most 10. Their results are where they were. */
+  previous: z.optional(z.readonly(z.array(previousEnd))),
   /**
    * The upload that it continues, in a later stage of a chain. `asset` is the asset of that upload. If it takes all
    * assets of a stage, the parent is the chain's first file, and there is no `asset`.
@@ -149,6 +162,8 @@ const stageUpload = readonlyObject({
   status,
   /** 1, plus 1 for each retry of it. */
   generation: count,
+  /** What was sent. Absent in a very large chain: its receipt says it. */
+  sent: z.optional(readonlyObject(sent)),
   /** Id of its flow. Absent if it failed without one, and in a very large chain. */
   flow: z.optional(z.string()),
   /** When it, or its last retry, came into the chain, ISO 8601, UTC. */

@@ -16,6 +16,7 @@ import { headObject, type ListedVersion, listVersions, presignedGet, type Versio
 import type { Job } from './job.ts';
 import { filesFor, folderOf, inputKey } from './job-keys.ts';
 import type { OpenedInput, OpenedUpload } from './opened-upload.ts';
+import { flowMetadata } from './route-snapshot.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 import {
   UploadArchivedError,
@@ -75,9 +76,7 @@ export interface UploadPage {
 }
 
 interface ContentFacts {
-  /** The user metadata that replaces parts of a route. */
-  readonly own: Readonly<Record<string, string>>;
-  /** The same as a text, to be compared. */
+  /** The metadata that may replace parts of a route, as a text to be compared. */
   readonly metadata: string;
   /** Undefined if S3 keeps none. */
   readonly checksum: string | undefined;
@@ -257,9 +256,7 @@ export class Inbox {
       try {
         const head = await headObject(this.#s3, { ...where, ...mode }, signal);
         if (head === undefined) return undefined;
-        const all = Object.entries(head.Metadata ?? {}).filter(([name]) => name.startsWith('flow-'));
-        const own = Object.fromEntries(all.toSorted(([one], [other]) => (one < other ? -1 : 1)));
-        return { own, metadata: JSON.stringify(own), checksum: checksumOf(head) };
+        return { metadata: flowMetadata(head.Metadata ?? {}), checksum: checksumOf(head) };
       } catch (error) {
         signal.throwIfAborted();
         // To show a checksum, S3 must be allowed to decrypt. The ETag may do.

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
 import { quoted } from '../base/printable.ts';
@@ -13,13 +14,41 @@ export interface RouteSnapshot {
   readonly template: string;
   readonly parameters?: Json | undefined;
   readonly additional?: JsonObject | undefined;
+  /** What the route said, without what metadata or an operator replaced. Absent in entries of earlier versions. */
+  readonly revision?: Revision | undefined;
+  /** With `overrides`: the metadata that may replace parts of the route, as a text. Absent if there are none. */
+  readonly metadata?: string | undefined;
   /** What its flow costs: the price at the last attempt to send it. */
   readonly price?: Price | undefined;
 }
 
+/** What a route said when it was read. */
+export interface Revision {
+  /** The same for two routes that make the same flows: 12 hexadecimal digits. */
+  readonly hash: string;
+  /** The deployment's own name for it. */
+  readonly name?: string | undefined;
+}
+
+/** Digits of the hash of a revision: 48 bits. */
+const HASH_DIGITS = 12;
+
+/** Its conditions and its price change no flow, so they are no part of the revision. */
+export function revisionOf({ input, template, parameters, additional, revision: name }: Route): Revision {
+  const said = JSON.stringify([input, template, parameters, additional, name], byName);
+  return { hash: createHash('sha256').update(said).digest('hex').slice(0, HASH_DIGITS), ...(name && { name }) };
+}
+
+/** The order in which a configuration names the members of an object changes no flow. */
+const byName = (_: string, value: unknown): unknown =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)))
+    : value;
+
 /** What an operator gives for one retry. It replaces parts of the route, as metadata does. */
 export interface GivenOverrides {
-  readonly parameters: Json;
+  readonly template?: string | undefined;
+  readonly parameters?: Json | undefined;
 }
 
 /** An upload's metadata has an invalid override. The file is at fault, so no retry will help. */
@@ -44,23 +73,35 @@ export function snapshot(
   given?: GivenOverrides,
 ): RouteSnapshot {
   const { name, input, template, parameters, additional, price } = route;
-  const kept: RouteSnapshot = { name, input, template, parameters, additional, ...(price && { price }) };
+  const revision = revisionOf(route);
+  const kept: RouteSnapshot = { name, input, template, parameters, additional, revision, ...(price && { price }) };
   if (route.overrides !== true) {
     if (given === undefined) return kept;
-    throw new InvalidOverrideError(`The retry came with other parameters, and the route ${name} allows none`);
+    throw new InvalidOverrideError(
+      `The retry came with other parameters or another template, and the route ${name} allows none`,
+    );
   }
   const override = <T>(header: string, schema: z.ZodMiniType<T>, read: (text: string) => unknown) =>
     metadata[header] === undefined ? undefined : parseOverride(header, metadata[header], { schema, read });
   // Null is a valid value, so only an absent header keeps the route's own.
   const own = () =>
     PARAMETERS_METADATA in metadata ? override(PARAMETERS_METADATA, jsonSchema, JSON.parse) : parameters;
+  const said = flowMetadata(metadata);
   return {
     ...kept,
-    template: override(TEMPLATE_METADATA, templateSchema, (text) => text.trim()) ?? template,
-    parameters: given === undefined ? own() : given.parameters,
+    ...(said !== NO_METADATA && { metadata: said }),
+    template: given?.template ?? override(TEMPLATE_METADATA, templateSchema, (text) => text.trim()) ?? template,
+    parameters: given?.parameters === undefined ? own() : given.parameters,
     additional: override('flow-additional', additionalSchema, JSON.parse) ?? additional,
   };
 }
+
+/** The metadata that may replace parts of a route, as a text to be compared. */
+export const flowMetadata = (metadata: Readonly<Record<string, string>>): string =>
+  JSON.stringify(Object.fromEntries(Object.entries(metadata).filter(([name]) => name.startsWith('flow-'))), byName);
+
+/** The text of an object without such metadata. */
+export const NO_METADATA = flowMetadata({});
 
 interface Parser<T> {
   readonly schema: z.ZodMiniType<T>;

@@ -20,6 +20,11 @@ export interface Route extends Conditions {
    */
   readonly overrides?: boolean | undefined;
   /**
+   * The deployment's name for what the route says, such as a Git commit or the version of a model. Receipts tell it. A
+   * new name makes a new revision, even if the route says the same.
+   */
+  readonly revision?: string | undefined;
+  /**
    * Name of the route before: this one is a later stage of a chain, and works on the assets of that one. Without it, the
    * route takes uploads of the inbox.
    */

@@ -116,6 +116,7 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     parameters: z.optional(parametersSchema),
     additional: z.optional(additionalSchema),
     overrides: z.optional(z.boolean({ error: 'expected true or false' })),
+    revision: z.optional(boundedText('a name', NAME_LENGTH_MAX)),
     after: z.optional(boundedText('the name of a route', NAME_LENGTH_MAX)),
     inputs: z.optional(z.enum(['each', 'all'], { error: 'expected "each" or "all"' })),
     allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),

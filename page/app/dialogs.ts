@@ -1,12 +1,12 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import type { Json } from '../../functions/base/json.ts';
-import { costsText, type ExpectedCosts, laterText, sumOfCosts } from '../../functions/base/money.ts';
+import { costsText, type ExpectedCosts, laterText } from '../../functions/base/money.ts';
 import { printable } from '../../functions/base/printable.ts';
 import type { ActAnswer, DoctorAnswer, PlannedAction, PlanRequest, UploadDetail } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { enteredValue, type Field, fieldsOf, undescribed } from './parameter-fields.ts';
-import { act, again, examine, getTemplates, messageOf, plan } from './server.ts';
+import { act, examine, getTemplates, messageOf, plan } from './server.ts';
 import { plural } from './words.ts';
 
 /** Skipped uploads and failed actions that are listed. The others are counted. */
@@ -48,6 +48,7 @@ export abstract class Dialog extends LightElement {
 const VERBS = {
   retry: { heading: 'Retry', done: 'retried', will: 'will be retried' },
   cancel: { heading: 'Cancel', done: 'cancelled', will: 'will be cancelled' },
+  again: { heading: 'Make anew', done: 'begun anew', will: 'will be made anew' },
   collect: { heading: 'Collect again', done: 'collected again', will: 'will be collected again' },
 } as const;
 
@@ -59,23 +60,30 @@ export class ActionDialog extends Dialog {
     answer: { state: true },
     problem: { state: true },
     isBusy: { state: true },
+    fields: { state: true },
   };
   declare request: PlanRequest | undefined;
   declare planned: PlannedAction | undefined;
   declare answer: ActAnswer | undefined;
   declare problem: string | undefined;
   declare isBusy: boolean;
+  /** The parameters of the template. Undefined if no others can be given. Empty if the service does not tell them. */
+  declare fields: readonly Field[] | undefined;
+  #detail: UploadDetail | undefined;
 
-  async open(request: PlanRequest): Promise<void> {
+  /** @param detail the upload that it is about, if it is one. */
+  async open(request: PlanRequest, detail?: UploadDetail): Promise<void> {
     this.request = request;
+    this.#detail = request.action === 'again' && detail?.takesOthers === true ? detail : undefined;
+    this.fields = undefined;
     this.planned = undefined;
     this.answer = undefined;
     this.problem = undefined;
     this.isBusy = true;
     await this.show();
     try {
-      const planned = await plan(request);
-      if (this.request === request) this.planned = planned;
+      const [planned, fields] = await Promise.all([plan(request), this.#offeredFields()]);
+      if (this.request === request) Object.assign(this, { planned, fields });
     } catch (error) {
       if (this.request === request) this.problem = messageOf(error);
     }
@@ -83,6 +91,14 @@ export class ActionDialog extends Dialog {
     this.isBusy = false;
     await this.updateComplete;
     this.querySelector<HTMLElement>('#confirm')?.focus();
+  }
+
+  async #offeredFields(): Promise<readonly Field[] | undefined> {
+    if (this.#detail === undefined) return undefined;
+    const { template, parameters } = this.#detail.upload;
+    const offered = await getTemplates().catch(() => []);
+    const own = offered.find(({ id, name }) => name === template || id === template);
+    return fieldsOf(own?.parameters, parameters as Json | undefined);
   }
 
   protected override heading(): string {
@@ -111,17 +127,17 @@ export class ActionDialog extends Dialog {
   }
 
   #confirmation({ uploads, costs }: PlannedAction): string {
-    const { action = 'retry', from } = this.request ?? {};
-    const verb = from === undefined ? VERBS[action].heading : 'Make anew';
+    const { action = 'retry' } = this.request ?? {};
+    const verb = VERBS[action].heading;
     return costs.flows > 0 ? `${verb}: pay for ${costsText(costs)}` : `${verb}: ${plural(uploads, 'upload')}`;
   }
 
   #plan({ uploads, costs, inDoubt, skipped, held }: PlannedAction): TemplateResult {
-    const { action = 'retry', from } = this.request ?? {};
-    const will = from === undefined ? VERBS[action].will : 'will be made anew';
+    const { action = 'retry' } = this.request ?? {};
     return html`
       <p class="plan">
-        <strong>${plural(uploads, 'upload')} ${will}.</strong>
+        <strong>${plural(uploads, 'upload')} ${VERBS[action].will}.</strong>
+        ${action === 'again' && uploads > 0 ? 'The old results stay.' : nothing}
         ${costs.flows === 0 ? 'No flow is paid for.' : paidFor(costs)}
         ${
           inDoubt === 0
@@ -139,7 +155,38 @@ export class ActionDialog extends Dialog {
           : html`<p>${plural(skipped.length, 'upload is', 'uploads are')} left out:</p>
               ${listed(skipped.map(({ name, reason }) => ({ name, text: reason })))}`
       }
+      ${uploads === 0 ? nothing : this.#form()}
     `;
+  }
+
+  /** The parameters with which it is made anew. */
+  #form(): TemplateResult | typeof nothing {
+    const { fields } = this;
+    if (fields === undefined) return nothing;
+    return html`<form>
+      ${
+        fields.length > 0
+          ? html`<div class="fields">${fields.map(fieldView)}</div>`
+          : html`<label class="field">
+              <span>Parameters, as JSON</span>
+              <textarea name="json" rows="6" spellcheck="false">${JSON.stringify(this.#detail?.upload.parameters ?? {}, undefined, 2)}</textarea>
+              <span class="muted">The parameters of the template are not known here.</span>
+            </label>`
+      }
+    </form>`;
+  }
+
+  /** The plan that is carried out: with the parameters of the form, if somebody has changed them. */
+  async #agreed(request: PlanRequest, planned: PlannedAction): Promise<PlannedAction> {
+    const { fields } = this;
+    const form = this.querySelector('form');
+    if (fields === undefined || form === null) return planned;
+    const present = this.#detail?.upload.parameters as Json | undefined;
+    const entered = new FormData(form);
+    const parameters =
+      fields.length === 0 ? (JSON.parse(String(entered.get('json'))) as Json) : parametersOf(entered, fields, present);
+    if (JSON.stringify(parameters) === JSON.stringify(present ?? {})) return planned;
+    return plan({ ...request, parameters });
   }
 
   #outcome({ results }: ActAnswer): TemplateResult {
@@ -159,7 +206,7 @@ export class ActionDialog extends Dialog {
     if (request === undefined || planned === undefined || this.isBusy) return;
     this.isBusy = true;
     try {
-      const answer = await act(planned.plan);
+      const answer = await act((await this.#agreed(request, planned)).plan);
       const done = answer.results.filter(({ isDone }) => isDone).length;
       const words = `${done} of ${plural(answer.results.length, 'upload')} ${VERBS[request.action].done}`;
       if (this.request !== request) {
@@ -176,9 +223,9 @@ export class ActionDialog extends Dialog {
         this.tell('say', messageOf(error));
         return;
       }
-      this.problem = messageOf(error);
+      this.problem = error instanceof SyntaxError ? `This is not JSON: ${error.message}` : messageOf(error);
       // A plan is used once.
-      this.planned = undefined;
+      if (!(error instanceof SyntaxError)) this.planned = undefined;
     }
     this.isBusy = false;
   };
@@ -198,101 +245,6 @@ function listed(lines: readonly { readonly name: string; readonly text: string }
     ${lines.slice(0, LISTED_MAX).map(({ name, text }) => html`<li><bdi class="name">${printable(name)}</bdi> <span class="muted">${text}</span></li>`)}
     ${lines.length > LISTED_MAX ? html`<li class="muted">And ${plural(lines.length - LISTED_MAX, 'more', 'more')}</li>` : nothing}
   </ul>`;
-}
-
-/** A form with the parameters of the template, to put the same file again with other ones. */
-export class AgainDialog extends Dialog {
-  static override readonly properties = {
-    detail: { state: true },
-    fields: { state: true },
-    problem: { state: true },
-    isBusy: { state: true },
-  };
-  declare detail: UploadDetail | undefined;
-  /** Undefined until they are known. Empty if the service does not tell them. */
-  declare fields: readonly Field[] | undefined;
-  declare problem: string | undefined;
-  declare isBusy: boolean;
-
-  async open(detail: UploadDetail): Promise<void> {
-    this.detail = detail;
-    this.fields = undefined;
-    this.problem = undefined;
-    this.isBusy = false;
-    await this.show();
-    const { template } = detail.upload;
-    const offered = await getTemplates().catch(() => []);
-    if (this.detail !== detail) return;
-    const parameters = offered.find(({ id, name }) => name === template || id === template)?.parameters;
-    this.fields = fieldsOf(parameters, detail.upload.parameters as Json | undefined);
-  }
-
-  protected override heading(): string {
-    return 'Retry with other parameters';
-  }
-
-  protected override content(): TemplateResult {
-    const { detail, fields, problem, isBusy } = this;
-    return html`<form method="dialog" @submit=${this.#send}>
-      ${problem === undefined ? nothing : html`<p class="note problem" role="alert">${problem}</p>`}
-      <p>
-        Puts <bdi class="name">${printable(detail?.upload.key ?? '')}</bdi> into the inbox again. The template is
-        <code>${detail?.upload.template}</code>. ${detail?.againCosts === undefined ? nothing : paidFor(detail.againCosts)}
-      </p>
-      ${
-        fields === undefined
-          ? html`<p class="muted" role="status">Asking the service for the parameters…</p>`
-          : fields.length > 0
-            ? html`<div class="fields">${fields.map(fieldView)}</div>`
-            : html`<label class="field">
-                <span>Parameters, as JSON</span>
-                <textarea name="json" rows="6" spellcheck="false">${JSON.stringify(detail?.upload.parameters ?? {}, undefined, 2)}</textarea>
-                <span class="muted">The parameters of the template are not known here.</span>
-              </label>`
-      }
-      <footer class="buttons">
-        <button type="button" class="quiet" @click=${() => this.close()}>${isBusy ? 'Close' : 'Do nothing'}</button>
-        <button type="submit" class="primary" ?disabled=${isBusy || fields === undefined}>
-          ${isBusy ? 'Working…' : `Send again: pay for ${costsText(detail?.againCosts ?? sumOfCosts([]))}`}
-        </button>
-      </footer>
-    </form>`;
-  }
-
-  #send = async (event: SubmitEvent): Promise<void> => {
-    event.preventDefault();
-    const { detail, fields } = this;
-    if (detail === undefined || fields === undefined || this.isBusy) return;
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    // The user may close this window while the request goes on, and open it for another upload.
-    const isOpen = () => this.detail === detail;
-    try {
-      const present = detail.upload.parameters as Json | undefined;
-      const parameters =
-        fields.length === 0 ? JSON.parse(String(form.get('json'))) : parametersOf(form, fields, present);
-      this.isBusy = true;
-      this.problem = undefined;
-      const sent = await again({ id: detail.row.id, parameters });
-      if (!isOpen()) {
-        this.tell('say', `${printable(detail.row.key)} was sent again`);
-        return;
-      }
-      this.close();
-      this.tell('sent-again', sent);
-    } catch (error) {
-      const problem = error instanceof SyntaxError ? `This is not JSON: ${error.message}` : messageOf(error);
-      if (!isOpen()) {
-        this.tell('say', problem);
-        return;
-      }
-      this.problem = problem;
-    }
-    this.isBusy = false;
-  };
-
-  protected override onClose(): void {
-    this.detail = undefined;
-  }
 }
 
 /**
@@ -408,5 +360,4 @@ export class DoctorDialog extends Dialog {
 }
 
 customElements.define('action-dialog', ActionDialog);
-customElements.define('again-dialog', AgainDialog);
 customElements.define('doctor-dialog', DoctorDialog);

@@ -1,8 +1,8 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { shownState, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
-import type { Costs, HoldRequest, PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
+import type { Costs, HoldRequest, PlanQuery, PlanRequest, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { CostsDialog } from './costs-dialog.ts';
-import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
+import type { ActionDialog, DoctorDialog } from './dialogs.ts';
 import { Feed } from './feed.ts';
 import type { HoldDialog } from './hold-dialog.ts';
 import { LightElement } from './light-element.ts';
@@ -52,7 +52,6 @@ export class FlowdropPage extends LightElement {
   readonly #feed = new Feed();
   readonly #outbox = new Outbox();
   #ended: UploadRow[] = [];
-  #sent: PutFile | undefined;
   /** The upload that was opened, until it and its row are in the window. */
   #toShow: string | undefined;
   /** When the page keeps its layout, in milliseconds since 1970. Undefined until all has come. */
@@ -133,19 +132,16 @@ export class FlowdropPage extends LightElement {
                 .uploadId=${selected}
                 .row=${this.#feed.row(selected)}
                 .rows=${rows}
-                .sent=${this.#sent}
                 .about=${about}
                 .now=${now}
                 @leave=${this.#leave}
                 @keydown=${this.#leaveByKey}
                 @act=${this.#act}
-                @again=${this.#again}
                 @act-on-chain=${this.#actOnChain}
               ></upload-detail>`
         }
       </main>
       <action-dialog></action-dialog>
-      <again-dialog @sent-again=${this.#showSent}></again-dialog>
       <hold-dialog .about=${about} @holds=${this.#setHolds}></hold-dialog>
       <costs-dialog .costs=${this.costs} @costs=${this.#setCosts}></costs-dialog>
       <doctor-dialog></doctor-dialog>
@@ -247,25 +243,16 @@ export class FlowdropPage extends LightElement {
     if (event.key === 'Escape' && document.fullscreenElement === null) this.#leave();
   };
 
-  #showSent = ({ detail: sent }: CustomEvent<PutFile>): void => {
-    this.#sent = sent;
-    window.location.hash = `#/uploads/${encodeURIComponent(sent.id)}`;
-  };
-
   #skip = (event: Event): void => {
     event.preventDefault();
     this.querySelector<HTMLElement>('#main')?.focus();
   };
 
   #act = ({ detail }: CustomEvent<{ action: PlanRequest['action']; detail: UploadDetail }>): void => {
-    this.#plan({ action: detail.action, uploads: [detail.detail.row.id] });
+    this.#plan({ action: detail.action, uploads: [detail.detail.row.id] }, detail.detail);
   };
 
   #actOnChain = ({ detail }: CustomEvent<PlanRequest>): void => this.#plan(detail);
-
-  #again = ({ detail }: CustomEvent<{ detail: UploadDetail }>): void => {
-    void this.querySelector<AgainDialog>('again-dialog')?.open(detail.detail);
-  };
 
   #actOnAll = ({ detail: { action, state, code, uploads } }: CustomEvent<BulkRequest>): void => {
     if (uploads !== undefined) this.#plan({ action, uploads });
@@ -278,8 +265,8 @@ export class FlowdropPage extends LightElement {
 
   #setHolds = ({ detail: holds }: CustomEvent<Status['holds']>): void => this.#feed.setHolds(holds);
 
-  #plan(request: PlanRequest): void {
-    void this.querySelector<ActionDialog>('action-dialog')?.open(request);
+  #plan(request: PlanRequest, detail?: UploadDetail): void {
+    void this.querySelector<ActionDialog>('action-dialog')?.open(request, detail);
   }
 
   #warn = (event: BeforeUnloadEvent): void => {

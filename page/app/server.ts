@@ -1,7 +1,6 @@
 import type {
   About,
   ActAnswer,
-  AgainRequest,
   ApiError,
   ChainAnswer,
   Costs,
@@ -111,7 +110,6 @@ export const getTemplates = (): Promise<Templates> => request('GET', '/api/templ
 export const route = (body: RouteRequest): Promise<readonly RoutedFile[]> => request('POST', '/api/route', body);
 export const plan = (body: PlanRequest): Promise<PlannedAction> => request('POST', '/api/plan', body);
 export const act = (id: string): Promise<ActAnswer> => request('POST', '/api/act', { plan: id });
-export const again = (body: AgainRequest): Promise<PutFile> => request('POST', '/api/again', body);
 export const changeHold = (body: HoldRequest): Promise<HoldAnswer> => request('POST', '/api/hold', body);
 export const examine = (): Promise<DoctorAnswer> => request('POST', '/api/doctor', {});
 

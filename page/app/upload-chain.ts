@@ -175,7 +175,7 @@ export class UploadChain extends LightElement {
               <span id="anew-title" class="muted">Make anew, with all stages after it:</span>
               ${this.#stagesToMake(stages, tree).map(
                 (route) =>
-                  html`<button type="button" class="quiet small" @click=${tell({ action: 'retry', from: route })}>${printable(route)}…</button>`,
+                  html`<button type="button" class="quiet small" @click=${tell({ action: 'again', from: route })}>${printable(route)}…</button>`,
               )}
             </div>`
       }

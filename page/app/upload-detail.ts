@@ -1,9 +1,10 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { amountText } from '../../functions/base/money.ts';
 import { printable, printableJson } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
+import { type Generation, generationsOf } from '../../operations/compare.ts';
 import type {
   About,
-  PutFile,
   RowState,
   ServiceAnswer,
   Step,
@@ -53,7 +54,7 @@ const UNDER_WAY: readonly StepKind[] = ['put', 'arrived', 'waiting', 'claimed', 
 /** In the order of the buttons. */
 const ACTION_WORDS = {
   retry: 'Retry…',
-  again: 'Retry with other parameters…',
+  again: 'Make anew…',
   collect: 'Collect again…',
   cancel: 'Cancel…',
 } as const;
@@ -65,7 +66,6 @@ export class UploadDetailView extends LightElement {
     /** The row of the list. Another one means that the upload has changed. */
     row: { attribute: false },
     rows: { attribute: false },
-    sent: { attribute: false },
     about: { attribute: false },
     now: { attribute: false },
     detail: { state: true },
@@ -77,8 +77,6 @@ export class UploadDetailView extends LightElement {
   declare row: UploadRow | undefined;
   /** All rows of the list: those of its chain among them tell that the chain has changed. */
   declare rows: readonly UploadRow[];
-  /** What this page has put again. There is no entry of it until the pipeline takes it. */
-  declare sent: PutFile | undefined;
   declare about: About | undefined;
   declare now: number;
   declare detail: UploadDetail | undefined;
@@ -97,12 +95,7 @@ export class UploadDetailView extends LightElement {
       this.service = undefined;
       this.assetsShown = ASSETS_SHOWN;
     }
-    if ((changed.has('uploadId') || changed.has('row')) && !this.#isOnItsWay()) void this.#load();
-  }
-
-  /** True until its row comes, and says that it has an entry. Then the detail is asked for. */
-  #isOnItsWay(): boolean {
-    return this.sent?.id === this.uploadId && this.row === undefined && this.detail === undefined;
+    if (changed.has('uploadId') || changed.has('row')) void this.#load();
   }
 
   async #load(): Promise<void> {
@@ -132,19 +125,17 @@ export class UploadDetailView extends LightElement {
 
   protected override render(): TemplateResult {
     const row = this.detail?.row ?? this.row;
-    const isOnItsWay = this.#isOnItsWay();
-    const sentKey = isOnItsWay ? this.sent?.key : undefined;
-    const { folder, name } = row === undefined ? splitKey(sentKey ?? this.uploadId) : shownName(row);
+    const { folder, name } = row === undefined ? splitKey(this.uploadId) : shownName(row);
     return html`<section class="detail-pane" aria-labelledby="detail-title">
       <header class="detail-head">
         <a class="back button quiet small" href="#/" @click=${this.#leave}><span class="if-alone">${ICONS.back} All uploads</span><span class="if-beside">${ICONS.close} Close</span></a>
         <h2 id="detail-title" class="detail-title" tabindex="-1"><span class="folder">${folder}</span><bdi>${name}</bdi></h2>
         ${row === undefined ? nothing : this.#summary(row)}
       </header>
-      ${isOnItsWay ? nothing : html`<upload-chain .uploadId=${this.uploadId} .row=${row} .rows=${this.rows} .about=${this.about} .now=${this.now}></upload-chain>`}
+      <upload-chain .uploadId=${this.uploadId} .row=${row} .rows=${this.rows} .about=${this.about} .now=${this.now}></upload-chain>
       ${this.problem === undefined ? nothing : html`<p class="note problem">${this.problem}</p>`}
       ${this.detail === undefined ? nothing : this.#all(this.detail)}
-      ${this.detail === undefined && this.problem === undefined ? html`<p class="muted empty">${isOnItsWay ? 'It is in the inbox, and has not come to the pipeline yet.' : 'Loading…'}</p>` : nothing}
+      ${this.detail === undefined && this.problem === undefined ? html`<p class="muted empty">Loading…</p>` : nothing}
     </section>`;
   }
 
@@ -168,7 +159,7 @@ export class UploadDetailView extends LightElement {
 
   #all(detail: UploadDetail): TemplateResult {
     return html`
-      ${this.#words(detail)}${this.#actions(detail)}${this.#objects(detail)}${this.#timeline(detail.timeline)}
+      ${this.#words(detail)}${this.#actions(detail)}${this.#objects(detail)}${this.#generations(detail)}${this.#timeline(detail.timeline)}
       <upload-service .detail=${detail} .now=${this.now} @service-answer=${this.#hear}></upload-service>
       ${this.#facts(detail)}
     `;
@@ -250,7 +241,7 @@ export class UploadDetailView extends LightElement {
         (action) => html`<button
           type="button"
           class=${action === 'retry' && upload.failure?.canRetryHelp === true ? 'primary' : 'quiet'}
-          @click=${() => this.tell(action === 'again' ? 'again' : 'act', { action, detail: this.detail })}
+          @click=${() => this.tell('act', { action, detail: this.detail })}
         >
           ${ACTION_WORDS[action]}
         </button>`,
@@ -274,6 +265,26 @@ export class UploadDetailView extends LightElement {
             </button>`
           : nothing
       }
+    </section>`;
+  }
+
+  /** The generations before, the latest first: with what each was made, beside what came of it. */
+  #generations({ upload, previous }: UploadDetail): TemplateResult | typeof nothing {
+    const earlier = generationsOf(upload)
+      .slice(0, -1)
+      .map((each, at) => ({ ...each, objects: previous[at] ?? [] }));
+    if (earlier.length === 0) return nothing;
+    return html`<section class="objects" aria-labelledby="generations-title">
+      <h3 id="generations-title">Earlier generations</h3>
+      ${earlier.toReversed().map(
+        ({ objects, ...each }) => html`
+          <h4>Generation ${each.generation}</h4>
+          <dl class="facts">${factsOfGeneration(each).map(([name, text]) => fact(name, text))}</dl>
+          <div class="object-grid">
+            ${objects.map((object, at) => objectView(object, `Generation ${each.generation}, result`, at, objects.length))}
+          </div>
+        `,
+      )}
     </section>`;
   }
 
@@ -315,6 +326,8 @@ export class UploadDetailView extends LightElement {
         ${upload.flow === undefined ? nothing : fact('Flow', upload.flow.id)}
         ${upload.parameters === undefined ? nothing : fact('Parameters', JSON.stringify(upload.parameters))}
         ${upload.generation > 1 ? fact('Generation', String(upload.generation)) : nothing}
+        ${upload.revision === undefined ? nothing : fact('Revision', [upload.revision.name, upload.revision.hash].join(' ').trim())}
+        ${upload.price === undefined ? nothing : fact('Price', amountText(upload.price.amount, upload.price.currency))}
         ${assets.slice(0, this.assetsShown).map(({ key, sha256 }, at) => {
           const which = assets.length === 1 ? 'the result' : `result ${at + 1}`;
           const address = `s3://${upload.results.bucket}/${key}`;
@@ -359,6 +372,20 @@ const badge = (state: RowState): TemplateResult =>
 
 const objectView = (object: StoredObject, word: string, at: number, of: number): TemplateResult =>
   html`<stored-object .object=${object} .label=${of === 1 ? word : `${word} ${at + 1} of ${of}`}></stored-object>`;
+
+/** With what a generation was made, and what came of it. */
+function factsOfGeneration(each: Generation): readonly (readonly [string, string])[] {
+  const { template, parameters, revision, price, arrivedAt, endedAt, assetCount, bytes } = each;
+  const took = endedAt === undefined ? [] : [['Took', duration(Date.parse(endedAt) - Date.parse(arrivedAt))] as const];
+  return [
+    ['Template', template],
+    ...(parameters === undefined ? [] : [['Parameters', JSON.stringify(parameters)] as const]),
+    ...(revision === undefined ? [] : [['Revision', [revision.name, revision.hash].join(' ').trim()] as const]),
+    ...(price === undefined ? [] : [['Price', amountText(price.amount, price.currency)] as const]),
+    ...took,
+    ['Results', `${assetCount}, ${size(bytes)}`],
+  ];
+}
 
 function fact(name: string, text: string): TemplateResult {
   const value = printable(text);

@@ -2,7 +2,6 @@ import type { TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
-import { expectedCosts } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
@@ -44,7 +43,6 @@ export async function detailOf(
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const route = settings.routes.find(({ name }) => name === view.route);
-  const isAgain = isEnded && isCurrent && route?.overrides === true;
   const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
     ...{ row, upload: view, isCurrent, receipt },
@@ -56,8 +54,12 @@ export async function detailOf(
     })),
     timeline: timelineOf(view, receipt),
     command: { get: command('get'), status: command('status') },
-    actions: [...actionsFor(view, deployment), ...(isAgain ? (['again'] as const) : [])],
-    ...(isAgain && { againCosts: expectedCosts(settings.routes, [{ route: route.name, firstKey: key }]) }),
+    actions: actionsFor(view, deployment),
+    takesOthers: stage === undefined && route?.overrides === true,
+    previous: (entry.previous ?? []).map(({ assets: made }, at, all) => {
+      const before = all.slice(0, at).reduce((sum, each) => sum + each.assets.length, 0);
+      return made.map((asset, index) => stored(asset, `${base}/previous/${before + index}`));
+    }),
   };
 }
 

@@ -6,10 +6,8 @@ import { withPrefix } from '../../operations/find.ts';
 import { inboxOf, JobFilesError, placed, planJobs, tooLarge } from '../../operations/job-files.ts';
 import { jsonSchema, putBody } from '../../operations/put-body.ts';
 import { issueOfBytes, issueOfKey, type RoutedFile, routeFile } from '../../operations/route-file.ts';
-import { entryOf, openInput } from '../../operations/stored-bytes.ts';
-import { viewOf } from '../../operations/upload-view.ts';
 import type { PutFile, RoutedFile as RoutedAnswer } from '../api.ts';
-import { invalid, notFound, notPossible, PageError } from './answers.ts';
+import { invalid, notPossible, PageError } from './answers.ts';
 import { jsonBody } from './json-body.ts';
 import type { Call } from './router.ts';
 
@@ -29,12 +27,6 @@ const routeSchema = z.object({
       }),
     )
     .check(z.maxLength(FILES_MAX)),
-});
-
-const againSchema = z.object({
-  id: z.string(),
-  parameters: z.optional(jsonSchema),
-  template: z.optional(z.string()),
 });
 
 /** `POST /api/route` */
@@ -132,30 +124,6 @@ export async function putFile({ request, params, signal }: Call, deployment: Dep
     requireOverridable(routeFile({ key, bytes, mediaType }, deployment));
   }
   const put = await putBody({ key, bytes, body: request, mediaType, overrides }, deployment, {
-    signal,
-    partsAtOnce: PARTS_AT_ONCE,
-  });
-  return { id: put.id, key: put.key };
-}
-
-/** `POST /api/again`: puts the content of an upload again, with other parameters. */
-export async function putAgain({ request, signal }: Call, deployment: Deployment): Promise<PutFile> {
-  const { id, parameters, template } = await jsonBody(request, againSchema);
-  const { entry } = (await entryOf(id, deployment, signal)) ?? {};
-  if (entry === undefined) throw notFound('There is no such upload.');
-  const { key, bytes, mediaType, bucket } = entry.upload;
-  // Its first flow is still to come, and would be paid for as well.
-  if (viewOf(entry, deployment.settings).endedAt === undefined) {
-    throw notPossible(`${key} is under way: cancel it first, or wait for its end.`);
-  }
-  requireOverridable(routeFile({ key, bytes, mediaType }, deployment));
-  const current = await deployment.inbox.current(bucket, key, signal);
-  if (current?.id !== id) throw notPossible(`${key} was replaced or deleted, so its content cannot be put again.`);
-  const opened = await openInput(entry.upload, undefined, deployment, signal);
-  if (opened === undefined) throw notPossible(`${key} was replaced, deleted or archived meanwhile.`);
-  const { body, metadata } = opened;
-  const overrides = { template, parameters: parameters === undefined ? undefined : JSON.stringify(parameters) };
-  const put = await putBody({ key, bytes, body, mediaType, metadata, overrides }, deployment, {
     signal,
     partsAtOnce: PARTS_AT_ONCE,
   });

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { StoredAsset } from '../../functions/ledger/entry.ts';
 import { chainTree } from '../../operations/chain-tree.ts';
 import { chainOf } from '../../operations/chains.ts';
 import { FunctionFailedError } from '../../operations/collecting-function.ts';
@@ -18,7 +19,7 @@ import { sendBytes } from './bytes.ts';
 import { detailOf } from './detail.ts';
 import { sendEvents } from './events.ts';
 import { Feed, type FeedPace } from './feed.ts';
-import { putAgain, putFile, routeFiles } from './files.ts';
+import { putFile, routeFiles } from './files.ts';
 import { changeHolds } from './hold-changes.ts';
 import { olderRow } from './older.ts';
 import { Plans } from './plans.ts';
@@ -68,12 +69,12 @@ export class Page {
       'GET /api/uploads/:id/request': async (call) => sentRequest(await this.#entry(call), deployment, call.signal),
       'GET /api/uploads/:id/service': (call) => this.#service(call),
       'GET /api/uploads/:id/inputs/:index': (call) => this.#input(call),
+      'GET /api/uploads/:id/previous/:index': (call) => this.#previous(call),
       'GET /api/uploads/:id/assets/:index': (call) => this.#asset(call),
       'GET /api/events': (call) => sendEvents(call, this.#feed),
       'GET /api/templates': (call) => templates(deployment, call.signal),
       'POST /api/route': (call) => routeFiles(call, deployment),
       'PUT /api/files/:key': (call) => putFile(call, deployment),
-      'POST /api/again': (call) => putAgain(call, deployment),
       'POST /api/plan': (call) => this.#plans.make(call),
       'POST /api/act': (call) => this.#plans.carryOut(call, signal),
       'POST /api/hold': (call) => this.#feed.during(changeHolds(call, deployment)),
@@ -152,7 +153,22 @@ export class Page {
 
   async #asset(call: Call): Promise<void> {
     const entry = await this.#entry(call);
-    const asset = indexed('assets' in entry ? entry.assets : undefined, call);
+    return this.#result(indexed('assets' in entry ? entry.assets : undefined, call), call);
+  }
+
+  /** A result of an earlier generation, counted over all of these. */
+  async #previous(call: Call): Promise<void> {
+    const { previous = [] } = await this.#entry(call);
+    return this.#result(
+      indexed(
+        previous.flatMap(({ assets }) => assets),
+        call,
+      ),
+      call,
+    );
+  }
+
+  async #result(asset: StoredAsset | undefined, call: Call): Promise<void> {
     if (asset === undefined) throw notFound('The upload has no such result.');
     const { key, bytes, mediaType } = asset;
     const open = (range: Parameters<typeof openResult>[1]) => openResult(key, range, this.#deployment, call.signal);

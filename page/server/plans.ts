@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
 import {
-  type Action,
+  type Asked,
   act,
   costsOf,
   heldFlows,
@@ -13,6 +13,7 @@ import {
 } from '../../operations/act.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
+import { jsonSchema } from '../../operations/put-body.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
 import { type UploadView, uploadName } from '../../operations/upload-view.ts';
 import type { ActAnswer, PlannedAction } from '../api.ts';
@@ -32,7 +33,7 @@ const UPLOADS_MAX = 10_000;
 const AT_ONCE = 100;
 
 const planSchema = z.object({
-  action: z.enum(['retry', 'cancel', 'collect']),
+  action: z.enum(['retry', 'again', 'cancel', 'collect']),
   uploads: z.optional(z.array(z.string()).check(z.maxLength(UPLOADS_MAX))),
   query: z.optional(
     z.object({
@@ -46,13 +47,12 @@ const planSchema = z.object({
   ),
   chain: z.optional(z.string()),
   from: z.optional(z.string()),
+  parameters: z.optional(jsonSchema),
 });
 
-interface Kept {
-  readonly action: Action;
+interface Kept extends Asked {
   readonly uploads: readonly UploadView[];
-  /** In place of uploads: a stage that is made anew. */
-  readonly from?: string | undefined;
+  /** With `from`, in place of uploads. */
   readonly stages?: readonly PlannedStage[] | undefined;
   readonly endsAt: number;
 }
@@ -70,14 +70,17 @@ export class Plans {
 
   /** `POST /api/plan` */
   async make({ request, signal }: Call): Promise<PlannedAction> {
-    const { action, uploads: ids, query, chain, from } = await jsonBody(request, planSchema);
+    const { action, uploads: ids, query, chain, from, parameters } = await jsonBody(request, planSchema);
     if ([ids, query, chain].filter((each) => each !== undefined).length !== 1) {
       throw invalid('Name either uploads, or a query, or a chain.');
     }
-    if (from !== undefined && (chain === undefined || action !== 'retry')) {
-      throw invalid('A stage is made anew by a retry of its chain.');
+    if (from !== undefined && (chain === undefined || action !== 'again')) {
+      throw invalid('Only a stage of a chain is made anew from there.');
     }
-    if (chain !== undefined) return this.#ofChain({ action, from }, chain, signal);
+    if (parameters !== undefined && action !== 'again') throw invalid('Parameters are only for what is made anew.');
+    if (action === 'again' && query !== undefined) throw invalid('Name what is made anew.');
+    if (chain !== undefined) return this.#ofWords({ action, from }, [chain], signal);
+    if (action === 'again') return this.#ofWords({ action, parameters }, ids ?? [], signal);
     const skipped: PlannedAction['skipped'][number][] = [];
     const since = query?.since === undefined ? undefined : Date.parse(query.since);
     let uploads: UploadView[] = [];
@@ -101,10 +104,10 @@ export class Plans {
     return this.#planned({ action, uploads }, skipped, signal);
   }
 
-  /** As `flowdrop retry` and `flowdrop cancel` of the first file. */
-  async #ofChain(asked: Pick<Kept, 'action' | 'from'>, first: string, signal: AbortSignal): Promise<PlannedAction> {
-    if (!isUploadId(first)) throw notFound('There is no such upload.');
-    const { uploads, stages, left } = await plan(asked, { words: [first] }, this.#deployment, signal);
+  /** As the commands `retry`, `again` and `cancel` of these uploads. */
+  async #ofWords(asked: Asked, words: readonly string[], signal: AbortSignal): Promise<PlannedAction> {
+    if (!words.every(isUploadId)) throw notFound('There is no such upload.');
+    const { uploads, stages, left } = await plan(asked, { words }, this.#deployment, signal);
     return this.#planned({ ...asked, uploads, stages }, left.map(shownLeft), signal);
   }
 
@@ -145,7 +148,7 @@ export class Plans {
     const results: ActAnswer['results'][number][] = [];
     for (let from = 0; from < plan.uploads.length; from += AT_ONCE) {
       const uploads = plan.uploads.slice(from, from + AT_ONCE);
-      results.push(...(await this.#act({ action: plan.action, uploads }, closing)));
+      results.push(...(await this.#act({ ...plan, uploads }, closing)));
     }
     return { results };
   }

@@ -291,7 +291,7 @@ describe('a stage that fails', () => {
     const { status, stages } = await report();
     expect([status, stages[2]?.why]).toEqual([
       'failed',
-      'The configuration has no later stage next any more. Once it is back, a retry with --from next makes it.',
+      'The configuration has no later stage next any more. Once it is back, `flowdrop again` with --from next makes it.',
     ]);
   });
 });
@@ -301,7 +301,7 @@ describe('a chain whose configuration changes while it runs', () => {
   const route = (name: string, more: Partial<Route> = {}): Route => ({ ...ECHO, name, ...more });
   const stagesOf = async () => (await report()).stages.map(({ route: name, status, why }) => [name, status, why]);
   const gone = (name: string): string =>
-    `The configuration has no later stage ${name} any more. Once it is back, a retry with --from ${name} makes it.`;
+    `The configuration has no later stage ${name} any more. Once it is back, \`flowdrop again\` with --from ${name} makes it.`;
   const GONE = (name: string) => [name, 'withheld', gone(name)];
   const NOT_BEGUN = 'The stage before did not begin.';
 
@@ -407,7 +407,7 @@ describe('a chain whose configuration changes while it runs', () => {
     world.redeploy({ routes: ROUTES.slice(0, 1) });
     await world.settle();
     world.redeploy({ routes: ROUTES });
-    await world.collect({ retry: [await firstId()], from: 'each' });
+    await world.collect({ again: [await firstId()], from: 'each' });
     await world.settle();
     expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
       'echo succeeded',
@@ -454,7 +454,7 @@ describe('a chain whose configuration changes while it runs', () => {
     world.redeploy({
       routes: [...ROUTES.slice(0, 2), route('then', { after: 'each' }), route('last', { after: 'then' })],
     });
-    await world.collect({ retry: [await firstId()], from: 'then' });
+    await world.collect({ again: [await firstId()], from: 'then' });
     await world.settle();
     expect((await stagesOf()).map(([name, status]) => `${name} ${status}`)).toEqual([
       'echo succeeded',
@@ -471,7 +471,7 @@ describe('a chain whose configuration changes while it runs', () => {
     });
     await world.settle();
     expect((await stagesOf()).map(([name]) => name)).toEqual(['echo', 'each', 'all']);
-    await world.collect({ retry: [await firstId()], from: 'more' });
+    await world.collect({ again: [await firstId()], from: 'more' });
     await world.settle();
     expect((await stagesOf()).map(([name, status]) => `${name} ${status}`).slice(2)).toEqual([
       'all succeeded',
@@ -492,10 +492,10 @@ describe('a chain whose configuration changes while it runs', () => {
   it('makes a stage anew after its first route was renamed', async () => {
     await settled();
     world.redeploy({ routes: [route('photos'), route('each', { after: 'photos' }), ROUTES[2] as Route] });
-    await world.collect({ retry: [await firstId()], from: 'all' });
+    await world.collect({ again: [await firstId()], from: 'all' });
     await world.settle();
     expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([3]);
-    await world.collect({ retry: [await firstId()], from: 'each' });
+    await world.collect({ again: [await firstId()], from: 'each' });
     await world.settle();
     expect(world.service.flows.map(({ inputs }) => inputs.length).slice(6)).toEqual([1, 1, 1, 3]);
   });
@@ -538,7 +538,7 @@ describe('a chain whose later routes are removed', () => {
   it('tells of the end of its first stage, which is made anew', async () => {
     await settled();
     world.redeploy({ routes: [ECHO] });
-    await world.collect({ retry: [await firstId()], from: 'echo' });
+    await world.collect({ again: [await firstId()], from: 'echo' });
     await world.settle();
     expect(await report()).toMatchObject({ status: 'succeeded', generation: 2, stages: [{ route: 'echo' }] });
     expect(chainEvents()).toEqual(['Chain Succeeded', 'Chain Succeeded']);
@@ -562,7 +562,7 @@ describe('a stage that is made anew', () => {
     await settled();
     const routes = ROUTES.map((route) => (route.name === 'each' ? { ...route, parameters: copies(2) } : route));
     world.redeploy({ routes });
-    const answer = await world.collect({ retry: [await firstId()], from: 'each' });
+    const answer = await world.collect({ again: [await firstId()], from: 'each' });
     expect(answer).toMatchObject([{ result: 'resubmitted' }, { result: 'resubmitted' }, { result: 'resubmitted' }]);
     await world.settle();
     // Five of before, three of the stage, and one for its six assets.
@@ -582,7 +582,7 @@ describe('a stage that is made anew', () => {
     for (let n = 0; n < 21; n += 1) await world.upload(`customer/${n}`);
     await world.settle();
     const firsts = (await entriesOf('echo')).map(({ upload }) => upload.id);
-    await world.collect({ retry: firsts, from: 'each' });
+    await world.collect({ again: firsts, from: 'each' });
     expect(world.queue.counts().visible).toBe(0);
     expect(await world.keys(LEDGER, 'waiting/turn/late/each/customer/')).toHaveLength(21);
     await world.settle();
@@ -611,7 +611,7 @@ describe('a stage that is made anew', () => {
   it('may have been added to the routes since', async () => {
     await settled();
     world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'new', after: 'each' }] });
-    await world.collect({ retry: [await firstId()], from: 'new' });
+    await world.collect({ again: [await firstId()], from: 'new' });
     await world.settle();
     expect(await statesOf('new')).toEqual(['succeeded', 'succeeded', 'succeeded']);
     expect(world.service.flows).toHaveLength(8);
@@ -621,9 +621,9 @@ describe('a stage that is made anew', () => {
     await settled();
     const id = await firstId();
     const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', 2);
-    await expect(world.collect({ retry: [id], from: 'each' })).rejects.toThrow();
+    await expect(world.collect({ again: [id], from: 'each' })).rejects.toThrow();
     revive();
-    await world.collect({ retry: [id], from: 'each' });
+    await world.collect({ again: [id], from: 'each' });
     await world.settle();
     expect((await entriesOf('each')).map(({ generation }) => generation)).toEqual([2, 2, 2]);
     expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([1, 1, 1, 3]);
@@ -633,7 +633,7 @@ describe('a stage that is made anew', () => {
   it.each([1, 2, 3, 4, 5])('is finished by a tick if the request died at its marker %i', async (at) => {
     await settled();
     const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', at + 1);
-    await expect(world.collect({ retry: [await firstId()], from: 'each' })).rejects.toThrow();
+    await expect(world.collect({ again: [await firstId()], from: 'each' })).rejects.toThrow();
     revive();
     for (let ticks = 0; ticks < 4; ticks += 1) {
       await world.tickAfter(61 * 60_000);
@@ -650,9 +650,9 @@ describe('a stage that is made anew', () => {
     await settled();
     const id = await firstId();
     const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', 2);
-    await expect(world.collect({ retry: [id], from: 'two' })).rejects.toThrow();
+    await expect(world.collect({ again: [id], from: 'two' })).rejects.toThrow();
     revive();
-    await world.collect({ retry: [id], from: 'one' });
+    await world.collect({ again: [id], from: 'one' });
     await world.settle();
     await world.tickAfter(61 * 60_000);
     await world.settle();
@@ -671,7 +671,7 @@ describe('a stage that is made anew', () => {
       const uploads = chain.uploads.map((upload) => ({ ...upload, assets: [], assetCount: upload.assets.length }));
       await world.put(LEDGER, key, JSON.stringify({ ...chain, uploads, overfull: ['all'] }));
       world.redeploy({ routes: from === 'new' ? [...ROUTES, { ...ECHO, name: 'new', after: 'each' }] : ROUTES });
-      await world.collect({ retry: [await firstId()], from });
+      await world.collect({ again: [await firstId()], from });
       await world.settle();
       const inputs = world.service.flows.map((flow) => flow.inputs.length).slice(5);
       expect(inputs).toEqual(from === 'each' ? [1, 1, 1, 3] : from === 'all' ? [3] : [1, 1, 1]);
@@ -694,7 +694,7 @@ describe('a stage that is made anew', () => {
       await start({ routes, settings: { uploadConcurrency: 16 } });
       await settled();
       const revive = at === undefined ? () => {} : dyingAt(world.ports.ledger, 'replace', at);
-      await world.collect({ retry: [await firstId()], from: 'each' }).catch(() => {});
+      await world.collect({ again: [await firstId()], from: 'each' }).catch(() => {});
       revive();
       // Nothing else sends them.
       while (world.takeMessages().length > 0);
@@ -774,7 +774,7 @@ describe('a stage that is made anew', () => {
   it('tells of a stage that it could not begin, because its route was removed after the request had died', async () => {
     await settled();
     const revive = dyingAt(world.ports.ledger, 'putWaitingMarker', 2);
-    await expect(world.collect({ retry: [await firstId()], from: 'each' })).rejects.toThrow();
+    await expect(world.collect({ again: [await firstId()], from: 'each' })).rejects.toThrow();
     revive();
     world.redeploy({ routes: [ECHO] });
     await world.tickAfter(17 * 60_000);
@@ -791,7 +791,7 @@ describe('a stage that is made anew', () => {
   it('begins no other stage that was added beside it', async () => {
     await settled();
     world.redeploy({ routes: [...ROUTES, { ...ECHO, name: 'beside', after: 'each', inputs: 'all' }] });
-    await world.collect({ retry: [await firstId()], from: 'all' });
+    await world.collect({ again: [await firstId()], from: 'all' });
     await world.settle();
     expect(world.service.flows.map(({ inputs }) => inputs.length).slice(5)).toEqual([3]);
     const { status, stages } = await report();
@@ -803,17 +803,17 @@ describe('a stage that is made anew', () => {
     await world.settle();
     const id = await firstId();
     const unknown = '0'.repeat(40);
-    expect(await world.collect({ retry: [unknown], from: 'each' })).toEqual([
+    expect(await world.collect({ again: [unknown], from: 'each' })).toEqual([
       { upload: unknown, result: 'without a chain' },
     ]);
-    expect(await world.collect({ retry: [id], from: 'other' })).toEqual([{ upload: id, result: 'not in its chain' }]);
-    await world.collect({ retry: [id], from: 'each' });
-    expect(await world.collect({ retry: [id], from: 'each' })).toEqual([{ upload: id, result: 'under way' }]);
+    expect(await world.collect({ again: [id], from: 'other' })).toEqual([{ upload: id, result: 'not in its chain' }]);
+    await world.collect({ again: [id], from: 'each' });
+    expect(await world.collect({ again: [id], from: 'each' })).toEqual([{ upload: id, result: 'under way' }]);
   });
 
   it('may be the first one, whose chain begins again', async () => {
     await settled();
-    await world.collect({ retry: [await firstId()], from: 'echo' });
+    await world.collect({ again: [await firstId()], from: 'echo' });
     await world.settle();
     expect(world.service.flows).toHaveLength(10);
     const { stages } = await report();

@@ -168,6 +168,28 @@ describe.each([
     expect(world.service.flows.map(({ parameters }) => parameters)).toEqual([{ copies: 1 }, { copies: 2 }]);
   });
 
+  it('is skipped whatever replaced parts of the route: the operator, a job file, or a newer configuration', async () => {
+    const routes = [
+      { ...ECHO, overrides: true, jobs: 'jobs/' },
+      { ...ECHO, name: 'files', overrides: true },
+    ];
+    await start({ versioning, routes });
+    await world.upload('a', 'x', { Metadata: { 'flow-parameters': '{"copies":1}' } });
+    const job = JSON.stringify({ inputs: [{ text: 'x' }], parameters: { copies: 2 } });
+    await world.upload('jobs/job.json', job);
+    await world.settle();
+    const id = (await world.entries()).find(({ upload }) => upload.key === 'a')?.upload.id ?? '';
+    await world.collect({ again: [id], parameters: { copies: 3 } });
+    await world.settle();
+    expect(world.service.flows.map(({ parameters }) => parameters)).toEqual([1, 2, 3].map((copies) => ({ copies })));
+    world.redeploy({ routes: routes.map((each) => ({ ...each, template: 'other' })) });
+    laterBy(HOUR);
+    await copy(form, 'a', 'x', { Metadata: { 'flow-parameters': '{"copies":1}' } });
+    await copy(form, 'jobs/job.json', job);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(3);
+  });
+
   it('is sent at another key, although that of its source begins with it', async () => {
     await start({ versioning });
     await world.send('a-copy', 'x');

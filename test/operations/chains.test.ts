@@ -156,14 +156,14 @@ describe('status', () => {
     const found = await status('removed.png', operated.deployment, signal);
     if (found.kind !== 'upload') throw new Error('This is no upload');
     const why =
-      'The configuration has no later stage packed any more. Once it is back, a retry with --from packed makes it.';
+      'The configuration has no later stage packed any more. Once it is back, `flowdrop again` with --from packed makes it.';
     const failed = { ...chain, state: 'failed', withheld: [{ route: 'packed', after: 'checked', why }] } as const;
     const lines = showUpload({ ...found, chain: failed }, operated.deployment);
     expect(lines.join('\n')).toMatch(
       /packed +withheld +after checked +The configuration has no later stage packed any more\./,
     );
     expect(lines.at(-1)).toBe(
-      'No upload of it failed, but packed did not begin. Once its route is back, make it, which is paid for: npm run -s flowdrop -- retry removed.png --from packed',
+      'No upload of it failed, but packed did not begin. Once its route is back, make it, which is paid for: npm run -s flowdrop -- again removed.png --from packed',
     );
   });
 
@@ -353,7 +353,7 @@ describe('retry', () => {
   it('makes a stage anew, and those after it, after it has said what that begins', async () => {
     const before = await putChain('anew.png', 'succeeded');
     const paid = flows();
-    const unasked = await operated.run('retry', 'anew.png', '--from', 'checked');
+    const unasked = await operated.run('again', 'anew.png', '--from', 'checked');
     expect(unasked).toMatchObject({
       code: 2,
       errors: expect.stringContaining(
@@ -362,7 +362,7 @@ describe('retry', () => {
     });
     expect(flows()).toBe(paid);
 
-    const ran = await operated.run('retry', 'anew.png', '--from', 'checked', '--yes', '--wait', '--json');
+    const ran = await operated.run('again', 'anew.png', '--from', 'checked', '--yes', '--wait', '--json');
     const answer = JSON.parse(ran.output);
     expect(issuesOf('change', answer)).toBe('');
     expect(answer.results).toEqual(
@@ -398,15 +398,20 @@ describe('retry', () => {
       ['busy.png', 'packed', 'the stage before packed has not ended'],
       [stage, 'checked', 'it belongs to the chain of busy.png: name that file'],
     ] as const) {
-      expect(await operated.run('retry', key, '--from', from, '--yes')).toMatchObject({
+      expect(await operated.run('again', key, '--from', from, '--yes')).toMatchObject({
         code: 1,
         errors: `${key === stage ? 'busy.png › checked' : key}: nothing is done: ${why}\n`,
       });
     }
-    for (const words of [['--failed'], ['held.png', '--parameters', '{}']]) {
-      expect(await operated.run('retry', ...words, '--from', 'checked')).toMatchObject({
+    for (const words of [
+      ['held.png', '--only-if-changed'],
+      ['held.png', '--parameters', '{}'],
+    ]) {
+      expect(await operated.run('again', ...words, '--from', 'checked')).toMatchObject({
         code: 2,
-        errors: expect.stringContaining('--from goes with named files, and not with --failed or --parameters'),
+        errors: expect.stringContaining(
+          '--from goes with named files, and not with --parameters, --template or --only-if-changed',
+        ),
       });
     }
   });
@@ -444,7 +449,7 @@ describe('forget', () => {
     operated.refuse(undefined);
     await operated.run('retry', 'gone.png', '--yes', '--wait');
     const second = await chainBecomes('gone.png', 'succeeded');
-    await operated.run('retry', 'gone.png', '--from', 'packed', '--yes', '--wait');
+    await operated.run('again', 'gone.png', '--from', 'packed', '--yes', '--wait');
     const third = await vi.waitFor(async () => {
       const chain = await chainBecomes('gone.png', 'succeeded');
       expect(chain.generation).toBe(2);

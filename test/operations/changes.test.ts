@@ -106,7 +106,9 @@ describe('retry', () => {
     await operated.putRefused('bad.txt', 'bad.png');
     const words = ['retry', 'bad.txt', 'bad.png', '--parameters', '{"copies":2}'];
     const unasked = await operated.run(...words);
-    expect(unasked.errors).toContain('bad.png: nothing is done: its route does not allow other parameters\n');
+    expect(unasked.errors).toContain(
+      'bad.png: nothing is done: its route does not allow other parameters, or another template\n',
+    );
     expect(unasked.errors).toContain('1 file would be sent again, with other parameters, and may be paid for: 1 flow.');
     expect(await operated.run(...words, '--yes', '--wait')).toMatchObject({
       code: 1,

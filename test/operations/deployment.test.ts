@@ -104,7 +104,7 @@ describe('with more routes than the environment of a function holds', () => {
     await vi.waitFor(async () => {
       expect(await status('pictures/a.png', deployment, signal)).toMatchObject({ chain: { state: 'succeeded' } });
     }, PATIENCE);
-    const stage = await plan({ action: 'retry', from: 'copied' }, { words: ['pictures/a.png'] }, deployment, signal);
+    const stage = await plan({ action: 'again', from: 'copied' }, { words: ['pictures/a.png'] }, deployment, signal);
     expect(stage).toMatchObject({ stages: [{ id }], left: [] });
     expect(await act(stage, deployment, signal)).toMatchObject([{ isDone: true }]);
   });

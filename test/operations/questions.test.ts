@@ -88,19 +88,19 @@ it('a retry, in the command line and on the page', async () => {
   expect((await visitor.post('/api/plan', { action: 'collect', uploads: [text] })).json.costs.flows).toBe(0);
 });
 
-it('a stage that is made anew, and "retry with other parameters" of a chain', async () => {
+it('a chain that is made anew, whole or from a stage on', async () => {
   const { id } = await operated.put('whole.txt', 'succeeded');
   await vi.waitFor(async () => {
     const { json } = await visitor.ask(`/api/uploads/${id}/chain`);
     expect(json.chain?.state).toBe('succeeded');
   }, 60_000);
-  expect(await asked('retry', 'whole.txt', '--from', 'chained')).toContain('may be paid for: 2 flows, 0.50 EUR.');
-  expect(await asked('retry', 'whole.txt', '--from', 'after')).toContain('may be paid for: 1 flow, 0.20 EUR. Go on?');
-  const { json: planned } = await visitor.post('/api/plan', { action: 'retry', chain: id, from: 'chained' });
+  expect(await asked('again', 'whole.txt', '--from', 'chained')).toContain('may be paid for: 2 flows, 0.50 EUR.');
+  expect(await asked('again', 'whole.txt', '--from', 'after')).toContain('may be paid for: 1 flow, 0.20 EUR. Go on?');
+  const { json: planned } = await visitor.post('/api/plan', { action: 'again', chain: id, from: 'chained' });
   expect(planned.costs).toEqual({ flows: 2, later: 1, unpriced: 0, amounts: { EUR: 0.5 } });
-  const { json } = await visitor.ask(`/api/uploads/${id}`);
-  expect(json.actions).toContain('again');
-  expect(json.againCosts).toEqual({ flows: 2, later: 1, unpriced: 0, amounts: { EUR: 0.5 } });
+  const whole = { flows: 2, later: 1, unpriced: 0, amounts: { EUR: 0.5 } };
+  expect((await visitor.post('/api/plan', { action: 'again', uploads: [id] })).json.costs).toEqual(whole);
+  expect(await asked('again', 'whole.txt')).toContain('would be made anew, and may be paid for: 2 flows, 0.50 EUR.');
 });
 
 it('files that are dropped', async () => {

@@ -296,7 +296,7 @@ describe('a retry of many', () => {
     const stages = [{ id: '9', key: 'a', begins: ['0', '1', '2'].map((id) => ({ id, key: id })) }];
     const counts: number[] = [];
     const acted = await act(
-      { action: 'retry', uploads: [], from: 'two', stages },
+      { action: 'again', uploads: [], from: 'two', stages },
       { collecting } as never,
       new AbortController().signal,
       (count) => counts.push(count),

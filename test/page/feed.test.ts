@@ -208,12 +208,11 @@ describe('a plan', () => {
     expect(planned.json).toMatchObject({ uploads: 1 });
   });
 
-  it('sends no upload with other parameters while its flow is still to come', async () => {
+  it('makes no upload anew while its flow is still to come', async () => {
     const id = await world.put(delayed('late.png', 'unavailable'));
     const { visitor } = await open();
-    const answer = await visitor.post('/api/again', { id, parameters: {} });
-    expect(answer.status).toBe(409);
-    expect(answer.json.error.message).toBe('late.png is under way: cancel it first, or wait for its end.');
+    const { json } = await visitor.post('/api/plan', { action: 'again', uploads: [id], parameters: {} });
+    expect(json).toMatchObject({ uploads: 0, skipped: [{ name: 'late.png', reason: 'it is waiting' }] });
   });
 });
 

@@ -57,7 +57,7 @@ describe('a file', () => {
       if (found.receipt === undefined) throw new Error('There is no receipt yet.');
       return found;
     }, PATIENCE);
-    expect(shown).toMatchObject({ isCurrent: true, receipt: { status: 'succeeded' }, actions: ['collect'] });
+    expect(shown).toMatchObject({ isCurrent: true, receipt: { status: 'succeeded' }, actions: ['again', 'collect'] });
     expect(shown.timeline.map(({ kind }) => kind)).toEqual([
       'put',
       'arrived',
@@ -167,8 +167,8 @@ describe('a file', () => {
     const said = 'expected something that JSON can say, nested at most 32 deep';
     const deep = await visitor.put(key, 'x', { 'x-flowdrop-parameters': text });
     expect([deep.status, messageOf(deep)]).toEqual([400, `The parameters cannot be used: ${said}.`]);
-    const body = `{"id":"${'f'.repeat(40)}","parameters":${text}}`;
-    const deepAgain = await visitor.ask('/api/again', { method: 'POST', body });
+    const body = `{"action":"again","uploads":["${'f'.repeat(40)}"],"parameters":${text}}`;
+    const deepAgain = await visitor.ask('/api/plan', { method: 'POST', body });
     expect([deepAgain.status, messageOf(deepAgain)]).toEqual([
       400,
       `The request cannot be understood: parameters: ${said}.`,
@@ -178,17 +178,23 @@ describe('a file', () => {
     const first = await becomes(key, 'succeeded');
     const shown = await detail(first.id);
     expect(shown.upload.parameters).toEqual({ quality: 'low' });
-    expect(shown.actions).toContain('again');
+    expect([shown.actions, shown.takesOthers]).toEqual([expect.arrayContaining(['again']), true]);
 
-    const again = await visitor.post('/api/again', { id: first.id, parameters: { quality: 'high', 'größe 🦋': 1 } });
-    expect(again).toMatchObject({ status: 200, json: { key } });
-    expect(again.json.id).not.toBe(first.id);
+    const { text: made } = await visitor.ask(shown.assets[0]?.url ?? '');
+    const parameters = { quality: 'high', 'größe 🦋': 1 };
+    const planned = await visitor.post('/api/plan', { action: 'again', uploads: [first.id], parameters });
+    expect(planned.json).toMatchObject({ uploads: 1, skipped: [] });
+    expect((await visitor.post('/api/act', { plan: planned.json.plan })).json.results).toMatchObject([
+      { isDone: true },
+    ]);
     await becomes(key, 'failed'); // The template has no such parameter.
-    expect((await detail(again.json.id)).upload.parameters).toEqual({ quality: 'high', 'größe 🦋': 1 });
-    expect((await visitor.ask(`/api/uploads/${again.json.id}/inputs/0`)).text).toBe('x');
-    const old = await visitor.post('/api/again', { id: first.id, parameters: {} });
-    expect([old.status, messageOf(old)]).toEqual([409, expect.stringContaining('was replaced')]);
-    expect((await visitor.post('/api/again', { id: 'f'.repeat(40) })).status).toBe(404);
+    const second = await detail(first.id);
+    expect(second.upload).toMatchObject({ generation: 2, parameters, previous: [{ parameters: { quality: 'low' } }] });
+    expect((await visitor.ask(second.previous[0]?.[0]?.url ?? '')).text).toBe(made);
+    await visitor.put('photos/fixed.png', 'x');
+    const fixed = await becomes('photos/fixed.png', 'succeeded');
+    const others = await visitor.post('/api/plan', { action: 'again', uploads: [fixed.id], parameters });
+    expect(others.json).toMatchObject({ uploads: 0, skipped: [{ reason: expect.stringContaining('does not allow') }] });
 
     await visitor.put('poems/other.txt', 'x', { 'x-flowdrop-template': encodeURIComponent('größer') });
     const { id } = await becomes('poems/other.txt', 'failed');
@@ -409,8 +415,10 @@ describe('an action', () => {
   it.each([
     [{ action: 'forget', uploads: [] }, 'action'],
     [{ action: 'retry' }, 'either'],
-    [{ action: 'retry', uploads: [], from: 'pictures' }, 'by a retry of its chain'],
-    [{ action: 'cancel', chain: 'f'.repeat(40), from: 'pictures' }, 'by a retry of its chain'],
+    [{ action: 'again', uploads: [], from: 'pictures' }, 'Only a stage of a chain'],
+    [{ action: 'cancel', chain: 'f'.repeat(40), from: 'pictures' }, 'Only a stage of a chain'],
+    [{ action: 'again', query: { state: 'failed' } }, 'Name what is made anew'],
+    [{ action: 'retry', uploads: [], parameters: {} }, 'only for what is made anew'],
     [{ action: 'retry', uploads: [], query: { state: 'failed' } }, 'either'],
     [{ action: 'retry', query: { state: 'succeeded' } }, 'query.state'],
     [{ action: 'retry', query: { state: 'failed', since: 'yesterday' } }, 'query.since'],

@@ -22,6 +22,7 @@ interface CollectEvent {
   readonly collector?: { readonly index: number; readonly of: number };
   readonly sweep?: { readonly since?: string; readonly uploadsPerSecond?: number };
   readonly retry?: readonly string[];
+  readonly again?: readonly string[];
   readonly from?: string;
   readonly cancel?: readonly string[];
   readonly hold?: { readonly action: 'pause' | 'resume'; readonly route?: string | undefined };
@@ -106,8 +107,8 @@ export class Invocations {
   startCollect(event: CollectEvent): Promise<void> {
     const { timeline, observed, scenario } = this.#world;
     const tick: TickRecord = { startedAt: timeline.now() };
-    const { sweep, retry, from, cancel, hold } = event;
-    if (retry !== undefined || cancel !== undefined) observed.asked.push({ retry, from, cancel });
+    const { sweep, retry, again, from, cancel, hold } = event;
+    if ([retry, again, cancel].some((ids) => ids !== undefined)) observed.asked.push({ retry, again, from, cancel });
     else if (sweep === undefined && hold === undefined) observed.ticks.push(tick);
     const { answer } = this.#invoke({
       which: 'collect',

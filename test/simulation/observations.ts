@@ -64,6 +64,7 @@ interface ServiceIncident {
 /** What an operator asked for. */
 interface Asked {
   readonly retry?: readonly string[] | undefined;
+  readonly again?: readonly string[] | undefined;
   /** The stage that is made anew. */
   readonly from?: string | undefined;
   readonly cancel?: readonly string[] | undefined;

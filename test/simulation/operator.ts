@@ -64,15 +64,16 @@ export function cancelOne(world: World): void {
   });
 }
 
-/** Has one stage of a chain made anew, and those after it: any stage that ever had an upload. */
+/** Has one file made anew with its chain; or one stage of a chain, and those after it: any that ever had an upload. */
 export function makeOneAnew(world: World): void {
   void world.entries().then((entries) => {
     const ended = entries.filter(({ state, upload }) => state === 'succeeded' || upload.stage !== undefined);
     if (ended.length === 0) return;
     const { upload, route } = world.randoms.main.pick(ended);
     const first = upload.stage?.first ?? upload;
-    world.trace(`the operator: make ${route.name} of ${first.key} anew`);
-    void world.invocations.startCollect({ retry: [first.id], from: route.name });
+    const from = world.randoms.main.chance(0.3) ? undefined : route.name;
+    world.trace(`the operator: make ${from ?? 'all'} of ${first.key} anew`);
+    void world.invocations.startCollect({ again: [first.id], ...(from !== undefined && { from }) });
   });
 }
 

@@ -2,6 +2,7 @@ import { CreateBucketCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { firstClaim } from '../../functions/ledger/entry.ts';
 import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
+import { snapshot } from '../../functions/uploads/route-snapshot.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
 import {
@@ -373,7 +374,12 @@ describe('a daily sweep', () => {
     const facts = { bucket: INBOX, key, etag: 'e', bytes: 1, lastModified, mediaType: 'a/b' };
     const upload = { id: uploadId(facts), ...facts };
     const claimedAt = world.clock.now();
-    const claim = firstClaim(upload, ECHO, { claimedAt, deadline: claimedAt + MINUTE, pipeline: 'test', keyScope: '' });
+    const claim = firstClaim(upload, snapshot(ECHO), {
+      claimedAt,
+      deadline: claimedAt + MINUTE,
+      pipeline: 'test',
+      keyScope: '',
+    });
     await world.ports.ledger.create(claim, never);
   }
 

@@ -1,7 +1,12 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../functions/uploads/route.ts';
-import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../../functions/uploads/route-snapshot.ts';
+import {
+  type GivenOverrides,
+  InvalidOverrideError,
+  type RouteSnapshot,
+  snapshot,
+} from '../../functions/uploads/route-snapshot.ts';
 
 const route = (conditions: Partial<Route> = {}): Route => ({ name: 'a', input: 'file', template: 't', ...conditions });
 const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)]);
@@ -15,6 +20,7 @@ describe('snapshot', () => {
       input: 'file',
       template: 't',
       parameters: { seed: 1 },
+      revision: { hash: expect.stringMatching(/^[0-9a-f]{12}$/) },
     } satisfies RouteSnapshot);
   });
 
@@ -31,11 +37,39 @@ describe('snapshot', () => {
 
   it('refuses other parameters for a retry if the route does not allow overrides', () => {
     expect(() => snapshot(route(), {}, { parameters: { seed: 2 } })).toThrow(
-      new InvalidOverrideError('The retry came with other parameters, and the route a allows none'),
+      new InvalidOverrideError('The retry came with other parameters or another template, and the route a allows none'),
     );
     const metadata = { 'flow-parameters': '{"seed":1}' };
     expect(snapshot(open, metadata, { parameters: { seed: 2 } }).parameters).toEqual({ seed: 2 });
     expect(snapshot(open, metadata).parameters).toEqual({ seed: 1 });
+  });
+
+  it('lets the operator replace the template alone, the parameters alone, or both', () => {
+    const metadata = { 'flow-template': 'm', 'flow-parameters': '{"seed":1}' };
+    const sent = (given: GivenOverrides) => {
+      const { template, parameters } = snapshot(open, metadata, given);
+      return [template, parameters];
+    };
+    expect(sent({ template: 'mine' })).toEqual(['mine', { seed: 1 }]);
+    expect(sent({ parameters: null })).toEqual(['m', null]);
+    expect(sent({ template: 'mine', parameters: { seed: 2 } })).toEqual(['mine', { seed: 2 }]);
+  });
+
+  it('has another revision if the route makes other flows, or has another name for them, and not otherwise', () => {
+    const hash = (conditions: Partial<Route>, metadata = {}) => snapshot(route(conditions), metadata).revision?.hash;
+    const base = { overrides: true, parameters: { a: 1, b: { c: 2, d: 3 } } };
+    const same = { prefixes: ['in/'], price: { amount: 1, currency: 'EUR' }, parameters: { b: { d: 3, c: 2 }, a: 1 } };
+    expect(hash({ ...base, ...same }, { 'flow-template': 'm' })).toBe(hash(base));
+    const others = [
+      { template: 'u' },
+      { input: 'text' },
+      { parameters: { a: 1 } },
+      { additional: { a: 1 } },
+      { revision: '2' },
+    ] as const;
+    const hashes = [hash(base), ...others.map((other) => hash({ ...base, ...other }))];
+    expect(new Set(hashes).size).toBe(hashes.length);
+    expect(snapshot(route({ revision: '2' })).revision?.name).toBe('2');
   });
 
   it('lets metadata replace template, parameters and additional if the route allows it', () => {

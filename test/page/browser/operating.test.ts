@@ -112,49 +112,25 @@ describeInBrowser('operating', (shown) => {
       for (const name of ['a', 'b']) await visit.shows(`${name}.bin`, 'Succeeded');
     });
 
-    it("is sent again with other parameters, in a form of the template's parameters", async () => {
+    it("is made anew with other parameters, in a form of the template's parameters", async () => {
       await using visit = await shown.open();
       const { page } = visit;
       await shown.operated.upload('echo/again.bin', 'again', { Metadata: { 'flow-parameters': '{"fail":true}' } });
       await visit.shows('again.bin', 'Failed');
       await visit.openDetail('again.bin');
       await page.locator('.words').getByText('The flow was asked to fail.').waitFor();
-      await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
-      const dialog = page.getByRole('dialog', { name: 'Retry with other parameters' });
+      await page.getByRole('button', { name: 'Make anew…' }).click();
+      const dialog = page.getByRole('dialog', { name: 'Make anew' });
       await dialog.getByText('1 flow is paid for.').waitFor();
       expect(await dialog.locator('[name=fail]').inputValue()).toBe('true');
       await dialog.locator('[name=fail]').selectOption('false');
       await dialog.locator('[name=copies]').fill('2');
-      await dialog.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
+      await dialog.getByRole('button', { name: 'Make anew: pay for 1 flow' }).click();
       await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
       await page.getByText('Result 2 of 2').waitFor();
-    });
-
-    it('is sent again, and shown as sent until it has come to the pipeline', async () => {
-      await using visit = await shown.open();
-      const { page } = visit;
-      await shown.operated.putRefused('echo/late.bin');
-      await visit.shows('late.bin', 'Failed');
-      await visit.openDetail('late.bin');
-      // The queue keeps its messages.
-      const { queue } = shown.operated.pipeline;
-      const send = queue.send.bind(queue);
-      const kept: Parameters<typeof send>[] = [];
-      queue.send = (...message) => {
-        kept.push(message);
-        return { messageId: 'kept' };
-      };
-      try {
-        await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
-        await page.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
-        await page.getByText('It is in the inbox, and has not come to the pipeline yet.').waitFor();
-        expect(await page.locator('.detail-title').textContent()).toBe('echo/late.bin');
-      } finally {
-        queue.send = send;
-        for (const message of kept) send(...message);
-      }
-      await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
-      await page.locator('upload-detail .timeline').waitFor();
+      const earlier = page.locator('section').filter({ hasText: 'Earlier generations' });
+      await earlier.getByText('{"fail":true}').waitFor();
+      expect(await violations(page, 'upload-detail')).toEqual([]);
     });
 
     it('is examined by the doctor on demand', async () => {

@@ -122,8 +122,10 @@ function forgottenFirsts({ observed, orderChecker }: World): readonly { readonly
 function checkAsked({ observed }: World, entries: readonly Entry[]): void {
   for (const { upload, route, generation } of entries) {
     const firstId = upload.stage?.first.id ?? upload.id;
-    const asked = observed.asked.filter(({ retry = [], from }) =>
-      from === undefined ? retry.includes(upload.id) : from === route.name && retry.includes(firstId),
+    const asked = observed.asked.filter(
+      ({ retry = [], again = [], from }) =>
+        [...retry, ...(from === undefined ? again : [])].includes(upload.id) ||
+        (from === route.name && again.includes(firstId)),
     );
     const isAsked = generation - 1 <= asked.length;
     demand(isAsked, 'an upload that had ended began again, and no operator asked for it', upload, generation, asked);
@@ -135,7 +137,7 @@ function checkAsked({ observed }: World, entries: readonly Entry[]): void {
   for (const [name, all] of gathered) {
     const firstId = name.split(' ')[0] ?? '';
     // A first file that is retried begins a new chain. So does a stage that is made anew.
-    const asked = observed.asked.filter(({ retry = [] }) => retry.includes(firstId));
+    const asked = observed.asked.filter(({ retry = [], again = [] }) => [...retry, ...again].includes(firstId));
     const isAsked = all.length <= 1 + asked.length || observed.expired.size > 0;
     demand(isAsked, 'a stage that takes all assets began twice, and no operator asked for it', name, all, asked);
   }

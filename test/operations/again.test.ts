@@ -1,0 +1,140 @@
+import { DeleteObjectCommand, ListObjectVersionsCommand } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { INBOX_BUCKET } from '../../local/pipeline.ts';
+import { plan } from '../../operations/act.ts';
+import { issuesOf } from '../support/json-schema.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { Operated, signal } from './support.ts';
+
+vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
+
+const price = { amount: 0.4, currency: 'EUR' };
+const budget = { per: 'month', amount: 40, currency: 'EUR', timezone: 'UTC' } as const;
+const ECHO = { input: 'file', template: 'bytes_echo', price } as const;
+const ROUTES = [
+  { ...ECHO, name: 'pictures', suffixes: ['.png'], budget, revision: 'model-1' },
+  { ...ECHO, name: 'texts', suffixes: ['.txt'], overrides: true },
+  { ...ECHO, name: 'checked', after: 'texts' },
+] as const;
+
+let operated: Operated;
+beforeAll(async () => {
+  operated = await Operated.start({ routes: ROUTES });
+});
+afterAll(() => operated[Symbol.asyncDispose]());
+
+const flows = (): number => operated.standIn.flows.length;
+
+const json = async (...words: readonly string[]) => {
+  const { output } = await operated.run(...words, '--json');
+  return JSON.parse(output);
+};
+
+describe('again', () => {
+  it('makes a file anew after it has said what that costs, and compare shows both generations', async () => {
+    const { id } = await operated.put('robot.png', 'succeeded');
+    const asked = await operated.run('again', 'robot.png');
+    expect(asked).toMatchObject({ code: 2, output: '' });
+    expect(asked.errors).toContain('The budget of the route pictures');
+    expect(asked.errors).toMatch(/0\.40 of 40\.00 EUR spent, 39\.60 left\.\n/);
+    expect(asked.errors).toContain('1 file would be made anew, and may be paid for: 1 flow, 0.40 EUR. Go on?');
+
+    const ran = await operated.run('again', 'robot.png', '--yes', '--wait');
+    expect(ran).toMatchObject({ code: 0, output: 'robot.png  succeeded, with 1 result\n' });
+    const answer = await json('compare', 'robot.png');
+    expect(issuesOf('compare', answer)).toBe('');
+    expect(answer).toMatchObject({ id, generations: [{ generation: 1 }, { generation: 2 }] });
+    const [first, second] = answer.generations;
+    expect(first.assets[0].key).not.toBe(second.assets[0].key);
+    expect(issuesOf('statusOfUpload', await json('status', 'robot.png'))).toBe('');
+
+    const { output } = await operated.run('compare', 'robot.png');
+    expect(output).toMatch(/generation +1 +2\n/);
+    expect(output).toMatch(/revision +model-1 [0-9a-f]{12} +model-1 [0-9a-f]{12}\n/);
+    expect(output).toMatch(/price +0\.40 EUR +0\.40 EUR\n/);
+    expect(output).toContain(first.assets[0].key);
+  });
+
+  it('takes other parameters and another template where the route allows it, and says so', async () => {
+    await operated.put('fox.txt', 'succeeded');
+    const words = ['again', 'fox.txt', '--parameters', '{"copies":2}', '--template', 'bytes_echo'];
+    // Its chain ends a moment later.
+    await vi.waitFor(async () => {
+      const { errors } = await operated.run(...words);
+      expect(errors).toContain('1 file would be made anew, with other parameters and template, and may be paid');
+    }, PATIENCE);
+    const ran = await operated.run('again', 'fox.txt', '--parameters', '{"copies":2}', '--yes', '--wait');
+    expect(ran.output).toContain('fox.txt  succeeded, with 2 results\n');
+    expect((await operated.run('compare', 'fox.txt')).output).toMatch(/parameters +\{"copies":2\}\n/);
+    const refused = await operated.run('again', 'robot.png', '--template', 'other', '--yes');
+    expect(refused).toMatchObject({ code: 1, errors: expect.stringContaining('does not allow other parameters') });
+  });
+
+  it('counts the files of a route without making one, and leaves out what would be made as before', async () => {
+    for (const key of ['a.png', 'gone.png', 'replaced.png']) await operated.put(key, 'succeeded');
+    await operated.put('replaced.png', 'succeeded', 'another content');
+    await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: INBOX_BUCKET, Key: 'gone.png' }));
+    const paid = flows();
+    const all = await operated.run('again', '--route', 'pictures', '--dry-run');
+    expect(all.output).toBe('3 files would be made anew, and may be paid for: 3 flows, 1.20 EUR.\n');
+    expect(all.errors).toContain('2 files skipped, such as ');
+    expect(all.errors).toContain('another file is at its key, or none is');
+    const answer = await json('again', '--route', 'pictures', '--dry-run');
+    expect(issuesOf('change', answer)).toBe('');
+    expect(answer).toMatchObject({ planned: { length: 3 }, costs: { flows: 3, amounts: { EUR: 1.2 } } });
+    expect(answer.planned.map(({ key }: { key: string }) => key).sort()).toEqual([
+      'a.png',
+      'replaced.png',
+      'robot.png',
+    ]);
+
+    const none = await operated.run('again', '--route', 'pictures', '--before', '2020-01-01', '--dry-run');
+    expect(none.output).toBe('There is nothing to do.\n');
+    const same = await operated.run('again', '--route', 'pictures', '--only-if-changed', '--dry-run');
+    expect(same).toMatchObject({ code: 0, output: 'There is nothing to do.\n' });
+    expect(same.errors).toContain('its routes would make the same');
+    expect(flows()).toBe(paid);
+  });
+
+  it('finds what the routes would make otherwise: another request, another name for it, or another stage after it', async () => {
+    const { settings } = operated.deployment;
+    const chosen = async (route: string, change: (route: object) => object) => {
+      const routes = settings.routes.map((each) => (each.name === route ? { ...each, ...change(each) } : each));
+      const deployment = { ...operated.deployment, settings: { ...settings, routes } };
+      const asked = { action: 'again', onlyIfChanged: true } as const;
+      const { uploads } = await plan(asked, { words: ['a.png', 'fox.txt'] }, deployment, signal);
+      return uploads.map(({ key }) => key);
+    };
+    expect(await chosen('pictures', () => ({ price: { amount: 1, currency: 'EUR' } }))).toEqual([]);
+    expect(await chosen('pictures', () => ({ parameters: { copies: 1 } }))).toEqual(['a.png']);
+    expect(await chosen('pictures', () => ({ revision: 'model-2' }))).toEqual(['a.png']);
+    expect(await chosen('checked', () => ({ template: 'other' }))).toEqual(['fox.txt']);
+    expect(await chosen('checked', () => ({ after: 'pictures' }))).toEqual(['a.png', 'fox.txt']);
+  });
+
+  it('says before it pays that the file is gone, and that no route takes it any more', async () => {
+    const { s3 } = operated.pipeline;
+    const { Versions = [] } = await s3.send(
+      new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET, Prefix: 'gone.png' }),
+    );
+    for (const { Key, VersionId } of Versions)
+      await s3.send(new DeleteObjectCommand({ Bucket: INBOX_BUCKET, Key, VersionId }));
+    expect(await operated.run('again', 'gone.png', '--yes')).toMatchObject({
+      code: 1,
+      errors: 'gone.png: nothing is done: the file is gone from the inbox, and its results stay\n',
+    });
+    const { settings } = operated.deployment;
+    const deployment = { ...operated.deployment, settings: { ...settings, routes: settings.routes.slice(1) } };
+    const { left } = await plan({ action: 'again' }, { words: ['a.png'] }, deployment, signal);
+    expect(left).toEqual([{ key: 'a.png', why: 'no route takes it any more' }]);
+  });
+
+  it.each([
+    [[], 'Name files, or add --route, not both'],
+    [['a.png', '--route', 'pictures'], 'Name files, or add --route, not both'],
+    [['a.png', '--before', '2026-01-01'], '--before and --since go with --route'],
+    [['--route', 'texts', '--from', 'checked'], '--from goes with named files'],
+  ])('is not understood with %j', async (words, why) => {
+    expect(await operated.run('again', ...words)).toMatchObject({ code: 2, errors: expect.stringContaining(why) });
+  });
+});
