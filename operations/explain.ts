@@ -2,6 +2,7 @@ import { open, readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { JsonObject } from '../functions/base/json.ts';
 import { mediaTypeOf } from '../functions/base/media-type.ts';
+import { counted } from '../functions/base/printable.ts';
 import { ARCHIVED, encodingFailure, inputFailure, sizeFailure } from '../functions/create-flow/admission.ts';
 import { REDACTED } from '../functions/flow-service/redact.ts';
 import { filledBody } from '../functions/flow-service/request-body.ts';
@@ -337,7 +338,11 @@ function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { 
         : `is for jobs below ${route.jobs}${ifDecoded({ prefixes: [route.jobs] }, subject.key)}`,
     };
   }
-  if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
+  if (route === taken) {
+    const { settleSeconds: seconds } = route;
+    const still = seconds === undefined ? '' : `, once its key has not changed for ${counted(seconds, 'second')}`;
+    return { takesIt: true, why: `takes it, as input of the template ${route.template}${still}` };
+  }
   if (isStageKey(subject.key)) return { takesIt: false, why: 'its key is that of a later stage of a chain' };
   const skippedName = skippedNameOf([route], subject.key);
   if (skippedName !== undefined) return { takesIt: false, why: `skips it, because its name fits "${skippedName}"` };

@@ -138,7 +138,8 @@ describe('page/', () => {
     expect(imports.length).toBeGreaterThan(20);
     const shared = [
       ...['../../functions/base/money.ts', '../../functions/base/printable.ts'],
-      ...['../../functions/ledger/terminal-states.ts', '../../functions/uploads/job-keys.ts'],
+      ...['../../functions/ledger/terminal-states.ts', '../../functions/ledger/waits.ts'],
+      '../../functions/uploads/job-keys.ts',
     ];
     expect(imports.filter(({ isType, to }) => !isType && !to.startsWith('./') && !shared.includes(to))).toEqual([]);
     // The shared files load nothing themselves.

@@ -2,6 +2,7 @@ import { costsSentence, type ExpectedCosts } from '../../functions/base/money.ts
 import { counted } from '../../functions/base/printable.ts';
 import { assetCountOf } from '../../functions/chains/chain-size.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
+import { atItsTime } from '../../functions/ledger/waits.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/act.ts';
 import { soonerBy } from '../../operations/commands.ts';
@@ -49,8 +50,8 @@ function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isL
   if (wait.reason === 'retried' || wait.reason === 'stage') return 'resubmitted: it is sent within a minute';
   const sooner = wait.ending === 'retry' ? undefined : soonerBy(view, deployment);
   if (wait.ending === 'hold') return `is held: ${wait.message} ${sooner ?? ''}`.trim();
-  const word = wait.ending === 'inputs' ? 'It fails' : 'Next try';
-  const next = wait.until === undefined ? '' : `. ${word} ${localTime(wait.until)}`;
+  const word = atItsTime(wait.reason);
+  const next = wait.until === undefined ? '' : `, ${word} ${localTime(wait.until)}`;
   return `waits again: ${wait.message.replace(/\.$/, '')}${next}${sooner === undefined ? '' : `. ${sooner}`}`;
 }
 

@@ -3,6 +3,7 @@ import { amountText, sharesText, sumText } from '../../functions/base/money.ts';
 import { counted, isPrintable, printable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { noRoute } from '../../functions/chains/chain.ts';
 import { isSuccess, shownState } from '../../functions/ledger/terminal-states.ts';
+import { atItsTime } from '../../functions/ledger/waits.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
@@ -315,7 +316,7 @@ function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefin
       : [
           ...(isAhead(askedUntil) ? [`the service asks to wait until ${when(askedUntil)}`] : []),
           ...(until !== undefined
-            ? [`${wait.ending === 'inputs' ? 'fails without them' : 'next try'}: ${when(until)}`]
+            ? [`${atItsTime(reason)}: ${when(until)}`]
             : isAhead(askedUntil)
               ? []
               : ['next try: every few seconds']),
@@ -334,8 +335,8 @@ const reasonOf = ({ wait, failure, flow, obstacle, assets, state }: UploadView):
     if (wait.ending === 'hold') return `held: ${wait.message}`;
     if (isAhead(wait.askedUntil))
       return `the service asks to wait until ${localTime(wait.askedUntil)}: ${wait.message}`;
-    const word = wait.ending === 'inputs' ? 'fails' : 'next try';
-    const next = wait.until === undefined ? 'tried every few seconds' : `${word} ${localTime(wait.until)}`;
+    const { until } = wait;
+    const next = until === undefined ? 'tried every few seconds' : `${atItsTime(wait.reason)} ${localTime(until)}`;
     return `${next}: ${wait.message}`;
   }
   if (failure !== undefined) return `${failure.code}: ${failure.message}`;

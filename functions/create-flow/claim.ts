@@ -1,5 +1,13 @@
 import { keyHonouredMs } from '../flow-service/service-description.ts';
-import { answered, type ClaimedEntry, type Entry, type FailedEntry, type Told, withNextKey } from '../ledger/entry.ts';
+import {
+  answered,
+  type ClaimedEntry,
+  type Entry,
+  type FailedEntry,
+  type Told,
+  type WaitingEntry,
+  withNextKey,
+} from '../ledger/entry.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { ClaimHeldError, type Delivery } from './delivery.ts';
@@ -19,13 +27,13 @@ type Taken = { readonly won: true; readonly stored: Stored } | { readonly won: f
 
 /**
  * Writes the first entry of an upload, unless there is one already.
- * @param terminal its end, if it ends at once.
+ * @param next its end or its wait, if it ends or waits at once.
  * @throws {ClaimHeldError} the entry was created and deleted meanwhile.
  */
 export async function claimFirst(
   { writing: { ledger }, invocation }: Delivery,
   claim: ClaimedEntry,
-  terminal?: FailedEntry,
+  next?: FailedEntry | WaitingEntry,
 ): Promise<Taken> {
   const { id, lastModified } = claim.upload;
   if (lastModified < claim.claimedAt - SWEEP_REACH_MS) {
@@ -33,7 +41,7 @@ export async function claimFirst(
     // lost, only this marker leads to the upload.
     await ledger.putWaitingMarker({ uploadId: id, notBefore: claim.deadline }, invocation.work);
   }
-  return taken(await ledger.create(terminal ?? claim, invocation.work), claim);
+  return taken(await ledger.create(next ?? claim, invocation.work), claim);
 }
 
 /** Takes an upload over. @throws {ClaimHeldError} its entry is gone. */

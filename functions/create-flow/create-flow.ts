@@ -1,4 +1,5 @@
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
+import { counted } from '../base/printable.ts';
 import type { MetricName } from '../base/telemetry.ts';
 import { copiedEntry, copyWords, currentUpload, currentUploadId, entryOfGone } from '../ledger/copies.ts';
 import {
@@ -13,6 +14,10 @@ import {
   nextStep,
   planned,
   rerouted,
+  settled,
+  unsettled,
+  type Wait,
+  waiting,
 } from '../ledger/entry.ts';
 import { isDamaged, type Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
@@ -25,7 +30,7 @@ import type { OpenedUpload } from '../uploads/opened-upload.ts';
 import type { JobsRoute } from '../uploads/route.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { jobsRouteOf, mayMatch, routeByKey, routeFor, whySkipped } from '../uploads/routes.ts';
-import type { Upload } from '../uploads/upload.ts';
+import { firstOf, type Upload } from '../uploads/upload.ts';
 import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
@@ -155,7 +160,10 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     // Two kinds of objects may be copies: those that the sweep found without an entry, and those that are newer than
     // their event. Without versions, such an event is about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
-    return await begin(delivery, object, event.isCopy ?? (event.uploadId !== undefined || isLater));
+    const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
+    // The sweep tells a time at which the file was current, which may be long after it was put.
+    const { lastModified, currentAt = lastModified } = object.upload;
+    return await begin(delivery, object, mayBeCopy, event.uploadId === undefined ? currentAt : lastModified);
   } finally {
     object.discard();
   }
@@ -164,8 +172,9 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
 /**
  * Claims an upload that may have no entry yet.
  * @param mayBeCopy true if its content may be that of the upload before it at this key.
+ * @param changedAt when its key last changed, in milliseconds since the epoch.
  */
-async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false): Promise<Ending> {
+async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolean, changedAt: number): Promise<Ending> {
   const { upload } = object;
   const { settings } = delivery.ports;
   delivery.identify({ uploadId: upload.id });
@@ -176,7 +185,8 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
 
   const { route, failure, job } = chosen;
   const isNew = async () => (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined;
-  if (upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
+  const wait = settlingOf(delivery, upload, changedAt);
+  if (wait === undefined && upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
     return leave('gone', 'UploadsReplaced', 'An empty file that was replaced at once, as a mounted bucket does');
   }
   if (mayBeCopy && (await isNew())) {
@@ -186,6 +196,10 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
   const terms = delivery.claimTerms();
   const inputs = job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt);
   const claim = planned(firstClaim(upload, route, terms, inputs), planAfter(settings.routes, route.name));
+  if (wait !== undefined) {
+    const settling = await claimFirst(delivery, claim, waiting(unsettled(claim), wait));
+    return resume(delivery, settling.won ? settling.stored : settling.current, object);
+  }
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
   await endOlderJobs(delivery, upload);
   const written = await claimFirst(delivery, claim, terminal);
@@ -193,6 +207,15 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy = false
   if (terminal !== undefined) return { kind: 'ended', entry: terminal };
   const own = { stored: written.stored, entry: claim };
   return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
+}
+
+/** The wait of an upload until it is still, which may be over. Undefined if its route asks for none. */
+function settlingOf({ ports: { settings } }: Delivery, upload: Upload, changedAt: number): Wait | undefined {
+  const { settleSeconds } = routeFor(settings.routes, upload) ?? {};
+  if (settleSeconds === undefined) return undefined;
+  const notBefore = changedAt + settleSeconds * 1_000;
+  const message = `It waits until it is still: its key must not change for ${counted(settleSeconds, 'second')}.`;
+  return { reason: 'settling', message, counted: false, notBefore };
 }
 
 /**
@@ -248,7 +271,8 @@ async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promis
   const route = routeFor(routes, upload) ?? routeByKey(routes, upload.key);
   if (route === undefined) return unrouted();
 
-  const claim: ClaimedEntry = { ...firstClaim(upload, snapshot(route, {}), delivery.claimTerms()), reroute: true };
+  const first = firstClaim(upload, snapshot(route, {}), delivery.claimTerms());
+  const claim: ClaimedEntry = { ...(route.settleSeconds === undefined ? first : unsettled(first)), reroute: true };
   await endOlderJobs(delivery, upload);
   const written = await claimFirst(delivery, claim);
   if (!written.won) return resume(delivery, written.current);
@@ -288,9 +312,9 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   const { invocation } = delivery;
   const { clock, settings } = delivery.ports;
   const { doubt } = claim.entry;
-  const settled = await settleDoubt(delivery, claim);
-  if (settled.kind !== 'settled') return settled;
-  claim = settled.claim;
+  const sure = await settleDoubt(delivery, claim);
+  if (sure.kind !== 'settled') return sure;
+  claim = sure.claim;
   const { attempts, upload } = claim.entry;
   if (attempts >= settings.attemptsMax) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
@@ -310,17 +334,15 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
     return failing(delivery, claim, { code: 'outside-inbox', message });
   }
-  let isOld: boolean;
+  let kept: Ending | undefined;
   try {
-    isOld = await isSuperseded(delivery, upload);
+    kept = await keptByKey(delivery, claim);
   } catch (cause) {
-    const name = `${upload.bucket}/${upload.stage?.first.key}`;
+    const name = `${upload.bucket}/${firstOf(upload).key}`;
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
-  if (isOld) {
-    const message = `A newer file was put at ${upload.stage?.first.key} before this stage was sent.`;
-    return failing(delivery, claim, { code: SUPERSEDED, message });
-  }
+  if (kept !== undefined) return kept;
+  claim = { ...claim, entry: settled(claim.entry) };
   let opened: OpenedUpload;
   try {
     opened = object ?? (await openAgain(delivery, claim.entry));
@@ -363,11 +385,28 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
   }
 }
 
-/** True if a newer file is at the key of the chain's first file. A file that was deleted has no successor. */
-async function isSuperseded({ ports, invocation }: Delivery, { bucket, stage }: Upload): Promise<boolean> {
-  if (stage === undefined) return false;
-  const current = await currentUploadId({ bucket, ...stage.first }, ports, invocation.work);
-  return current !== undefined && current !== stage.first.id;
+/**
+ * How an upload ends or waits because of what is at its key now, or at that of its chain's first file. Undefined if it is
+ * sent.
+ */
+async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
+  const { ports, invocation } = delivery;
+  const { upload, settles } = claim.entry;
+  const { id, bucket, key, stage } = upload;
+  const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
+  if (stage !== undefined) {
+    const newest = await currentUploadId({ bucket, ...stage.first }, ports, invocation.work);
+    // A file that was deleted has no successor.
+    if (newest === undefined || newest === stage.first.id) return undefined;
+    return superseded(`A newer file was put at ${stage.first.key} before this stage was sent.`);
+  }
+  if (settles === undefined) return undefined;
+  const { current, copied } = await currentUpload(upload, ports, invocation.work);
+  if (current === undefined) return superseded('The file was deleted before it was still.');
+  if (current.id !== id && copied?.upload.id !== id) return superseded(`${key} changed before this file was still.`);
+  // What looks like a copy of this file may be an upload whose message has not come yet. So it changes the key too.
+  const wait = settlingOf(delivery, upload, current.lastModified);
+  return wait !== undefined && wait.notBefore > ports.clock.now() ? { kind: 'wait', claim, wait } : undefined;
 }
 
 /**

@@ -304,6 +304,11 @@ const facts = {
    * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown.
    */
   reroute: z.optional(z.literal(true)),
+  /**
+   * Present until the upload was seen to be still: its key had not changed for as long as its route asks. If the
+   * invocation that saw it dies, the next one looks again.
+   */
+  settles: z.optional(z.literal(true)),
   /** What the operator gave for this retry. It is applied to each route that the upload takes until it is sent. */
   given: z.optional(readonlyObject({ template: z.optional(z.string()), parameters: z.optional(parameters) })),
   /**

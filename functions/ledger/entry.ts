@@ -24,7 +24,7 @@ import {
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
-import { isHold, WAITS, type WaitReason } from './waits.ts';
+import { isAfterFailure, WAITS, type WaitReason } from './waits.ts';
 
 /**
  * An entry: all that is known of one upload. It alone decides the upload's state.
@@ -392,6 +392,12 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
   return rest;
 }
 
+/** The claim of an upload that is sent only once it is still. */
+export const unsettled = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, settles: true });
+
+/** The claim of an upload that was seen to be still. */
+export const settled = ({ settles: _, ...entry }: ClaimedEntry): ClaimedEntry => entry;
+
 /** The claim after a request that was counted, and that may have made a flow. */
 export function counting(entry: ClaimedEntry, counted: CountedFlow | undefined): ClaimedEntry {
   const before = entry.countedFlows ?? [];
@@ -435,7 +441,7 @@ export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
     ...factsOf(entry),
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
-    waits: entry.waits + (reason === 'inputs' || isHold(reason) ? 0 : 1),
+    waits: entry.waits + (isAfterFailure(reason) ? 1 : 0),
     throttledSince: WAITS[reason].line === 'all' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
     misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
@@ -613,6 +619,7 @@ export function retried(
     waits: 0,
     throttledSince: undefined,
     misaddressedSince: undefined,
+    settles: undefined,
     doubt: entry.state === 'waiting' ? doubtOfRetried(entry) : undefined,
     state: 'waiting',
     reason: 'retried',
@@ -655,6 +662,7 @@ function doubtOfRetried({ doubt, reason }: WaitingEntry): Doubt | undefined {
 /** Without the facts that matter only until the upload is sent. */
 const SENT = {
   reroute: undefined,
+  settles: undefined,
   given: undefined,
   claimDied: undefined,
   misaddressedSince: undefined,

@@ -104,9 +104,9 @@ export const FAILURES = {
   },
   [SUPERSEDED]: {
     meaning:
-      "A newer file took its place before it was sent: at its key, at the key of the chain's first file, or as a newer job file. Shown as `replaced`.",
+      "A newer file took its place before it was sent: at its key, at the key of the chain's first file, or as a newer job file. Or it was deleted within `settleSeconds`. Shown as `replaced`.",
     retry: 'cannot-help',
-    action: 'Nothing: the newer file has a flow of its own.',
+    action: 'Nothing: a newer file has a flow of its own.',
   },
   'invalid-job': {
     meaning: 'The job file cannot be used. The message names all that is wrong with it.',

@@ -21,6 +21,7 @@ export const WAITS = {
   undecided: { ending: 'decide', line: 'none' },
   retried: { ending: 'nothing', line: 'late' },
   stage: { ending: 'nothing', line: 'late' },
+  settling: { ending: 'retry', line: 'none' },
   inputs: { ending: 'inputs', line: 'none' },
   paused: { ending: 'hold', line: 'all' },
   budget: { ending: 'hold', line: 'all' },
@@ -36,8 +37,19 @@ export type HoldReason = { [R in WaitReason]: (typeof WAITS)[R]['ending'] extend
 
 export const isHold = (reason: WaitReason): reason is HoldReason => WAITS[reason].ending === 'hold';
 
+/** True if a wait follows a failure, so that the backoff after the next one is longer. */
+export const isAfterFailure = (reason: WaitReason): boolean =>
+  !isHold(reason) && !['inputs', 'settling'].includes(reason);
+
 /** True if a wait ends only when the operator or the uploader acts. */
 export const needsSomebody = (ending: WaitEnding): boolean => ['decide', 'token', 'address', 'inputs'].includes(ending);
+
+/** What becomes of an upload when its wait is over, with the time after it: `next try 10:00`. */
+export const atItsTime = (reason: string): string =>
+  new Map([
+    ['inputs', 'fails without them'],
+    ['settling', 'is sent'],
+  ]).get(reason) ?? 'next try';
 
 /**
  * Longest backoff of an upload after an uncounted failure, in milliseconds. Spread by its id, it is 7.5 to 22.5

@@ -144,6 +144,7 @@ function issuesOfMembers({
   allow,
   overrides,
   afterSuccess,
+  settleSeconds,
 }: Route): readonly Omit<RouteIssue, 'index'>[] {
   const issues: Omit<RouteIssue, 'index'>[] = [];
   if (inputs !== undefined && after === undefined) {
@@ -163,6 +164,9 @@ function issuesOfMembers({
       member: 'afterSuccess',
       message: 'expected it only without "after": the first route of the chain says what becomes of the file',
     });
+  }
+  if (settleSeconds !== undefined && after !== undefined) {
+    issues.push({ member: 'settleSeconds', message: 'expected it only without "after": an asset does not change' });
   }
   return issues;
 }

@@ -3,7 +3,7 @@ import type { Route, RouteIssue } from './route.ts';
 import { matchesKey } from './route-conditions.ts';
 
 /** What a route for jobs must not say. Its prefix and the name of the job file are its only conditions. */
-const NOT_FOR_JOBS = ['after', 'prefixes', 'suffixes', 'mediaTypes'] as const;
+const NOT_FOR_JOBS = ['after', 'prefixes', 'suffixes', 'mediaTypes', 'settleSeconds'] as const;
 
 /** Names what is wrong with the routes for jobs. */
 export function issuesOfJobs(routes: readonly Route[]): readonly RouteIssue[] {
@@ -14,7 +14,8 @@ export function issuesOfJobs(routes: readonly Route[]): readonly RouteIssue[] {
       return [{ index, member: 'deadlineSeconds', message: 'expected it only beside "jobs", the prefix of jobs' }];
     }
     const misplaced = NOT_FOR_JOBS.filter((member) => route[member] !== undefined).map((member): RouteIssue => {
-      return { index, member, message: 'expected it only without "jobs": a job names its inputs' };
+      const why = member === 'settleSeconds' ? 'waits for its inputs, and is put after them' : 'names its inputs';
+      return { index, member, message: `expected it only without "jobs": a job ${why}` };
     });
     if (route.afterSuccess !== undefined) {
       const message = 'expected it only without "jobs": another job may name the same inputs';

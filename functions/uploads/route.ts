@@ -41,6 +41,11 @@ export interface Route extends Conditions {
   /** How long a job waits for its inputs, in seconds. Default: an hour. */
   readonly deadlineSeconds?: number | undefined;
   /**
+   * Seconds for which the key of a file must not change before it is sent. An earlier version is not sent then. Default:
+   * 0.
+   */
+  readonly settleSeconds?: number | undefined;
+  /**
    * Media types of what the template makes, such as `model/*`. A file of any other type is no asset. Without it, an asset
    * may be anything but a document that stands in place of one, such as HTML, JSON or XML.
    */

@@ -29,6 +29,8 @@ const TEMPLATE_LENGTH_MAX = 256;
 const JSON_DEPTH_MAX = 32;
 /** Longest time for which a job may wait for its inputs, in seconds: 30 days. */
 const DEADLINE_SECONDS_MAX = 30 * 24 * 3_600;
+/** Longest time for which the key of a file must not change, in seconds: the canary is put every hour, and waits too. */
+const SETTLE_SECONDS_MAX = 900;
 /** @internal */
 export const templateSchema = boundedText('the id or name of a template', TEMPLATE_LENGTH_MAX);
 
@@ -78,12 +80,13 @@ export const additionalSchema: z.ZodMiniType<JsonObject> = z
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-const DEADLINE_ERROR = `expected a whole number of seconds from 1 to ${DEADLINE_SECONDS_MAX}`;
+const secondsSchema = (max: number) => {
+  const error = `expected a whole number of seconds from 1 to ${max}`;
+  return z.int({ error }).check(z.gte(1, { error }), z.lte(max, { error }));
+};
 
 /** @internal */
-export const deadlineSecondsSchema = z
-  .int({ error: DEADLINE_ERROR })
-  .check(z.gte(1, { error: DEADLINE_ERROR }), z.lte(DEADLINE_SECONDS_MAX, { error: DEADLINE_ERROR }));
+export const deadlineSecondsSchema = secondsSchema(DEADLINE_SECONDS_MAX);
 
 const jobsSchema = matching(
   `a prefix with a slash at its end, of at most ${KEY_BYTES_MAX} characters, none of them a control character`,
@@ -122,6 +125,7 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
     jobs: z.optional(jobsSchema),
     deadlineSeconds: z.optional(deadlineSecondsSchema),
+    settleSeconds: z.optional(secondsSchema(SETTLE_SECONDS_MAX)),
     makes: MEDIA_TYPES_SCHEMA,
     afterSuccess: z.optional(z.enum(['tag', 'delete'], { error: 'expected "tag" or "delete"' })),
     price: z.optional(priceSchema),

@@ -2,6 +2,7 @@ import { dirname } from 'node:path';
 import { chainEnd, isAhead, localTime, shownPath, size } from '../../command-line/texts.ts';
 import { adviceFor } from '../../functions/ledger/failures.ts';
 import { isAllReplaced, shownState } from '../../functions/ledger/terminal-states.ts';
+import { atItsTime } from '../../functions/ledger/waits.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Progress } from './follower.ts';
@@ -115,7 +116,7 @@ export class Waits {
   } {
     const { message, since, until, askedUntil } = wait;
     const isJob = wait.ending === 'inputs';
-    const word = isJob ? 'fails without them' : 'next try';
+    const word = atItsTime(wait.reason);
     const isHeld = wait.ending === 'hold';
     const times = [
       ...(isAhead(askedUntil) ? [`the service asks to wait until ${localTime(askedUntil)}`] : []),

@@ -19,6 +19,7 @@ import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
 import {
   ASKED_TO_WAIT,
+  atItsTimeWords,
   clockTime,
   duration,
   fullTime,
@@ -223,11 +224,11 @@ export class UploadDetailView extends LightElement {
     `;
   }
 
-  #nextTry({ ending, until, askedUntil }: Wait): TemplateResult {
+  #nextTry({ reason, until, askedUntil }: Wait): TemplateResult {
     const isAsked = askedUntil !== undefined && Date.parse(askedUntil) > this.now;
     return html`
       ${isAsked ? html`<p>${ASKED_TO_WAIT} ${this.#time(askedUntil)}.</p>` : nothing}
-      ${until === undefined ? (isAsked ? nothing : html`<p>Next try: every few seconds.</p>`) : html`<p>${ending === 'inputs' ? 'It fails without them' : 'Next try'}: ${this.#time(until)}.</p>`}
+      ${until === undefined ? (isAsked ? nothing : html`<p>Next try: every few seconds.</p>`) : html`<p>${atItsTimeWords(reason)}: ${this.#time(until)}.</p>`}
     `;
   }
 

@@ -8,6 +8,7 @@ import { LightElement } from './light-element.ts';
 import { findUploads } from './server.ts';
 import {
   ASKED_TO_WAIT,
+  atItsTimeWords,
   count,
   dayOf,
   fullTime,
@@ -529,7 +530,7 @@ function whatElse(row: UploadRow, now: number): string {
   if (askedUntil !== undefined && Date.parse(askedUntil) > now) return waitLine(why, askedUntil, now, ASKED_TO_WAIT);
   const isTriedAgain = wait?.until !== undefined && shownState(row) !== 'undecided';
   if (!isTriedAgain) return why;
-  return waitLine(why, wait.until, now, wait.reason === 'inputs' ? 'Fails' : 'Next try');
+  return waitLine(why, wait.until, now, atItsTimeWords(wait.reason));
 }
 
 /** The code of its failure, or the reason of its wait. */

@@ -1,6 +1,7 @@
 import { sumText } from '../../functions/base/money.ts';
 import { printable } from '../../functions/base/printable.ts';
 import { TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
+import { atItsTime } from '../../functions/ledger/waits.ts';
 import type { CostRow, RowState, UploadRow } from '../api.ts';
 
 const numbers = new Intl.NumberFormat('en');
@@ -71,6 +72,12 @@ export const dayOf = (iso: string): string => day.format(Date.parse(iso));
 /** Why an upload waits, in a line that begins with the time of the next try, unless it has come. */
 export const waitLine = (message: string, until: string, now: number, word = 'Next try'): string =>
   Date.parse(until) <= now ? message : `${word} ${clockTime(until, now)} · ${message}`;
+
+/** What becomes of an upload when its wait is over, with the time after it. */
+export function atItsTimeWords(reason: string): string {
+  const words = atItsTime(reason);
+  return words.startsWith('next') ? 'Next try' : `It ${words}`;
+}
 
 export const ASKED_TO_WAIT = 'The service asks to wait until';
 

@@ -293,7 +293,9 @@ describe('flowdrop status', () => {
     );
     expect(job).not.toMatch(/next try|To try now/i);
     const { output } = await operated.run('list', '--waiting', '--code', 'inputs');
-    expect(output).toMatch(/multiview\/lamp\/job\.json +views .* fails (\S+ )?\S+ UTC: Missing inputs: back\.png/);
+    expect(output).toMatch(
+      /multiview\/lamp\/job\.json +views .* fails without them (\S+ )?\S+ UTC: Missing inputs: back\.png/,
+    );
   });
 
   it.each([
@@ -366,7 +368,7 @@ describe('flowdrop status', () => {
     expect((await operated.run('cancel', 'multiview/bed/job.json', '--yes')).code).toBe(0);
     const { output } = await operated.run('retry', 'multiview/bed/job.json', '--yes');
     expect(output).toMatch(
-      /job\.json {2}waits again: Missing inputs: front\.png\. It fails .*\. It goes on when they are in the inbox/,
+      /job\.json {2}waits again: Missing inputs: front\.png, fails without them .*\. It goes on when they are in the inbox/,
     );
   });
 });

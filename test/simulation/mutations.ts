@@ -499,6 +499,18 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'return { current, copied: await copiedEntry(current, ports, signal, known) };',
     with: 'return { current };',
   }),
+  mistake('an earlier version sent although its key changed before it was still', 100, {
+    file: CREATE_FLOW,
+    in: 'keptByKey',
+    replace: 'if (current.id !== id && copied?.upload.id !== id)',
+    with: 'if (false)',
+  }),
+  mistake('a file sent once its time is over, whatever is at its key', 100, {
+    file: CREATE_FLOW,
+    in: 'begin',
+    replace: 'waiting(unsettled(claim), wait)',
+    with: 'waiting(claim, wait)',
+  }),
   mistake('a flow sent without being counted', 100, {
     file: PERMIT,
     in: 'Permit.#hold',

@@ -138,6 +138,8 @@ export interface Scenario {
   readonly findPagesMax?: number | undefined;
   /** Keys on a page of a listing of S3. */
   readonly keysMax: number;
+  /** Seconds for which files must be still before they are sent. */
+  readonly settleSeconds?: number | undefined;
   /** True if ids of flows and assets need encoding. */
   readonly hasOddIds: boolean;
 }

@@ -48,6 +48,7 @@ import { withJobs } from './storm-jobs.ts';
 import { withKeys } from './storm-keys.ts';
 import { withRouteChanges, withStageChanges } from './storm-routes.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
+import { withSettling } from './storm-settling.ts';
 import { withSources } from './storm-sources.ts';
 import { MINUTE, SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
@@ -255,7 +256,8 @@ function scenarioFor(seed: number): Scenario {
   const held = withHolds(withJobs(chained, new Random(seed, 12)), new Random(seed, 13), BEFORE_STORM_MS);
   const changed = withRouteChanges(withCopies(held, new Random(seed, 14)), new Random(seed, 15));
   const withHonouredKeys = withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
-  return withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
+  const withEnds = withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
+  return withSettling(withEnds, new Random(seed, 23));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

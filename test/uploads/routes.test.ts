@@ -210,6 +210,10 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
     { jobs: 'm/', deadlineSeconds },
     `routes[0].deadlineSeconds: expected a whole number of seconds from 1 to 2592000, got ${JSON.stringify(deadlineSeconds)}`,
   ]),
+  ...[0, 901, 1.5].map((settleSeconds): readonly [object, string] => [
+    { settleSeconds },
+    `routes[0].settleSeconds: expected a whole number of seconds from 1 to 900, got ${settleSeconds}`,
+  ]),
   ...['/', 'a\n/', 'a/b', 'a/\n', 5].map((jobs): readonly [object, string] => [
     { jobs },
     'routes[0].jobs: expected a prefix with a slash at its end, of at most 1024 characters, ' +
@@ -222,6 +226,7 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
 const AT_LIMITS: readonly object[] = [
   ...[1, 2_592_000].map((deadlineSeconds) => ({ jobs: 'm/', deadlineSeconds })),
   { jobs: `${'x'.repeat(1023)}/` },
+  ...[1, 900].map((settleSeconds) => ({ settleSeconds })),
 ];
 
 describe('a media type that is written with an extension', () => {
@@ -429,6 +434,8 @@ describe('a route for jobs', () => {
     [{ name: 'a', jobs: 'multi/', after: 'b' }, 'routes[0].after: expected it only without "jobs"'],
     [{ name: 'a', jobs: 'm/', afterSuccess: 'tag' }, 'routes[0].afterSuccess: expected it only without "jobs"'],
     [{ name: 'a', deadlineSeconds: 60 }, 'routes[0].deadlineSeconds: expected it only beside "jobs"'],
+    [{ name: 'a', jobs: 'multi/', settleSeconds: 60 }, 'routes[0].settleSeconds: expected it only without "jobs"'],
+    [{ name: 'a', after: 'b', settleSeconds: 60 }, 'routes[0].settleSeconds: expected it only without "after"'],
   ])('refuses %j', (first, message) => {
     expect(issuesOf(first, { name: 'b' }).join('\n')).toContain(message);
   });

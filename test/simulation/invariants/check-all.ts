@@ -10,6 +10,7 @@ import { checkHolds } from './holds.ts';
 import { checkJobs } from './jobs.ts';
 import { checkEvents, checkReceipts } from './publications.ts';
 import { checkMultipartUploads, checkResults } from './results.ts';
+import { checkSettling } from './settling.ts';
 import { checkSources } from './sources.ts';
 import { checkNoToken } from './token.ts';
 
@@ -30,6 +31,7 @@ export async function checkAll(world: World): Promise<void> {
   checkFlows(world, entries);
   checkJobs(world, entries);
   checkCopies(world, entries);
+  checkSettling(world, entries);
   checkHolds(world);
   await checkResults(world, entries);
   await checkMultipartUploads(world);

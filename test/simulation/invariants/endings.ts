@@ -142,8 +142,12 @@ class Ending {
     const isOld = isSuperseded(this.#world, this.#put, endedAt + this.#world.scenario.skewMs);
     const isUnsentJob = isJobFile(upload.key) && this.#entry.inputs === undefined;
     // With versions, the older one is there, and is sent.
-    const mayGiveWay = upload.stage !== undefined || isUnsentJob || this.#put.versionId === undefined;
-    this.#demand(mayGiveWay && isOld, 'an upload is called superseded whose file was not replaced');
+
+    const { settleSeconds, steps } = this.#world.scenario;
+    const isSettling = settleSeconds !== undefined && upload.stage === undefined && this.#entry.flow === undefined;
+    const mayGiveWay = upload.stage !== undefined || isUnsentJob || isSettling || this.#put.versionId === undefined;
+    const isDeleted = isSettling && steps.some(({ kind, key }) => kind === 'delete' && key === this.#put.key);
+    this.#demand(mayGiveWay && (isOld || isDeleted), 'an upload is called superseded whose file was not replaced');
   }
 
   #checkAttempts(): void {

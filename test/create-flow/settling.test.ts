@@ -1,0 +1,158 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import { describe, expect, it } from 'vitest';
+import { dyingAt, ECHO, INBOX, MINUTE, SECOND, start, type WorldOptions, world } from '../support/world.ts';
+
+// A route with `settleSeconds` sends a file once its key has not changed for so long.
+
+const STILL = { ...ECHO, settleSeconds: 60 };
+
+const begin = (options: WorldOptions = {}): Promise<void> => start({ routes: [STILL], ...options });
+
+/** Lets time pass until all has ended. */
+const passMinutes = (minutes = 4): Promise<void> => world.deliverAndTick(4 * minutes, 15 * SECOND);
+
+const ends = async () =>
+  (await world.entries()).map((entry) => (entry.state === 'failed' ? entry.failure.code : entry.state)).toSorted();
+
+const flowCount = (): number => world.service.flows.length;
+
+describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is %s', (versioning) => {
+  it('a file waits until it is still, and is then sent', async () => {
+    await begin({ versioning });
+    await world.send('a', 'x');
+    const entry = await world.entry();
+    const { lastModified, currentAt = lastModified } = entry.upload;
+    expect(entry).toMatchObject({ state: 'waiting', reason: 'settling', notBefore: currentAt + MINUTE, waits: 0 });
+    expect(entry).toMatchObject({ message: expect.stringContaining('It waits until it is still') });
+    expect(flowCount()).toBe(0);
+    await passMinutes();
+    expect(await ends()).toEqual(['succeeded']);
+  });
+
+  it('five saves in a minute are one flow, of the last content', async () => {
+    await begin({ versioning });
+    for (let save = 1; save <= 5; save += 1) {
+      await world.send('a', `save ${save}`);
+      world.clock.advance(10 * SECOND);
+    }
+    await passMinutes();
+    expect(await ends()).toEqual(['succeeded', 'superseded', 'superseded', 'superseded', 'superseded']);
+    expect(flowCount()).toBe(1);
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', upload: { bytes: 6 } });
+    expect(world.count('UploadsFailed')).toBe(0);
+  });
+
+  it('five saves whose messages come late are one flow too', async () => {
+    await begin({ versioning });
+    for (let save = 1; save <= 5; save += 1) await world.upload('a', `save ${save}`);
+    world.clock.advance(5 * MINUTE);
+    await passMinutes();
+    expect(flowCount()).toBe(1);
+  });
+
+  it('the empty file of a mounted bucket gives way to its content, and is told as no failure', async () => {
+    await begin({ versioning });
+    await world.send('a', '');
+    world.clock.advance(20 * SECOND);
+    await world.send('a', 'content');
+    await passMinutes();
+    expect(await ends()).toEqual(['succeeded', 'superseded']);
+    expect(world.count('UploadsFailed')).toBe(0);
+  });
+
+  it('an empty file that stays fails as empty', async () => {
+    await begin({ versioning });
+    await world.send('a', '');
+    await passMinutes();
+    expect(await ends()).toEqual(['input-empty']);
+  });
+
+  it('a temporary name that is deleted is not sent, and no failure', async () => {
+    await begin({ versioning });
+    await world.send('a.new', 'x');
+    await world.send('a', 'x');
+    await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a.new' }));
+    await passMinutes();
+    expect(await ends()).toEqual(['succeeded', 'superseded']);
+    expect(flowCount()).toBe(1);
+    expect(await world.receipt('a.new')).toMatchObject({
+      failure: { code: 'superseded', message: 'The file was deleted before it was still.' },
+    });
+  });
+
+  it('is not sent in two versions although the invocation that found it still has died', async () => {
+    await begin({ versioning });
+    await world.send('a', 'one');
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    const revive = dyingAt(world.ports.inbox, 'open');
+    await world.deliverAll();
+    revive();
+    expect(await world.entry()).toMatchObject({ state: 'claimed', settles: true });
+    await world.upload('a', 'another');
+    await passMinutes(30);
+    expect(await ends()).toEqual(['succeeded', 'superseded']);
+    expect(flowCount()).toBe(1);
+  });
+});
+
+it('a copy onto itself is no new file, and makes the file wait for as long again', async () => {
+  await begin({ versioning: 'Enabled' });
+  await world.send('a', 'x');
+  world.clock.advance(50 * SECOND);
+  await world.upload('a', 'x');
+  const record = JSON.parse(world.takeMessages()[0] as string).Records[0];
+  const copied = { ...record, eventName: 'ObjectCreated:Copy' };
+  world.clock.advance(20 * SECOND);
+  await world.deliverAndTick(1, 0);
+  expect(flowCount()).toBe(0);
+  await world.ports.queue.send(JSON.stringify({ Records: [copied] }), AbortSignal.timeout(5_000));
+  await passMinutes();
+  expect(await ends()).toEqual(['succeeded']);
+  expect(flowCount()).toBe(1);
+});
+
+it('an old file that the sweep finds is sent at once', async () => {
+  await begin();
+  await world.upload('a', 'x');
+  world.takeMessages();
+  world.clock.advance(30 * MINUTE);
+  await world.sweep({ since: new Date(0).toISOString() });
+  await world.deliverAll();
+  expect(await world.entry()).toMatchObject({ state: 'running' });
+});
+
+it('a retry by the operator sends a file that waits until it is still', async () => {
+  await begin();
+  await world.send('a', 'x');
+  await world.collect({ retry: [(await world.entry()).upload.id] });
+  await world.deliverAll();
+  expect(await world.entry()).toMatchObject({ state: 'running' });
+});
+
+it('a file that was throttled after it was still does not wait for that again', async () => {
+  await begin();
+  await world.send('a', 'x');
+  world.clock.advance(2 * MINUTE);
+  world.fault('createFlow', { status: 503, body: '' }, 1);
+  await passMinutes(1);
+  expect((await world.entry()).settles).toBeUndefined();
+  await passMinutes(10);
+  expect(flowCount()).toBe(1);
+});
+
+it('a file that S3 refused at first is not sent in two versions', async () => {
+  await begin({ versioning: 'Enabled' });
+  let isDenied = true;
+  world.beforeS3((call) => {
+    if (isDenied && call === 'GetObject') {
+      isDenied = false;
+      throw Object.assign(new Error('Access Denied'), { name: 'AccessDenied', $metadata: { httpStatusCode: 403 } });
+    }
+  });
+  await world.send('a', 'one');
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'forbidden' });
+  await world.send('a', 'two');
+  await passMinutes(10);
+  expect(await ends()).toEqual(['succeeded', 'superseded']);
+});

@@ -1,0 +1,17 @@
+import type { Route } from '../../functions/uploads/route.ts';
+import type { Random } from './random.ts';
+import type { Scenario } from './scenario.ts';
+
+/** Share of storms in which files must be still before they are sent. */
+const SHARE = 0.3;
+
+/** A storm whose files are sent once they are still. What it draws comes from random numbers of their own. */
+export function withSettling(storm: Scenario, random: Random): Scenario {
+  const isDrawn = random.chance(SHARE);
+  const settleSeconds = random.pick([20, 60, 200]);
+  if (!isDrawn) return storm;
+  const settling = (routes: readonly Route[]): readonly Route[] =>
+    routes.map((route) => ((route.after ?? route.jobs) === undefined ? { ...route, settleSeconds } : route));
+  const routeChanges = storm.routeChanges?.map((change) => ({ ...change, routes: settling(change.routes) }));
+  return { ...storm, settleSeconds, routes: settling(storm.routes), routeChanges };
+}
