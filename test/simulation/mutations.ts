@@ -181,17 +181,11 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "reason: 'throttled', counted: false",
     with: "reason: 'throttled', counted: true",
   }),
-  mistake('another key although the upload is in doubt', 100, {
+  mistake('another key although the upload is in doubt', 600, {
     file: CLAIM,
     in: 'withKey',
     replace: 'isRefused && claim.entry.doubt === undefined',
     with: 'isRefused',
-  }),
-  mistake('a key that is not in the ledger before its request', 600, {
-    file: CLAIM,
-    in: 'withKey',
-    replace: '!isHonoured || claim.stored.entry.keyNumber === entry.keyNumber',
-    with: 'true',
   }),
   mistake('a key relied on for ever', 600, {
     file: CLAIM,
@@ -261,7 +255,7 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake(
     'two polls that are not in a row believed',
-    100,
+    600,
     {
       file: COLLECT_FLOW,
       in: 'FlowCollector.poll',

@@ -181,7 +181,10 @@ async function doEverythingAgain(world: World): Promise<void> {
       message.startsWith('A copy with the same content') &&
       !puts.some(({ isCopy, key }) => isCopy && key === fields?.key),
   );
-  const isComparable = expired.size === 0 && !mayGoOn && !mayBeWanted && !mayBeMeant && !wasTakenForCopy;
+  // What a damaged entry was about cannot be known, so a copy of its upload is sent.
+  const { damaged } = world.observed;
+  const mayRepeatDamaged = puts.some(({ isCopy, key }) => isCopy && key === damaged?.key);
+  const isComparable = expired.size === 0 && !mayRepeatDamaged && !mayGoOn && !mayBeWanted && !mayBeMeant && !wasTakenForCopy;
   if (isComparable) checkUnchanged(before, await snapshotOf(world));
 }
 
