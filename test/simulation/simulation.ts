@@ -184,7 +184,8 @@ async function doEverythingAgain(world: World): Promise<void> {
   // What a damaged entry was about cannot be known, so a copy of its upload is sent.
   const { damaged } = world.observed;
   const mayRepeatDamaged = puts.some(({ isCopy, key }) => isCopy && key === damaged?.key);
-  const isComparable = expired.size === 0 && !mayRepeatDamaged && !mayGoOn && !mayBeWanted && !mayBeMeant && !wasTakenForCopy;
+  const isComparable =
+    expired.size === 0 && !mayRepeatDamaged && !mayGoOn && !mayBeWanted && !mayBeMeant && !wasTakenForCopy;
   if (isComparable) checkUnchanged(before, await snapshotOf(world));
 }
 
