@@ -15,6 +15,7 @@ import type { Context } from '../functions/settings/context.ts';
 import type { Env } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { proxyAt, variablesOf } from '../functions/settings/proxies.ts';
+import { aliasFolderOf } from '../functions/settings/results-key-pattern.ts';
 import { shortOf } from '../functions/settings/service.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import { CollectOutputs } from './constructs/collect-outputs.ts';
@@ -211,9 +212,13 @@ export class FlowPipeline extends Construct {
     const batching = { uploadConcurrency, maxConcurrency, batchWindow };
     const hasChains = context.routes.some(({ after }) => after !== undefined);
     const afterSuccess = new Set(context.routes.map((route) => route.afterSuccess));
+    const aliasFolders = new Set(context.routes.flatMap(({ alias }) => (alias ? [aliasFolderOf(alias)] : [])));
     const tagsFiles = afterSuccess.has('tag');
     const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching, hasChains, tagsFiles, canaryKey });
-    const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, collectors, afterSuccess });
+    const collectOutputs = new CollectOutputs(this, 'CollectOutputs', {
+      ...shared,
+      ...{ collectors, afterSuccess, aliasFolders },
+    });
     allowLogging(this, encryptionKey, `/aws/lambda/${context.pipeline}-`);
     return { createFlow, collectOutputs };
   }

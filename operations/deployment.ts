@@ -7,6 +7,7 @@ import { shellWord } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { Ledger } from '../functions/ledger/store.ts';
 import { readKeptRoutes } from '../functions/operator/kept-routes.ts';
+import { Aliases } from '../functions/publish/aliases.ts';
 import { areRoutesBeside, parseEnv, type Settings } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
@@ -43,6 +44,8 @@ export interface Deployment {
   readonly s3: S3Client;
   /** @internal */
   readonly ledger: Ledger;
+  /** @internal */
+  readonly aliases: Pick<Aliases, 'read'>;
   /** @internal */
   readonly inbox: Inbox;
   /** @internal */
@@ -207,6 +210,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   return {
     ...{ name, command, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, logFolder, s3Access },
     ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
+    aliases: new Aliases({ s3, clock, nonce: randomUUID }, settings),
     inbox: new Inbox(s3, clock),
     queueDepth: (until) => depthOf(queues, settings.queueUrl, until),
     async deadLetterCount(until) {

@@ -4,6 +4,7 @@ import type { Chain } from '../functions/chains/chain-schema.ts';
 import { type Entry, failedMarkerOf, isTerminal, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { chainKey, entryKey, failedKey, parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
+import { aliasKeyOf } from '../functions/publish/aliases.ts';
 import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
@@ -166,14 +167,18 @@ async function tracesOfUpload(
   const chain = await readChain(id, deployment, signal);
   const later = chain === undefined ? [] : await laterStages(chain, deployment, signal);
   const ends = end === undefined ? later : [...later, end];
+  const of: readonly Named[] = [{ id, key }, ...later.map(({ upload }) => upload)];
+  const ids = new Set(of.map((each) => each.id));
+  const shown = await pMap(of, (each) => deployment.aliases.read(each, signal), { concurrency: READS_MAX });
   return {
     ...{ id, key },
     state: end?.state ?? 'unknown',
     lastModified: lastModified === undefined ? undefined : new Date(lastModified).toISOString(),
     object: await objectOf(found, deployment, signal),
-    results: await resultsOf(found, { later, below }, deployment, signal),
+    results: await resultsOf(found, { later, below, aliases: shown.flatMap(aliasesOf) }, deployment, signal),
     ledger: [
       ...ends.flatMap((each) => (each.state === 'failed' ? [failedKey(failedMarkerOf(each))] : [])),
+      ...shown.flatMap((each, index) => (each && ids.has(each.upload) ? [aliasKeyOf(of[index] as Named)] : [])),
       ...ends.map(({ upload }) => entryKey(upload.id)),
       ...(chain === undefined ? [] : [chainKey(id)]),
     ],
@@ -299,14 +304,16 @@ const idsIn = (
  */
 async function resultsOf(
   { id, key, entry }: FoundUpload,
-  parts: { readonly later: readonly TerminalEntry[]; readonly below: Below },
+  parts: { readonly later: readonly TerminalEntry[]; readonly below: Below; readonly aliases: readonly string[] },
   { s3, settings }: Deployment,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const { later, below } = parts;
+  const { later, below, aliases } = parts;
   const receipt = receiptKey(settings.resultsPrefix, key);
   const receipts = later.map(({ upload }) => receiptKey(settings.resultsPrefix, upload.key));
-  const elsewhere = new Set([...assetsOf(entry), ...later.flatMap(assetsOf), ...receipts]).difference(below);
+  const elsewhere = new Set([...assetsOf(entry), ...later.flatMap(assetsOf), ...aliases, ...receipts]).difference(
+    below,
+  );
   const others = await idsIn(elsewhere, { s3, settings }, signal);
   const ids = new Set([id, ...later.map(({ upload }) => upload.id)]);
   const own = [...others.map(([at, head]) => [at, head.id] as const), ...below]
@@ -314,6 +321,11 @@ async function resultsOf(
     .map(([at]) => at);
   return [...own.filter((at) => at !== receipt), ...own.filter((at) => at === receipt)];
 }
+
+type Named = Pick<Entry['upload'], 'id' | 'key' | 'stage'>;
+
+const aliasesOf = (state: Awaited<ReturnType<Deployment['aliases']['read']>>): readonly string[] =>
+  (state?.files ?? []).map(({ alias }) => alias);
 
 const assetsOf = (entry: Entry | undefined): readonly string[] =>
   entry !== undefined && isTerminal(entry) ? entry.assets.map(({ key }) => key) : [];

@@ -19,6 +19,7 @@ import {
   type Selection,
   tried,
 } from '../../operations/act.ts';
+import { moveAlias } from '../../operations/alias.ts';
 import { uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { type Followed, followChains } from '../../operations/follow.ts';
@@ -47,6 +48,7 @@ export function addChanges(add: Add): void {
   addAgain(add);
   addCollect(add);
   addCancel(add);
+  addAlias(add);
   addForget(add);
   addSweep(add);
 }
@@ -458,6 +460,24 @@ function addGet(add: Add): void {
     );
     console.answer(fetched, showFetched);
     return fetched.issues.length > 0 || fetched.receipts.length === 0 ? EXIT_FAILED : EXIT_OK;
+  });
+}
+
+function addAlias(add: Add): void {
+  const command = new Command('alias')
+    .description('has the aliases of a file show another flow of it, until a newer one succeeds')
+    .argument('<key>', 'the key of a file, the name of a later stage, or an upload id')
+    .requiredOption('--to <flow>', 'the id of the flow')
+    .addHelpText('after', example('alias photos/robot.png --to 24a83387b97d7de144062916'));
+  add<CommonOptions & { to: string }>(command, async ({ console, deployment, signal }, [what = ''], { to }) => {
+    const shown = await console.during(
+      () => 'Copying',
+      () => moveAlias(what, to, deployment, signal),
+    );
+    console.answer({ action: 'alias', results: [shown], left: [], skipped: [] }, () => [
+      `${uploadName(shown.key)}: ${shown.why ?? shown.result}`,
+    ]);
+    return shown.isDone ? EXIT_OK : EXIT_FAILED;
   });
 }
 

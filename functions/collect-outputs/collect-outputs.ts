@@ -19,6 +19,7 @@ import {
   type OperatorPorts,
   offeredTemplates,
   retryUploads,
+  showOther,
 } from '../operator/operator.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
@@ -50,6 +51,7 @@ export async function collect(
     cancel,
     collect,
     delete: deleted,
+    alias,
     sweep,
     hold,
     ask,
@@ -65,6 +67,7 @@ export async function collect(
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (collect !== undefined) return collectAgain(collect, ports, invocation.closing);
   if (deleted !== undefined) return deleteFlows(deleted, ports, invocation.closing);
+  if (alias !== undefined) return [await showOther(alias.upload, alias.to, ports, invocation.closing)];
   if (hold !== undefined) return changeHold(hold, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
   const isFirst = collector.index === 0;

@@ -108,6 +108,11 @@ async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclai
     }
     case 'running':
       return ports.ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
+    case 'succeeded':
+      // Only a tick publishes a success, because that may copy results and delete the file.
+      if (entry.flow !== undefined)
+        await ports.ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
+      return;
     default:
       await publish(entry, ports, closing);
   }

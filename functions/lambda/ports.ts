@@ -8,6 +8,7 @@ import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import { HoldStore } from '../holds/hold-store.ts';
 import { Ledger } from '../ledger/store.ts';
+import { Aliases } from '../publish/aliases.ts';
 import { ChainNotes } from '../publish/chain-notes.ts';
 import type { EventBus } from '../publish/event-bus.ts';
 import { Receipts } from '../publish/receipts.ts';
@@ -38,7 +39,7 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
   const ledger = new Ledger(s3, settings.ledgerBucket, nonce);
   const receipts = new Receipts(s3, settings);
   const chains = new ChainStore(s3, settings.ledgerBucket, { clock: wiring.clock, nonce });
-  const sources = new Sources(s3, inbox, settings, { mayDelete: wiring.queue !== undefined });
+  const sources = new Sources(s3, inbox, settings);
   const holds = new HoldStore({ s3, bucket: settings.ledgerBucket, clock: wiring.clock, nonce });
   return {
     ...wiring,
@@ -49,6 +50,7 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
     ledger,
     receipts,
     sources,
+    aliases: new Aliases({ s3, nonce, clock: wiring.clock }, settings),
     chains,
     chainNotes: new ChainNotes({ ...wiring, settings, ledger, receipts, sources, chains }),
   } satisfies CreatePorts & { readonly chains: ChainStore };

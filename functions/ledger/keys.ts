@@ -17,6 +17,7 @@ import { decodedId, encodedId, shortSegment } from '../base/key-segment.ts';
  *   state/holds.json                               what is held, what is spent of budgets, and what that follows from
  *   state/costs/<day in UTC>.json                  what the flows of a day cost that has ended
  *   state/sweep.json                               the state of the sweep between its runs
+ *   state/aliases/<whose>.json                     which success the aliases of a file show
  *   state/routes.json                              the routes, if the functions' environment does not hold them
  *
  * Times are ISO 8601 in UTC with milliseconds. S3 sorts a listing by bytes, so it is sorted by time.
@@ -31,6 +32,7 @@ export const CHAINS_PREFIX = 'chains/';
 export const STATE_PREFIX = 'state/';
 export const COLLECTORS_PREFIX = `${STATE_PREFIX}collector-`;
 export const COSTS_PREFIX = `${STATE_PREFIX}costs/`;
+export const ALIASES_PREFIX = `${STATE_PREFIX}aliases/`;
 
 /** A running flow. The key of its marker holds all of this. */
 export interface RunningMarker {
@@ -86,6 +88,9 @@ export const collectorKey = (index: number): string => `${COLLECTORS_PREFIX}${in
 
 /** The key of a chain, by the upload id of its first file. */
 export const chainKey = (firstId: string): string => `${CHAINS_PREFIX}${firstId}.json`;
+
+/** The key of the state of aliases. @param owner a hash of whose they are. */
+export const aliasStateKey = (owner: string): string => `${ALIASES_PREFIX}${owner}.json`;
 
 export const HOLDS_KEY = `${STATE_PREFIX}holds.json`;
 

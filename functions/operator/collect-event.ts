@@ -69,6 +69,8 @@ const eventShape = z.strictObject({
   collect: z.optional(uploadIds),
   /** Delete the flows of these uploads at the service. */
   delete: z.optional(uploadIds),
+  /** Have the aliases of this upload's file show another flow. */
+  alias: z.optional(z.strictObject({ upload: z.string().check(z.regex(UPLOAD_ID)), to: z.string() })),
   /** Hold the uploads of the pipeline or of a route, or end that. */
   hold: z.optional(holdRequestSchema),
   /** Ask the flow service how the flow of this upload is. */
@@ -121,7 +123,7 @@ export class InvalidCollectEventError extends Error {
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
  * `{"retry": ["<upload id>"]}`, for which `parameters` and `template` may replace those of the route, and `late` says that
- * it is one of many, the same with `again`, where `from` may name the stage of a chain, the same with `cancel`, `collect` and `delete`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * it is one of many, the same with `again`, where `from` may name the stage of a chain, the same with `cancel`, `collect` and `delete`, `{"alias": {"upload": "<upload id>", "to": "<flow id>"}}`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { S3Client } from '@aws-sdk/client-s3';
+import { ListObjectsV2Command, type S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
+import { encodedId } from '../base/key-segment.ts';
 import {
   begunAnew,
   gatheredEntry,
@@ -39,12 +40,13 @@ import type { WaitingMarker } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
+import { ASSET_METADATA, assetKey, FLOW_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
 import type { GivenOverrides } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
-import type { Upload } from '../uploads/upload.ts';
+import { type Upload, unquoted } from '../uploads/upload.ts';
 import type { UploadQueue } from '../uploads/upload-event.ts';
 import { messageFor } from '../uploads/upload-event.ts';
 
@@ -55,6 +57,7 @@ import { messageFor } from '../uploads/upload-event.ts';
  *   again     succeeded, failed ──▶ waiting, in a new generation. With a stage: all uploads of that stage of a chain
  *   cancel    waiting, running ──▶ failed
  *   collect   succeeded, failed ──▶ running, with the same flow
+ *   alias     succeeded, failed: the aliases of its file show another flow. The entry stays as it is
  *   delete    succeeded, failed: the flow, at the service. The entry stays as it is
  *
  * An upload in any other state stays as it is, and the result says so. So the same request can be made again.
@@ -99,7 +102,7 @@ const NEXT_STEP_MS = 30_000;
 export interface Changed {
   readonly upload: string;
   /**
-   * The first three say that it was done, and so do `deleted` and `gone`: the service has no such flow. The others say why not. `being sent`: an invocation is at work on it, and its
+   * The first three say that it was done, and so do `deleted`, `gone` (the service has no such flow) and `shown`. The others say why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
    * never fetched. `source gone`: the file is not in the inbox any more, so nothing can be sent. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
    * before failed, and the route does not allow that. `not begun yet`: one request begins {@link ANEW_AT_ONCE_MAX} uploads
@@ -108,6 +111,7 @@ export interface Changed {
   readonly result:
     | ('resubmitted' | 'cancelled' | 'begun')
     | ('deleted' | 'gone' | 'not deleted')
+    | ('shown' | 'not shown' | 'without an alias' | 'no such flow')
     | ('unknown' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
     | ('overrides not allowed' | 'without a flow' | 'shared' | 'source gone')
     | ('without a chain' | 'not in its chain' | 'withheld' | 'not begun yet');
@@ -115,7 +119,7 @@ export interface Changed {
   readonly isAborted?: boolean;
   /** True if a request may have made a flow that is not known, and therefore not stopped. */
   readonly isInDoubt?: true;
-  /** Why the flow was not deleted, in the words of the service or about it. */
+  /** Why the flow was not deleted, in the words of the service or about it; or why the alias does not show it. */
   readonly why?: string;
 }
 
@@ -542,6 +546,48 @@ async function isGone(
     if (!(error instanceof FlowServiceError)) throw error;
     return error instanceof NotFoundError;
   }
+}
+
+/** Has the aliases of a file show the results of another flow of its key, until a newer success comes. */
+export async function showOther(
+  upload: string,
+  flow: string,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<Changed> {
+  const entry = (await ports.ledger.read(upload, signal))?.entry;
+  if (entry === undefined) return { upload, result: 'unknown' };
+  if (!isTerminal(entry)) return { upload, result: 'under way' };
+  const assets = entry.flow?.id === flow ? entry.assets : await assetsOf(flow, entry.upload, ports, signal);
+  if (assets.length === 0) return { upload, result: 'no such flow' };
+  const told = await ports.aliases.showOther(entry, { flow, assets }, signal);
+  if (told === undefined) return { upload, result: 'without an alias' };
+  return told.aliasIssue === undefined
+    ? { upload, result: 'shown' }
+    : { upload, result: 'not shown', why: told.aliasIssue };
+}
+
+/** The stored assets of a flow of an upload's key, as the results bucket shows them. It may be a flow of an earlier upload. */
+async function assetsOf(
+  flowId: string,
+  { key }: Upload,
+  { s3, settings }: OperatorPorts,
+  abortSignal: AbortSignal,
+): Promise<readonly StoredAsset[]> {
+  const Bucket = settings.resultsBucket;
+  const Prefix = assetKey(settings, { key, flowId, assetId: '', mediaType: '' });
+  const { Contents = [] } = await s3.send(new ListObjectsV2Command({ Bucket, Prefix }), { abortSignal });
+  const heads = await pMap(
+    Contents,
+    async ({ Key = '' }) => ({ Key, head: await headObject(s3, { Bucket, Key }, abortSignal) }),
+    { concurrency: CONCURRENCY },
+  );
+  return heads.flatMap(({ Key, head }): StoredAsset[] => {
+    const { ETag = '', ContentLength = 0, ContentType = '', Metadata = {} } = head ?? {};
+    if (Metadata[FLOW_METADATA] !== encodedId(flowId)) return [];
+    const facts = { bytes: ContentLength, mediaType: ContentType, etag: unquoted(ETag), sha256: '' };
+    return [{ id: Metadata[ASSET_METADATA] ?? '', bucket: Bucket, key: Key, ...facts }];
+  });
 }
 
 /** The assets of an ended upload that are still in the results bucket. */

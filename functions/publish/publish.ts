@@ -13,6 +13,7 @@ import type { Ledger } from '../ledger/store.ts';
 import { isSuccess } from '../ledger/terminal-states.ts';
 import type { Settings } from '../settings/environment.ts';
 import { isCanary } from '../uploads/inbox.ts';
+import type { Aliases } from './aliases.ts';
 import type { ChainNotes } from './chain-notes.ts';
 import { completionEvent } from './completion-event.ts';
 import type { EventBus } from './event-bus.ts';
@@ -25,14 +26,15 @@ export interface PublishPorts {
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
   readonly sources: Pick<Sources, 'settle'>;
+  readonly aliases: Pick<Aliases, 'show' | 'showOther'>;
   readonly chainNotes: Pick<ChainNotes, 'note' | 'childrenOf'>;
   readonly settings: Pick<Settings, 'pipeline' | 'routes' | 'inboxBucket' | 'canaryKey'> & ReceiptSettings;
   readonly telemetry: Telemetry;
 }
 
 /**
- * Publishes how an upload ended: notes in its chain which uploads begin with its assets, puts the receipt, sends the
- * event, begins the later stages of its chain, does with its file what `afterSuccess` says, puts the marker of a failure,
+ * Publishes how an upload ended: notes in its chain which uploads begin with its assets, has the aliases show it, puts
+ * the receipt, sends the event, begins the later stages of its chain, does with its file what `afterSuccess` says, puts the marker of a failure,
  * and at last deletes the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
@@ -43,9 +45,12 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   const { pipeline, resultsBucket, routes } = ports.settings;
   const hasChain = isInChain(entry, routes);
   const children = hasChain ? await ports.chainNotes.childrenOf(entry, signal) : undefined;
-  const receipt = receiptOf(entry, ports.settings, children);
+  const facts = receiptOf(entry, ports.settings, children);
+  const alias = await ports.aliases.show(entry, signal);
+  if (alias.aliasIssue !== undefined) ports.telemetry.log.warn(alias.aliasIssue, { uploadId: entry.upload.id });
+  const receipt = { ...facts, ...alias };
   const key = await ports.receipts.put(receipt, signal);
-  await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
+  await ports.events.send(completionEvent(facts, pipeline, { bucket: resultsBucket, key }), signal);
   // When a chain tells of its end, the receipts of all its uploads can be read.
   if (hasChain) await ports.chainNotes.note(entry, signal);
   else await settleSource(entry, receipt, ports, signal);

@@ -142,6 +142,10 @@ export const receiptSchema = readonlyObject({
   failedOutputs,
   /** Why the upload failed. Absent if it succeeded. */
   failure: z.optional(advisedFailure),
+  /** Keys at which the assets were copied as well, as `alias` of the route asks. The event does not have them. */
+  aliases: z.optional(z.readonly(z.array(z.string()))),
+  /** Why they could not be. The event does not have it. */
+  aliasIssue: z.optional(z.string()),
   /**
    * Why the file could not be tagged or deleted, as `afterSuccess` of its route asks. The event does not have it. In a chain,
    * `chain.json` has it.

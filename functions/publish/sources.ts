@@ -34,19 +34,15 @@ export class Sources {
   readonly #s3: S3Client;
   readonly #inbox: Pick<Inbox, 'current'>;
   readonly #settings: Pick<Settings, 'routes' | 'inboxBucket' | 'canaryKey'>;
-  readonly #mayDelete: boolean;
 
-  /** @param options `mayDelete` is false in create-flow. It meets a success only if a tick is about to publish it too. */
   constructor(
     s3: S3Client,
     inbox: Pick<Inbox, 'current'>,
     settings: Pick<Settings, 'routes' | 'inboxBucket' | 'canaryKey'>,
-    { mayDelete }: { readonly mayDelete: boolean },
   ) {
     this.#s3 = s3;
     this.#inbox = inbox;
     this.#settings = settings;
-    this.#mayDelete = mayDelete;
   }
 
   /**
@@ -59,7 +55,7 @@ export class Sources {
     if (asked === undefined || isCanary(upload, this.#settings)) return undefined;
     try {
       if (asked === 'tag') return await this.#tag(upload, isWhole ? 'succeeded' : 'failed', signal);
-      if (isWhole && this.#mayDelete) await this.#delete(upload, signal);
+      if (isWhole) await this.#delete(upload, signal);
       return undefined;
     } catch (error) {
       if (isAbsent(error) || isPreconditionFailed(error)) return undefined;

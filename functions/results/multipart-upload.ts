@@ -5,7 +5,24 @@ import {
   CreateMultipartUploadCommand,
   type S3Client,
   UploadPartCommand,
+  UploadPartCopyCommand,
 } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+
+/** Size of a part that S3 copies itself, in bytes. It takes a few seconds. */
+const COPIED_PART_BYTES = 256 * 1024 * 1024;
+
+/** Parts that S3 copies side by side. */
+const COPIES_MAX = 8;
+
+/** An object that is copied, in exactly this version. */
+export interface CopySource {
+  readonly bucket: string;
+  readonly key: string;
+  /** Without quotes. */
+  readonly etag: string;
+  readonly bytes: number;
+}
 
 /** The object that an upload makes. */
 export interface UploadTarget {
@@ -75,15 +92,47 @@ export class MultipartUpload {
     this.#sending.catch(() => {});
   }
 
-  /** Makes the object appear under its key. @throws 412 if the key is taken: see `isPreconditionFailed`. */
-  async complete(): Promise<ObjectVersion> {
+  /** Makes S3 copy a whole object as its parts. @throws 404 or 412 if that object is not there any more. */
+  async copy({ bucket, key, etag, bytes }: CopySource): Promise<void> {
+    this.#uploadId ??= await this.#create();
+    const source = {
+      ...this.#key(),
+      UploadId: this.#uploadId,
+      CopySource: `${bucket}/${key.split('/').map(encodeURIComponent).join('/')}`,
+      CopySourceIfMatch: `"${etag}"`,
+    };
+    const count = Math.max(1, Math.ceil(bytes / COPIED_PART_BYTES));
+    const parts = await pMap(
+      Array.from({ length: count }, (_, index) => index),
+      async (index): Promise<CompletedPart> => {
+        const first = index * COPIED_PART_BYTES;
+        const last = Math.min(bytes, first + COPIED_PART_BYTES) - 1;
+        // S3 refuses a range of a small object.
+        const range = count > 1 && { CopySourceRange: `bytes=${first}-${last}` };
+        const part = new UploadPartCopyCommand({ ...source, ...range, PartNumber: index + 1 });
+        const { CopyPartResult = {} } = await this.#s3.send(part, { abortSignal: this.#signal });
+        return { PartNumber: index + 1, ETag: CopyPartResult.ETag, ChecksumCRC32: CopyPartResult.ChecksumCRC32 };
+      },
+      { concurrency: COPIES_MAX },
+    );
+    this.#parts.push(...parts);
+  }
+
+  /**
+   * Makes the object appear under its key.
+   * @param condition default: the key is free.
+   * @throws 412 if the condition is not met: see `isPreconditionFailed`.
+   */
+  async complete(
+    condition: { readonly IfNoneMatch: '*' } | { readonly IfMatch: string | undefined } = { IfNoneMatch: '*' },
+  ): Promise<ObjectVersion> {
     await this.#sending;
     const { ETag, VersionId } = await this.#s3.send(
       new CompleteMultipartUploadCommand({
         ...this.#key(),
         UploadId: this.#uploadId,
         MultipartUpload: { Parts: this.#parts },
-        IfNoneMatch: '*',
+        ...condition,
       }),
       { abortSignal: this.#signal },
     );

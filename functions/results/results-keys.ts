@@ -48,6 +48,29 @@ export function assetKey(
   return shortened(key.replace(/[^/]+$/, unreserved));
 }
 
+/**
+ * The key of an alias: the pattern of its route, filled in.
+ * @example `models/{folder}/{name}{ext}` for `chairs/oak.png` and a binary glTF is `models/chairs/oak.glb`.
+ * @param asset the key of the chain's first file, the media type of the asset, and its number, from 1.
+ */
+export function aliasKey(
+  resultsPrefix: string,
+  pattern: string,
+  { key, mediaType, n }: { readonly key: string; readonly mediaType: string; readonly n: number },
+): string {
+  const folder = key.slice(0, key.lastIndexOf('/') + 1);
+  const parts: Readonly<Record<string, string>> = {
+    '{key}': key,
+    // A file outside of folders leaves no empty segment.
+    '{folder}/': folder,
+    '{name}': key.slice(folder.length).replace(/(?<=.)\.[^.]*$/, ''),
+    '{n}': String(n),
+    '{ext}': extensionOf(mediaType),
+  };
+  const filled = pattern.replace(/\{folder\}\/|\{\w+\}/g, (name) => parts[name] ?? name);
+  return shortened((resultsPrefix + filled).replace(/[^/]+$/, unreserved));
+}
+
 /** Encodes the first letter of a reserved name. So nothing is at once a file and a folder. */
 const unreserved = (segment: string): string =>
   RESERVED.includes(segment) ? `%${segment.charCodeAt(0).toString(16)}${segment.slice(1)}` : segment;

@@ -6,6 +6,7 @@ import { FLOWS } from '../flow-service/services.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
 import { routesSchema } from '../uploads/routes.ts';
+import { aliasFolderOf } from './results-key-pattern.ts';
 import { deadMembers, deadRoutes } from './route-checks.ts';
 import { serviceSchema } from './service.ts';
 import { baseUrlSchema } from './service-address.ts';
@@ -72,6 +73,18 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
           const message = 'expected "file": the service gets an address of the file ({inputUrl}), and no text';
           context.addIssue({ code: 'custom', path: ['routes', index, 'input'], message, input });
         }
+      }
+      for (const [index, { alias }] of routes.entries()) {
+        if (alias === undefined || !isSound('routes', index, 'alias') || !isSound('settings', 'resultsKey')) continue;
+        const folder = aliasFolderOf(alias);
+        const begins = (text: string): boolean => text.startsWith(folder);
+        const taker = routes.findIndex(({ prefixes = [], jobs }) =>
+          [...prefixes, ...(jobs ? [jobs] : [])].some(begins),
+        );
+        if (taker === -1 && !begins(settings.resultsKey)) continue;
+        const whose = taker === -1 ? 'settings.resultsKey' : `files of routes[${taker}]`;
+        const message = `expected another folder at its beginning: results of ${whose} lie in ${folder}`;
+        context.addIssue({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
       }
       const dead = routes.map((route, index) => deadMembers(soundConditions(route, isSound, index)));
       for (const [index, members] of dead.entries()) {

@@ -29,3 +29,35 @@ export function issueOfResultsKey(pattern: string): string | undefined {
   if (segments.includes('')) return 'expected no slash at the start and no two in a row';
   return undefined;
 }
+
+/** What an alias may contain. `aliasKey` replaces each. */
+const ALIAS_PLACEHOLDERS: readonly string[] = ['{key}', '{folder}', '{name}', '{n}', '{ext}'];
+
+/**
+ * Returns what is wrong with an alias, if anything is. Two files must not get the same one: the key, or folder and name,
+ * must be found in it again. Extensions are left out of `{name}` on purpose, so `a.png` and `a.jpg` still meet. Then the
+ * alias stays with the first of them. It begins with a folder of its own, in which no results lie.
+ */
+export function issueOfAlias(pattern: string): string | undefined {
+  const placeholders: readonly string[] = pattern.match(/\{[^{}]*\}/g) ?? [];
+  const unknown = placeholders.find((each) => !ALIAS_PLACEHOLDERS.includes(each));
+  if (unknown !== undefined) return `expected only ${ALIAS_PLACEHOLDERS.join(', ')} in braces, not ${unknown}`;
+  if (/[{}]/.test(pattern.replaceAll(/\{[^{}]*\}/g, ''))) return 'expected every brace to be part of a placeholder';
+  if (new Set(placeholders).size < placeholders.length) return 'expected each placeholder once';
+  if (!/^[^{}/]+\//.test(pattern)) return 'expected it to begin with a folder of its own, such as models/';
+  if (/\/\/|\/$/.test(pattern)) return 'expected no two slashes in a row, and none at the end';
+  const [hasKey, hasFolder, hasName] = ['{key}', '{folder}', '{name}'].map((each) => placeholders.includes(each));
+  if (hasKey ? hasFolder || hasName : !(hasFolder && hasName)) {
+    return 'expected {key}, or both {folder} and {name}: otherwise two files could get the same alias';
+  }
+  const isApart = /\/\{(key|name)\}(?!\{(?!ext\}))/.test(pattern) && (hasKey || /\/\{folder\}\//.test(pattern));
+  if (!isApart) return 'expected a slash before {key} and {name}, and on both sides of {folder}';
+  if (/\{ext\}(?!$)/.test(pattern)) return 'expected {ext} at the end';
+  if (placeholders.includes('{n}') && !/[^{}\d]\{n\}(?![\d{](?!ext\}$))/.test(pattern)) {
+    return 'expected {n} between characters that are no digits, or two assets could get the same alias';
+  }
+  return undefined;
+}
+
+/** The folder at the beginning of an alias, with its slash. */
+export const aliasFolderOf = (pattern: string): string => pattern.slice(0, pattern.indexOf('/') + 1);

@@ -55,6 +55,11 @@ export interface Route extends Conditions {
    * it after a success. Default: nothing.
    */
   readonly afterSuccess?: 'tag' | 'delete' | undefined;
+  /**
+   * The key below `resultsPrefix` at which the newest success of a file is copied, such as `models/{folder}/{name}{ext}`.
+   * Default: none.
+   */
+  readonly alias?: string | undefined;
   /** What one flow of the route costs. */
   readonly price?: Price | undefined;
   /** Cap on the flows of the route. What it has no room for waits. */

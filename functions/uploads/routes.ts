@@ -4,6 +4,7 @@ import { quoted } from '../base/printable.ts';
 import { boundedText, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
+import { issueOfAlias } from '../settings/results-key-pattern.ts';
 import { budgetSchema, priceIssueOf, priceSchema } from './budget.ts';
 import { issuesOfChains } from './chain-routes.ts';
 import { isJobFile } from './job-keys.ts';
@@ -93,6 +94,14 @@ const jobsSchema = matching(
   new RegExp(`^\\P{Cc}{1,${KEY_BYTES_MAX - 1}}\\/$`, 'u'),
 );
 
+const aliasSchema = z.string({ error: 'expected a pattern such as "models/{folder}/{name}{ext}"' }).check(
+  z.superRefine((pattern, context) => {
+    const issue = issueOfAlias(pattern);
+    if (issue !== undefined) context.addIssue(issue);
+  }),
+  z.maxLength(KEY_BYTES_MAX / 2, { error: `expected at most ${KEY_BYTES_MAX / 2} characters` }),
+);
+
 /**
  * What took the place of members that earlier versions knew.
  * @internal
@@ -128,6 +137,7 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     settleSeconds: z.optional(secondsSchema(SETTLE_SECONDS_MAX)),
     makes: MEDIA_TYPES_SCHEMA,
     afterSuccess: z.optional(z.enum(['tag', 'delete'], { error: 'expected "tag" or "delete"' })),
+    alias: z.optional(aliasSchema),
     price: z.optional(priceSchema),
     budget: z.optional(budgetSchema),
   },

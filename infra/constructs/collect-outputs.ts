@@ -16,12 +16,14 @@ export interface CollectOutputsProps extends FunctionSettings {
   readonly collectors: number;
   /** What routes have as their `afterSuccess`. */
   readonly afterSuccess: ReadonlySet<Route['afterSuccess']>;
+  /** The first folders of the aliases of routes. */
+  readonly aliasFolders: ReadonlySet<string>;
 }
 
 /** The function that fetches the outputs of ended flows, and the schedules that start it. */
 export class CollectOutputs extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CollectOutputsProps) {
-    const { parts, collectors, afterSuccess, ...settings } = props;
+    const { parts, collectors, afterSuccess, aliasFolders, ...settings } = props;
     super(scope, id, {
       ...settings,
       entry: 'collect-outputs',
@@ -32,6 +34,7 @@ export class CollectOutputs extends PipelineFunction {
     if (afterSuccess.has('tag')) parts.inbox.grantTag(this.role);
     if (afterSuccess.has('delete')) parts.inbox.grantDelete(this.role);
     parts.results.grantStore(this.role);
+    if (aliasFolders.size > 0) parts.results.grantAliases(this.role, aliasFolders);
     parts.ledger.grantCollect(this.role);
     parts.token.grantRead(this.role);
     parts.uploads.grantSend(this.role);

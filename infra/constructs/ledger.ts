@@ -4,6 +4,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import {
+  ALIASES_PREFIX,
   CHAINS_PREFIX,
   FAILED_PREFIX,
   HOLDS_KEY,
@@ -94,10 +95,10 @@ export class Ledger extends Construct {
     grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
   }
 
-  /** Allows the grantee to delete entries, chains and the markers of failures for good, with all their versions. */
+  /** Allows the grantee to delete entries, chains, the markers of failures and what aliases show for good, with all their versions. */
   grantForget(grantee: IGrantable): void {
     const { bucket } = this;
-    const resources = [UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX].map((prefix) =>
+    const resources = [UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX, ALIASES_PREFIX].map((prefix) =>
       bucket.arnForObjects(`${prefix}*`),
     );
     grantBucket(grantee, bucket, { actions: ['s3:DeleteObjectVersion'], resources });

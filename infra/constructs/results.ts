@@ -77,6 +77,11 @@ export class Results extends Construct {
     this.#grantWrite(role, ['s3:GetObject', 's3:PutObject', 's3:AbortMultipartUpload'], '*');
   }
 
+  /** Allows the role to remove aliases that the newest success does not have. @param folders where they are. */
+  grantAliases(role: IRole, folders: ReadonlySet<string>): void {
+    this.#grantObjects(role, ['s3:DeleteObject'], ...[...folders].map((folder) => `${folder}*`));
+  }
+
   #grantObjects(role: IRole, actions: readonly string[], ...keys: readonly string[]): void {
     allowBucket(role, this.bucket, {
       actions,

@@ -111,12 +111,15 @@ function timelineOf(view: UploadView, receipt: Receipt | undefined): readonly St
       ? []
       : [{ kind: 'outputs', at: endedAt, text: `${results}${missing}` } as const]),
     ...(isTerminalState(state) ? [endStep(view, state)] : []),
-    ...(receipt === undefined
-      ? []
-      : [{ kind: 'receipt', text: `The receipt is written. ${receipt.sourceIssue ?? ''}`.trim() } as const]),
+    ...(receipt === undefined ? [] : [{ kind: 'receipt', text: receiptText(receipt) } as const]),
   ];
   return steps.map((step, index) => (index === steps.length - 1 ? { ...step, isNow: true } : step));
 }
+
+const receiptText = ({ aliases = [], aliasIssue = '', sourceIssue = '' }: Receipt): string => {
+  const copied = aliases.length === 0 ? '' : `The results are also at ${aliases.join(', ')}.`;
+  return ['The receipt is written.', copied, aliasIssue, sourceIssue].filter((text) => text !== '').join(' ');
+};
 
 function endStep({ endedAt: at, wait, failure }: UploadView, state: TerminalState): Step {
   const kind = shownState({ state, wait, failure }) === 'replaced' ? 'replaced' : state;

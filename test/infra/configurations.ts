@@ -168,7 +168,7 @@ export const CONFIGURATIONS = {
     { inboxBucket: 'their-inbox' },
     {
       routes: [
-        { name: 'tagged', template: 't', prefixes: ['a/'], afterSuccess: 'tag' },
+        { name: 'tagged', template: 't', prefixes: ['a/'], afterSuccess: 'tag', alias: 'alias/{key}{ext}' },
         { name: 'deleted', template: 't', prefixes: ['b/'], afterSuccess: 'delete' },
       ],
     },

@@ -64,9 +64,9 @@ const isOfChains = (call: RecordedCall): boolean =>
   call.by === 'create-flow' &&
   (kindOf(call) === 'an asset' || (call.of === 'results' && call.action === 's3:ListBucketVersions'));
 
-/** True if only a pipeline with `afterSuccess` makes this call. */
+/** True if only a pipeline with `afterSuccess` or `alias` makes this call. */
 const isOfSources = ({ of, action }: RecordedCall): boolean =>
-  of === 'inbox' && (action.endsWith('Tagging') || action === 's3:DeleteObject');
+  (of === 'inbox' && action.endsWith('Tagging')) || (of !== 'ledger' && action === 's3:DeleteObject');
 
 /** True if only a pipeline that puts a canary again makes this call. */
 const isOfCanary = (call: RecordedCall): boolean => kindOf(call) === 'the canary';

@@ -172,11 +172,11 @@ async function makeCallsOfChains(resultsVersioning: Versioning | undefined, reco
   await settle();
 }
 
-/** The calls for files that are tagged or deleted after their end. */
+/** The calls for files that are tagged or deleted after their end, and whose results are copied to aliases. */
 async function makeCallsOfSources(record: Record): Promise<void> {
   let running: FunctionName | undefined;
   const routes: readonly Route[] = [
-    { ...ECHO, name: 'tagged', prefixes: ['tagged/'], afterSuccess: 'tag' },
+    { ...ECHO, name: 'tagged', prefixes: ['tagged/'], afterSuccess: 'tag', alias: 'alias/{key}/{n}{ext}' },
     { ...ECHO, name: 'deleted', prefixes: ['deleted/'], afterSuccess: 'delete' },
   ];
   const authorize: NonNullable<NonNullable<WorldOptions['s3']>['authorize']> = (access) => {
@@ -189,7 +189,7 @@ async function makeCallsOfSources(record: Record): Promise<void> {
   // The service refuses the second flow. So its upload ends in the creating function.
   world.service.intercept = (_, { operation, n }) =>
     operation === 'createFlow' && n === 2 ? { status: 422 } : undefined;
-  for (const key of ['tagged/a', 'tagged/b', 'deleted/a']) {
+  for (const key of ['tagged/a', 'tagged/b', 'deleted/a', 'tagged/a']) {
     await world.upload(key, 'x');
     running = 'create-flow';
     await world.deliverAll();
@@ -197,5 +197,7 @@ async function makeCallsOfSources(record: Record): Promise<void> {
     running = 'collect-outputs';
     await world.tick();
     running = undefined;
+    // Aliases that the new pattern does not name are deleted.
+    if (key === 'deleted/a') world.redeploy({ routes: routes.map((each) => ({ ...each, alias: 'alias/{key}' })) });
   }
 }

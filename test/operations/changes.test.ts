@@ -18,7 +18,14 @@ beforeAll(async () => {
   const routes = [
     { name: 'texts', input: 'file', template: 'bytes_echo', suffixes: ['.txt'], overrides: true },
     { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] },
-    { name: 'deleted', input: 'file', template: 'bytes_echo', suffixes: ['.bin'], afterSuccess: 'delete' },
+    {
+      name: 'deleted',
+      input: 'file',
+      template: 'bytes_echo',
+      suffixes: ['.bin'],
+      afterSuccess: 'delete',
+      alias: 'named/{folder}/{name}{ext}',
+    },
   ] as const;
   operated = await Operated.start({ routes });
 });
@@ -281,12 +288,23 @@ it('forget deletes every trace of one file, and nothing of another', async () =>
   expect(records.filter((key) => key.includes(id) || key.includes(failed.id))).toEqual([]);
 });
 
-it('forget deletes a file that its route has deleted after its success, with the delete marker', async () => {
+it('forget deletes a file that its route has deleted after its success, with the delete marker and its aliases', async () => {
   const { id } = await operated.put('deleted.bin', 'succeeded');
   const left = async () => (await keys(INBOX_BUCKET)).filter((key) => key === 'deleted.bin').length;
   expect(await left()).toBe(2);
+  const named = async () => (await keys(RESULTS_BUCKET)).filter((key) => key.startsWith('named/deleted'));
+  const states = async () => (await keys(LEDGER_BUCKET)).filter((key) => key.startsWith('state/aliases/'));
+  expect([(await named()).length, (await states()).length]).toEqual([1, 1]);
+  const { flow } = (await operated.becomes('deleted.bin', 'succeeded')).upload ?? {};
+  const moved = await operated.run('alias', id, '--to', flow?.id ?? '', '--json');
+  expect(issuesOf('change', JSON.parse(moved.output))).toBe('');
+  expect(moved.code).toBe(0);
+  expect(await operated.run('alias', id, '--to', 'other')).toMatchObject({
+    code: 1,
+    output: 'deleted.bin: no such flow\n',
+  });
   expect(await operated.run('forget', id, '--yes')).toMatchObject({ code: 0 });
-  expect(await left()).toBe(0);
+  expect([await left(), await named(), await states()]).toEqual([0, [], []]);
 });
 
 describe('forget of a flow', () => {

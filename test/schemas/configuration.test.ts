@@ -119,7 +119,13 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
   const arn = (rest: string) => `arn:aws:${rest.replace('*', '123456789012')}`;
   const RIGHT = [
     ...['https://flows.example.com', 'a-bucket', '123456789012', 'eu-central-1', 'vpc-0', 'ops@example.com'],
-    ...['{flowId}/{assetId}', arn('kms:eu-central-1:*:key/k'), arn('sns:eu-central-1:*:t'), arn('iam::*:policy/p')],
+    ...[
+      'models/{key}',
+      '{flowId}/{assetId}',
+      arn('kms:eu-central-1:*:key/k'),
+      arn('sns:eu-central-1:*:t'),
+      arn('iam::*:policy/p'),
+    ],
     ...[
       'partial',
       'all',
@@ -141,7 +147,7 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
   );
   const VALUES = [...new Set<unknown>([...NUMBERS, ...LIMITS]), ...TEXTS, ...OTHERS, ...RIGHT];
   /** Only the code can take these apart. */
-  const PARSED = ['baseUrl', 'settings.resultsKey', 'routes.[].budget.timezone'];
+  const PARSED = ['baseUrl', 'settings.resultsKey', 'routes.[].alias', 'routes.[].budget.timezone'];
   /** What the code says of a member because of others. */
   const AMONG_OTHERS =
     /as well|only with|only beside|name of another route|currency of amount|amount of that|flows, or amount|currency of the budget|at least twice|can never match/;

@@ -40,7 +40,15 @@ const HOLD_CALLS = ['hold.get', 'hold.put'] as const;
 
 /** Calls that `afterSuccess` of a route makes. They come last for the same reason. */
 const SOURCE_CALLS = ['source.tags', 'source.tag', 'source.delete'] as const;
-export type S3CallKind = (typeof S3_CALLS | typeof CHAIN_CALLS | typeof HOLD_CALLS | typeof SOURCE_CALLS)[number];
+/** Calls that the aliases of routes make, beside the beginning and the end of multipart uploads. */
+const ALIAS_CALLS = ['alias.get', 'alias.put', 'alias.head', 'alias.copy', 'alias.complete', 'alias.delete'] as const;
+export type S3CallKind = (
+  | typeof S3_CALLS
+  | typeof CHAIN_CALLS
+  | typeof HOLD_CALLS
+  | typeof SOURCE_CALLS
+  | typeof ALIAS_CALLS
+)[number];
 export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS | typeof BACKFILL_CALLS)[number];
 
 const CALLS: readonly CallKind[] = [
@@ -51,8 +59,12 @@ const CALLS: readonly CallKind[] = [
   ...BACKFILL_CALLS,
   ...HOLD_CALLS,
   ...SOURCE_CALLS,
+  ...ALIAS_CALLS,
 ];
 const S3_NO_BODY: readonly CallKind[] = [
+  'alias.head',
+  'alias.copy',
+  'alias.delete',
   'inbox.head',
   'receipt.head',
   'marker.delete',
@@ -65,7 +77,7 @@ const oneOf =
   (calls: readonly CallKind[]) =>
   (call: CallKind): boolean =>
     calls.includes(call);
-const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS, ...SOURCE_CALLS]);
+const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS, ...SOURCE_CALLS, ...ALIAS_CALLS]);
 const isService = oneOf(SERVICE_CALLS);
 const isOther = oneOf([...OTHER_CALLS, ...BACKFILL_CALLS]);
 /** The answer of these calls is JSON, and not an asset. */
@@ -94,7 +106,9 @@ const FAULTS = {
   /** The same answer, although the call has taken effect. */
   'internal error after': (call) => isS3(call) && !call.endsWith('.list') && !/\.(get|head|tags)$/.test(call),
   conflict: (call) =>
-    /^(entry\.(create|replace)|(lease|chain|hold|receipt)\.put|asset\.(put|complete)|source\.delete)$/.test(call),
+    /^(entry\.(create|replace)|(lease|chain|hold|receipt)\.put|asset\.(put|complete)|source\.delete|alias\.(put|complete|delete))$/.test(
+      call,
+    ),
   // A fault of Secrets Manager, SQS and EventBridge.
   throttled: isOther,
   // Faults of the service.
@@ -215,6 +229,7 @@ const RARE_CALLS: readonly CallKind[] = [
   'source.tags',
   'source.tag',
   'source.delete',
+  ...ALIAS_CALLS,
 ];
 /** Calls that only one world in many makes. */
 const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort', 'queue.ask'];

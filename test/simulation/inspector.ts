@@ -5,6 +5,8 @@ interface OpenedObject {
   readonly mediaType: string | undefined;
   readonly etag: string;
   readonly versionId: string | undefined;
+  /** The id of the flow that its metadata name, encoded. */
+  readonly flow: string | undefined;
   readonly lastModified: number;
 }
 
@@ -60,6 +62,7 @@ export class Inspector {
       mediaType: headers['content-type'],
       etag: (headers.etag ?? '').replaceAll('"', ''),
       versionId: headers['x-amz-version-id'],
+      flow: headers['x-amz-meta-flowdrop-flow'],
       lastModified: Date.parse(headers['last-modified'] ?? ''),
     };
   }

@@ -550,8 +550,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a file is deleted although an output failed', 40, {
     file: SOURCES,
     in: 'Sources.settle',
-    replace: 'if (isWhole && this.#mayDelete)',
-    with: 'if (this.#mayDelete)',
+    replace: 'if (isWhole)',
+    with: 'if (true)',
   }),
   mistake('a file is deleted before its chain has ended', 60, {
     file: 'publish/publish.ts',
@@ -564,5 +564,11 @@ export const MUTATIONS: readonly Mutation[] = [
     in: 'Sources.#tag',
     replace: 'const version = { Bucket: bucket, Key: key, VersionId: versionId };',
     with: 'const version = { Bucket: bucket, Key: key };',
+  }),
+  mistake('an older success that ends later takes the alias', 60, {
+    file: 'publish/aliases.ts',
+    in: 'Aliases.show',
+    replace: 'there === undefined || there.order < mine.order',
+    with: 'there === undefined || there.order !== mine.order',
   }),
 ];

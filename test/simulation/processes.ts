@@ -6,7 +6,6 @@ import { Pacer } from '../../functions/flow-service/pacer.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import { ChainNotes } from '../../functions/publish/chain-notes.ts';
-import { Sources } from '../../functions/publish/sources.ts';
 import { callAws } from './aws-calls.ts';
 import { SECOND_FLOW_LINES } from './invariants/flows.ts';
 import { Lambda } from './lambda.ts';
@@ -127,9 +126,8 @@ function portsFor(world: World, lambda: Lambda, which: 'create' | 'collect'): Po
     },
   });
   if (which === 'collect') return ports;
-  // create-flow may neither delete files nor send to the queue. What it begins is sent by the next tick.
-  const sources = new Sources(ports.s3, ports.inbox, settings, { mayDelete: false });
-  return { ...ports, sources, chainNotes: new ChainNotes({ ...ports, sources, queue: undefined }) };
+  // create-flow may not send to the queue. What it begins is sent by the next tick.
+  return { ...ports, chainNotes: new ChainNotes({ ...ports, queue: undefined }) };
 }
 
 /** A log whose lines the world keeps, and that tells the order checker of messages that a claim turned away. */

@@ -39,6 +39,7 @@ function ledgerCall({ method, query = {}, headers }: SdkRequest, key: string): S
   if (key.startsWith('chains/')) return method === 'GET' ? 'chain.get' : 'chain.put';
   if (key === 'state/sweep.json') return method === 'GET' ? 'sweep.get' : 'sweep.put';
   if (key === 'state/holds.json') return method === 'GET' ? 'hold.get' : 'hold.put';
+  if (key.startsWith('state/aliases/')) return method === 'GET' ? 'alias.get' : 'alias.put';
   if (key.startsWith('state/')) return method === 'GET' ? 'lease.get' : 'lease.put';
   return method === 'PUT' ? 'marker.put' : method === 'DELETE' ? 'marker.delete' : undefined;
 }
@@ -47,8 +48,22 @@ function resultsCall({ method, query = {} }: SdkRequest, key: string): S3CallKin
   // A GET of a receipt meets the same faults as a HEAD. Only a flow that fails makes one.
   // What a chain tells of its end is put by the same rule.
   if (/\/(receipt|chain)\.json$/.test(key)) return method === 'PUT' ? 'receipt.put' : 'receipt.head';
+  if (isAlias(key)) return aliasCall(method, query);
   if (method === 'POST') return 'uploads' in query ? 'asset.begin' : 'asset.complete';
   if (method === 'DELETE') return 'asset.abort';
   if (method === 'PUT') return 'partNumber' in query ? 'asset.put-part' : 'asset.put';
   return method === 'GET' ? 'asset.get' : undefined;
+}
+
+/** The folder of all aliases, which no upload's key begins with. */
+export const ALIAS_FOLDER = 'alias/';
+
+/** @param key of the results, with their prefix. */
+export const isAlias = (key: string): boolean => key.startsWith(ALIAS_FOLDER) || key.startsWith(`out/${ALIAS_FOLDER}`);
+
+function aliasCall(method: string, query: NonNullable<SdkRequest['query']>): S3CallKind | undefined {
+  if (method === 'HEAD') return 'alias.head';
+  if (method === 'POST') return 'uploads' in query ? 'asset.begin' : 'alias.complete';
+  if (method === 'DELETE') return 'uploadId' in query ? 'asset.abort' : 'alias.delete';
+  return method === 'PUT' ? 'alias.copy' : undefined;
 }

@@ -17,6 +17,8 @@ export interface StormNeeds {
   readonly areChained?: boolean;
   /** True if routes have an `afterSuccess`. */
   readonly areSettled?: boolean;
+  /** True if routes have an alias. */
+  readonly haveAliases?: boolean;
   /** True if uploads are held. */
   readonly areHeld?: boolean;
   /** The faults that lead to the call. */
@@ -61,6 +63,12 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'source.tags': { areSettled: true, areQuick: true },
   'source.tag': { areSettled: true, areQuick: true },
   'source.delete': { areSettled: true, areQuick: true },
+  'alias.get': { haveAliases: true, areQuick: true },
+  'alias.put': { haveAliases: true, areQuick: true },
+  'alias.head': { haveAliases: true, areQuick: true },
+  'alias.copy': { haveAliases: true, areQuick: true },
+  'alias.complete': { haveAliases: true, areQuick: true },
+  'alias.delete': { haveAliases: true, areQuick: true },
   'queue.ask': { areBackfilled: true, faultPlan: { rate: 0, faults: [], persistence: 0 } },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
 };

@@ -40,6 +40,7 @@ import { Processes } from './processes.ts';
 import { Random } from './random.ts';
 import type { Poison, Scenario, Step } from './scenario.ts';
 import { slowScenarioOf } from './slow-counterpart.ts';
+import { withAliases } from './storm-aliases.ts';
 import { withChains } from './storm-chains.ts';
 import { withCopies } from './storm-copies.ts';
 import { isRejecting, withHolds } from './storm-holds.ts';
@@ -257,7 +258,7 @@ function scenarioFor(seed: number): Scenario {
   const changed = withRouteChanges(withCopies(held, new Random(seed, 14)), new Random(seed, 15));
   const withHonouredKeys = withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
   const withEnds = withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
-  return withSettling(withEnds, new Random(seed, 23));
+  return withAliases(withSettling(withEnds, new Random(seed, 23)), new Random(seed, 21));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -1,5 +1,6 @@
 import { demand } from '../demand.ts';
 import type { World } from '../world.ts';
+import { checkAliases } from './aliases.ts';
 import { checkChains } from './chains.ts';
 import { checkCopies } from './copies.ts';
 import { checkEndings } from './endings.ts';
@@ -39,5 +40,6 @@ export async function checkAll(world: World): Promise<void> {
   checkEvents(world, terminal);
   await checkChains(world, entries);
   await checkSources(world, terminal);
+  await checkAliases(world);
   await checkNoToken(world);
 }

@@ -2,6 +2,7 @@ import type { Entry, StoredAsset } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import { RESULT_BUCKETS, RESULTS } from '../names.ts';
+import { isAlias } from '../s3-calls.ts';
 import type { World } from '../world.ts';
 import { isTerminal, sha256 } from './facts.ts';
 import { isJobFile } from './jobs.ts';
@@ -17,7 +18,7 @@ export async function checkResults(world: World, entries: readonly Entry[]): Pro
   for (const object of (await Promise.all(listed)).flat()) {
     const { key } = object;
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
-    if (/\/(receipt|chain)\.json$/.test(key)) continue;
+    if (/\/(receipt|chain)\.json$/.test(key) || isAlias(key)) continue;
     const { name, flowId, assetId } = originOf(world, key, prefix);
     await checkAsset(world, object, world.service.asset(flowId, assetId));
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));

@@ -1,0 +1,257 @@
+import { createHash } from 'node:crypto';
+import { DeleteObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import * as z from 'zod/mini';
+import type { Clock } from '../base/clock.ts';
+import { encodedId } from '../base/key-segment.ts';
+import { Document } from '../ledger/document.ts';
+import type { StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import { count, LEDGER_FORMAT, readonlyObject, uploadId } from '../ledger/entry-schema.ts';
+import { aliasStateKey } from '../ledger/keys.ts';
+import { LedgerContendedError, parsedObject } from '../ledger/store.ts';
+import { isSuccess } from '../ledger/terminal-states.ts';
+import { MultipartUpload } from '../results/multipart-upload.ts';
+import { isActiveContent } from '../results/results.ts';
+import { aliasKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
+import { isAbsent, isConflict, isPreconditionFailed, isRefused } from '../s3/errors.ts';
+import { headObject } from '../s3/objects.ts';
+import type { Settings } from '../settings/environment.ts';
+import { firstOf, SEQUENCER_DIGITS_MAX, type Upload } from '../uploads/upload.ts';
+import type { Receipt } from './report-schemas.ts';
+
+/** Assets of one success that get an alias. Each takes four requests. */
+const ALIASES_MAX = 100;
+
+/** Tries to put aliases while others put them too. The next attempt to publish goes on. */
+const TRIES_MAX = 10;
+
+/** Metadata of an alias: whose it is, and which success it shows. */
+const OWNER = 'flowdrop-alias';
+const SHOWS = 'flowdrop-alias-of';
+
+const DIGITS = 20;
+const hashOf = (...facts: readonly unknown[]): string =>
+  createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, DIGITS);
+
+const fileSchema = readonlyObject({
+  alias: z.string(),
+  bucket: z.string(),
+  key: z.string(),
+  etag: z.string(),
+  bytes: count,
+  mediaType: z.string(),
+});
+
+/** What the aliases of a file, or of a later stage of its chain, show. It alone decides which success is the newest. */
+const stateSchema = readonlyObject({
+  schema: z.literal(LEDGER_FORMAT),
+  /** Sorts the successes of a file: the later one is greater. */
+  order: z.string(),
+  upload: uploadId,
+  flow: z.string(),
+  files: z.readonly(z.array(fileSchema)),
+  /** Aliases of earlier successes that this one does not have. */
+  stale: z.readonly(z.array(z.string())),
+});
+type AliasState = z.infer<typeof stateSchema>;
+
+/** An object stands at an alias that is none of this file. It is left as it is. */
+class AliasTakenError extends Error {
+  override readonly name = 'AliasTakenError';
+}
+
+type AliasOwner = Pick<Upload, 'id' | 'key' | 'stage'>;
+
+type AliasSettings = Pick<Settings, 'routes' | 'resultsBucket' | 'resultsPrefix' | 'ledgerBucket'>;
+
+/** The aliases of a success that its receipt names, or why it has none. */
+type Told = Pick<Receipt, 'aliases' | 'aliasIssue'>;
+
+/**
+ * Copies of the newest success of a file, at keys that do not change.
+ *
+ * The state of a file's aliases is written first, if this success is newer than the one that it names. Then the aliases are
+ * made as it says, whoever wrote it, and at last it is read once more. So a writer that was late finds the newer state and
+ * makes the aliases as that says, and one that died is repeated from its running marker. ETags alone would not do: two
+ * successes may have the same bytes.
+ */
+export class Aliases {
+  readonly #ports: { readonly s3: S3Client; readonly clock: Clock; readonly nonce: () => string };
+  readonly #settings: AliasSettings;
+
+  constructor(
+    ports: { readonly s3: S3Client; readonly clock: Clock; readonly nonce: () => string },
+    settings: AliasSettings,
+  ) {
+    this.#ports = ports;
+    this.#settings = settings;
+  }
+
+  /** Has the aliases of its file show a success, unless a newer one has them. @throws an error worth another attempt. */
+  async show(entry: TerminalEntry, signal: AbortSignal): Promise<Told> {
+    const mine = this.#stateOf(entry, 'assets' in entry ? entry.assets : []);
+    if (mine === undefined) return {};
+    const isNewer = (there: AliasState | undefined) => there === undefined || there.order < mine.order;
+    const moved = (there: AliasState | undefined) =>
+      isNewer(there) ? { ...mine, stale: staleOf(there, mine) } : there;
+    return this.#change(entry.upload, mine.flow, moved, signal);
+  }
+
+  /**
+   * Has the aliases show another success of the file, until a newer one comes.
+   * @param assets those of the other flow.
+   * @returns undefined if its route has no alias.
+   */
+  async showOther(
+    entry: TerminalEntry,
+    { flow, assets }: { readonly flow: string; readonly assets: readonly StoredAsset[] },
+    signal: AbortSignal,
+  ): Promise<Told | undefined> {
+    const other = this.#stateOf({ ...entry, state: 'succeeded', flow: { id: flow, createdAt: 0 } }, assets);
+    if (other === undefined) return undefined;
+    const isShown = (there: AliasState | undefined) => there?.flow === flow && there.order >= other.order;
+    const moved = (there: AliasState | undefined): AliasState => ({
+      ...other,
+      order: there !== undefined && there.order > other.order ? there.order : other.order,
+      stale: staleOf(there, other),
+    });
+    return this.#change(entry.upload, flow, (there) => (isShown(there) ? there : moved(there)), signal);
+  }
+
+  /** Undefined if it is no success, or its route has no alias. */
+  #stateOf(entry: TerminalEntry, assets: readonly StoredAsset[]): AliasState | undefined {
+    const { upload, route, flow } = entry;
+    const name = upload.stage?.route ?? route.name;
+    const pattern = this.#settings.routes.find((each) => each.name === name)?.alias;
+    if (pattern === undefined || flow === undefined || !isSuccess(entry.state)) return undefined;
+    const { key } = firstOf(upload);
+    const max = pattern.includes('{n}') ? ALIASES_MAX : 1;
+    const files = assets.slice(0, max).map(({ bucket, key: from, etag, bytes, mediaType }, index) => {
+      const alias = aliasKey(this.#settings.resultsPrefix, pattern, { key, mediaType, n: index + 1 });
+      return { alias, bucket, key: from, etag, bytes, mediaType };
+    });
+    return { schema: LEDGER_FORMAT, order: orderOf(entry), upload: upload.id, flow: flow.id, files, stale: [] };
+  }
+
+  async #change(
+    upload: Upload,
+    flow: string,
+    change: (there: AliasState | undefined) => AliasState | undefined,
+    signal: AbortSignal,
+  ): Promise<Told> {
+    const owner = ownerOf(upload);
+    const document = this.#documentOf(upload);
+    try {
+      let { value } = await document.update(change, signal);
+      for (let tries = 0; value !== undefined && tries < TRIES_MAX; tries += 1) {
+        await this.#make(value, owner, signal);
+        const { value: now } = await document.read(signal);
+        if (now === undefined || shownBy(now) === shownBy(value)) return told(value, flow);
+        value = now;
+      }
+    } catch (error) {
+      if (!(error instanceof AliasTakenError) && !isRefused(error)) throw error;
+      return { aliasIssue: `The alias could not be put: ${(error as Error).message}` };
+    }
+    throw new LedgerContendedError(`The aliases of ${upload.key} were moved ${TRIES_MAX} times while they were put`);
+  }
+
+  /** What the aliases of an upload's file show. Undefined if it never had any. @throws {UnreadableEntryError} */
+  async read(upload: AliasOwner, signal: AbortSignal): Promise<AliasState | undefined> {
+    return (await this.#documentOf(upload).read(signal)).value;
+  }
+
+  #documentOf(upload: AliasOwner): Document<AliasState> {
+    const key = aliasKeyOf(upload);
+    const parse = (text: string) => parsedObject<AliasState>(key, text, stateSchema, 'its aliases stay').object;
+    return new Document({ ...this.#ports, bucket: this.#settings.ledgerBucket, key, parse });
+  }
+
+  /** Makes the aliases as a state says. */
+  async #make(state: AliasState, owner: string, signal: AbortSignal): Promise<void> {
+    for (const file of state.files) await this.#put(file, state, owner, signal);
+    for (const alias of state.stale) await this.#remove(alias, owner, signal);
+  }
+
+  async #put(file: AliasState['files'][number], state: AliasState, owner: string, signal: AbortSignal): Promise<void> {
+    const { s3 } = this.#ports;
+    const at = { Bucket: this.#settings.resultsBucket, Key: file.alias };
+    const shows = shownBy(state);
+    for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+      const there = await headObject(s3, at, signal);
+      if (there !== undefined && there.Metadata?.[OWNER] !== owner) {
+        throw new AliasTakenError(`${file.alias} is an object of something else, and was left as it is.`);
+      }
+      if (there?.Metadata?.[SHOWS] === shows) return;
+      const metadata = { [OWNER]: owner, [SHOWS]: shows, [UPLOAD_METADATA]: state.upload };
+      const upload = new MultipartUpload(
+        s3,
+        {
+          ...{ ...at, ContentType: file.mediaType, Metadata: { ...metadata, [FLOW_METADATA]: encodedId(state.flow) } },
+          ...(isActiveContent(file.mediaType) && { ContentDisposition: 'attachment' }),
+        },
+        signal,
+      );
+      try {
+        await upload.copy(file);
+        if (await isDone(upload.complete(there === undefined ? { IfNoneMatch: '*' } : { IfMatch: there.ETag }))) return;
+      } finally {
+        await upload.abort();
+      }
+    }
+    throw new LedgerContendedError(`${file.alias} was written by others ${TRIES_MAX} times`);
+  }
+
+  /** Removes an alias that the newest success does not have: it would show an older one. */
+  async #remove(alias: string, owner: string, signal: AbortSignal): Promise<void> {
+    const { s3 } = this.#ports;
+    const at = { Bucket: this.#settings.resultsBucket, Key: alias };
+    const there = await headObject(s3, at, signal);
+    if (there?.Metadata?.[OWNER] !== owner) return;
+    await isDone(s3.send(new DeleteObjectCommand({ ...at, IfMatch: there.ETag }), { abortSignal: signal }));
+  }
+}
+
+/** False if somebody else has changed the object in between. */
+async function isDone(write: Promise<unknown>): Promise<boolean> {
+  try {
+    await write;
+    return true;
+  } catch (error) {
+    if (isPreconditionFailed(error) || isConflict(error) || isAbsent(error)) return false;
+    throw error;
+  }
+}
+
+const told = ({ flow, files }: AliasState, own: string): Told =>
+  flow === own ? { aliases: files.map(({ alias }) => alias) } : {};
+
+/** Tells a state from those before and after it. */
+const shownBy = ({ order, flow }: AliasState): string => hashOf(order, flow);
+
+/** A file owns its aliases, and so does a later stage of its chain. */
+const ownerOf = ({ id, key, stage }: AliasOwner): string => hashOf(firstOf({ id, key, stage }).key, stage?.route);
+
+/** The key in the ledger of what they show. */
+export const aliasKeyOf = (upload: AliasOwner): string => aliasStateKey(ownerOf(upload));
+
+function staleOf(there: AliasState | undefined, { files }: AliasState): readonly string[] {
+  const own = new Set(files.map(({ alias }) => alias));
+  const before = [...(there?.stale ?? []), ...(there?.files ?? []).map(({ alias }) => alias)];
+  return [...new Set(before)].filter((alias) => !own.has(alias));
+}
+
+/**
+ * Sorts the successes of a file: first by the upload, as receipts do, then by generation and end. A later stage has no
+ * generation that tells it from the uploads before it, so there the end decides.
+ */
+function orderOf({ upload, generation, endedAt }: TerminalEntry): string {
+  const { lastModified, currentAt = 0, sequencer, stage } = upload;
+  const seconds = Math.floor(Math.max(lastModified, currentAt) / 1000);
+  return [
+    String(seconds).padStart(12, '0'),
+    sequencer?.toLowerCase().padEnd(SEQUENCER_DIGITS_MAX, '0') ?? 'without',
+    firstOf(upload).id,
+    String(stage === undefined ? generation : 0).padStart(6, '0'),
+    String(endedAt).padStart(15, '0'),
+  ].join(' ');
+}
