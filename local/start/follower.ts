@@ -215,6 +215,7 @@ export class Follower {
     const receipt = JSON.parse(text) as Receipt;
     try {
       const assets = await this.#copyAll(receipt.assets);
+      await this.#copyAliases(receipt.aliases ?? []);
       const receiptPath = await this.#results.write(key, [Buffer.from(text)]);
       this.#report({ kind: 'ended', receipt, receiptPath, assets });
     } catch (error) {
@@ -239,6 +240,15 @@ export class Follower {
     const path = await this.#results.write(key, [Buffer.from(text)]);
     this.#onProgress({ kind: 'chain', key: report.upload.key, versionId: report.upload.versionId, report, path });
     await this.#delivered.add(key, ETag);
+  }
+
+  /** An alias may show a newer success by now, or be gone. */
+  async #copyAliases(keys: readonly string[]): Promise<void> {
+    for (const key of keys) {
+      await this.#copyAll([{ key, bytes: 0 }]).catch((error) => {
+        if (!isAbsent(error)) throw error;
+      });
+    }
   }
 
   #copyAll(assets: readonly { readonly key: string; readonly bytes: number }[]): Promise<Ended['assets']> {

@@ -89,6 +89,18 @@ describe('the follower', () => {
     expect(progress.map(({ versionId }) => versionId)).toEqual(['v1', 'v2']);
   });
 
+  it('copies the aliases that a receipt names, unless they are gone', async () => {
+    results.held.resolve();
+    await put('models/a.glb', 'the newest');
+    const upload = { id: 'id of v1', key: 'a.png', versionId: 'v1' };
+    const aliases = ['models/a.glb', 'models/gone.glb'];
+    const facts = { status: 'succeeded', upload, route: 'r', generation: 1, assets: [], failedOutputs: [], aliases };
+    await put('a.png/receipt.json', JSON.stringify(facts));
+    await Promise.all(followed);
+    expect(await readFile(join(dir, 'results', 'models', 'a.glb'), 'utf8')).toBe('the newest');
+    expect(progress).toMatchObject([{ kind: 'ended', receipt: { aliases } }]);
+  });
+
   it('reports an end whose receipt an earlier run has put with that receipt', async () => {
     embedded.createBucket(LEDGER_BUCKET);
     results.held.resolve();
