@@ -181,6 +181,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "reason: 'throttled', counted: false",
     with: "reason: 'throttled', counted: true",
   }),
+  mistake('a file made anew in the generation that it had', 100, {
+    file: 'ledger/entry.ts',
+    in: 'retried',
+    replace: 'generation: entry.generation + 1',
+    with: 'generation: entry.generation',
+  }),
   mistake('another key although the upload is in doubt', 600, {
     file: CLAIM,
     in: 'withKey',

@@ -72,10 +72,16 @@ function flowsByGeneration(world: World, entries: readonly Entry[]): ReadonlyMap
 }
 
 function checkFlowOf(entry: Entry, generations: ReadonlyMap<string, readonly FlowView[]>): void {
-  if (!('flow' in entry) || entry.flow === undefined) return;
-  const own = generations.get(`${entry.upload.id} ${entry.generation}`) ?? [];
-  const hasOwn = own.some(({ id }) => id === entry.flow?.id);
-  demand(hasOwn, 'an upload was given a flow that is not its own', entry, own);
+  const { upload, previous = [] } = entry;
+  const flow = 'flow' in entry ? entry.flow?.id : undefined;
+  for (const end of [...previous, ...(flow === undefined ? [] : [{ generation: entry.generation, flow }])]) {
+    const own = generations.get(`${upload.id} ${end.generation}`) ?? [];
+    const hasOwn = own.some(({ id }) => id === end.flow);
+    demand(hasOwn, 'an upload was given a flow that is not its own', end, entry, own);
+  }
+  const numbers = previous.map(({ generation }) => generation);
+  const areRising = [...numbers, entry.generation].every((number, at, all) => number > (all[at - 1] ?? 0));
+  demand(areRising, 'an earlier generation is not earlier', entry);
 }
 
 /** Accounts for the flows of one generation of an upload. */
