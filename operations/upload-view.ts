@@ -11,7 +11,6 @@ import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { isHold, WAITS, type WaitEnding } from '../functions/ledger/waits.ts';
 import { previousEnd } from '../functions/publish/receipts.ts';
-import type { Receipt } from '../functions/publish/report-schemas.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import type { Price } from '../functions/uploads/budget.ts';
@@ -45,7 +44,7 @@ export interface UploadView {
   readonly etag: string;
   readonly generation: number;
   /** How earlier generations ended that had a flow, the latest last. Their results are where they were. */
-  readonly previous?: Receipt['previous'];
+  readonly previous?: readonly PreviousGeneration[] | undefined;
   /** Failures that the file could be the cause of. */
   readonly attempts: number;
   /** Present while it waits, also within the invocation that sends it. */
@@ -78,6 +77,25 @@ export interface UploadView {
   readonly results: { readonly bucket: string; readonly receipt: string };
   /** Present if it belongs to a later stage of a chain: then its input is not a file, but assets of the stage before. */
   readonly stage?: Stage | undefined;
+}
+
+/** How an earlier generation ended, as a receipt says it. */
+export interface PreviousGeneration {
+  readonly generation: number;
+  readonly status: TerminalState;
+  readonly template: string;
+  readonly parameters?: unknown;
+  readonly revision?: Revision | undefined;
+  readonly price?: Price | undefined;
+  /** The id of its flow. */
+  readonly flow: string;
+  /** The first results. */
+  readonly assets: readonly { readonly key: string; readonly bytes: number }[];
+  /** Number of all results, and their size in bytes. */
+  readonly assetCount: number;
+  readonly bytes: number;
+  readonly arrivedAt: string;
+  readonly endedAt: string;
 }
 
 /** What an upload waits for. */
