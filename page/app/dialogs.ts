@@ -163,7 +163,7 @@ export class ActionDialog extends Dialog {
   #form(): TemplateResult | typeof nothing {
     const { fields } = this;
     if (fields === undefined) return nothing;
-    return html`<form>
+    return html`<form @submit=${this.#submit}>
       ${
         fields.length > 0
           ? html`<div class="fields">${fields.map(fieldView)}</div>`
@@ -200,6 +200,12 @@ export class ActionDialog extends Dialog {
       ${listed(failed.map(({ name, message }) => ({ name, text: message ?? '' })))}
     `;
   }
+
+  /** The Enter key in a field does what the button does. */
+  #submit = (event: Event): void => {
+    event.preventDefault();
+    void this.#act();
+  };
 
   #act = async (): Promise<void> => {
     const { request, planned } = this;

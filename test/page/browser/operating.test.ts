@@ -128,7 +128,7 @@ describeInBrowser('operating', (shown) => {
       await dialog.getByRole('button', { name: 'Make anew: pay for 1 flow' }).click();
       await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
       await page.getByText('Result 2 of 2').waitFor();
-      const earlier = page.locator('section').filter({ hasText: 'Earlier generations' });
+      const earlier = page.getByRole('region', { name: 'Earlier generations' });
       await earlier.getByText('{"fail":true}').waitFor();
       expect(await violations(page, 'upload-detail')).toEqual([]);
     });
