@@ -20,6 +20,7 @@ export function deploymentProps(
     ...existingBuckets(scope, deployment),
     tokenSecret: existingSecret(scope, deployment.tokenSecret, existingKey(scope, 'TokenKey', deployment.tokenKeyArn)),
     eventBus: existingEventBus(scope, deployment.eventBusArn),
+    notify: deployment.notify,
     encryptionKey: existingKey(scope, 'EncryptionKey', deployment.encryptionKeyArn),
     permissionsBoundary: existingPolicy(scope, deployment.permissionsBoundaryArn),
     ...(vpc && existingNetwork(scope, vpc)),

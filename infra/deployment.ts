@@ -6,6 +6,7 @@ import { type Context, contextSchema, frozenContext } from '../functions/setting
 import { deployedProxySchema, exceptionSchema } from '../functions/settings/proxies.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
+import { notifySchema } from './notify.ts';
 import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
 
 function whole({ min, max }: Range) {
@@ -133,6 +134,7 @@ const deploymentSchema = strictObject({
   tokenSecret: z.optional(matching(`the name of a secret, or its ARN with the suffix, such as ${SECRET_ARN}`, SECRET)),
   tokenKeyArn: z.optional(keyArn),
   eventBusArn: z.optional(matching('the ARN of an event bus', /^arn:[\w-]+:events:[\w-]+:\d{12}:event-bus\/.+$/)),
+  notify: z.optional(notifySchema),
   encryptionKeyArn: z.optional(keyArn),
   vpc: z.optional(vpcSchema),
   proxy: z.optional(proxySchema),

@@ -14,6 +14,7 @@ import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { proxySchema } from './deployment.ts';
+import { type NotifyTarget, notifySchema } from './notify.ts';
 import {
   BATCH_WINDOW_SECONDS,
   COLLECTORS,
@@ -81,6 +82,12 @@ export interface FlowPipelineProps {
    * @default - the account's default bus
    */
   readonly eventBus?: IEventBus;
+  /**
+   * Who is told of which events: an https address, with the secret of its header `Authorization`, or an existing queue.
+   * For a queue of this app, add a rule to the bus instead.
+   * @default - nobody
+   */
+  readonly notify?: readonly NotifyTarget[];
   /**
    * Key that encrypts the new resources that hold data: buckets, queues, secret and logs of the functions. If the key
    * belongs to this app, its policy gets the statements that it needs. If not, a warning at synth lists them.
@@ -242,7 +249,7 @@ function asWritten(value: object, where: string): unknown {
 }
 
 function checkDeployment(
-  { proxy }: FlowPipelineProps,
+  { proxy, notify = [] }: FlowPipelineProps,
   where: string,
   values: readonly (readonly [name: string, value: number, range: Range])[],
 ): void {
@@ -252,6 +259,7 @@ function checkDeployment(
     .map(
       ([name, value, { min, max }]) => `${where}.${name}: expected a whole number from ${min} to ${max}, got ${value}`,
     );
-  const issues = [...ofRanges, ...ofProxy];
+  const ofNotify = check(notifySchema, notify, `${where}.notify`).issues;
+  const issues = [...ofRanges, ...ofProxy, ...ofNotify];
   if (issues.length > 0) throw new ConfigurationError(issues);
 }

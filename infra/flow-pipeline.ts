@@ -25,6 +25,7 @@ import { allowLogging } from './constructs/encryption.ts';
 import { Inbox } from './constructs/inbox.ts';
 import { Ledger } from './constructs/ledger.ts';
 import { functionSecurityGroup, type NetworkProps } from './constructs/network.ts';
+import { Notifications } from './constructs/notifications.ts';
 import type { Parts } from './constructs/parts.ts';
 import { Results } from './constructs/results.ts';
 import { Token } from './constructs/token.ts';
@@ -66,6 +67,7 @@ export class FlowPipeline extends Construct {
   readonly #parts: Parts;
   readonly #createFlow: CreateFlow;
   readonly #collectOutputs: CollectOutputs;
+  readonly #notifications: Notifications;
   readonly #alarmTopics: readonly ITopic[];
 
   /** @throws {ConfigurationError} naming every issue of the props. */
@@ -91,6 +93,12 @@ export class FlowPipeline extends Construct {
     this.#collectOutputs = collectOutputs;
     this.createFlowFunction = createFlow.function;
     this.collectOutputsFunction = collectOutputs.function;
+    this.#notifications = new Notifications(this, 'Notifications', {
+      pipeline: context.pipeline,
+      targets: props.notify ?? [],
+      eventBus: props.eventBus,
+      encryptionKey: props.encryptionKey,
+    });
     this.#alarmTopics = [...new Set([props.alarmTopic, props.ticketTopic])].filter((topic) => topic !== undefined);
     this.alarms = this.#newMonitoring(props, checked);
     new SavedQueries(this, 'Queries', {
@@ -135,7 +143,7 @@ export class FlowPipeline extends Construct {
 
   /**
    * Allows the grantee what {@link grantView} does, to put files, and to have the collecting function retry, collect,
-   * cancel, sweep, pause and resume. That function has the token, and the right to write to the ledger. The grantee has
+   * cancel, sweep, pause and resume, and to try the targets of `notify`. That function has the token, and the right to write to the ledger. The grantee has
    * neither.
    */
   grantOperate(grantee: IGrantable): void {
@@ -143,6 +151,7 @@ export class FlowPipeline extends Construct {
     this.grantUpload(grantee);
     const resourceArns = [this.collectOutputsFunction.functionArn];
     Grant.addToPrincipal({ grantee, actions: ['lambda:InvokeFunction'], resourceArns });
+    this.#notifications.grantTest(grantee, this.#parts.events.busArn);
   }
 
   /**
@@ -264,6 +273,7 @@ export class FlowPipeline extends Construct {
       pipeline: context.pipeline,
       queue: this.queue,
       deadLetterQueue: this.deadLetterQueue,
+      notifyDeadLetters: this.#notifications.deadLetters,
       createFlowFunction: this.createFlowFunction,
       collectOutputsFunction: this.collectOutputsFunction,
       collectors,

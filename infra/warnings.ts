@@ -51,7 +51,8 @@ export function warnOfExampleHost(scope: Construct, baseUrl: URL): void {
   if (warning !== undefined) Validations.of(scope).addWarning('flowdrop:example-host', warning);
 }
 
-const differs = (one: string, other: string): boolean =>
+/** True if both are known at synth, and are not the same. */
+export const differs = (one: string, other: string): boolean =>
   !Token.isUnresolved(one) && !Token.isUnresolved(other) && one !== other;
 
 /**

@@ -13,6 +13,7 @@ import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
 import { HIDDEN_BEYOND_TIMEOUT_SECONDS, MEMORY_MIB, RECEIVES_MAX } from '../infra/function-limits.ts';
+import type { NotifyTarget } from '../infra/notify.ts';
 import type { AwsAccess } from './aws/endpoint.ts';
 import { type Credentials, REGION, randomCredentials, randomRoleCredentials } from './aws/endpoint.ts';
 import { EventBus } from './aws/event-bridge.ts';
@@ -29,6 +30,7 @@ import { StandInJobService } from './flow-service/job-service.ts';
 import { shapeFor } from './flow-service/shapes.ts';
 import { LocalFunction } from './lambda/function.ts';
 import { type FixedTicks, Triggers } from './lambda/triggers.ts';
+import { Notifier, type Told } from './notify.ts';
 import { resume } from './resume.ts';
 import { randomSecret } from './secrets.ts';
 
@@ -39,6 +41,7 @@ export const TOKEN_SECRET = 'flowdrop/token';
 /** The function that a receipt's command invokes. */
 export const COLLECT_FUNCTION: FunctionName = 'collect-outputs';
 const EVENT_BUS = 'default';
+const NAME_DEFAULT = 'local';
 
 /** Shorter than the deployed 15 minutes: a local user does not wait that long for a function that hangs. */
 const TIMEOUT_SECONDS = 300;
@@ -98,13 +101,17 @@ export interface PipelineOptions {
   readonly onLog?: (name: FunctionName, line: string) => void;
   /** Called for every invocation that failed as a whole. */
   readonly onFault?: (name: FunctionName, error: unknown) => void;
+  /** Who is told of events. Default: nobody. */
+  readonly notify?: readonly NotifyTarget[] | undefined;
+  /** Called for every event that a target was told of, or should have been. */
+  readonly onTold?: ((told: Told) => void) | undefined;
   /** Called for every message that was received too often. The body is the S3 notification. */
   readonly onDeadLetter?: (body: string) => void;
 }
 
 /** How an operator reaches the pipeline from another process: by AWS's protocols, as a deployed one. */
 export interface OperatorAccess {
-  readonly endpoints: { readonly s3: string; readonly sqs: string; readonly lambda: string };
+  readonly endpoints: { readonly s3: string; readonly sqs: string; readonly lambda: string; readonly events: string };
   readonly region: string;
   readonly credentials: Credentials;
   /** What a client of S3 signs its requests with. The other services refuse it. */
@@ -126,6 +133,8 @@ export interface Pipeline {
   readonly deadLetters: Queue;
   readonly secrets: SecretStore;
   readonly eventBus: EventBus;
+  /** Resolves when the targets of `notify` were told of all events so far, or could not be. */
+  notified(): Promise<void>;
   /** Undefined if the options name a service, or if {@link standInJobs} is there. */
   readonly standIn: StandInFlowService | undefined;
   /** The stand-in for a service of another shape, if the options describe one that ships with Flowdrop. */
@@ -174,12 +183,18 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     const { service, standIn, standInJobs } = await openFlowService(options, closing);
     const secrets = new SecretStore({ clock: systemClock });
     secrets.put(TOKEN_SECRET, service.token);
-    const eventBus = new EventBus();
+    const notifier = new Notifier(options.notify ?? [], {
+      pipeline: options.name ?? NAME_DEFAULT,
+      onTold: options.onTold ?? (() => {}),
+    });
+    closing.defer(() => notifier.close());
+    const eventBus = new EventBus(notifier.rules);
     const aws = await serveAws(
       {
         s3: embedded,
         queue,
         deadLetters,
+        notifyDeadLetters: notifier.deadLetters,
         secrets,
         secretName: TOKEN_SECRET,
         eventBus,
@@ -230,6 +245,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
           s3: s3Endpoint,
           sqs: aws.environment.AWS_ENDPOINT_URL_SQS,
           lambda: lambdaEndpoint.endpoint,
+          events: aws.environment.AWS_ENDPOINT_URL_EVENTBRIDGE,
         },
         region: REGION,
         credentials: keys.operator,
@@ -241,6 +257,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       deadLetters,
       secrets,
       eventBus,
+      notified: () => notifier.idle(),
       standIn,
       standInJobs,
       functions,
@@ -372,7 +389,7 @@ function createFunctions(
   { aws, keys }: { readonly aws: ServedAws; readonly keys: Keys },
 ): { readonly functions: Pipeline['functions']; readonly forOperator: LocalFunction } {
   const env: Env = {
-    PIPELINE: options.name ?? 'local',
+    PIPELINE: options.name ?? NAME_DEFAULT,
     FLOW_SERVICE_URL: serviceUrl,
     TOKEN_SECRET_ID: TOKEN_SECRET,
     INBOX_BUCKET,

@@ -32,6 +32,7 @@ import { jobsRouteOf, routeFor, skipping } from '../functions/uploads/routes.ts'
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readTrackedContext } from '../infra/configuration.ts';
 import { readStackContext } from '../infra/deployment.ts';
+import type { NotifyTarget } from '../infra/notify.ts';
 import { exportLines } from '../operations/credentials.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { examineListing } from '../operations/flow-listing.ts';
@@ -101,7 +102,8 @@ async function main(): Promise<number> {
     return 0;
   }
   const signal = interruption();
-  const { routes: written, settings, service: speaks, warnings } = readContext();
+  const { routes: written, settings, service: speaks, targets, warnings } = readContext();
+  if (given.notifies && targets.length === 0) throw new UsageError('--notify: flowdrop.json has no deployment.notify');
   const routes = skipping(written, settings.skippedNames);
   const { inboxPrefix } = settings;
   const args = await withJobs(given, { routes, inboxPrefix });
@@ -160,6 +162,7 @@ async function main(): Promise<number> {
         speaks,
         ...(isWatching && { inboxDir: args.inboxDir }),
         ...(s3Port !== undefined && { s3Port }),
+        ...(args.notifies && { notify: targets }),
         ...(service
           ? { service, settings: { ...settings, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
           : { standIn: { flowMs: STAND_IN_FLOW_MS }, settings: { ...settings, pollIntervalSeconds: 1 } }),
@@ -172,6 +175,7 @@ async function main(): Promise<number> {
     });
     const unlike = service === undefined ? issueOfStandIn(speaks) : undefined;
     for (const warning of [...warnings, ...(unlike === undefined ? [] : [unlike])]) screen.line(`! ${warning}`);
+    if (targets.length > 0) screen.line(lineOfTargets(targets, args.notifies));
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
@@ -272,8 +276,8 @@ async function withJobs(args: Arguments, settings: JobSettings): Promise<Argumen
 /** @throws {ConfigurationError} */
 function readContext() {
   const dir = here('..');
-  const { context, warnings } = readStackContext({ dir, context: readTrackedContext(dir).flowdrop });
-  return { ...context, warnings };
+  const { context, deployment, warnings } = readStackContext({ dir, context: readTrackedContext(dir).flowdrop });
+  return { ...context, targets: deployment.notify ?? [], warnings };
 }
 
 interface Checked {
@@ -376,6 +380,15 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   screen.line(`The copies of this run: ${holdings()}`);
   screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
+}
+
+/** What this run does with the targets of `deployment.notify`. */
+function lineOfTargets(targets: readonly NotifyTarget[], areTold: boolean): string {
+  const number = counted(targets.length, 'target');
+  if (!areTold) return `deployment.notify (${number}) is not told of events. To post them, add --notify.`;
+  const secrets = targets.filter(({ headerSecret }) => headerSecret !== undefined).length;
+  const without = secrets === 0 ? '' : ` ${secrets} without the secret, which this run does not read.`;
+  return `Events are posted to deployment.notify (${number}).${without}`;
 }
 
 /** How much the folder of all runs holds. */

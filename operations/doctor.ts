@@ -24,6 +24,7 @@ import { countOf, differences, endOfHold, type HoldView, readHolds } from './hol
 import { list } from './list.ts';
 import { collectorStates, type KnownCollector, readEntries, runningMarkers } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
+import { examineNotify } from './notify.ts';
 import { placeOfBucket, REGION_OF_BUCKETS } from './planned-resources.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { proxyInUse } from './service-check.ts';
@@ -117,11 +118,20 @@ const ONLY_DEPLOYED: readonly string[] = [
 /** Name of the first check. It is good once there is a connection. */
 const CONNECTION_CHECK = 'credentials and connection';
 
-/**
- * Checks a pipeline from the outside in. Nothing is changed, and nothing is paid for without a canary.
- * @param canary a file that is put into the inbox and followed to its receipt.
- */
-export async function doctor(deployment: Deployment, signal: AbortSignal, canary?: CanaryFile): Promise<Diagnosis> {
+/** What the doctor does beyond looking. */
+export interface Trials {
+  /** A file that is put into the inbox and followed to its receipt. */
+  readonly canary?: CanaryFile | undefined;
+  /** True if a test event is sent to the targets of `deployment.notify`. */
+  readonly notify?: boolean | undefined;
+}
+
+/** Checks a pipeline from the outside in. Nothing is changed, and nothing is paid for without a canary. */
+export async function doctor(
+  deployment: Deployment,
+  signal: AbortSignal,
+  { canary, notify = false }: Trials = {},
+): Promise<Diagnosis> {
   const subject: Subject = {
     ...{ deployment, signal },
     status: once(() => pipelineStatus(deployment, signal)),
@@ -132,6 +142,7 @@ export async function doctor(deployment: Deployment, signal: AbortSignal, canary
     [CONNECTION_CHECK, () => 'good'],
     ...examineProxy(deployment),
     ...Object.entries(CHECKS).filter(([name]) => !(deployment.isLocal && ONLY_DEPLOYED.includes(name))),
+    ...(notify ? [['notify', () => examineNotify(deployment, signal)] as const] : []),
     ...(canary === undefined ? [] : [['canary', () => examineCanary(canary, deployment, signal)] as const]),
   ];
   return { deployment: deployment.name, checks: await runChecks(checks, subject) };

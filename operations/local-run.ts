@@ -31,7 +31,7 @@ const credentials = z.object({ accessKeyId: z.string(), secretAccessKey: z.strin
 const localRunSchema = z.object({
   /** The process of the run. */
   pid: z.int().check(z.positive()),
-  endpoints: z.object({ s3: loopbackUrl, sqs: loopbackUrl, lambda: loopbackUrl }),
+  endpoints: z.object({ s3: loopbackUrl, sqs: loopbackUrl, lambda: loopbackUrl, events: loopbackUrl }),
   region: z.string(),
   credentials,
   /** What the user gives to clients of S3. They reach nothing else. */

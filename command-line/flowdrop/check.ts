@@ -24,18 +24,20 @@ import { EXIT_FAILED, EXIT_OK, type Offline, type Run, sentenceOf } from './run.
 
 interface DoctorOptions extends AskedOptions {
   readonly canary?: string;
+  readonly notify?: boolean;
   readonly job?: string;
   readonly beforeDeployment?: boolean;
   readonly stage?: string;
   readonly sample?: string;
 }
 
-/** The command that checks a pipeline. It changes nothing, unless it is given a canary. */
+/** The command that checks a pipeline. It changes nothing, unless it is given a canary or sends a test event. */
 export function addDoctor(add: Add): void {
   const command = new Command('doctor')
     .description('checks the pipeline from the outside in, and says for each fault what to do')
     .option('--canary <file>', 'also put a copy of this file, and follow it to its receipt; its flow is paid for')
     .option(...YES)
+    .option('--notify', 'also send a test event to each target of deployment.notify')
     .option('--job <file>', 'check this job file of your machine or the inbox instead; nothing is sent')
     .option(
       '--before-deployment',
@@ -52,6 +54,7 @@ export function addDoctor(add: Add): void {
         'doctor',
         'doctor --json',
         'doctor --canary robot.png --yes',
+        'doctor --notify',
         'doctor --job chair/job.json',
         'doctor --before-deployment',
       ),
@@ -69,7 +72,7 @@ export function addDoctor(add: Add): void {
       if (canary !== undefined && !(await isAllowed(run, question, options))) return EXIT_FAILED;
       const diagnosis = await console.during(
         () => (canary === undefined ? 'Checking' : 'Checking, and following the canary'),
-        () => doctor(deployment, signal, canary),
+        () => doctor(deployment, signal, { canary, notify: options.notify }),
       );
       console.answer(diagnosis, showDiagnosis);
       return isFaulty(diagnosis) ? EXIT_FAILED : EXIT_OK;
@@ -99,10 +102,10 @@ function showJob(console: Console, explanation: Explanation): number {
 }
 
 async function checkPlan(offline: Offline, options: DoctorOptions): Promise<number> {
-  const { stack, local, region, canary } = options;
-  if ([stack, options.function, local, region, canary].some((each) => each !== undefined)) {
+  const { stack, local, region, canary, notify } = options;
+  if ([stack, options.function, local, region, canary, notify].some((each) => each !== undefined)) {
     throw new UsageError(
-      '--before-deployment looks at no pipeline, so it excludes --stack, --function, --local, --region and --canary',
+      '--before-deployment looks at no pipeline, so it excludes --stack, --function, --local, --region, --canary and --notify',
     );
   }
   const { console, signal } = offline;

@@ -1,4 +1,4 @@
-import { TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
+import { TERMINAL_STATES } from '../ledger/terminal-states.ts';
 import type { Receipt } from './report-schemas.ts';
 
 /** The `source` of every event that we send to the bus. */
@@ -11,12 +11,19 @@ export const EVENT_SOURCE = 'flowdrop';
  */
 export const DETAIL_BYTES_MAX = 240 * 1024;
 
+/** The `detail-type` of every event that we send to the bus. */
+export const EVENT_NAMES = [
+  TERMINAL_STATES.succeeded.detailType,
+  TERMINAL_STATES.failed.detailType,
+  'Chain Succeeded',
+  'Chain Failed',
+  'Budget Reached',
+  'Failures Alike',
+] as const;
+
 /** The event of an upload, or of a chain, that ended. */
 export interface CompletionEvent {
-  readonly detailType:
-    | (typeof TERMINAL_STATES)[TerminalState]['detailType']
-    | ('Chain Succeeded' | 'Chain Failed')
-    | ('Budget Reached' | 'Failures Alike');
+  readonly detailType: (typeof EVENT_NAMES)[number];
   /** JSON of {@link CompletionDetail}, of the chain, or of the hold. */
   readonly detail: string;
 }

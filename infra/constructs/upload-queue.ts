@@ -15,7 +15,7 @@ import { allow, allowKey } from './permissions.ts';
 import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
 
 /** The maximum of SQS. */
-const RETENTION = Duration.days(14);
+export const MESSAGE_RETENTION = Duration.days(14);
 
 export interface UploadQueueProps {
   readonly encryptionKey: IKey | undefined;
@@ -33,7 +33,7 @@ export class UploadQueue extends Construct {
       encryption: encryptionKey === undefined ? QueueEncryption.SQS_MANAGED : QueueEncryption.KMS,
       encryptionMasterKey: encryptionKey,
       enforceSSL: true,
-      retentionPeriod: RETENTION,
+      retentionPeriod: MESSAGE_RETENTION,
     };
     this.deadLetters = new Queue(this, 'DeadLetters', common);
     const deadLetterQueue: DeadLetterQueue = { queue: this.deadLetters, maxReceiveCount: RECEIVES_MAX };

@@ -61,6 +61,8 @@ export interface Monitored {
   readonly pipeline: string;
   readonly queue: IQueue;
   readonly deadLetterQueue: IQueue;
+  /** Each has the events that one target of `notify` could not be told of. */
+  readonly notifyDeadLetters: readonly IQueue[];
   readonly createFlowFunction: IFunction;
   readonly collectOutputsFunction: IFunction;
   /** Number of collectors that share the running flows. */
@@ -115,6 +117,7 @@ export function conditions(monitored: Monitored): readonly Condition[] {
   const metrics = new PipelineMetrics(monitored.pipeline);
   return [
     ...queueConditions(monitored),
+    ...notifyConditions(monitored.notifyDeadLetters),
     ...uploadConditions(metrics),
     ...holdConditions(metrics),
     ...flowConditions(metrics, monitored.flowAgeMaxSeconds),
@@ -125,6 +128,18 @@ export function conditions(monitored: Monitored): readonly Condition[] {
     ...functionConditions('collect-outputs', monitored.collectOutputsFunction),
   ];
 }
+
+/** EventBridge tries a delivery for a day, unless the answer says that it is in vain. */
+const notifyConditions = (queues: readonly IQueue[]): readonly Condition[] =>
+  queues.map((queue, index) => ({
+    id: `notify-failed-${index + 1}`,
+    heading: 'notify-failed',
+    severity: 'ticket',
+    meaning: `Target ${index + 1} of notify could not be told of an event.`,
+    action: 'Find out why it does not take events. Files are not affected.',
+    metric: queue.metricApproximateNumberOfMessagesVisible({ statistic: Stats.MAXIMUM, period: FIVE_MINUTES }),
+    threshold: 1,
+  }));
 
 /**
  * SQS writes these metrics for as long as a queue has messages, even if nothing receives them.

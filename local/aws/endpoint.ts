@@ -10,6 +10,9 @@ import { randomSecret } from '../secrets.ts';
 /** The only region here. */
 export const REGION = 'us-east-1';
 
+/** The only account here. */
+export const LOCAL_ACCOUNT = '000000000000';
+
 export interface Credentials {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;

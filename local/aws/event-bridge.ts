@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
 import { AwsError, operation, serveAwsJson } from './aws-json.ts';
-import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
+import { type AwsEndpoint, type EndpointAccess, LOCAL_ACCOUNT, REGION } from './endpoint.ts';
 
 const publishedEvent = z.object({
   Source: z.string(),
@@ -12,9 +12,49 @@ const publishedEvent = z.object({
 });
 export type PublishedEvent = z.infer<typeof publishedEvent>;
 
-/** EventBridge in memory. It keeps the events that were published; it has no rules. */
+/** An event as a target of a rule gets it. */
+export interface DeliveredEvent {
+  readonly version: '0';
+  readonly id: string;
+  readonly 'detail-type': string;
+  readonly source: string;
+  readonly account: string;
+  readonly time: string;
+  readonly region: string;
+  readonly resources: readonly string[];
+  readonly detail: Readonly<Record<string, unknown>>;
+}
+
+/** A rule on the bus, with its one target. */
+export interface EventRule {
+  readonly name: string;
+  readonly targetArn: string;
+  readonly deadLettersArn: string;
+  matches(event: DeliveredEvent): boolean;
+  deliver(event: DeliveredEvent): void;
+}
+
+/** EventBridge in memory. It keeps the events that were published, and gives them to its rules. */
 export class EventBus {
   readonly published: PublishedEvent[] = [];
+  readonly rules: readonly EventRule[];
+
+  constructor(rules: readonly EventRule[] = []) {
+    this.rules = rules;
+  }
+
+  /** Returns the id of the event. @param detail that of the event, parsed. */
+  publish(event: PublishedEvent, detail: DeliveredEvent['detail']): string {
+    const id = randomUUID();
+    this.published.push(event);
+    const delivered: DeliveredEvent = {
+      ...{ version: '0', id, 'detail-type': event.DetailType, source: event.Source, account: LOCAL_ACCOUNT },
+      time: new Date().toISOString().replace(/\.\d+Z$/, 'Z'),
+      ...{ region: REGION, resources: event.Resources ?? [], detail },
+    };
+    for (const rule of this.rules) if (rule.matches(delivered)) rule.deliver(delivered);
+    return id;
+  }
 }
 
 const ENTRIES_MAX = 10;
@@ -29,6 +69,14 @@ export function serveEvents(bus: EventBus, access: EndpointAccess): Promise<AwsE
     service: 'events',
     ...access,
     operations: {
+      DescribeRule: operation(z.object({ Name: z.string() }), ({ Name }) => {
+        const { name } = ruleOf(bus, Name);
+        return { Name: name, State: 'ENABLED' };
+      }),
+      ListTargetsByRule: operation(z.object({ Rule: z.string() }), ({ Rule }) => {
+        const { targetArn, deadLettersArn } = ruleOf(bus, Rule);
+        return { Targets: [{ Id: 'Target0', Arn: targetArn, DeadLetterConfig: { Arn: deadLettersArn } }] };
+      }),
       PutEvents: operation(z.object({ Entries: z.array(publishedEvent) }), ({ Entries }) => putEvents(bus, Entries)),
     },
   });
@@ -43,18 +91,27 @@ function putEvents(bus: EventBus, entries: readonly PublishedEvent[]): object {
     throw new AwsError('ValidationException', `1 to ${ENTRIES_MAX} entries, ${ENTRIES_BYTES_MAX} bytes together`);
   }
   const answers = entries.map((entry) => {
-    if (!isJsonObject(entry.Detail)) return { ErrorCode: 'MalformedDetail', ErrorMessage: 'Detail is malformed.' };
-    bus.published.push(entry);
-    return { EventId: randomUUID() };
+    const detail = jsonObject(entry.Detail);
+    if (detail === undefined) return { ErrorCode: 'MalformedDetail', ErrorMessage: 'Detail is malformed.' };
+    return { EventId: bus.publish(entry, detail) };
   });
   return { FailedEntryCount: answers.filter((answer) => 'ErrorCode' in answer).length, Entries: answers };
 }
 
-function isJsonObject(json: string): boolean {
+/** @throws {AwsError} there is no such rule. */
+function ruleOf({ rules }: EventBus, wanted: string): EventRule {
+  const rule = rules.find(({ name }) => name === wanted);
+  if (rule !== undefined) return rule;
+  throw new AwsError('ResourceNotFoundException', `Rule ${wanted} does not exist on EventBus default.`);
+}
+
+/** Undefined if the text is no JSON object. */
+function jsonObject(json: string): DeliveredEvent['detail'] | undefined {
   try {
     const value: unknown = JSON.parse(json);
-    return typeof value === 'object' && value !== null && !Array.isArray(value);
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    return isObject ? (value as DeliveredEvent['detail']) : undefined;
   } catch {
-    return false;
+    return undefined;
   }
 }

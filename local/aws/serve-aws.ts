@@ -1,3 +1,5 @@
+import { TEST_EVENT } from '../../infra/notify.ts';
+import { AwsError } from './aws-json.ts';
 import type { AwsAccess, AwsCall, Credentials, EndpointAccess } from './endpoint.ts';
 import { type EventBus, type PublishedEvent, serveEvents } from './event-bridge.ts';
 import { serveS3 } from './s3/http.ts';
@@ -9,6 +11,8 @@ export interface AwsServices {
   readonly s3: EmbeddedS3;
   readonly queue: Queue;
   readonly deadLetters: Queue;
+  /** The events that targets could not be told of. */
+  readonly notifyDeadLetters: readonly Queue[];
   readonly secrets: SecretStore;
   /** The name of the only secret. */
   readonly secretName: string;
@@ -18,7 +22,7 @@ export interface AwsServices {
   readonly functionCredentials: readonly Credentials[];
   /** The other clients of S3 sign with these. They reach no other service: Secrets Manager holds a real token. */
   readonly s3Credentials: readonly Credentials[];
-  /** The operator signs with these. They reach S3 and SQS. */
+  /** The operator signs with these. They reach S3, SQS and, for a test event, EventBridge. */
   readonly operatorCredentials: Credentials;
   /** The port of S3, if no other program has it. Default: any free one. */
   readonly s3Port?: number | undefined;
@@ -43,7 +47,18 @@ const PORT_REFUSALS = ['EADDRINUSE', 'EACCES'];
  * @param closing closes the endpoints.
  */
 export async function serveAws(
-  { s3, queue, deadLetters, secrets, secretName, eventBus, eventBusName, functionCredentials, ...clients }: AwsServices,
+  {
+    s3,
+    queue,
+    deadLetters,
+    notifyDeadLetters,
+    secrets,
+    secretName,
+    eventBus,
+    eventBusName,
+    functionCredentials,
+    ...clients
+  }: AwsServices,
   onAccess: (access: AwsAccess) => void,
   closing: AsyncDisposableStack,
 ): Promise<ServedAws> {
@@ -51,9 +66,16 @@ export async function serveAws(
     (resource: string) =>
     ({ accessKeyId, action }: AwsCall): void =>
       onAccess({ accessKeyId, action, resource, context: {} });
-  const publish = ({ accessKeyId, action, input }: AwsCall): void => {
-    for (const { Source } of (input as { Entries: PublishedEvent[] }).Entries) {
-      onAccess({ accessKeyId, action, resource: eventBusName, context: { 'events:source': Source } });
+  const toEvents = ({ accessKeyId, action, input }: AwsCall): void => {
+    const { Entries, Name, Rule } = input as { Entries?: PublishedEvent[]; Name?: string; Rule?: string };
+    const rule = Name ?? Rule;
+    if (rule !== undefined) onAccess({ accessKeyId, action, resource: `rule/${rule}`, context: {} });
+    for (const { Source, DetailType } of Entries ?? []) {
+      if (accessKeyId === clients.operatorCredentials.accessKeyId && DetailType !== TEST_EVENT) {
+        throw new AwsError('AccessDeniedException', 'The operator is not authorized to perform events:PutEvents');
+      }
+      const context = { 'events:source': Source, 'events:detail-type': DetailType };
+      onAccess({ accessKeyId, action, resource: eventBusName, context });
     }
   };
 
@@ -65,7 +87,7 @@ export async function serveAws(
     return serveS3(s3, { credentials: forS3 });
   });
   closing.defer(() => s3Endpoint.close());
-  const sqsEndpoint = await serveQueues([queue, deadLetters], {
+  const sqsEndpoint = await serveQueues([queue, deadLetters, ...notifyDeadLetters], {
     credentials: [...functionCredentials, operatorCredentials],
     onCall: ({ accessKeyId, action, input }) => {
       const { QueueUrl } = input as { QueueUrl: string };
@@ -75,7 +97,10 @@ export async function serveAws(
   closing.defer(() => sqsEndpoint.close());
   const secretsEndpoint = await serveSecrets(secrets, access(accessTo(secretName)));
   closing.defer(() => secretsEndpoint.close());
-  const eventsEndpoint = await serveEvents(eventBus, access(publish));
+  const eventsEndpoint = await serveEvents(eventBus, {
+    credentials: [...functionCredentials, operatorCredentials],
+    onCall: toEvents,
+  });
   closing.defer(() => eventsEndpoint.close());
   return {
     queueUrl: sqsEndpoint.urlOf(queue),

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
 import type { Clock } from '../../functions/base/clock.ts';
 import { AwsError, operation, serveAwsJson } from './aws-json.ts';
-import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
+import { type AwsEndpoint, type EndpointAccess, LOCAL_ACCOUNT } from './endpoint.ts';
 
 const MESSAGE_BYTES_MAX = 1_048_576;
 const RECEIVE_MESSAGES_MAX = 10;
@@ -30,6 +30,8 @@ export interface ReceivedMessage {
   /** Deletes the message or changes its visibility. Valid until the message is received again. */
   readonly receiptHandle: string;
   readonly body: string;
+  /** By their names. All are texts. */
+  readonly messageAttributes: Readonly<Record<string, string>>;
   readonly md5OfBody: string;
   /** 1 at the first receive. */
   readonly receiveCount: number;
@@ -41,6 +43,7 @@ export interface ReceivedMessage {
 interface Message {
   readonly id: string;
   readonly body: string;
+  readonly messageAttributes: Readonly<Record<string, string>>;
   readonly sentAt: number;
   visibleAt: number;
   receiveCount: number;
@@ -71,7 +74,13 @@ export class Queue {
   }
 
   /** @throws {AwsError} SQS's error: too long, empty, forbidden characters, delay out of range. */
-  send(body: string, { delaySeconds = 0 }: { readonly delaySeconds?: number } = {}): { readonly messageId: string } {
+  send(
+    body: string,
+    {
+      delaySeconds = 0,
+      messageAttributes = {},
+    }: { readonly delaySeconds?: number; readonly messageAttributes?: Readonly<Record<string, string>> } = {},
+  ): { readonly messageId: string } {
     checkRange('DelaySeconds', delaySeconds, DELAY_SECONDS_MAX);
     if (body === '') throw new AwsError('MissingParameter', 'The request must contain the parameter MessageBody.');
     if (FORBIDDEN_CHARACTERS.test(body)) {
@@ -85,6 +94,7 @@ export class Queue {
     this.#put({
       id,
       body,
+      messageAttributes,
       sentAt: now,
       visibleAt: now + delaySeconds * 1000,
       receiveCount: 0,
@@ -120,12 +130,13 @@ export class Queue {
       message.receiveCount += 1;
       message.visibleAt = now + visibilityTimeoutSeconds * 1000;
       message.firstReceivedAt ??= now;
-      const { id, body, sentAt, firstReceivedAt, receiveCount } = message;
+      const { id, body, messageAttributes, sentAt, firstReceivedAt, receiveCount } = message;
       const receiptHandle = Buffer.from(`${id}/${receiveCount}`).toString('base64url');
       received.push({
         messageId: id,
         receiptHandle,
         body,
+        messageAttributes,
         md5OfBody: md5(body),
         receiveCount,
         sentAt,
@@ -218,8 +229,9 @@ export interface SqsEndpoint extends AwsEndpoint {
 }
 
 /**
- * Serves queues to the SDK's SQS client. The functions send, and an operator asks how many messages there are. Lambda's
- * event source mapping receives and deletes messages, and takes them from the {@link Queue} itself.
+ * Serves queues to the SDK's SQS client. The functions send, and an operator asks how many messages there are, and looks
+ * at dead letters. Lambda's event source mapping receives and deletes messages, and takes them from the {@link Queue}
+ * itself.
  */
 export async function serveQueues(queues: readonly Queue[], access: EndpointAccess): Promise<SqsEndpoint> {
   const find = (queueUrl: string): Queue => {
@@ -249,6 +261,21 @@ export async function serveQueues(queues: readonly Queue[], access: EndpointAcce
           },
         };
       }),
+      ReceiveMessage: operation(
+        z.object({
+          QueueUrl: z.string(),
+          MaxNumberOfMessages: z.optional(z.number()),
+          VisibilityTimeout: z.optional(z.number()),
+        }),
+        ({ QueueUrl, MaxNumberOfMessages: max, VisibilityTimeout: visibilityTimeoutSeconds }) => {
+          const options = {
+            ...(max !== undefined && { max }),
+            ...(visibilityTimeoutSeconds !== undefined && { visibilityTimeoutSeconds }),
+          };
+          const received = find(QueueUrl).receive(options);
+          return received.length === 0 ? {} : { Messages: received.map(shown) };
+        },
+      ),
       SendMessage: operation(
         z.object({ QueueUrl: z.string(), MessageBody: z.optional(z.string()), DelaySeconds: z.optional(z.number()) }),
         ({ QueueUrl, MessageBody = '', DelaySeconds = 0 }) => {
@@ -258,5 +285,12 @@ export async function serveQueues(queues: readonly Queue[], access: EndpointAcce
       ),
     },
   });
-  return { ...endpoint, urlOf: (queue) => `${endpoint.endpoint}/000000000000/${queue.name}` };
+  return { ...endpoint, urlOf: (queue) => `${endpoint.endpoint}/${LOCAL_ACCOUNT}/${queue.name}` };
 }
+
+const shown = ({ messageId, receiptHandle, body, md5OfBody, messageAttributes }: ReceivedMessage): object => ({
+  ...{ MessageId: messageId, ReceiptHandle: receiptHandle, Body: body, MD5OfBody: md5OfBody },
+  MessageAttributes: Object.fromEntries(
+    Object.entries(messageAttributes).map(([name, StringValue]) => [name, { DataType: 'String', StringValue }]),
+  ),
+});

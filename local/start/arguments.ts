@@ -26,6 +26,7 @@ Options:
                     service sees them for the first time, and may charge for each
   --credentials     print the endpoint and the credentials of the S3 of this run,
                     for clients such as the AWS CLI, s3cmd and rclone
+  --notify          post events to the addresses of deployment.notify
   --skip-check      do not ask the service first whether it can be used
   --check-service URL [FILE]
                     try a service with one small file: shows what is understood of
@@ -57,6 +58,8 @@ export interface Arguments {
   readonly checksService: boolean;
   /** Do not ask before that. */
   readonly isAllowed: boolean;
+  /** Tell the targets of `deployment.notify`. */
+  readonly notifies: boolean;
   /** Open the page in a browser. */
   readonly opensPage: boolean;
   /** The port of the page. 0: any free one. */
@@ -86,6 +89,7 @@ export function parseArguments(
     skipCheck: values['skip-check'] === true,
     checksService: values['check-service'] !== undefined,
     isAllowed: values.yes === true,
+    notifies: values.notify === true,
     sendsExisting: values['send-existing'] === true,
     opensPage: values.open === true,
     pagePort: portOf(values.port),
@@ -103,6 +107,9 @@ export function parseArguments(
     throw new UsageError('The page is for a run that goes on, so --open and --port cannot be combined with files');
   }
   const service = serviceOf(values, env);
+  if (values.notify && common.checksService) {
+    throw new UsageError('--check-service starts no pipeline, so it cannot be combined with --notify');
+  }
   if (values.yes && !common.checksService) throw new UsageError('--yes is for --check-service');
   if (positionals.length === 0 && common.checksService) {
     return { ...common, shows, files: undefined, unreadable: [], service };
@@ -131,6 +138,7 @@ function parse(args: readonly string[], env: NodeJS.ProcessEnv) {
         'check-service': text,
         yes: flag,
         'send-existing': flag,
+        notify: flag,
         version: flag,
         help: { type: 'boolean', short: 'h' },
       },

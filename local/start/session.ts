@@ -11,6 +11,7 @@ import { FLOWS } from '../../functions/flow-service/services.ts';
 import { isWaitingJob } from '../../functions/ledger/entry.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import { needsSomebody } from '../../functions/ledger/waits.ts';
+import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { routesAfter } from '../../functions/uploads/chain-routes.ts';
@@ -22,6 +23,7 @@ import { uploadCommand } from '../../operations/commands.ts';
 import { nearestRoute } from '../../operations/explain.ts';
 import { inputRouteOf } from '../../operations/job-files.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
+import { toldLine } from '../notify.ts';
 import {
   COLLECT_FUNCTION,
   INBOX_BUCKET,
@@ -120,6 +122,7 @@ export interface SessionOptions {
     | 'speaks'
     | 'standIn'
     | 'tickIntervalMs'
+    | 'notify'
   > & {
     readonly settings: PipelineSettings;
   };
@@ -151,6 +154,8 @@ export class Session {
   readonly #openChains = new Set<string>();
   /** Keys of the files whose chains failed. A chain may fail although all of its uploads succeeded. */
   readonly #failedChains = new Set<string>();
+  /** The ends that targets of `notify` are told of. */
+  readonly #reports: (Receipt | ChainReport)[] = [];
   /** The files of the inbox that are not complete yet. */
   #changing: readonly InboxFile[] = [];
   /** True until a copy succeeds. */
@@ -170,6 +175,7 @@ export class Session {
       onLog: (name, line) => logs.write(name, line),
       onFault: (name, error) => logs.fault(name, error),
       onS3Event: (record) => session.#follow(record),
+      onTold: (told) => session.#isClosing || options.screen.line(toldLine(told)),
       onDeadLetter: (body) => {
         for (const { key, versionId } of uploadsOf(JSON.parse(body))) {
           const line = `${key}  failed: every attempt failed; ${logs.hint('create-flow')}`;
@@ -294,6 +300,7 @@ export class Session {
     const ends = [...(await takeIn(inputs ?? [])), ...(await takeIn(others ?? []))];
     const all = [...ends, ...(await this.#laterStages())];
     this.#giveUp(); // What is left needs the user.
+    if (this.#options.pipeline.notify !== undefined) await this.#tellRest();
     return all.every(isSuccess) && this.#failedChains.size === 0;
   }
 
@@ -314,6 +321,26 @@ export class Session {
       }
     }
     return ends;
+  }
+
+  /** A run that goes on tells by and by. */
+  #noteEnd(report: Receipt | ChainReport): void {
+    if (this.#keepsNothing && this.#options.pipeline.notify !== undefined) this.#reports.push(report);
+  }
+
+  /** Waits until all ends were told of. The event of an end follows its receipt. */
+  async #tellRest(): Promise<void> {
+    const isSent = ({ upload, generation, endedAt, ...rest }: Receipt | ChainReport): boolean =>
+      this.#pipeline.eventBus.published.some(({ Detail }) => {
+        const sent = JSON.parse(Detail);
+        const isSame = sent.upload?.id === upload.id && sent.generation === generation && sent.endedAt === endedAt;
+        return isSame && 'chain' in sent === 'chain' in rest;
+      });
+    for (let waitedMs = 0; waitedMs < TELL_REST_MS_MAX && !this.#isClosing; waitedMs += CHECK_MS) {
+      if (this.#reports.every(isSent)) break;
+      await systemClock.sleep(CHECK_MS);
+    }
+    await this.#pipeline.notified();
   }
 
   #giveUp(): void {
@@ -507,6 +534,7 @@ export class Session {
         if (tracked) Object.assign(tracked, { state: `has ended. ${this.#fullDisk()}`, waits: true });
         break;
       case 'chain':
+        this.#noteEnd(progress.report);
         this.#openChains.delete(progress.key);
         if (progress.report.status === 'failed') this.#failedChains.add(progress.key);
         else this.#failedChains.delete(progress.key);
@@ -525,6 +553,7 @@ export class Session {
         break;
       }
       case 'ended': {
+        this.#noteEnd(progress.receipt);
         this.#waits.forget(progress.key);
         if (routesAfter(this.#options.pipeline.routes, progress.receipt.route).length > 0) {
           this.#openChains.add(firstKeyOf(progress.key));
@@ -591,6 +620,8 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 /** A run that processes files and exits gives up after this time in which every file waits, in milliseconds. */
 export const ALL_WAIT_MAX_MS = 5 * 60_000;
 const CHECK_MS = 250;
+/** Longest wait for the events of ends whose receipts are there, in milliseconds. */
+const TELL_REST_MS_MAX = 10_000;
 
 /** Watches for the time in which no file goes on. */
 export class Patience implements Disposable {

@@ -54,6 +54,7 @@ function inAnotherApp(app: App): Stack {
     encryptionKey,
     accessLogsBucket,
     eventBus: new EventBus(stack, 'Bus'),
+    notify: [{ url: 'https://hooks.example.com/flows', events: ['Flow Failed'] }],
     alarmTopic: new Topic(stack, 'Topic', { enforceSSL: true, masterKey: encryptionKey }),
     proxy: { url: 'http://proxy.example.com:3128' },
     vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
@@ -173,6 +174,16 @@ export const CONFIGURATIONS = {
       ],
     },
   ),
+  notify: deployed({
+    ...PLACE,
+    operatorRoleArns: [roleOf('Operator')],
+    alarmEmail: 'ops@example.com',
+    notify: [
+      { url: 'https://hooks.example.com/flows?v=1', events: ['Flow Failed', 'Failures Alike'] },
+      { url: 'https://api.example.com/events', headerSecret: arn('secretsmanager', 'secret:hooks/token-AbCdEf') },
+      { queueArn: arn('sqs', 'orders'), events: ['Chain Succeeded'] },
+    ],
+  }),
   'another-app': { build: inAnotherApp, deployment: {} },
 } as const satisfies Readonly<Record<string, Configuration>>;
 

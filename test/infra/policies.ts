@@ -114,6 +114,7 @@ const OPERATORS: Readonly<Record<string, (value: string, expected: string) => bo
 /** Condition keys for which the recorded calls have values. */
 const KEYS = [
   'aws:ResourceAccount',
+  'events:detail-type',
   'events:source',
   'kms:ViaService',
   'lambda:FunctionArn',
@@ -187,6 +188,7 @@ const IDENTITIES: Readonly<Record<string, { ref?: (name: string) => string; arn:
     ref: (name) => name,
     arn: (name) => arn('lambda', `event-source-mapping:${name}`),
   },
+  'AWS::Events::Rule': { ref: (name) => name, arn: (name) => arn('events', `rule/${name}`) },
   'AWS::Lambda::Function': { ref: (name) => name, arn: (name) => arn('lambda', `function:${name}`) },
 };
 

@@ -1,4 +1,5 @@
 import { App, Duration, Stack } from 'aws-cdk-lib';
+import { EventBus } from 'aws-cdk-lib/aws-events';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { expect, it } from 'vitest';
 import { FLOWS } from '../../functions/flow-service/services.ts';
@@ -25,6 +26,22 @@ const DEPLOYMENTS: readonly object[] = [
   {
     proxy: { url: 'http://proxy.example.com:3128', noProxy: ['10.0.0.0/99', 'a b', 'https://a.example', '.a.example'] },
   },
+  { notify: [{ url: 'http://hooks.example.com/flows' }, { url: 'https://me:opensesame@hooks.example.com' }] },
+  { notify: [{ url: 'https://hooks.example.com/#a' }, { url: 'https://hooks.example.com/*' }, { url: 'hooks' }] },
+  { notify: [{}, { url: 'https://hooks.example.com', queueArn: `arn:aws:sqs:eu-central-1:${account}:orders` }] },
+  { notify: [{ queueArn: 'orders' }, { queueArn: `arn:aws:sqs:eu-central-1:${account}:orders.fifo` }] },
+  { notify: [{ url: 'https://hooks.example.com', headerSecret: 'hooks/token' }] },
+  {
+    notify: [
+      {
+        queueArn: `arn:aws:sqs:eu-central-1:${account}:orders`,
+        headerSecret: `arn:aws:secretsmanager:eu-central-1:${account}:secret:hooks-AbCdEf`,
+      },
+    ],
+  },
+  { notify: [{ url: 'https://hooks.example.com', events: ['Flow Ended'] }] },
+  { notify: [{ url: 'https://hooks.example.com', events: [], header: 'X-Key' }] },
+  { notify: Array.from({ length: 21 }, (_, i) => ({ url: `https://hooks.example.com/${i}` })) },
   { logRetentionDays: 2 },
   { inbox: 'a' },
   { tags: { 'AWS:team': 'models' } },
@@ -104,6 +121,11 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
   'results in another region': (stack) => ({ resultsBucket: elsewhere(stack) }),
   'a ledger in another region': (stack) => ({ ledgerBucket: elsewhere(stack) }),
   'access logs in another region': (stack) => ({ accessLogsBucket: elsewhere(stack) }),
+  'a target that EventBridge does not reach, one in another region, and a bus of another account': (stack) => ({
+    notify: [{ url: 'http://127.0.0.1:8000/' }, { queueArn: `arn:aws:sqs:eu-west-1:${account}:orders` }],
+    eventBus: EventBus.fromEventBusArn(stack, 'Bus', `arn:aws:events:eu-central-1:${account}:event-bus/theirs`),
+  }),
+  'targets that are wrong themselves': () => ({ notify: [{ url: 'ftp://hooks.example.com' }] }),
   'access logs in another account': (stack) => ({ accessLogsBucket: bucketOf(stack, { account }) }),
 };
 

@@ -12,6 +12,8 @@ const RUNBOOK = readFileSync(new URL('../../docs/runbook.md', import.meta.url), 
 
 /** Types that CloudFormation cannot tag, as far as a pipeline has them. */
 const UNTAGGABLE = [
+  'AWS::Events::ApiDestination',
+  'AWS::Events::Connection',
   'AWS::Events::EventBusPolicy',
   'AWS::IAM::Policy',
   'AWS::Lambda::EventInvokeConfig',

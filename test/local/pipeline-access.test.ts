@@ -267,12 +267,15 @@ describe('the credentials of S3 clients', () => {
 });
 
 describe('the credentials of the operator', () => {
-  it('reach neither the token nor the event bus', async () => {
+  it('neither reach the token, nor put an event on the bus, apart from one that tries who is told', async () => {
     const { secretsmanager, events } = AWS_TARGETS;
-    for (const [service, target] of Object.entries({ secretsmanager, events })) {
-      const { credentials } = pipeline.operator;
+    const { credentials } = pipeline.operator;
+    for (const [service, target, refusal] of [
+      ['secretsmanager', secretsmanager, 'UnrecognizedClientException'],
+      ['events', events, 'AccessDeniedException'],
+    ] as const) {
       const headers = await signedHeaders(target.request, signing(service, target, { credentials }));
-      await expectRefused(target, { headers }, 'UnrecognizedClientException');
+      await expectRefused(target, { headers }, refusal);
     }
   });
 

@@ -31,7 +31,7 @@ const COMMANDS = {
   operate: [
     ['put', 'new.png', '--wait', '--yes'],
     ['templates'],
-    ['doctor'],
+    ['doctor', '--notify'],
     ['retry', 'empty.png', '--yes', '--wait'],
     ['collect', 'good.png', '--wait'],
     ['cancel', 'good.png', '--yes'],
@@ -64,7 +64,7 @@ beforeAll(async () => {
     record({ action, resource: deployed(resource), context: known });
   };
   const routes = [...ROUTES, { name: 'later', input: 'file', template: 'bytes_echo', after: 'texts' }] as const;
-  await using operated = await Operated.start({ onOperatorCall, routes });
+  await using operated = await Operated.start({ onOperatorCall, routes, notify: NOTIFY, name: 'flowdrop' });
   await operated.put('chain.txt', 'succeeded');
   await vi.waitFor(async () => {
     const found = await status('chain.txt', operated.deployment, signal);
@@ -117,7 +117,9 @@ beforeAll(async () => {
 function deployed(resource: string): string {
   if (resource.startsWith('arn:')) return resource;
   if (resource === 'collect-outputs') return arn('lambda', 'function:flowdrop-collect-outputs');
-  return arn('sqs', resource === 'uploads-dead' ? DEAD_LETTERS : resource);
+  if (resource === 'default') return arn('events', 'event-bus/default');
+  if (resource.startsWith('rule/')) return arn('events', resource);
+  return arn('sqs', resource === 'uploads-dead' ? DEAD_LETTERS : resource === 'notify-1-dead' ? UNTOLD : resource);
 }
 
 /** The local run uses other names for its pipeline and its functions. */
@@ -127,14 +129,17 @@ const deployedLog = (name: string): string =>
 const TOPIC_XML = `<GetTopicAttributesResponse><GetTopicAttributesResult><Attributes><entry><key>SubscriptionsConfirmed</key>
 <value>1</value></entry><entry><key>Owner</key><value>1</value></entry></Attributes></GetTopicAttributesResult></GetTopicAttributesResponse>`;
 
-const withTopic = (stack: Stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', TOPIC_ARN) });
+const NOTIFY = [{ queueArn: arn('sqs', 'orders') }];
+const withTopic = (stack: Stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', TOPIC_ARN), notify: NOTIFY });
 const { template } = synthesisePipeline(withTopic, (pipeline) => {
   pipeline.grantView(newRole(pipeline, ROLES.view));
   pipeline.grantOperate(newRole(pipeline, ROLES.operate));
   pipeline.grantForget(newRole(pipeline, ROLES.forget));
 });
-const DEAD_LETTERS =
-  Object.keys(template.findResources('AWS::SQS::Queue')).find((id) => id.includes('DeadLetters')) ?? '';
+const idOf = (type: string, part: string): string =>
+  Object.keys(template.findResources(type)).find((id) => id.includes(part)) ?? '';
+const DEAD_LETTERS = idOf('AWS::SQS::Queue', 'QueueDeadLetters');
+const UNTOLD = idOf('AWS::SQS::Queue', 'Target1DeadLetters');
 
 /** What no command uses, with the reason to allow it. */
 const UNUSED: Readonly<Record<Grant, readonly string[]>> = {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connectLocal } from '../../operations/deployment.ts';
 import { NoLocalRunError, readLocalRun, UntrustedRunError } from '../../operations/local-run.ts';
+import { examineNotify } from '../../operations/notify.ts';
 import { put } from '../../operations/put.ts';
 import { listening } from '../support/servers.ts';
 import { Operated, signal } from './support.ts';
@@ -14,7 +15,12 @@ const SECRET = 'an-obviously-fake-secret';
 
 const RUN = {
   pid: process.pid,
-  endpoints: { s3: 'http://127.0.0.1:1', sqs: 'http://127.0.0.1:1', lambda: 'http://127.0.0.1:1' },
+  endpoints: {
+    s3: 'http://127.0.0.1:1',
+    sqs: 'http://127.0.0.1:1',
+    lambda: 'http://127.0.0.1:1',
+    events: 'http://127.0.0.1:1',
+  },
   region: 'us-east-1',
   credentials: { accessKeyId: 'LOCALFAKE', secretAccessKey: SECRET },
   s3Credentials: { accessKeyId: 'LOCALOTHER', secretAccessKey: 'another-fake-secret' },
@@ -118,7 +124,7 @@ describe('a command', () => {
   it('sends no request to a server that does not prove that it is the run', async () => {
     const { port, got } = await impostor();
     const url = `http://127.0.0.1:${port}`;
-    const { directory } = await directoryWith({ ...RUN, endpoints: { s3: url, sqs: url, lambda: url } });
+    const { directory } = await directoryWith({ ...RUN, endpoints: { s3: url, sqs: url, lambda: url, events: url } });
     await expect(connectLocal(directory, signal)).rejects.toThrow(UntrustedRunError);
     expect(got()).not.toContain('authorization');
     expect(got()).not.toContain(SECRET);
@@ -141,6 +147,7 @@ describe('a command', () => {
     await expect(putting).rejects.toThrow('does not prove that it belongs to the local run');
     await expect(deployment.collecting.invoke({ any: 1 }, signal)).rejects.toThrow(UntrustedRunError);
     await expect(deployment.queueDepth(signal)).rejects.toThrow(UntrustedRunError);
+    await expect(examineNotify(deployment, signal)).rejects.toThrow(UntrustedRunError);
     for (const { got } of impostors) {
       expect(got()).toContain('flowdrop-proof');
       expect(got()).not.toMatch(/private file|authorization|PUT/i);

@@ -84,9 +84,9 @@ function leavesOf(schema: JsonSchema, path: readonly string[] = []): readonly (r
   });
 }
 
-/** What a right member of a configuration has around the one that is replaced. */
+/** What a right member of a configuration, or of a list in it, has around the one that is replaced. */
 const AROUND: Readonly<Record<string, object>> = {
-  '[]': ROUTE,
+  routes: ROUTE,
   vpc: { id: 'vpc-0', subnetIds: ['subnet-0'] },
   proxy: { url: 'http://proxy.example.com:3128' },
   price: { amount: 0.4, currency: 'EUR' },
@@ -95,7 +95,8 @@ const AROUND: Readonly<Record<string, object>> = {
 
 /** A configuration that is right, apart from one member. */
 function configurationWith([name = '', ...rest]: readonly string[], value: unknown, around: object = BASE): unknown {
-  const inner = rest.length === 0 ? value : configurationWith(rest, value, AROUND[name] ?? {});
+  const within = name === '[]' ? around : (AROUND[name] ?? {});
+  const inner = rest.length === 0 ? value : configurationWith(rest, value, within);
   return name === '[]' ? [inner] : { ...around, [name]: inner };
 }
 
@@ -137,6 +138,7 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
       'destroy',
       arn('events:eu-central-1:*:event-bus/b'),
     ],
+    ...[['Flow Failed'], arn('sqs:eu-central-1:*:orders'), arn('secretsmanager:eu-central-1:*:secret:hook-AbCdEf')],
     ...['EUR', 'month', 'UTC', { after: 20 }, false, 'flows', { from: 'flows' }],
     ...[['subnet-0'], ['sg-0'], [arn('iam::*:role/Viewer')], 'sort_by=-created_at'],
   ];
@@ -147,10 +149,13 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
   );
   const VALUES = [...new Set<unknown>([...NUMBERS, ...LIMITS]), ...TEXTS, ...OTHERS, ...RIGHT];
   /** Only the code can take these apart. */
-  const PARSED = ['baseUrl', 'settings.resultsKey', 'routes.[].alias', 'routes.[].budget.timezone'];
+  const PARSED = [
+    ...['baseUrl', 'settings.resultsKey', 'routes.[].alias', 'routes.[].budget.timezone'],
+    'deployment.notify.[].url',
+  ];
   /** What the code says of a member because of others. */
   const AMONG_OTHERS =
-    /as well|only with|only beside|name of another route|currency of amount|amount of that|flows, or amount|currency of the budget|at least twice|can never match/;
+    /as well|either url or queueArn|only with|only beside|name of another route|currency of amount|amount of that|flows, or amount|currency of the budget|at least twice|can never match/;
 
   it.each(leaves.map(([path]) => [path.join('.'), path] as const))('say the same of %s', (name, path) => {
     const verdicts = VALUES.map((value) => {

@@ -99,7 +99,7 @@ function docsOfService(): Docs {
 
 function docsOfConfiguration(): Docs {
   const { routes, settings, deployment, ...rows } = rowsOf('');
-  const { vpc, proxy, ...deploymentRows } = rowsOf('deployment.');
+  const { vpc, proxy, notify, ...deploymentRows } = rowsOf('deployment.');
   return {
     ...rows,
     $schema: { text: 'Path of this file, for editors.' },
@@ -116,6 +116,7 @@ function docsOfConfiguration(): Docs {
       members: {
         ...deploymentRows,
         vpc: { ...vpc, members: docsOf(['infra/deployment.ts'], 'vpcSchema') },
+        notify: { ...notify, members: docsOf(['infra/notify.ts'], 'notifyTargetSchema') },
         proxy: { ...proxy, members: docsOf(['infra/deployment.ts'], 'proxySchema') },
       },
     },

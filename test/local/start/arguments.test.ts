@@ -30,6 +30,7 @@ describe('the arguments of npm start', () => {
       skipCheck: false,
       checksService: false,
       isAllowed: false,
+      notifies: false,
       sendsExisting: false,
       opensPage: false,
       pagePort: 0,
@@ -58,6 +59,7 @@ describe('the arguments of npm start', () => {
     expect(parse(tried, env)).toMatchObject({ checksService: true, isAllowed: true, service, files: undefined });
     expect(parse([...tried, 'a.png'], env)).toMatchObject({ files: [{ key: 'a.png' }] });
     expect(() => parse([...tried, '--service', 'https://x.example'], env)).toThrow('cannot be combined');
+    expect(() => parse([...tried, '--notify'], env)).toThrow('cannot be combined with --notify');
     expect(() => parse(['--yes'])).toThrow('--yes is for --check-service');
     expect(() => parse(tried)).toThrow('--check-service needs a token');
   });

@@ -7,6 +7,7 @@ import { ResultsFolder } from '../../../command-line/results-folder.ts';
 import type { ServiceDescription } from '../../../functions/flow-service/service-description.ts';
 import { SERVICES } from '../../../functions/flow-service/services.ts';
 import { SETTINGS_DEFAULT } from '../../../functions/settings/settings.ts';
+import type { NotifyTarget } from '../../../infra/notify.ts';
 import type { StandInFlowService, StandInOptions } from '../../../local/flow-service/flow-service.ts';
 import { KnownFiles } from '../../../local/start/inbox-watch.ts';
 import { FunctionLogs } from '../../../local/start/logs.ts';
@@ -15,7 +16,7 @@ import { namedFile, Session } from '../../../local/start/session.ts';
 import { bundles } from '../../support/bundles.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 import { PATIENCE } from '../../support/patience.ts';
-import { serveStandIn } from '../../support/servers.ts';
+import { serveStandIn, web } from '../../support/servers.ts';
 
 const HOUR = 3_600_000;
 
@@ -57,12 +58,14 @@ describe('a session', () => {
     standIn,
     speaks,
     command,
+    notify,
   }: {
     resultsDir?: string;
     isTTY?: boolean;
     standIn?: StandInOptions;
     speaks?: ServiceDescription | undefined;
     command?: (path: string) => string;
+    notify?: readonly NotifyTarget[];
   } = {}) {
     const output = Object.assign(new PassThrough(), { isTTY, columns: 80 });
     let shown = '';
@@ -83,6 +86,7 @@ describe('a session', () => {
         ],
         settings: { ...SETTINGS_DEFAULT, pollIntervalSeconds: 1 },
         ...(speaks && { speaks }),
+        ...(notify && { notify }),
         ...(standIn ? { standIn } : { service: { url, token: 'fake-token' } }),
       },
       resultsDir,
@@ -117,6 +121,20 @@ describe('a session', () => {
     const assets = entries.filter((entry) => entry.isFile() && entry.name !== 'receipt.json');
     return (await Promise.all(assets.map((entry) => readFile(join(entry.parentPath, entry.name), 'utf8')))).sort();
   };
+
+  it('has told the targets of notify of all ends when its files are processed', async () => {
+    let told = 0;
+    const { origin } = await web(async (_, response) => {
+      told += 1;
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      response.end();
+    });
+    const { session, shown } = await start({ notify: [{ url: origin }] });
+    await writeFile(join(home, 'b.txt'), 'b');
+    await session.process([await namedFile(join(home, 'b.txt'), 'b.txt')]);
+    expect(told).toBe(1);
+    expect(shown()).toContain(`b.txt  Flow Succeeded: told ${new URL(origin).host}\n`);
+  });
 
   it('tells the versions of a file apart, whichever ends first', async () => {
     flowMs = [HOUR, 3 * HOUR, 0];
