@@ -30,12 +30,13 @@ import { sleepUntilNext } from './wait.ts';
 export const AT_ONCE_MAX = 200;
 
 /** What the collecting function can do with single uploads. */
-export type Action = 'retry' | 'again' | 'cancel' | 'collect';
+export type Action = 'retry' | 'again' | 'approve' | 'cancel' | 'collect';
 
 /** The states that each action is for. The function answers for all others that there is nothing to do. */
 const STATES: Readonly<Record<Action, readonly UploadView['state'][]>> = {
   retry: ['failed', 'waiting'],
   again: TERMINAL_STATE_NAMES,
+  approve: ['waiting'],
   cancel: ['waiting', 'running'],
   collect: TERMINAL_STATE_NAMES,
 };
@@ -129,7 +130,7 @@ export interface Acted {
   readonly isInDoubt?: boolean | undefined;
 }
 
-const DONE: readonly string[] = ['resubmitted', 'cancelled', 'begun'];
+const DONE: readonly string[] = ['resubmitted', 'cancelled', 'begun', 'approved'];
 
 /**
  * Finds the uploads that an action would change. Changes nothing. A file that began a chain stands for the uploads of
@@ -205,6 +206,10 @@ async function chosenInChain(
   const views = await viewsOf(wanted, deployment, signal);
   // The chain hears of a change a moment after the entry.
   const meant = views.filter(({ state, endedAt }) => (isRetry ? state === 'failed' : endedAt === undefined));
+  if (asked.action === 'approve') {
+    const awaited = meant.filter((view) => whyNot(view, asked) === undefined);
+    return awaited.length > 0 ? { uploads: awaited, left: [] } : leaving(first.key, UNREVIEWED);
+  }
   if (meant.length === 0) {
     return leaving(first.key, `no upload of its chain ${isRetry ? 'has failed' : 'waits or runs'}`);
   }
@@ -424,7 +429,7 @@ export const isHopeless = ({ failure }: UploadView, asked: Asked): boolean =>
  * @internal
  */
 export const actionsFor = (view: UploadView, { settings, clock }: Pick<Deployment, 'settings' | 'clock'>) =>
-  (['retry', 'again', 'cancel', 'collect'] as const).filter((action) => {
+  (['approve', 'retry', 'again', 'cancel', 'collect'] as const).filter((action) => {
     // A later stage is made anew from the chain of its file.
     if (action === 'again' && view.stage !== undefined) return false;
     if (whyNot(view, { action }) !== undefined || (action === 'retry' && isHopeless(view, { action }))) return false;
@@ -449,13 +454,18 @@ export function viewOrReason(
   return whyNot(view, asked) ?? view;
 }
 
+const UNREVIEWED = 'nothing of it waits to be approved';
+
 /** Why an action is not for an upload in its present state. Undefined if it is. */
-function whyNot({ state, endedAt, flow, isFlowShared }: UploadView, asked: Asked): string | undefined {
+function whyNot({ state, endedAt, flow, isFlowShared, wait }: UploadView, asked: Asked): string | undefined {
   const { action } = asked;
   if (!STATES[action].includes(state)) {
     if (state === 'claimed') return 'it is being sent at this moment';
     return endedAt === undefined ? `it is ${state}` : `it has ${state}`;
   }
+  const isReviewed = wait?.reason === 'review';
+  if (action === 'approve') return isReviewed ? undefined : UNREVIEWED;
+  if (action === 'retry' && isReviewed) return 'it waits to be approved';
   if (isGiven(asked) && state === 'waiting') {
     return 'it waits, and a flow of it may exist with its present parameters: cancel it first';
   }
@@ -474,7 +484,7 @@ export interface HeldFlows {
 }
 
 /** The actions that pay for flows. */
-const PAID: readonly Action[] = ['retry', 'again'];
+const PAID: readonly Action[] = ['retry', 'again', 'approve'];
 
 /** The flows that a retry would begin, with those of the stages that come after them, and what they cost. */
 export function costsOf(
@@ -530,7 +540,7 @@ export async function act(
   signal: AbortSignal,
   onProgress: (count: number) => void = () => {},
 ): Promise<readonly Acted[]> {
-  const late = PAID.includes(action) && isBulk({ uploads, stages }) ? true : undefined;
+  const late = action !== 'approve' && PAID.includes(action) && isBulk({ uploads, stages }) ? true : undefined;
   if (stage !== undefined) return makeAnew({ from: stage, stages, late }, deployment, signal, onProgress);
   const acted: Acted[] = [];
   for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {

@@ -44,6 +44,8 @@ export function soonerBy(
       return `Correct ${deployment.isLocal ? '--service' : 'baseUrl'}, or what stands before the service: a proxy, a login, a firewall.`;
     case 'inputs':
       return `It goes on when they are in the inbox, below ${folderOf(key)}.`;
+    case 'look':
+      return `To have it sent: ${command('approve')}. To end it: ${command('cancel')}.`;
     case 'hold':
       if (hold === 'none') return 'It is not held any more, and goes on within some minutes.';
       return hold === undefined ? endOfUnknownHold(wait.reason, route, deployment) : endOfHold(hold, deployment);

@@ -9,7 +9,7 @@ import {
 } from '../functions/ledger/entry.ts';
 import { adviceFor } from '../functions/ledger/failures.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
-import { isHold, WAITS, type WaitEnding } from '../functions/ledger/waits.ts';
+import { isHold, REVIEW_MAX_MS, WAITS, type WaitEnding } from '../functions/ledger/waits.ts';
 import { previousEnd } from '../functions/publish/receipts.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
@@ -107,7 +107,8 @@ export interface Wait {
   /** Since when it waits for this. */
   readonly since: string;
   /**
-   * When it is tried next, unless `ending` comes sooner. Undefined if that is every few seconds, or if it is held. A job
+   * When it is tried next, unless `ending` comes sooner. Undefined if that is every few seconds, or if it is held or has
+   * to be approved without a limit. A job
    * that waits for its inputs looks for them then for the last time, and fails if they are not there.
    */
   readonly until?: string | undefined;
@@ -189,15 +190,16 @@ export const obstacleOf = ({ obstacle }: RunningEntry): UploadView['obstacle'] =
 
 /** @internal */
 export function waitOf(entry: WaitingEntry): Wait {
-  const { reason, message, notBefore, answer, throttledSince, arrivedAt } = entry;
+  const { reason, message, notBefore, answer, throttledSince, arrivedAt, review } = entry;
+  const isEndless = reason === 'review' && notBefore - (review?.wantedAt ?? 0) >= REVIEW_MAX_MS;
   // A request that was not sent keeps the answer of the one before. The search for a flow says more than that.
   const isUnsent = reason === 'throttled' || reason === 'out-of-time';
   const isAnswer = answer !== undefined && (isUnsent || message.includes(answer.message));
   return {
     reason,
     message: isAnswer && isUnsent ? answer.message : message,
-    since: iso(isAnswer ? answer.since : (throttledSince ?? arrivedAt)),
-    until: isHold(reason) ? undefined : iso(notBefore),
+    since: iso(isAnswer ? answer.since : ((reason === 'review' ? review?.wantedAt : throttledSince) ?? arrivedAt)),
+    until: isHold(reason) || isEndless ? undefined : iso(notBefore),
     ...(isAnswer && askedOf(answer)),
     ending: WAITS[reason].ending,
     before: answer === undefined || isAnswer ? [] : [answer.message],

@@ -47,6 +47,7 @@ export function addChanges(add: Add): void {
   addRetry(add);
   addAgain(add);
   addCollect(add);
+  addApprove(add);
   addCancel(add);
   addAlias(add);
   addForget(add);
@@ -203,6 +204,32 @@ function addCollect(add: Add): void {
     .addHelpText('after', example('collect photos/robot.png --wait'));
   add<RetryOptions>(command, async (run, words, options) => {
     return actOn(run, await planned(run, { action: 'collect' }, { words }), options);
+  });
+}
+
+interface ApproveOptions extends AskedOptions {
+  readonly all?: boolean;
+  readonly route?: string;
+  readonly dryRun?: boolean;
+}
+
+function addApprove(add: Add): void {
+  const command = new Command('approve')
+    .description('has uploads of later stages sent that wait for somebody to look at their inputs')
+    .argument('[keys...]', 'keys of files, beginnings of keys, names of later stages, or upload ids')
+    .option('--all', 'all that wait to be approved')
+    .option('--route <name>', 'with --all: only of this route')
+    .option('--dry-run', 'only say what would be sent, and what it costs')
+    .option(...YES)
+    .addHelpText('after', example('approve photos/robot.png', 'approve --all --route refined --dry-run'));
+  add<ApproveOptions>(command, async (run, words, options) => {
+    const { all, route, dryRun } = options;
+    if ((all === true) === words.length > 0) throw new UsageError('Name files, or add --all, not both');
+    if (route !== undefined && all !== true) throw new UsageError('--route goes with --all');
+    const selection: Selection = all ? { query: { state: 'waiting', code: 'review', route } } : { words };
+    const chosen = await planned(run, { action: 'approve' }, selection);
+    const question = `${counted(chosen.uploads.length, 'upload')} would be approved and sent, ${paidFor(chosen, run)}`;
+    return actOn(run, chosen, { ...options, question: dryRun === true ? question : `${question} Go on?` });
   });
 }
 

@@ -3,7 +3,7 @@ import { amountText, sharesText, sumText } from '../../functions/base/money.ts';
 import { counted, isPrintable, printable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { noRoute } from '../../functions/chains/chain.ts';
 import { isSuccess, shownState } from '../../functions/ledger/terminal-states.ts';
-import { atItsTime } from '../../functions/ledger/waits.ts';
+import { atItsTime, isUntimed } from '../../functions/ledger/waits.ts';
 import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
@@ -311,7 +311,7 @@ function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefin
   return [
     `waits (${reason}) since ${when(since)}: ${message}`,
     ...before.map((earlier) => `  before that: ${earlier}`),
-    ...(wait.ending === 'hold'
+    ...(isUntimed(wait)
       ? []
       : [
           ...(isAhead(askedUntil) ? [`the service asks to wait until ${when(askedUntil)}`] : []),
@@ -335,6 +335,7 @@ const reasonOf = ({ wait, failure, flow, obstacle, assets, state }: UploadView):
     if (wait.ending === 'hold') return `held: ${wait.message}`;
     if (isAhead(wait.askedUntil))
       return `the service asks to wait until ${localTime(wait.askedUntil)}: ${wait.message}`;
+    if (isUntimed(wait)) return wait.message;
     const { until } = wait;
     const next = until === undefined ? 'tried every few seconds' : `${atItsTime(wait.reason)} ${localTime(until)}`;
     return `${next}: ${wait.message}`;

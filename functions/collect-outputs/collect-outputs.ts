@@ -4,6 +4,7 @@ import { tendHolds } from '../holds/tend-holds.ts';
 import { parseCollectEvent } from '../operator/collect-event.ts';
 import { keepRoutes } from '../operator/kept-routes.ts';
 import {
+  approveUploads,
   type Changed,
   cancelUploads,
   changeHold,
@@ -49,6 +50,7 @@ export async function collect(
     from,
     late,
     cancel,
+    approve,
     collect,
     delete: deleted,
     alias,
@@ -64,6 +66,7 @@ export async function collect(
   if (listing !== undefined) return listingAnswer(ports.flows, invocation.closing);
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given, late });
   if (again !== undefined) return makeAnew(again, { from, given, late }, ports, invocation.closing);
+  if (approve !== undefined) return approveUploads(approve, ports, invocation.closing);
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (collect !== undefined) return collectAgain(collect, ports, invocation.closing);
   if (deleted !== undefined) return deleteFlows(deleted, ports, invocation.closing);

@@ -15,13 +15,15 @@ import {
   planned,
   rerouted,
   settled,
+  toBeReviewed,
   unsettled,
   type Wait,
   waiting,
 } from '../ledger/entry.ts';
 import { isDamaged, type Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
-import { planAfter } from '../uploads/chain-routes.ts';
+import { REVIEW_MAX_MS } from '../ledger/waits.ts';
+import { laterRoute, planAfter } from '../uploads/chain-routes.ts';
 import { isInside } from '../uploads/inbox.ts';
 import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/job.ts';
 import { isJobFile } from '../uploads/job-keys.ts';
@@ -417,6 +419,8 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   const { settings } = delivery.ports;
   const { entry } = claim;
   const { work } = delivery.invocation;
+  const look = unapproved(delivery, claim);
+  if (look !== undefined) return look;
   if (entry.doubt !== undefined) {
     if (isJob(entry)) return sendJobAgain(delivery, claim, object);
     const failure = inputFailure(settings, object, entry.route.input);
@@ -448,6 +452,24 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
     claim = await rewritten(delivery, claim, next);
   }
   return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
+}
+
+/** How an upload ends or waits whose route wants an approval. Undefined if it has one, or needs none. */
+function unapproved(delivery: Delivery, claim: Claim): Ending | undefined {
+  const { clock, settings } = delivery.ports;
+  const { upload, review } = claim.entry;
+  const route = upload.stage && laterRoute(settings.routes, upload.stage.route);
+  if (route?.review !== true || review?.approvedAt !== undefined) return undefined;
+  const now = clock.now();
+  const { reviewHours } = route;
+  const notBefore = (review?.wantedAt ?? now) + (reviewHours === undefined ? REVIEW_MAX_MS : reviewHours * 3_600_000);
+  if (notBefore <= now) {
+    const message = `Nobody approved it within ${counted(reviewHours ?? 0, 'hour')}.`;
+    return failing(delivery, claim, { code: 'cancelled', message });
+  }
+  const message = 'It waits for somebody to look at its inputs, and to approve or cancel it.';
+  const entry = toBeReviewed(claim.entry, now);
+  return { kind: 'wait', claim: { ...claim, entry }, wait: { reason: 'review', message, counted: false, notBefore } };
 }
 
 /**

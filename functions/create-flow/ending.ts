@@ -19,6 +19,7 @@ import type { KnownFailure } from '../ledger/failures.ts';
 import type { Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { publish } from '../publish/publish.ts';
+import { reviewEvent } from '../publish/review-event.ts';
 import { type Claim, isKeyGood, replaceClaim } from './claim.ts';
 import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
 
@@ -68,7 +69,7 @@ export async function conclude(delivery: Delivery, ending: Ending): Promise<Outc
       return concludeFlow(delivery, ending);
     case 'wait': {
       const entry = await writeEnd(delivery, ending.claim, waiting(ending.claim.entry, ending.wait));
-      await writeRest(delivery, entry);
+      await writeRest(delivery, entry, ending.claim.stored.entry.review === undefined);
       delivery.count('UploadsWaiting');
       const { reason, notBefore } = ending.wait;
       delivery.log.info('The upload waits', { reason, notBefore: new Date(notBefore).toISOString() });
@@ -97,13 +98,17 @@ function outcomeOf(entry: Unclaimed): Outcome {
   return entry.state === 'running' ? 'running already' : 'waiting';
 }
 
-/** Writes what belongs to the state of an entry, and may be missing. */
-async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclaimed): Promise<void> {
+/**
+ * Writes what belongs to the state of an entry, and may be missing.
+ * @param isToldOf true if nobody may have heard that it waits for an approval.
+ */
+async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclaimed, isToldOf = true): Promise<void> {
   const { closing } = invocation;
   switch (entry.state) {
     case 'waiting': {
       const marker = waitingMarkerOf(entry, ports.settings);
       if (marker !== undefined) await ports.ledger.putWaitingMarker(marker, closing);
+      if (entry.reason === 'review' && isToldOf) await ports.events.send(reviewEvent(entry, ports.settings), closing);
       return;
     }
     case 'running':
@@ -127,7 +132,8 @@ async function writeEnd<E extends Entry>(delivery: Delivery, claim: Claim, next:
 async function concludeFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
   // A stage whose file was replaced is no fault, and needs no alarm.
   const isSuperseded = entry.state === 'failed' && entry.failure.code === SUPERSEDED;
-  delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
+  const isFault = entry.state === 'failed' && entry.failure.code !== 'cancelled';
+  if (isFault) delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
   await writeRest(delivery, entry);
   return 'failed';
 }

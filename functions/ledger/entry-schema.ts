@@ -309,6 +309,11 @@ const facts = {
    * invocation that saw it dies, the next one looks again.
    */
   settles: z.optional(z.literal(true)),
+  /**
+   * When somebody was first asked to look at the inputs of this upload, and when the operator approved them. A retry sends
+   * the same inputs, so it needs no other approval.
+   */
+  review: z.optional(readonlyObject({ wantedAt: time, approvedAt: z.optional(time) })),
   /** What the operator gave for this retry. It is applied to each route that the upload takes until it is sent. */
   given: z.optional(readonlyObject({ template: z.optional(z.string()), parameters: z.optional(parameters) })),
   /**

@@ -398,6 +398,23 @@ export const unsettled = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, set
 /** The claim of an upload that was seen to be still. */
 export const settled = ({ settles: _, ...entry }: ClaimedEntry): ClaimedEntry => entry;
 
+/** The claim of an upload whose inputs somebody has to look at. The time of an earlier question stays. */
+export const toBeReviewed = (entry: ClaimedEntry, now: number): ClaimedEntry => ({
+  ...entry,
+  review: entry.review ?? { wantedAt: now },
+});
+
+/** The entry of an upload that the operator approves. @param late true if it is one of many. */
+export const approved = (entry: WaitingEntry, now: number, late: true | undefined): WaitingEntry => ({
+  ...entry,
+  review: { wantedAt: now, ...entry.review, approvedAt: now },
+  arrivedAt: now,
+  late,
+  reason: 'stage',
+  message: 'The operator approved it.',
+  notBefore: now,
+});
+
 /** The claim after a request that was counted, and that may have made a flow. */
 export function counting(entry: ClaimedEntry, counted: CountedFlow | undefined): ClaimedEntry {
   const before = entry.countedFlows ?? [];
@@ -620,6 +637,7 @@ export function retried(
     throttledSince: undefined,
     misaddressedSince: undefined,
     settles: undefined,
+    ...(entry.review?.approvedAt === undefined && { review: undefined }),
     doubt: entry.state === 'waiting' ? doubtOfRetried(entry) : undefined,
     state: 'waiting',
     reason: 'retried',

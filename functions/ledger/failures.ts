@@ -41,7 +41,7 @@ export const FAILURES = {
       'Look for the flow at the service: most probably it was made, and paid for. If there is none, or its results are lost, retry.',
   },
   cancelled: {
-    meaning: 'The operator cancelled the upload while it waited or ran.',
+    meaning: 'The operator cancelled the upload while it waited or ran, or nobody approved it within `reviewHours`.',
     retry: 'can-help',
     action: 'If it should be processed after all, retry.',
   },

@@ -1,10 +1,11 @@
 /**
  * What ends a wait sooner than its time. `retry`: the operator's retry sends the upload at once. `decide`: the operator
  * looks for a flow of it, and retries or cancels it. `token`: the service gets a token that it takes. `address`: the
- * service answers at its address. `inputs`: the missing inputs of the job come. `hold`: what holds its route, or the
+ * service answers at its address. `inputs`: the missing inputs of the job come. `look`: the
+ * operator looks at its inputs, and approves or cancels it. `hold`: what holds its route, or the
  * pipeline, is over. `nothing`: it is sent within a minute.
  */
-export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'hold' | 'nothing';
+export type WaitEnding = 'retry' | 'decide' | 'token' | 'address' | 'inputs' | 'look' | 'hold' | 'nothing';
 
 /**
  * Why an upload waits. Whatever lists, counts, shows or ends waits reads this table. `line` says which of these uploads
@@ -22,6 +23,7 @@ export const WAITS = {
   retried: { ending: 'nothing', line: 'late' },
   stage: { ending: 'nothing', line: 'late' },
   settling: { ending: 'retry', line: 'none' },
+  review: { ending: 'look', line: 'none' },
   inputs: { ending: 'inputs', line: 'none' },
   paused: { ending: 'hold', line: 'all' },
   budget: { ending: 'hold', line: 'all' },
@@ -39,16 +41,22 @@ export const isHold = (reason: WaitReason): reason is HoldReason => WAITS[reason
 
 /** True if a wait follows a failure, so that the backoff after the next one is longer. */
 export const isAfterFailure = (reason: WaitReason): boolean =>
-  !isHold(reason) && !['inputs', 'settling'].includes(reason);
+  !isHold(reason) && !['inputs', 'settling', 'review'].includes(reason);
 
 /** True if a wait ends only when the operator or the uploader acts. */
-export const needsSomebody = (ending: WaitEnding): boolean => ['decide', 'token', 'address', 'inputs'].includes(ending);
+export const needsSomebody = (ending: WaitEnding): boolean =>
+  ['decide', 'token', 'address', 'inputs', 'look'].includes(ending);
+
+/** True if a wait has no time at which it is over: that of a hold, and of an approval without a limit. */
+export const isUntimed = ({ ending, until }: { readonly ending: WaitEnding; readonly until?: unknown }): boolean =>
+  ending === 'hold' || (ending === 'look' && until === undefined);
 
 /** What becomes of an upload when its wait is over, with the time after it: `next try 10:00`. */
 export const atItsTime = (reason: string): string =>
   new Map([
     ['inputs', 'fails without them'],
     ['settling', 'is sent'],
+    ['review', 'is cancelled'],
   ]).get(reason) ?? 'next try';
 
 /**
@@ -56,6 +64,11 @@ export const atItsTime = (reason: string): string =>
  * minutes.
  */
 export const BACKOFF_MAX_MS = 15 * 60_000;
+
+/**
+ * How long an upload waits to be approved if its route does not say, in milliseconds: a century. Its marker needs a time.
+ */
+export const REVIEW_MAX_MS = 100 * 365 * 24 * 60 * 60_000;
 
 /** Time between two searches for the flow of an upload whose doubt waits for the operator, in milliseconds. */
 export const HELD_WAIT_MS = 60 * 60_000;

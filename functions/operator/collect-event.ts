@@ -65,6 +65,8 @@ const eventShape = z.strictObject({
   /** True if this is a part of many: live files go first. Default: if it names many. */
   late: z.optional(z.literal(true)),
   cancel: z.optional(uploadIds),
+  /** Have these uploads sent, which somebody has looked at. */
+  approve: z.optional(uploadIds),
   /** Collect the flows of these uploads again. */
   collect: z.optional(uploadIds),
   /** Delete the flows of these uploads at the service. */
@@ -123,7 +125,7 @@ export class InvalidCollectEventError extends Error {
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
  * `{"retry": ["<upload id>"]}`, for which `parameters` and `template` may replace those of the route, and `late` says that
- * it is one of many, the same with `again`, where `from` may name the stage of a chain, the same with `cancel`, `collect` and `delete`, `{"alias": {"upload": "<upload id>", "to": "<flow id>"}}`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * it is one of many, the same with `again`, where `from` may name the stage of a chain, the same with `cancel`, `approve`, `collect` and `delete`, `{"alias": {"upload": "<upload id>", "to": "<flow id>"}}`, `{"hold": {"action": "pause"}}`, `{"ask": "<upload id>"}`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

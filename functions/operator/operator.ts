@@ -20,6 +20,7 @@ import type { HoldPorts } from '../holds/attempt.ts';
 import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
 import { type Holds, pause, resume } from '../holds/holds.ts';
 import {
+  approved,
   collectedAgain,
   ended,
   failedMarkerOf,
@@ -43,6 +44,7 @@ import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
+import { laterRoute } from '../uploads/chain-routes.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
 import type { GivenOverrides } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
@@ -56,6 +58,7 @@ import { messageFor } from '../uploads/upload-event.ts';
  *   retry     failed, waiting ──▶ waiting, and into the queue
  *   again     succeeded, failed ──▶ waiting, in a new generation. With a stage: all uploads of that stage of a chain
  *   cancel    waiting, running ──▶ failed
+ *   approve   waiting ──▶ waiting, and into the queue
  *   collect   succeeded, failed ──▶ running, with the same flow
  *   alias     succeeded, failed: the aliases of its file show another flow. The entry stays as it is
  *   delete    succeeded, failed: the flow, at the service. The entry stays as it is
@@ -102,17 +105,17 @@ const NEXT_STEP_MS = 30_000;
 export interface Changed {
   readonly upload: string;
   /**
-   * The first three say that it was done, and so do `deleted`, `gone` (the service has no such flow) and `shown`. The others say why not. `being sent`: an invocation is at work on it, and its
+   * The first four say that it was done, and so do `deleted`, `gone` (the service has no such flow) and `shown`. The others say why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
    * never fetched. `source gone`: the file is not in the inbox any more, so nothing can be sent. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
    * before failed, and the route does not allow that. `not begun yet`: one request begins {@link ANEW_AT_ONCE_MAX} uploads
    * of stages only. The same request begins the next ones. Without it, ticks begin them.
    */
   readonly result:
-    | ('resubmitted' | 'cancelled' | 'begun')
+    | ('resubmitted' | 'cancelled' | 'begun' | 'approved')
     | ('deleted' | 'gone' | 'not deleted')
     | ('shown' | 'not shown' | 'without an alias' | 'no such flow')
-    | ('unknown' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
+    | ('unknown' | 'not approved' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
     | ('overrides not allowed' | 'without a flow' | 'shared' | 'source gone')
     | ('without a chain' | 'not in its chain' | 'withheld' | 'not begun yet');
   /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
@@ -148,6 +151,7 @@ export function retryUploads(
     const { entry } = stored;
     if (entry.state === 'succeeded' && !isAnew) return { upload, result: 'succeeded already' };
     if (entry.state === 'claimed' || entry.state === 'running') return { upload, result: 'under way' };
+    if (entry.state === 'waiting' && isToBeApproved(entry, ports.settings)) return { upload, result: 'not approved' };
     // A flow of a waiting upload may exist already, with the parameters that it had.
     if (entry.state === 'waiting' && (isAnew || given !== undefined)) return { upload, result: 'under way' };
     // The address of a later stage may look like a key of the inbox.
@@ -426,6 +430,30 @@ async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: Abo
   await putAndSend(fresh, ports, signal);
   return true;
 }
+
+/** Sends uploads whose inputs somebody has looked at. */
+export function approveUploads(
+  uploadIds: readonly string[],
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Changed[]> {
+  return each(uploadIds, async (upload) => {
+    const stored = await ports.ledger.read(upload, signal);
+    if (stored === undefined) return { upload, result: 'unknown' };
+    const { entry } = stored;
+    if (isTerminal(entry)) return { upload, result: 'ended already' };
+    if (entry.state === 'claimed') return { upload, result: 'being sent' };
+    if (entry.state !== 'waiting' || entry.reason !== 'review') return { upload, result: 'under way' };
+    const next = approved(entry, ports.clock.now(), isLate(uploadIds));
+    if (!(await beginAgain(stored, next, ports, signal))) return { upload, result: 'being sent' };
+    await ports.ledger.deleteWaitingMarker(waitingMarkerOf(entry, ports.settings) as WaitingMarker, signal);
+    return { upload, result: 'approved' };
+  });
+}
+
+/** True if an upload waits for an approval that its present route wants, and no retry may take the place of. */
+const isToBeApproved = ({ reason, upload: { stage } }: WaitingEntry, { routes }: Settings): boolean =>
+  reason === 'review' && stage !== undefined && laterRoute(routes, stage.route)?.review === true;
 
 /** Ends uploads that wait or run as failed, with a receipt, and aborts their flows where the service can. */
 export function cancelUploads(

@@ -19,6 +19,7 @@ export const EVENT_NAMES = [
   'Chain Failed',
   'Budget Reached',
   'Failures Alike',
+  'Review Wanted',
 ] as const;
 
 /** The event of an upload, or of a chain, that ended. */

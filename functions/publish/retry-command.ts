@@ -14,6 +14,10 @@ export function retryCommand(settings: RetrySettings, { id }: Pick<Upload, 'id'>
   return settings.localInbox === '' ? undefined : `${settings.command} retry ${id} ${where(settings)}`;
 }
 
+/** The shell command that approves an upload. */
+export const approveCommand = (settings: RetrySettings, { id }: Pick<Upload, 'id'>): string =>
+  `${settings.command} approve ${id} ${where(settings)}`;
+
 /** The shell command that pauses a route. */
 export const pauseCommand = (settings: RetrySettings, route: string): string =>
   `${settings.command} pause --route ${shellWord(route)} ${where(settings)}`;

@@ -127,7 +127,9 @@ export class WaitingUploads {
     failures.push(...(await this.#each(due, resubmitOne, 'A waiting upload could not be resubmitted')));
     if (sent.length > 0) {
       telemetry.metrics.add('UploadsResubmitted', sent.length);
-      const oldest = Math.min(...sent.map(({ arrivedAt }) => arrivedAt));
+      // What nobody has looked at is no backlog.
+      const awaited = sent.filter((entry) => entry.state !== 'waiting' || entry.reason !== 'review');
+      const oldest = Math.min(clock.now(), ...awaited.map(({ arrivedAt }) => arrivedAt));
       telemetry.metrics.add('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
     }
     return { sent: sent.length, failures };

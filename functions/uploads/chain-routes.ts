@@ -145,6 +145,8 @@ function issuesOfMembers({
   overrides,
   afterSuccess,
   settleSeconds,
+  review,
+  reviewHours,
 }: Route): readonly Omit<RouteIssue, 'index'>[] {
   const issues: Omit<RouteIssue, 'index'>[] = [];
   if (inputs !== undefined && after === undefined) {
@@ -164,6 +166,15 @@ function issuesOfMembers({
       member: 'afterSuccess',
       message: 'expected it only without "after": the first route of the chain says what becomes of the file',
     });
+  }
+  if (review === true && after === undefined) {
+    issues.push({
+      member: 'review',
+      message: 'expected it only beside "after": what a route made before is looked at',
+    });
+  }
+  if (reviewHours !== undefined && review !== true) {
+    issues.push({ member: 'reviewHours', message: 'expected it only beside "review": true' });
   }
   if (settleSeconds !== undefined && after !== undefined) {
     issues.push({ member: 'settleSeconds', message: 'expected it only without "after": an asset does not change' });

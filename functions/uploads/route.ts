@@ -46,6 +46,12 @@ export interface Route extends Conditions {
    */
   readonly settleSeconds?: number | undefined;
   /**
+   * True in a later stage that is sent only after the operator has looked at its inputs and approved them. Default: false.
+   */
+  readonly review?: boolean | undefined;
+  /** Hours after which such an upload is cancelled if nobody has approved it. Default: never. */
+  readonly reviewHours?: number | undefined;
+  /**
    * Media types of what the template makes, such as `model/*`. A file of any other type is no asset. Without it, an asset
    * may be anything but a document that stands in place of one, such as HTML, JSON or XML.
    */

@@ -32,6 +32,8 @@ const JSON_DEPTH_MAX = 32;
 const DEADLINE_SECONDS_MAX = 30 * 24 * 3_600;
 /** Longest time for which the key of a file must not change, in seconds: the canary is put every hour, and waits too. */
 const SETTLE_SECONDS_MAX = 900;
+/** Longest time for which an upload may wait to be approved if it is cancelled then, in hours: 30 days. */
+const REVIEW_HOURS_MAX = 720;
 /** @internal */
 export const templateSchema = boundedText('the id or name of a template', TEMPLATE_LENGTH_MAX);
 
@@ -81,13 +83,13 @@ export const additionalSchema: z.ZodMiniType<JsonObject> = z
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
-const secondsSchema = (max: number) => {
-  const error = `expected a whole number of seconds from 1 to ${max}`;
+const timeSchema = (unit: 'seconds' | 'hours', max: number) => {
+  const error = `expected a whole number of ${unit} from 1 to ${max}`;
   return z.int({ error }).check(z.gte(1, { error }), z.lte(max, { error }));
 };
 
 /** @internal */
-export const deadlineSecondsSchema = secondsSchema(DEADLINE_SECONDS_MAX);
+export const deadlineSecondsSchema = timeSchema('seconds', DEADLINE_SECONDS_MAX);
 
 const jobsSchema = matching(
   `a prefix with a slash at its end, of at most ${KEY_BYTES_MAX} characters, none of them a control character`,
@@ -134,7 +136,9 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
     jobs: z.optional(jobsSchema),
     deadlineSeconds: z.optional(deadlineSecondsSchema),
-    settleSeconds: z.optional(secondsSchema(SETTLE_SECONDS_MAX)),
+    settleSeconds: z.optional(timeSchema('seconds', SETTLE_SECONDS_MAX)),
+    review: z.optional(z.boolean({ error: 'expected true or false' })),
+    reviewHours: z.optional(timeSchema('hours', REVIEW_HOURS_MAX)),
     makes: MEDIA_TYPES_SCHEMA,
     afterSuccess: z.optional(z.enum(['tag', 'delete'], { error: 'expected "tag" or "delete"' })),
     alias: z.optional(aliasSchema),

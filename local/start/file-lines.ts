@@ -2,7 +2,7 @@ import { dirname } from 'node:path';
 import { chainEnd, isAhead, localTime, shownPath, size } from '../../command-line/texts.ts';
 import { adviceFor } from '../../functions/ledger/failures.ts';
 import { isAllReplaced, shownState } from '../../functions/ledger/terminal-states.ts';
-import { atItsTime } from '../../functions/ledger/waits.ts';
+import { atItsTime, isUntimed } from '../../functions/ledger/waits.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Progress } from './follower.ts';
@@ -122,8 +122,12 @@ export class Waits {
       ...(isAhead(askedUntil) ? [`the service asks to wait until ${localTime(askedUntil)}`] : []),
       ...(until === undefined ? [] : [`${word} ${localTime(until)}`]),
     ];
-    const next = isHeld ? undefined : times.join(', ') || 'it is tried every few seconds';
-    const state = isHeld ? `is held: ${message}` : isJob ? `waits: ${message}` : `waits, ${next}: ${message}`;
+    const next = isUntimed(wait) ? undefined : times.join(', ') || 'it is tried every few seconds';
+    const state = isHeld
+      ? `is held: ${message}`
+      : isJob || next === undefined
+        ? `waits: ${message}`
+        : `waits, ${next}: ${message}`;
     const isTold = isHeld
       ? this.#isHoldTold(message, key)
       : isAddedBefore(isJob ? this.#toldJobs : this.#told, isJob ? `${id} ${since}` : message);

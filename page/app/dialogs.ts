@@ -48,6 +48,7 @@ export abstract class Dialog extends LightElement {
 const VERBS = {
   retry: { heading: 'Retry', done: 'retried', will: 'will be retried' },
   cancel: { heading: 'Cancel', done: 'cancelled', will: 'will be cancelled' },
+  approve: { heading: 'Approve', done: 'approved', will: 'will be approved and sent' },
   again: { heading: 'Make anew', done: 'begun anew', will: 'will be made anew' },
   collect: { heading: 'Collect again', done: 'collected again', will: 'will be collected again' },
 } as const;

@@ -2,6 +2,7 @@ import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { amountText } from '../../functions/base/money.ts';
 import { printable, printableJson } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
+import { isUntimed } from '../../functions/ledger/waits.ts';
 import { type Generation, generationsOf } from '../../operations/compare.ts';
 import type {
   About,
@@ -54,6 +55,7 @@ const UNDER_WAY: readonly StepKind[] = ['put', 'arrived', 'waiting', 'claimed', 
 
 /** In the order of the buttons. */
 const ACTION_WORDS = {
+  approve: 'Approve…',
   retry: 'Retry…',
   again: 'Make anew…',
   collect: 'Collect again…',
@@ -187,12 +189,12 @@ export class UploadDetailView extends LightElement {
           ? nothing
           : html`<div class="words" data-state=${shown}>
               <p class="words-title">
-                ${STATE_ICONS[shown]} ${shown === 'undecided' ? 'It waits for your decision' : 'It waits'} since
+                ${STATE_ICONS[shown]} ${shown === 'undecided' || wait.ending === 'look' ? 'It waits for your decision' : 'It waits'} since
                 ${this.#time(wait.since)}
               </p>
               <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
-              ${shown === 'undecided' || wait.ending === 'hold' ? nothing : this.#nextTry(wait)}
+              ${shown === 'undecided' || isUntimed(wait) ? nothing : this.#nextTry(wait)}
               ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
             </div>`
       }
@@ -241,7 +243,7 @@ export class UploadDetailView extends LightElement {
       ${actions.map(
         (action) => html`<button
           type="button"
-          class=${action === 'retry' && upload.failure?.canRetryHelp === true ? 'primary' : 'quiet'}
+          class=${action === 'approve' || (action === 'retry' && upload.failure?.canRetryHelp === true) ? 'primary' : 'quiet'}
           @click=${() => this.tell('act', { action, detail: this.detail })}
         >
           ${ACTION_WORDS[action]}

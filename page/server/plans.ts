@@ -33,7 +33,7 @@ const UPLOADS_MAX = 10_000;
 const AT_ONCE = 100;
 
 const planSchema = z.object({
-  action: z.enum(['retry', 'again', 'cancel', 'collect']),
+  action: z.enum(['retry', 'again', 'approve', 'cancel', 'collect']),
   uploads: z.optional(z.array(z.string()).check(z.maxLength(UPLOADS_MAX))),
   query: z.optional(
     z.object({

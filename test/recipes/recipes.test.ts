@@ -24,6 +24,8 @@ const SCREEN = { rows: 50, columns: 120 };
 
 /** The commands that no test runs, by their first words, each with the reason. Everything else is run. */
 const NOT_RUN: Readonly<Record<string, string>> = {
+  'flowdrop approve robot.png': 'needs an upload that waits to be approved',
+  'flowdrop cancel robot.png': 'needs an upload that waits to be approved',
   'MAPPING=$(aws lambda list-event-source-mappings': 'asks for a function of an account',
   'TOPIC=$(aws sns create-topic': 'makes a topic in an account',
   'aws cloudformation deploy': 'makes roles in an account',

@@ -1,7 +1,7 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { Violation } from './demand.ts';
 import { LEDGER } from './names.ts';
-import { redrive } from './operator.ts';
+import { approveSome, redrive } from './operator.ts';
 import { releaseHeld } from './storm-holds.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
@@ -30,6 +30,7 @@ export async function settle(world: World): Promise<void> {
   for (let step = 0; step < SETTLING_STEPS_MAX; step += 1) {
     await invocations.deliverAll();
     await releaseHeld(world);
+    if (world.scenario.isReviewed) await approveSome(world, 1);
     await invocations.tick();
     if (!scenario.isLossy) redrive(world);
     if (await isQuiet(world)) return;

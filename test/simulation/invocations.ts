@@ -25,6 +25,7 @@ interface CollectEvent {
   readonly again?: readonly string[];
   readonly from?: string;
   readonly cancel?: readonly string[];
+  readonly approve?: readonly string[];
   readonly hold?: { readonly action: 'pause' | 'resume'; readonly route?: string | undefined };
 }
 
@@ -107,8 +108,10 @@ export class Invocations {
   startCollect(event: CollectEvent): Promise<void> {
     const { timeline, observed, scenario } = this.#world;
     const tick: TickRecord = { startedAt: timeline.now() };
-    const { sweep, retry, again, from, cancel, hold } = event;
-    if ([retry, again, cancel].some((ids) => ids !== undefined)) observed.asked.push({ retry, again, from, cancel });
+    const { sweep, retry, again, from, cancel, approve, hold } = event;
+    const at = timeline.now();
+    const isAsked = [retry, again, cancel, approve].some((ids) => ids !== undefined);
+    if (isAsked) observed.asked.push({ retry, again, from, cancel, approve, at });
     else if (sweep === undefined && hold === undefined) observed.ticks.push(tick);
     const { answer } = this.#invoke({
       which: 'collect',

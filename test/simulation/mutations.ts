@@ -511,6 +511,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'waiting(unsettled(claim), wait)',
     with: 'waiting(claim, wait)',
   }),
+  mistake('an approval that is not looked at', 200, {
+    file: CREATE_FLOW,
+    in: 'unapproved',
+    replace: 'review?.approvedAt !== undefined',
+    with: 'review !== undefined',
+  }),
   mistake('a flow sent without being counted', 100, {
     file: PERMIT,
     in: 'Permit.#hold',

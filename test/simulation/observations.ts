@@ -45,7 +45,7 @@ export const isOfChain = ({ detailType }: Published): boolean => detailType.star
 
 /** True for the event of a budget or of failures alike. */
 export const isOfHold = ({ detailType }: Pick<Published, 'detailType'>): boolean =>
-  ['Budget Reached', 'Failures Alike'].includes(detailType);
+  ['Budget Reached', 'Failures Alike', 'Review Wanted'].includes(detailType);
 
 interface Published {
   readonly detailType: string;
@@ -68,6 +68,8 @@ interface Asked {
   /** The stage that is made anew. */
   readonly from?: string | undefined;
   readonly cancel?: readonly string[] | undefined;
+  readonly approve?: readonly string[] | undefined;
+  readonly at?: number;
 }
 
 /** One tick. It has no end and no result if its process was killed. */

@@ -53,6 +53,18 @@ export function retryOneFailure(world: World): void {
   });
 }
 
+/** Approves some of the uploads that wait for it. */
+export async function approveSome(world: World, share = 0.5): Promise<void> {
+  const approve = (await world.entries()).flatMap((entry) =>
+    entry.state === 'waiting' && entry.reason === 'review' && world.randoms.reviews.chance(share)
+      ? [entry.upload.id]
+      : [],
+  );
+  if (approve.length === 0) return;
+  world.trace(`the operator: approve ${approve.length} uploads`);
+  void world.invocations.startCollect({ approve });
+}
+
 /** Cancels one upload that waits or runs. */
 export function cancelOne(world: World): void {
   void world.entries().then((entries) => {

@@ -140,6 +140,8 @@ export interface Scenario {
   readonly keysMax: number;
   /** Seconds for which files must be still before they are sent. */
   readonly settleSeconds?: number | undefined;
+  /** True if the operator has to approve some later stages. */
+  readonly isReviewed?: boolean | undefined;
   /** True if ids of flows and assets need encoding. */
   readonly hasOddIds: boolean;
 }

@@ -1,7 +1,7 @@
 import type { Settings } from '../../functions/settings/environment.ts';
 import { damageEntry, damageSweepState, expireEntry } from './lost-entries.ts';
 import { NEXT_INBOX, NEXT_PIPELINE, START } from './names.ts';
-import { cancelOne, makeOneAnew, retryOneFailure } from './operator.ts';
+import { approveSome, cancelOne, makeOneAnew, retryOneFailure } from './operator.ts';
 import { type Change, corrected, LOWERED_SETTINGS, type Step } from './scenario.ts';
 import { scheduleHolds } from './storm-holds.ts';
 import { scheduleRouteChanges } from './storm-routes.ts';
@@ -65,6 +65,7 @@ export async function runStorm(world: World): Promise<void> {
     world.repeat({ min: MINUTE, max: 6 * MINUTE }, end, () => cancelOne(world));
     world.repeat({ min: MINUTE, max: 6 * MINUTE }, end, () => makeOneAnew(world));
   }
+  if (scenario.isReviewed) world.repeat({ min: 20 * SECOND, max: 3 * MINUTE }, end, () => approveSome(world));
   if (scenario.hasNeighbours) {
     world.repeat({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => world.neighbours.create());
   }

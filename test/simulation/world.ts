@@ -47,6 +47,7 @@ import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobApi } from './storm-job-api.ts';
 import { withJobs } from './storm-jobs.ts';
 import { withKeys } from './storm-keys.ts';
+import { withReview } from './storm-review.ts';
 import { withRouteChanges, withStageChanges } from './storm-routes.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { withSettling } from './storm-settling.ts';
@@ -239,6 +240,7 @@ function randomsOf(seed: number) {
     neighbours: new Random(seed, 8),
     changes: new Random(seed, 9),
     jobApi: new Random(seed, 19),
+    reviews: new Random(seed, 25),
   };
 }
 
@@ -258,7 +260,8 @@ function scenarioFor(seed: number): Scenario {
   const changed = withRouteChanges(withCopies(held, new Random(seed, 14)), new Random(seed, 15));
   const withHonouredKeys = withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
   const withEnds = withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
-  return withAliases(withSettling(withEnds, new Random(seed, 23)), new Random(seed, 21));
+  const withStill = withAliases(withSettling(withEnds, new Random(seed, 23)), new Random(seed, 21));
+  return withReview(withStill, new Random(seed, 24));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

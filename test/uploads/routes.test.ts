@@ -210,6 +210,10 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
     { jobs: 'm/', deadlineSeconds },
     `routes[0].deadlineSeconds: expected a whole number of seconds from 1 to 2592000, got ${JSON.stringify(deadlineSeconds)}`,
   ]),
+  ...[0, 721].map((reviewHours): readonly [object, string] => [
+    { reviewHours },
+    `routes[0].reviewHours: expected a whole number of hours from 1 to 720, got ${reviewHours}`,
+  ]),
   ...[0, 901, 1.5].map((settleSeconds): readonly [object, string] => [
     { settleSeconds },
     `routes[0].settleSeconds: expected a whole number of seconds from 1 to 900, got ${settleSeconds}`,
@@ -435,6 +439,8 @@ describe('a route for jobs', () => {
     [{ name: 'a', jobs: 'm/', afterSuccess: 'tag' }, 'routes[0].afterSuccess: expected it only without "jobs"'],
     [{ name: 'a', deadlineSeconds: 60 }, 'routes[0].deadlineSeconds: expected it only beside "jobs"'],
     [{ name: 'a', jobs: 'multi/', settleSeconds: 60 }, 'routes[0].settleSeconds: expected it only without "jobs"'],
+    [{ name: 'a', review: true }, 'routes[0].review: expected it only beside "after"'],
+    [{ name: 'a', after: 'b', reviewHours: 1 }, 'routes[0].reviewHours: expected it only beside "review": true'],
     [{ name: 'a', after: 'b', settleSeconds: 60 }, 'routes[0].settleSeconds: expected it only without "after"'],
   ])('refuses %j', (first, message) => {
     expect(issuesOf(first, { name: 'b' }).join('\n')).toContain(message);

@@ -11,6 +11,7 @@ import { checkHolds } from './holds.ts';
 import { checkJobs } from './jobs.ts';
 import { checkEvents, checkReceipts } from './publications.ts';
 import { checkMultipartUploads, checkResults } from './results.ts';
+import { checkReviews } from './reviews.ts';
 import { checkSettling } from './settling.ts';
 import { checkSources } from './sources.ts';
 import { checkNoToken } from './token.ts';
@@ -33,6 +34,7 @@ export async function checkAll(world: World): Promise<void> {
   checkJobs(world, entries);
   checkCopies(world, entries);
   checkSettling(world, entries);
+  checkReviews(world, entries);
   checkHolds(world);
   await checkResults(world, entries);
   await checkMultipartUploads(world);
