@@ -50,7 +50,6 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
     ledger,
     receipts,
     sources,
-    aliases: new Aliases({ s3, nonce, clock: wiring.clock }, settings),
     chains,
     chainNotes: new ChainNotes({ ...wiring, settings, ledger, receipts, sources, chains }),
   } satisfies CreatePorts & { readonly chains: ChainStore };
@@ -63,5 +62,6 @@ export function collectOutputsPorts(
   const { settings, s3, queue, nonce, telemetry } = wiring;
   const { resultsBucket: bucket, assetConcurrency: assetsMax } = settings;
   const results = new Results({ s3, bucket, log: telemetry.log, assetsMax });
-  return { ...createFlowPorts(wiring), s3, queue, nonce, results };
+  const aliases = new Aliases(wiring, settings);
+  return { ...createFlowPorts(wiring), s3, queue, nonce, results, aliases };
 }

@@ -40,6 +40,7 @@ import {
 import type { WaitingMarker } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
+import type { Aliases } from '../publish/aliases.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
@@ -69,6 +70,7 @@ import { messageFor } from '../uploads/upload-event.ts';
 export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly ledger: Ledger;
   readonly chains: ChainStore;
+  readonly aliases: Pick<Aliases, 'show' | 'showOther'>;
   readonly inbox: Pick<Inbox, 'current' | 'pages'>;
   readonly queue: UploadQueue;
   readonly flows: Pick<FlowService, 'abort' | 'delete' | 'get' | 'sample' | 'show' | 'templates'>;

@@ -26,7 +26,8 @@ export interface PublishPorts {
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
   readonly sources: Pick<Sources, 'settle'>;
-  readonly aliases: Pick<Aliases, 'show' | 'showOther'>;
+  /** Undefined in create-flow, which publishes no success. */
+  readonly aliases?: Pick<Aliases, 'show' | 'showOther'>;
   readonly chainNotes: Pick<ChainNotes, 'note' | 'childrenOf'>;
   readonly settings: Pick<Settings, 'pipeline' | 'routes' | 'inboxBucket' | 'canaryKey'> & ReceiptSettings;
   readonly telemetry: Telemetry;
@@ -46,7 +47,7 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   const hasChain = isInChain(entry, routes);
   const children = hasChain ? await ports.chainNotes.childrenOf(entry, signal) : undefined;
   const facts = receiptOf(entry, ports.settings, children);
-  const alias = await ports.aliases.show(entry, signal);
+  const alias = (await ports.aliases?.show(entry, signal)) ?? {};
   if (alias.aliasIssue !== undefined) ports.telemetry.log.warn(alias.aliasIssue, { uploadId: entry.upload.id });
   const receipt = { ...facts, ...alias };
   const key = await ports.receipts.put(receipt, signal);

@@ -12,8 +12,8 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 590_000, gzipped: 202_000 },
-  'collect-outputs': { raw: 649_000, gzipped: 218_000 },
+  'create-flow': { raw: 596_000, gzipped: 204_000 },
+  'collect-outputs': { raw: 658_000, gzipped: 221_000 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));

@@ -25,7 +25,9 @@ export async function checkAliases(world: World): Promise<void> {
   }
   const found = (await inspector.list(RESULTS)).map(({ key }) => key).filter(isAlias);
   for (const [beginning, flows] of wanted) {
-    const own = found.filter((key) => key.startsWith(beginning) && !key.slice(beginning.length + 1).includes('/'));
+    const own = found.filter(
+      (key) => key.startsWith(beginning) && /^(\/\d+)?(\.[^/]*)?$/.test(key.slice(beginning.length)),
+    );
     demand(own.length > 0, 'a success has no alias', beginning, flows);
     for (const key of own) {
       const flow = decodeURIComponent((await inspector.open(RESULTS, key))?.flow ?? '');
@@ -36,7 +38,7 @@ export async function checkAliases(world: World): Promise<void> {
 
 const firstKeyOf = ({ upload }: TerminalEntry): string => upload.stage?.first.key ?? upload.key;
 
-/** What the aliases of a key begin with. The keys of the simulation have names that do not begin with each other. */
+/** What the aliases of a key begin with. A number and an extension may follow. */
 const beginningOf = (pattern: string, key: string): string =>
   pattern
     .replace('{key}', key)
