@@ -63,7 +63,8 @@ beforeAll(async () => {
     const known = { ...context, 'aws:ResourceAccount': ACCOUNT };
     record({ action, resource: deployed(resource), context: known });
   };
-  const routes = [...ROUTES, { name: 'later', input: 'file', template: 'bytes_echo', after: 'texts' }] as const;
+  const named = ROUTES.map((route) => ({ ...route, ...(route.name === 'pictures' && { alias: 'named/{key}{ext}' }) }));
+  const routes = [...named, { name: 'later', input: 'file', template: 'bytes_echo', after: 'texts' }] as const;
   await using operated = await Operated.start({ onOperatorCall, routes, notify: NOTIFY, name: 'flowdrop' });
   await operated.put('chain.txt', 'succeeded');
   await vi.waitFor(async () => {
@@ -203,6 +204,7 @@ it('the grant to forget allows to delete versions of uploads, results and their 
     's3:DeleteObjectVersion inbox/*',
     's3:DeleteObjectVersion ledger/chains/*',
     's3:DeleteObjectVersion ledger/failed/*',
+    's3:DeleteObjectVersion ledger/state/aliases/*',
     's3:DeleteObjectVersion ledger/uploads/*',
     's3:DeleteObjectVersion results/*',
   ]);
