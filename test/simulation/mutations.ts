@@ -515,7 +515,7 @@ export const MUTATIONS: readonly Mutation[] = [
     file: CREATE_FLOW,
     in: 'unapproved',
     replace: 'review?.approvedAt !== undefined',
-    with: 'review !== undefined',
+    with: 'review?.approvedAt === undefined',
   }),
   mistake('a flow sent without being counted', 100, {
     file: PERMIT,
