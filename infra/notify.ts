@@ -1,19 +1,10 @@
 import * as z from 'zod/mini';
 import { compareMembers, matching, strictObject } from '../functions/base/validation.ts';
 import { isHttpsOrLoopback } from '../functions/flow-service/addresses.ts';
-import { EVENT_NAMES } from '../functions/publish/completion-event.ts';
+import { EVENT_NAMES, NOTIFY_MAX } from '../functions/publish/completion-event.ts';
 import { withoutSecrets } from '../functions/settings/service-address.ts';
 
-/** Who is told of events. This file needs no CDK: the local run and `flowdrop doctor` read it too. */
-
-/** Most targets of a pipeline. Each has a rule, and a bus has 300 by default. */
-export const NOTIFY_MAX = 20;
-
-/** The `detail-type` of the event by which `flowdrop doctor --notify` tries the targets. Every rule matches it. */
-export const TEST_EVENT = 'Notification Test';
-
-/** The name of the rule of a target. `flowdrop doctor` finds the targets by it. @param number 1 for the first target. */
-export const notifyRuleName = (pipeline: string, number: number): string => `${pipeline}-notify-${number}`;
+/** Who is told of events. This file needs no CDK: the local run reads it too. */
 
 /** The header that has the secret of a target. */
 export const SECRET_HEADER = 'Authorization';

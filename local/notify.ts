@@ -1,8 +1,8 @@
 import { systemClock } from '../functions/base/clock.ts';
 import { Semaphore } from '../functions/base/semaphore.ts';
-import { EVENT_NAMES, EVENT_SOURCE } from '../functions/publish/completion-event.ts';
+import { EVENT_NAMES, EVENT_SOURCE, notifyRuleName, TEST_EVENT } from '../functions/publish/completion-event.ts';
 import { uploadName } from '../functions/uploads/upload.ts';
-import { type NotifyTarget, notifyRuleName, PIPELINE_HEADER, TEST_EVENT } from '../infra/notify.ts';
+import { type NotifyTarget, PIPELINE_HEADER } from '../infra/notify.ts';
 import { LOCAL_ACCOUNT, REGION } from './aws/endpoint.ts';
 import type { DeliveredEvent, EventRule } from './aws/event-bridge.ts';
 import { Queue } from './aws/sqs.ts';

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { EVENT_SOURCE } from '../functions/publish/completion-event.ts';
-import { NOTIFY_MAX, notifyRuleName, TEST_EVENT } from '../infra/notify.ts';
+import { EVENT_SOURCE, NOTIFY_MAX, notifyRuleName, TEST_EVENT } from '../functions/publish/completion-event.ts';
 import { AwsRequestError, askJson } from './aws-requests.ts';
 import { combined, type Finding, type Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';

@@ -6,6 +6,7 @@ import type { Action, HeldFlows } from '../operations/act.ts';
 import type { Branch } from '../operations/chain-tree.ts';
 import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
+import type { Generation } from '../operations/compare.ts';
 import type { RecentCosts } from '../operations/costs.ts';
 import type { HoldChange } from '../operations/holds.ts';
 import type { ListedState } from '../operations/list.ts';
@@ -195,8 +196,8 @@ export interface UploadDetail {
   readonly actions: readonly Action[];
   /** True if its route lets `again` take other parameters. */
   readonly takesOthers: boolean;
-  /** The first results of earlier generations, the latest last, with the addresses of their bytes. */
-  readonly previous: readonly (readonly StoredObject[])[];
+  /** Earlier generations, the latest last: with what each was made, and its first results. */
+  readonly previous: readonly (Generation & { readonly objects: readonly StoredObject[] })[];
 }
 
 /** `GET /api/uploads/:id/chain`: the chain that an upload belongs to. */

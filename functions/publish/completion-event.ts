@@ -22,6 +22,15 @@ export const EVENT_NAMES = [
   'Review Wanted',
 ] as const;
 
+/** Most targets of a pipeline. Each has a rule, and a bus has 300 by default. */
+export const NOTIFY_MAX = 20;
+
+/** The `detail-type` of the event by which `flowdrop doctor --notify` tries the targets. Every rule matches it. */
+export const TEST_EVENT = 'Notification Test';
+
+/** The name of the rule of a target. `flowdrop doctor` finds the targets by it. @param number 1 for the first target. */
+export const notifyRuleName = (pipeline: string, number: number): string => `${pipeline}-notify-${number}`;
+
 /** The event of an upload, or of a chain, that ended. */
 export interface CompletionEvent {
   readonly detailType: (typeof EVENT_NAMES)[number];

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { encodedId } from '../base/key-segment.ts';
 import { extensionOf } from '../base/media-type.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { isPlaceholder, type Placeholder } from '../settings/results-key-pattern.ts';
+import { isPlaceholder, type Placeholder } from '../uploads/results-key-pattern.ts';
 import { CHAIN_FOLDER } from '../uploads/upload.ts';
 
 /** Length of the hash that replaces the cut part of a key, in hexadecimal digits: 80 bits. */

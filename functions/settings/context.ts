@@ -4,9 +4,9 @@ import { ConfigurationError, check, compareMembers, type IsSound, strictObject }
 import { inputUrlSeconds, type ServiceDescription, takesSeveralInputs } from '../flow-service/service-description.ts';
 import { FLOWS } from '../flow-service/services.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
+import { aliasFolderOf } from '../uploads/results-key-pattern.ts';
 import type { Route } from '../uploads/route.ts';
 import { routesSchema } from '../uploads/routes.ts';
-import { aliasFolderOf } from './results-key-pattern.ts';
 import { deadMembers, deadRoutes } from './route-checks.ts';
 import { serviceSchema } from './service.ts';
 import { baseUrlSchema } from './service-address.ts';

@@ -2,9 +2,9 @@ import * as z from 'zod/mini';
 import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { type Budget, budgetSchema } from '../uploads/budget.ts';
+import { issueOfResultsKey, RESULTS_KEY_END } from '../uploads/results-key-pattern.ts';
 import { GONE } from '../uploads/routes.ts';
 import { SKIPPED_NAMES } from '../uploads/skipped-names.ts';
-import { issueOfResultsKey, RESULTS_KEY_END } from './results-key-pattern.ts';
 
 /** One setting of the table {@link SETTINGS}. */
 export interface Setting<T> {

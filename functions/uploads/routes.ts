@@ -4,11 +4,11 @@ import { quoted } from '../base/printable.ts';
 import { boundedText, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { issueOfAlias } from '../settings/results-key-pattern.ts';
 import { budgetSchema, priceIssueOf, priceSchema } from './budget.ts';
 import { issuesOfChains } from './chain-routes.ts';
 import { isJobFile } from './job-keys.ts';
 import { issuesOfJobs } from './job-routes.ts';
+import { issueOfAlias } from './results-key-pattern.ts';
 import type { JobsRoute, Route } from './route.ts';
 import {
   CONDITION_SCHEMAS,

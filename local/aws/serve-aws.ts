@@ -1,4 +1,4 @@
-import { TEST_EVENT } from '../../infra/notify.ts';
+import { TEST_EVENT } from '../../functions/publish/completion-event.ts';
 import { AwsError } from './aws-json.ts';
 import type { AwsAccess, AwsCall, Credentials, EndpointAccess } from './endpoint.ts';
 import { type EventBus, type PublishedEvent, serveEvents } from './event-bridge.ts';

@@ -3,7 +3,7 @@ import { amountText } from '../../functions/base/money.ts';
 import { printable, printableJson } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
 import { isUntimed } from '../../functions/ledger/waits.ts';
-import { type Generation, generationsOf } from '../../operations/compare.ts';
+import type { Generation } from '../../operations/compare.ts';
 import type {
   About,
   RowState,
@@ -272,14 +272,11 @@ export class UploadDetailView extends LightElement {
   }
 
   /** The generations before, the latest first: with what each was made, beside what came of it. */
-  #generations({ upload, previous }: UploadDetail): TemplateResult | typeof nothing {
-    const earlier = generationsOf(upload)
-      .slice(0, -1)
-      .map((each, at) => ({ ...each, objects: previous[at] ?? [] }));
-    if (earlier.length === 0) return nothing;
+  #generations({ previous }: UploadDetail): TemplateResult | typeof nothing {
+    if (previous.length === 0) return nothing;
     return html`<section class="objects" aria-labelledby="generations-title">
       <h3 id="generations-title">Earlier generations</h3>
-      ${earlier.toReversed().map(
+      ${previous.toReversed().map(
         ({ objects, ...each }) => html`
           <h4>Generation ${each.generation}</h4>
           <dl class="facts">${factsOfGeneration(each).map(([name, text]) => fact(name, text))}</dl>

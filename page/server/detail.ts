@@ -2,6 +2,7 @@ import type { TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
+import { type Generation, generationsOf } from '../../operations/compare.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
@@ -43,6 +44,7 @@ export async function detailOf(
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const route = settings.routes.find(({ name }) => name === view.route);
+  const generations = generationsOf(view);
   const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
     ...{ row, upload: view, isCurrent, receipt },
@@ -58,7 +60,8 @@ export async function detailOf(
     takesOthers: stage === undefined && route?.overrides === true,
     previous: (entry.previous ?? []).map(({ assets: made }, at, all) => {
       const before = all.slice(0, at).reduce((sum, each) => sum + each.assets.length, 0);
-      return made.map((asset, index) => stored(asset, `${base}/previous/${before + index}`));
+      const objects = made.map((asset, index) => stored(asset, `${base}/previous/${before + index}`));
+      return { ...(generations[at] as Generation), objects };
     }),
   };
 }

@@ -190,7 +190,7 @@ describe('a file', () => {
     await becomes(key, 'failed'); // The template has no such parameter.
     const second = await detail(first.id);
     expect(second.upload).toMatchObject({ generation: 2, parameters, previous: [{ parameters: { quality: 'low' } }] });
-    expect((await visitor.ask(second.previous[0]?.[0]?.url ?? '')).text).toBe(made);
+    expect((await visitor.ask(second.previous[0]?.objects[0]?.url ?? '')).text).toBe(made);
     await visitor.put('photos/fixed.png', 'x');
     const fixed = await becomes('photos/fixed.png', 'succeeded');
     const others = await visitor.post('/api/plan', { action: 'again', uploads: [fixed.id], parameters });

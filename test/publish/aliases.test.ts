@@ -2,7 +2,7 @@ import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { TerminalEntry } from '../../functions/ledger/entry.ts';
 import { aliasKey } from '../../functions/results/results-keys.ts';
-import { issueOfAlias } from '../../functions/settings/results-key-pattern.ts';
+import { issueOfAlias } from '../../functions/uploads/results-key-pattern.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import type { S3Access } from '../../local/aws/s3/call.ts';
 import { never } from '../flow-service/scripted.ts';
