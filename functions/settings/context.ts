@@ -74,8 +74,8 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
           context.addIssue({ code: 'custom', path: ['routes', index, 'input'], message, input });
         }
       }
-      for (const [index, { alias }] of routes.entries()) {
-        if (alias === undefined || !isSound('routes', index, 'alias') || !isSound('settings', 'resultsKey')) continue;
+      for (const [index, { alias }] of isSound('routes') && isSound('settings', 'resultsKey') ? routes.entries() : []) {
+        if (alias === undefined) continue;
         const folder = aliasFolderOf(alias);
         const begins = (text: string): boolean => text.startsWith(folder);
         const taker = routes.findIndex(({ prefixes = [], jobs }) =>

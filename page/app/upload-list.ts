@@ -1,6 +1,7 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import { isSuccess, shownState, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
+import { atItsTime } from '../../functions/ledger/waits.ts';
 import type { RowState, UploadRow } from '../api.ts';
 import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
@@ -8,7 +9,7 @@ import { LightElement } from './light-element.ts';
 import { findUploads } from './server.ts';
 import {
   ASKED_TO_WAIT,
-  atItsTimeWords,
+  capitalised,
   count,
   dayOf,
   fullTime,
@@ -530,7 +531,7 @@ function whatElse(row: UploadRow, now: number): string {
   if (askedUntil !== undefined && Date.parse(askedUntil) > now) return waitLine(why, askedUntil, now, ASKED_TO_WAIT);
   const isTriedAgain = wait?.until !== undefined && shownState(row) !== 'undecided';
   if (!isTriedAgain) return why;
-  return waitLine(why, wait.until, now, atItsTimeWords(wait.reason));
+  return waitLine(why, wait.until, now, capitalised(atItsTime(wait.reason)));
 }
 
 /** The code of its failure, or the reason of its wait. */

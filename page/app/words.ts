@@ -79,6 +79,8 @@ export function atItsTimeWords(reason: string): string {
   return words.startsWith('next') ? 'Next try' : `It ${words}`;
 }
 
+export const capitalised = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 export const ASKED_TO_WAIT = 'The service asks to wait until';
 
 /** Day and time in full. */

@@ -15,7 +15,7 @@ it('a new collection is offered for as long as the service keeps results', () =>
   const offered = (service: object, afterMs: number) =>
     actionsFor(view, { settings: { service }, clock: { now: () => endedAt + afterMs } } as Deployment);
   expect(REPLICATE.outputs.keptHours).toBe(1);
-  expect(offered(REPLICATE, HOUR)).toEqual(['collect']);
-  expect(offered(REPLICATE, HOUR + 1)).toEqual([]);
-  expect(offered(FLOWS, 1_000 * HOUR)).toEqual(['collect']);
+  expect(offered(REPLICATE, HOUR)).toEqual(['again', 'collect']);
+  expect(offered(REPLICATE, HOUR + 1)).toEqual(['again']);
+  expect(offered(FLOWS, 1_000 * HOUR)).toEqual(['again', 'collect']);
 });

@@ -71,6 +71,7 @@ export class World {
     this.deployment = {
       ...{ name: 'a test', isLocal: true, areRoutesKnown: true, settings, s3, clock, access: {} },
       ledger: new Ledger(s3, LEDGER, () => 'nonce'),
+      aliases: { read: async () => undefined },
       inbox: new Inbox(s3, clock),
       queueDepth: async () => ({ visible: 0, inFlight: 0 }),
       deadLetterCount: async () => 0,

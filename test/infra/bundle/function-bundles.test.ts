@@ -13,7 +13,7 @@ import { sharedFolder } from '../../support/folder.ts';
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
   'create-flow': { raw: 596_000, gzipped: 204_000 },
-  'collect-outputs': { raw: 658_000, gzipped: 221_000 },
+  'collect-outputs': { raw: 658_000, gzipped: 222_000 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
