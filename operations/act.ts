@@ -277,14 +277,18 @@ async function againBy(
   signal: AbortSignal,
 ): Promise<Chosen> {
   const view = viewOrReason(upload, asked, deployment);
-  const why = typeof view === 'string' ? view : await whyNotAgain(view, asked, deployment, signal);
+  const isCurrent = upload.current !== undefined;
+  const why = typeof view === 'string' ? view : await whyNotAgain(view, { ...asked, isCurrent }, deployment, signal);
   return typeof view === 'string' || why !== undefined ? leaving(upload.key, why ?? '') : { uploads: [view], left: [] };
 }
 
-/** Why a file that has ended is not made anew. Undefined if it is. */
+/**
+ * Why a file that has ended is not made anew. Undefined if it is.
+ * @param isCurrent true if the file was seen at its key. Then it need not be looked for.
+ */
 async function whyNotAgain(
   view: UploadView,
-  { onlyIfChanged }: Asked,
+  { onlyIfChanged, isCurrent }: Asked & { readonly isCurrent: boolean },
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -292,7 +296,8 @@ async function whyNotAgain(
   if (view.stage !== undefined) return `${laterOf(view.stage)}, and this stage with --from ${view.route}`;
   const route = routeFor(settings.routes, view);
   if (areRoutesKnown && route === undefined) return 'no route takes it any more';
-  if (!(await isThere(view, deployment, signal))) return 'the file is gone from the inbox, and its results stay';
+  if (!isCurrent && !(await isThere(view, deployment, signal)))
+    return 'the file is gone from the inbox, and its results stay';
   const chain = await readChain(view.id, deployment, signal);
   if (chain?.uploads.some(({ state }) => state === 'under way')) return 'an upload of its chain is under way';
   if (onlyIfChanged !== true || route === undefined) return undefined;
@@ -361,7 +366,7 @@ async function madeBy(
       const { key, bucket } = entry.upload;
       const current = await inbox.current(bucket, key, signal);
       if (current?.id !== id) return leaving(key, 'another file is at its key, or none is');
-      return againBy({ id, key, entry }, asked, deployment, signal);
+      return againBy({ id, key, entry, current }, asked, deployment, signal);
     },
     { concurrency: READS_MAX },
   );
