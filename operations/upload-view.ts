@@ -80,13 +80,9 @@ export interface UploadView {
 }
 
 /** How an earlier generation ended, as a receipt says it. */
-export interface PreviousGeneration {
-  readonly generation: number;
+export interface PreviousGeneration
+  extends Pick<UploadView, 'generation' | 'template' | 'parameters' | 'revision' | 'price' | 'arrivedAt'> {
   readonly status: TerminalState;
-  readonly template: string;
-  readonly parameters?: unknown;
-  readonly revision?: Revision | undefined;
-  readonly price?: Price | undefined;
   /** The id of its flow. */
   readonly flow: string;
   /** The first results. */
@@ -94,7 +90,6 @@ export interface PreviousGeneration {
   /** Number of all results, and their size in bytes. */
   readonly assetCount: number;
   readonly bytes: number;
-  readonly arrivedAt: string;
   readonly endedAt: string;
 }
 

@@ -439,12 +439,7 @@ export function approveUploads(
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
-  return each(uploadIds, async (upload) => {
-    const stored = await ports.ledger.read(upload, signal);
-    if (stored === undefined) return { upload, result: 'unknown' };
-    const { entry } = stored;
-    if (isTerminal(entry)) return { upload, result: 'ended already' };
-    if (entry.state === 'claimed') return { upload, result: 'being sent' };
+  return eachOpen(uploadIds, ports, signal, async (upload, stored, entry) => {
     if (entry.state !== 'waiting' || entry.reason !== 'review') return { upload, result: 'under way' };
     const next = approved(entry, ports.clock.now(), isLate(uploadIds));
     if (!(await beginAgain(stored, next, ports, signal))) return { upload, result: 'being sent' };
@@ -463,13 +458,23 @@ export function cancelUploads(
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
+  return eachOpen(uploadIds, ports, signal, (_, stored, entry) => cancel(stored, entry, ports, signal));
+}
+
+/** Changes the uploads that wait or run, side by side. */
+function eachOpen(
+  uploadIds: readonly string[],
+  { ledger }: OperatorPorts,
+  signal: AbortSignal,
+  change: (upload: string, stored: Stored, entry: WaitingEntry | RunningEntry) => Promise<Changed>,
+): Promise<readonly Changed[]> {
   return each(uploadIds, async (upload) => {
-    const stored = await ports.ledger.read(upload, signal);
+    const stored = await ledger.read(upload, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
     const { entry } = stored;
     if (isTerminal(entry)) return { upload, result: 'ended already' };
     if (entry.state === 'claimed') return { upload, result: 'being sent' };
-    return cancel(stored, entry, ports, signal);
+    return change(upload, stored, entry);
   });
 }
 
