@@ -215,7 +215,7 @@ interface ApproveOptions extends AskedOptions {
 
 function addApprove(add: Add): void {
   const command = new Command('approve')
-    .description('has uploads of later stages sent that wait for somebody to look at their inputs')
+    .description('sends uploads of later stages that wait for approval')
     .argument('[keys...]', 'keys of files, beginnings of keys, names of later stages, or upload ids')
     .option('--all', 'all that wait to be approved')
     .option('--route <name>', 'with --all: only of this route')
