@@ -1,4 +1,4 @@
-import { type Acted, resultsSchema } from './act.ts';
+import { type Acted, resultsSchema } from './actions.ts';
 import type { Deployment } from './deployment.ts';
 import { findUpload } from './find.ts';
 import { UnknownUploadError } from './forget.ts';

@@ -9,7 +9,7 @@ import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
 import { secondDigits, UPLOAD_ID, uploadName } from '../functions/uploads/upload.ts';
-import { AT_ONCE_MAX, resultsSchema } from './act.ts';
+import { AT_ONCE_MAX, resultsSchema } from './actions.ts';
 import { readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';

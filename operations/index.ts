@@ -2,19 +2,8 @@
 
 export type { Json, JsonObject } from '../functions/base/json.ts';
 export { ConfigurationError } from '../functions/base/validation.ts';
-export {
-  type Acted,
-  type Action,
-  type Asked,
-  act,
-  type HeldFlows,
-  heldFlows,
-  type Plan,
-  type PlannedStage,
-  plan,
-  type Selection,
-  tried,
-} from './act.ts';
+export { act, type HeldFlows, heldFlows, type Plan, plan, type Selection, tried } from './act.ts';
+export type { Acted, Action, Asked, PlannedStage } from './actions.ts';
 export { type AwsCredentials, AwsRequestError } from './aws-requests.ts';
 export { type CanaryFile, canaryOf } from './canary.ts';
 export type { ChainNode, ChainView } from './chains.ts';

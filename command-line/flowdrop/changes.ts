@@ -6,19 +6,8 @@ import { counted } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { jsonSchema } from '../../functions/uploads/routes.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
-import {
-  type Asked,
-  act,
-  costsOf,
-  heldFlows,
-  isHopeless,
-  type Plan,
-  type PlannedStage,
-  plan,
-  routeOfRetry,
-  type Selection,
-  tried,
-} from '../../operations/act.ts';
+import { act, costsOf, heldFlows, type Plan, plan, routeOfRetry, type Selection, tried } from '../../operations/act.ts';
+import { type Asked, isHopeless, type PlannedStage } from '../../operations/actions.ts';
 import { moveAlias } from '../../operations/alias.ts';
 import { uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';

@@ -4,7 +4,7 @@ import { assetCountOf } from '../../functions/chains/chain-size.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
 import { atItsTime } from '../../functions/ledger/waits.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
-import type { Acted } from '../../operations/act.ts';
+import type { Acted } from '../../operations/actions.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Followed, LaterUpload } from '../../operations/follow.ts';

@@ -1,6 +1,6 @@
 import type { TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
-import { actionsFor } from '../../operations/act.ts';
+import { actionsFor } from '../../operations/actions.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import { type Generation, generationsOf } from '../../operations/compare.ts';
 import type { Deployment } from '../../operations/deployment.ts';

@@ -1,16 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import {
-  type Asked,
-  act,
-  costsOf,
-  heldFlows,
-  type Left,
-  listedFor,
-  type PlannedStage,
-  plan,
-  viewOrReason,
-} from '../../operations/act.ts';
+import { act, costsOf, heldFlows, listedFor, plan } from '../../operations/act.ts';
+import { type Asked, type Left, type PlannedStage, viewOrReason } from '../../operations/actions.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { jsonSchema } from '../../operations/put-body.ts';

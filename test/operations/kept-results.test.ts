@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { REPLICATE } from '../../functions/flow-service/job-services.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
-import { actionsFor } from '../../operations/act.ts';
+import { actionsFor } from '../../operations/actions.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { HOUR } from '../support/world.ts';
