@@ -9,6 +9,7 @@ import {
   firstClaim,
   isDispatchedAlike,
   isJob,
+  isStillAfter,
   isSuspect,
   isWaitingJob,
   nextStep,
@@ -191,9 +192,12 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
   if (wait === undefined && upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
     return leave('gone', 'UploadsReplaced', 'An empty file that was replaced at once, as a mounted bucket does');
   }
-  if (mayBeCopy && (await isNew())) {
+  // If the message comes late, an earlier file with the same content may have been sent in place of this one.
+  const isLate = wait !== undefined && delivery.ports.clock.now() > (changedAt + wait.notBefore) / 2;
+  if ((mayBeCopy || isLate) && (await isNew())) {
     const before = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
-    if (before !== undefined) return leave('skipped', 'UploadsSkipped', copyWords(before));
+    if (before !== undefined && (mayBeCopy || isStillAfter(before, upload.lastModified)))
+      return leave('skipped', 'UploadsSkipped', copyWords(before));
   }
   const terms = delivery.claimTerms();
   const inputs = job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt);
@@ -344,7 +348,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  claim = { ...claim, entry: settled(claim.entry) };
+  claim = { ...claim, entry: settled(claim.entry, clock.now()) };
   let opened: OpenedUpload;
   try {
     opened = object ?? (await openAgain(delivery, claim.entry));

@@ -309,6 +309,8 @@ const facts = {
    * invocation that saw it dies, the next one looks again.
    */
   settles: z.optional(z.literal(true)),
+  /** When it was seen to be still. */
+  stillAt: z.optional(time),
   /**
    * When somebody was first asked to look at the inputs of this upload, and when the operator approved them. A retry sends
    * the same inputs, so it needs no other approval.

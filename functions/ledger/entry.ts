@@ -395,8 +395,21 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 /** The claim of an upload that is sent only once it is still. */
 export const unsettled = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, settles: true });
 
-/** The claim of an upload that was seen to be still. */
-export const settled = ({ settles: _, ...entry }: ClaimedEntry): ClaimedEntry => entry;
+/** The claim of an upload that was seen to be still, if its route asks for that. */
+export const settled = ({ settles, ...entry }: ClaimedEntry, now: number): ClaimedEntry =>
+  settles === undefined ? entry : { ...entry, stillAt: now };
+
+/**
+ * True if an upload has waited until it was still since a file with the same content was put at its key, or will wait. So
+ * it stands for that file too.
+ * @param putAt LastModified of the file, in milliseconds since the epoch.
+ */
+export function isStillAfter(entry: Entry, putAt: number): boolean {
+  const { settles, stillAt = 0 } = entry;
+  if (entry.state === 'failed' && entry.failure.code === SUPERSEDED) return false;
+  if (settles === undefined) return stillAt >= putAt;
+  return entry.state !== 'claimed' || entry.claimedAt >= putAt;
+}
 
 /** The claim of an upload whose inputs somebody has to look at. The time of an earlier question stays. */
 export const toBeReviewed = (entry: ClaimedEntry, now: number): ClaimedEntry => ({

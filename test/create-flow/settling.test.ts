@@ -50,6 +50,31 @@ describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is 
     expect(flowCount()).toBe(1);
   });
 
+  it('the same content put twice is one flow, although the second message comes late', async () => {
+    await begin({ versioning });
+    await world.send('a', 'x');
+    world.clock.advance(10 * SECOND);
+    await world.upload('a', 'x');
+    const late = world.takeMessages();
+    await passMinutes(3);
+    expect(flowCount()).toBe(1);
+    for (const message of late) await world.ports.queue.send(message, AbortSignal.timeout(5_000));
+    await passMinutes();
+    expect(await ends()).toEqual(['succeeded']);
+    expect(flowCount()).toBe(1);
+  });
+
+  it('the same content put after it was still is a new file, although its message comes late', async () => {
+    await begin({ versioning });
+    await world.send('a', 'x');
+    await passMinutes();
+    await world.upload('a', 'x');
+    world.clock.advance(5 * MINUTE);
+    await passMinutes();
+    expect(await ends()).toEqual(['succeeded', 'succeeded']);
+    expect(flowCount()).toBe(2);
+  });
+
   it('the empty file of a mounted bucket gives way to its content, and is told as no failure', async () => {
     await begin({ versioning });
     await world.send('a', '');

@@ -484,8 +484,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy taken for an upload', 100, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: "if (before !== undefined) return leave('skipped', 'UploadsSkipped', copyWords(before));",
-    with: '',
+    replace: 'before !== undefined && (mayBeCopy || isStillAfter(before, upload.lastModified))',
+    with: 'before !== undefined && !mayBeCopy && isStillAfter(before, upload.lastModified)',
   }),
   mistake('a copy skipped after a failure', 100, {
     file: COPIES,
@@ -510,6 +510,18 @@ export const MUTATIONS: readonly Mutation[] = [
     in: 'begin',
     replace: 'waiting(unsettled(claim), wait)',
     with: 'waiting(claim, wait)',
+  }),
+  mistake('a file with the content of one that was sent in its place sent too', 600, {
+    file: CREATE_FLOW,
+    in: 'begin',
+    replace: 'mayBeCopy || isLate',
+    with: 'mayBeCopy',
+  }),
+  mistake('a file taken for one with the same content that was sent before it', 600, {
+    file: CREATE_FLOW,
+    in: 'begin',
+    replace: 'mayBeCopy || isStillAfter(before, upload.lastModified)',
+    with: 'true',
   }),
   mistake('an approval that is not looked at', 200, {
     file: CREATE_FLOW,

@@ -1,5 +1,6 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
+import { flowTagOf } from '../flow-tag.ts';
 import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { routeNameFor } from '../storm-routes.ts';
@@ -59,7 +60,8 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
     (put.isCopy ? !isOfFailure(world, put) : isUnknown) && mayRepeat.some(({ etag }) => etag === put.etag);
   // An empty file that is replaced or deleted within seconds is no upload.
   const isReplacedEmpty = put.content.byteLength === 0 && !isCurrent;
-  const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty;
+  const isExcused =
+    isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty || isSentWithEarlier(world, put, before, entries);
   const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
   // A copy may have none. But then no upload has given way to it: nothing would come of either.
@@ -68,6 +70,25 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   const newest = ofUploads.toSorted((one, other) => one.upload.lastModified - other.upload.lastModified).at(-1);
   const code = newest && failureCodeOf(newest);
   demand(code !== 'superseded' && code !== 'upload-gone', 'an upload gave way to a copy that is not sent', newest);
+}
+
+/**
+ * True if files must be still before they are sent, and an earlier one with the same content waited since this one was put.
+ * Nothing is sent of this one, if its message comes late.
+ */
+function isSentWithEarlier(world: World, put: Put, before: readonly Put[], entries: readonly Entry[]): boolean {
+  const { scenario, service } = world;
+  if (scenario.settleSeconds === undefined) return false;
+  const { at } = put;
+  return before
+    .filter(({ etag }) => etag === put.etag)
+    .flatMap((earlier) => entries.filter((entry) => isOf(earlier, entry)))
+    .some(({ upload: { id }, ...end }) => {
+      const flows = service.flows.filter((flow) => flowTagOf(flow)?.upload === id);
+      return flows.length === 0
+        ? !('failure' in end)
+        : flows.some(({ createdAt }) => createdAt >= at - scenario.skewMs);
+    });
 }
 
 function checkUploadOf(world: World, entry: Entry): void {
