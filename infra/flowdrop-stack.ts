@@ -5,7 +5,7 @@ import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { StringParameter } from 'aws-cdk-lib/aws-ssm';
 import { Construct } from 'constructs';
-import { acknowledgeGrants } from './constructs/permissions.ts';
+import { acknowledgeGrants } from './constructs/acknowledge.ts';
 import { type Deployment, parseStackContext } from './deployment.ts';
 import { deploymentProps, existingTopic } from './deployment-props.ts';
 import { FlowPipeline } from './flow-pipeline.ts';

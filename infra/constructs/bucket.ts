@@ -1,4 +1,4 @@
-import { Duration, RemovalPolicy, Validations } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy } from 'aws-cdk-lib';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import {
   BlockPublicAccess,
@@ -9,6 +9,7 @@ import {
   ObjectOwnership,
 } from 'aws-cdk-lib/aws-s3';
 import type { Construct } from 'constructs';
+import { acknowledge } from './acknowledge.ts';
 
 /** Lifetime of an abandoned multipart upload. Its parts cost as much as an object, and no listing shows them. */
 const ABANDONED_UPLOAD_LIFETIME = Duration.days(2);
@@ -54,7 +55,7 @@ export function pipelineBucket(scope: Construct, id: string, props: PipelineBuck
   // A kept bucket keeps its policy too. Without it, the bucket could be read without TLS.
   bucket.policy?.applyRemovalPolicy(kept);
   if (accessLogsBucket === undefined) {
-    Validations.of(bucket).acknowledge({
+    acknowledge(bucket, {
       id: 'AwsSolutions-S1',
       reason: 'The owner of the account decides where access logs go. They are written if accessLogsBucket is set.',
     });

@@ -16,6 +16,7 @@ import { ConfigurationError } from '../../functions/base/validation.ts';
 import { EVENT_NAMES, EVENT_SOURCE, notifyRuleName, TEST_EVENT } from '../../functions/publish/completion-event.ts';
 import { type NotifyTarget, PIPELINE_HEADER, SECRET_HEADER } from '../notify.ts';
 import { differs } from '../warnings.ts';
+import { acknowledge } from './acknowledge.ts';
 import { allowSending } from './encryption.ts';
 import { printed } from './permissions.ts';
 import { MESSAGE_RETENTION } from './upload-queue.ts';
@@ -129,7 +130,7 @@ export class Notifications extends Construct {
       retentionPeriod: MESSAGE_RETENTION,
     });
     const reason = 'It is the dead-letter queue of a rule. EventBridge has no queue before it.';
-    Validations.of(queue).acknowledge({ id: 'AwsSolutions-SQS3', reason });
+    acknowledge(queue, { id: 'AwsSolutions-SQS3', reason });
     return queue;
   }
 }

@@ -1,8 +1,9 @@
-import { Stack, Validations } from 'aws-cdk-lib';
-import { Effect, Grant, type IGrantable, type IRole, Policy, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { Stack } from 'aws-cdk-lib';
+import { Effect, Grant, type IGrantable, type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { IConstruct } from 'constructs';
+import { acknowledgeWildcards } from './acknowledge.ts';
 
 export interface Permission {
   readonly actions: readonly string[];
@@ -101,17 +102,6 @@ function viaService(scope: IConstruct, service: string): Record<string, Record<s
   return { StringEquals: { 'kms:ViaService': [name, `${name}.cn`] } };
 }
 
-/** Acknowledges each wildcard of what an imported role was granted in this stack. */
-export function acknowledgeGrants(role: IRole, reason: string): void {
-  const granted = (): readonly unknown[] =>
-    role.node.findAll().flatMap((each) => {
-      if (!(each instanceof Policy)) return [];
-      const { Statement } = Stack.of(each).resolve(each.document) as { Statement: { readonly Resource: unknown }[] };
-      return Statement.flatMap(({ Resource }) => Resource);
-    });
-  acknowledgeWildcards(role, granted, reason);
-}
-
 /** Words for the references that synth cannot resolve, unless the account and the region of the stack are given. */
 const UNKNOWN_WORDS: Readonly<Record<string, string>> = {
   'AWS::AccountId': '<account>',
@@ -131,34 +121,4 @@ function inWords(value: unknown): unknown {
   if (Ref !== undefined) return UNKNOWN_WORDS[Ref] ?? `<${Ref}>`;
   if (join !== undefined) return join[1].map(inWords).join(join[0]);
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, inWords(member)]));
-}
-
-/**
- * Acknowledges each wildcard to the checks at synth. They name a finding by the resource as the template spells it. The
- * spelling is known once references between stacks are resolved. Validation runs after that and before the checks.
- */
-function acknowledgeWildcards(scope: IConstruct, resources: () => readonly unknown[], reason: string): void {
-  scope.node.addValidation({
-    validate: () => {
-      for (const resource of resources()) {
-        const id = `AwsSolutions-IAM5[Resource::${flattened(Stack.of(scope).resolve(resource))}]`;
-        if (id.includes('*')) Validations.of(scope).acknowledge({ id, reason });
-      }
-      return [];
-    },
-  });
-}
-
-/** A value of a template as text, as the checks spell it: `<Logical.Attribute>/*`. */
-function flattened(value: unknown): string {
-  if (typeof value === 'string') return value;
-  const [[name, argument] = []] = Object.entries(value as Record<string, unknown>);
-  if (name === 'Ref') return `<${argument}>`;
-  if (name === 'Fn::GetAtt') return `<${(argument as string[]).join('.')}>`;
-  if (name === 'Fn::ImportValue') return flattened(argument);
-  if (name === 'Fn::Join') {
-    const [delimiter, parts] = argument as [string, unknown[]];
-    return parts.map(flattened).join(delimiter);
-  }
-  return JSON.stringify(value);
 }

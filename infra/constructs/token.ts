@@ -1,8 +1,9 @@
-import { RemovalPolicy, Validations } from 'aws-cdk-lib';
+import { RemovalPolicy } from 'aws-cdk-lib';
 import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Construct } from 'constructs';
+import { acknowledge } from './acknowledge.ts';
 import { allow, allowKey } from './permissions.ts';
 
 export interface TokenProps {
@@ -40,7 +41,7 @@ export class Token extends Construct {
       // The operator can get a new token from the service. A token that outlives its pipeline is a risk.
       removalPolicy: RemovalPolicy.DESTROY,
     });
-    Validations.of(secret).acknowledge({
+    acknowledge(secret, {
       id: 'AwsSolutions-SMG4',
       reason: 'Only the flow service can issue a token, and it has no operation for that. A new token is used at once.',
     });

@@ -1,11 +1,11 @@
-import { type App, Stack, Validations } from 'aws-cdk-lib';
+import { type App, Stack } from 'aws-cdk-lib';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import type { Role } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Topic } from 'aws-cdk-lib/aws-sns';
-import { acknowledgeGrants } from '../../infra/constructs/permissions.ts';
+import { acknowledge, acknowledgeGrants } from '../../infra/constructs/acknowledge.ts';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { CONTEXT, newRole, PROPS, type Synthesis, synthesise } from './synthesis.ts';
@@ -46,7 +46,7 @@ function inAnotherApp(app: App): Stack {
   const stack = new Stack(app, 'test');
   const encryptionKey = new Key(stack, 'Key', { enableKeyRotation: true });
   const accessLogsBucket = new Bucket(stack, 'AccessLogs', { enforceSSL: true });
-  Validations.of(accessLogsBucket).acknowledge({ id: 'AwsSolutions-S1', reason: 'It is the bucket for access logs.' });
+  acknowledge(accessLogsBucket, { id: 'AwsSolutions-S1', reason: 'It is the bucket for access logs.' });
   const pipeline = new FlowPipeline(stack, 'Pipeline', {
     ...PROPS,
     baseUrl: 'https://service.example.com:8443/v1/',

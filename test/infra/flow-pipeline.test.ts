@@ -174,11 +174,14 @@ describe('the bytes of the environment', () => {
 });
 
 it('takes a bucket of another stack as its inbox, and acknowledges the wildcard on it', () => {
-  const { findings } = synthesise((app) => {
+  const { findings, acknowledgedByMetadata } = synthesise((app) => {
     const theirs = new Bucket(new Stack(app, 'theirs'), 'Inbox', { enforceSSL: true, serverAccessLogsPrefix: 'logs/' });
     const stack = new Stack(app, 'test');
     new FlowPipeline(stack, 'Pipeline', { ...PROPS, inboxBucket: theirs });
     return stack;
   });
   expect(findings).toEqual([]);
+  expect(acknowledgedByMetadata.join('\n')).toMatch(
+    /\/DefaultPolicy\/Resource AwsSolutions-IAM5\[Resource::<Inbox\w+\.Arn>\/\*\]/,
+  );
 });

@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { App, Stack, Stage, Validations } from 'aws-cdk-lib';
+import { App, CfnResource, type IPolicyValidationPlugin, Stack, Stage, Validations } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { AwsSolutionsChecks } from 'cdk-nag';
@@ -31,6 +31,8 @@ export interface Synthesis {
   readonly findings: readonly string[];
   /** Findings that are acknowledged: the path of the construct, the rule, and the reason. */
   readonly acknowledged: readonly string[];
+  /** The same as version 2 of cdk-nag reads it, by the path of the resource. */
+  readonly acknowledgedByMetadata: readonly string[];
   /** Texts of warnings and notices. */
   readonly messages: readonly string[];
   readonly stack: Stack;
@@ -48,8 +50,13 @@ interface Report {
 /**
  * Synthesises an app without bundling the functions.
  * @param isValidated true for all checks of a real synth, with the rules of CloudFormation. See vitest.config.ts.
+ * @param packs the checks of cdk-nag.
  */
-export function synthesise(build: (app: App) => Stack, isValidated = false): Synthesis {
+export function synthesise(
+  build: (app: App) => Stack,
+  isValidated = false,
+  packs: readonly (new (app: App) => IPolicyValidationPlugin)[] = [AwsSolutionsChecks],
+): Synthesis {
   if (isValidated) vi.stubEnv('CDK_VALIDATION', 'true');
   const outdir = mkdtempSync(join(tmpdir(), 'flowdrop-synth-'));
   // CDK prints the warnings, which are in the report as well.
@@ -57,7 +64,7 @@ export function synthesise(build: (app: App) => Stack, isValidated = false): Syn
   try {
     const app = new App({ outdir, context: { ...CONTEXT, 'aws:cdk:bundling-stacks': [] } });
     const stack = build(app);
-    Validations.of(app).addPlugins(new AwsSolutionsChecks(app));
+    Validations.of(app).addPlugins(...packs.map((Pack) => new Pack(app)));
     // A failed check throws an error that does not name it. The report does.
     let failure: unknown;
     try {
@@ -75,6 +82,7 @@ export function synthesise(build: (app: App) => Stack, isValidated = false): Syn
       acknowledged: metadataOf(stack, Validations.ACKNOWLEDGED_RULES_METADATA_KEY).flatMap(({ path, data }) =>
         Object.entries(data as Record<string, string>).map(([id, reason]) => `${path} ${id}: ${reason}`),
       ),
+      acknowledgedByMetadata: rulesInMetadata(stack),
       messages: messages.map(({ data }) => String(data)),
       stack,
     };
@@ -108,6 +116,23 @@ function findingsOf(outdir: string): readonly string[] {
       // The report also has the warnings of the app and of CDK. They are among the messages.
       .filter((finding) => !finding.startsWith('Annotation::'))
   );
+}
+
+/** @see https://github.com/cdklabs/cdk-nag/blob/v2.38.2/README.md */
+const rulesInMetadata = (stack: Stack): readonly string[] =>
+  stack.node.findAll().flatMap((each) => {
+    const rules: readonly Rule[] = CfnResource.isCfnResource(each)
+      ? (each.getMetadata('cdk_nag')?.rules_to_suppress ?? [])
+      : [];
+    return rules.flatMap(({ id, reason, applies_to: findings }) =>
+      (findings?.map((finding) => `[${finding}]`) ?? ['']).map((of) => `${each.node.path} ${id}${of}: ${reason}`),
+    );
+  });
+
+interface Rule {
+  readonly id: string;
+  readonly reason: string;
+  readonly applies_to?: readonly string[];
 }
 
 /** The metadata of a type in a stack, each with the path of its construct. */
