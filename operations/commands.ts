@@ -33,7 +33,7 @@ export function soonerBy(
 ): string | undefined {
   switch (wait?.ending) {
     case 'retry':
-      return `To try now: ${command('retry')}`;
+      return `To ${wait.reason === 'settling' ? 'send it' : 'try'} now: ${command('retry')}`;
     case 'decide':
       return `Look for its flow at the service. If there is none, ${command('retry')} sends it again. Otherwise ${command('cancel')} ends it.`;
     case 'token':

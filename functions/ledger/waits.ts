@@ -56,7 +56,7 @@ export const atItsTime = (reason: string): string =>
   new Map([
     ['inputs', 'fails without them'],
     ['settling', 'is sent'],
-    ['review', 'is cancelled'],
+    ['review', 'is cancelled without an approval'],
   ]).get(reason) ?? 'next try';
 
 /**

@@ -90,10 +90,11 @@ export class UploadChain extends LightElement {
     // A file without later stages looks as ever.
     if (chain === undefined || chain.tree.branches.length === 0) return nothing;
     const { tree, isSample, generation } = chain;
+    const state = stateOf(chain);
     return html`<section class="chain" aria-labelledby="chain-title">
       <h3 id="chain-title">
         Chain
-        <span class="chain-state" data-state=${shapeOf(chain.state)}>${STATE_ICONS[shapeOf(chain.state)]}${wordOf(chain.state)}</span>
+        <span class="chain-state" data-state=${shapeOf(state)}>${STATE_ICONS[shapeOf(state)]}${wordOf(state)}</span>
         <span class="muted">${this.#facts(chain)}</span>
       </h3>
       <ol class="chain-tree" role="list">${this.#line(tree)}</ol>
@@ -165,7 +166,9 @@ export class UploadChain extends LightElement {
       this.tell('act-on-chain', { ...request, chain: first.id } satisfies PlanRequest);
     const isUnderWay = state === 'under way';
     const canRetry = !isUnderWay && hasFailure(tree);
+    const looked = this.rows.find((row) => row.first?.id === first.id && row.wait?.reason === 'review');
     return html`<div class="chain-actions">
+      ${looked === undefined || looked.id === this.uploadId ? nothing : html`<a class="button primary" href="#/uploads/${encodeURIComponent(looked.id)}">Look at what waits for approval</a>`}
       ${canRetry ? html`<button type="button" class="primary" @click=${tell({ action: 'retry' })}>Retry what failed in the chain…</button>` : nothing}
       ${isUnderWay ? html`<button type="button" class="quiet" @click=${tell({ action: 'cancel' })}>Cancel the chain…</button>` : nothing}
       ${
@@ -209,6 +212,11 @@ const some = (line: Line, is: (state: string) => boolean): boolean =>
 
 const isEnd = (state: string): boolean => isTerminalState(state) || state === 'replaced';
 const hasUnderWay = (line: Line): boolean => some(line, (state) => !isEnd(state));
+/** A chain of which nothing goes on waits. */
+const stateOf = ({ state, tree }: ShownChain): string =>
+  state === 'under way' && hasUnderWay(tree) && !some(tree, (each) => !isEnd(each) && each !== 'waiting')
+    ? 'waiting'
+    : state;
 const hasFailure = (line: Line): boolean => some(line, (state) => state === 'failed');
 
 /** `under way`: its entry was not read. It looks as if it runs. */

@@ -161,15 +161,18 @@ export class UploadDetailView extends LightElement {
   }
 
   #all(detail: UploadDetail): TemplateResult {
+    const actions = this.#actions(detail);
     return html`
-      ${this.#words(detail)}${this.#actions(detail)}${this.#objects(detail)}${this.#generations(detail)}${this.#timeline(detail.timeline)}
+      ${this.#words(detail)}${isLookedAt(detail) ? this.#objects(detail, actions) : [actions, this.#objects(detail)]}
+      ${this.#generations(detail)}${this.#timeline(detail.timeline)}
       <upload-service .detail=${detail} .now=${this.now} @service-answer=${this.#hear}></upload-service>
       ${this.#facts(detail)}
     `;
   }
 
   /** Why it failed or waits, with the service's own words. */
-  #words({ row, upload, isCurrent, sooner }: UploadDetail): TemplateResult {
+  #words(detail: UploadDetail): TemplateResult {
+    const { row, upload, isCurrent, sooner } = detail;
     const { failure, wait, obstacle, failedOutputs } = upload;
     const shown = shownState(row);
     return html`
@@ -189,13 +192,13 @@ export class UploadDetailView extends LightElement {
           ? nothing
           : html`<div class="words" data-state=${shown}>
               <p class="words-title">
-                ${STATE_ICONS[shown]} ${shown === 'undecided' || wait.ending === 'look' ? 'It waits for your decision' : 'It waits'} since
+                ${STATE_ICONS[shown]} ${shown === 'undecided' || isLookedAt(detail) ? 'It waits for your decision' : 'It waits'} since
                 ${this.#time(wait.since)}
               </p>
               <blockquote>${wait.message}</blockquote>
               ${wait.before.map((earlier) => html`<p class="muted">Before that: ${earlier}</p>`)}
               ${shown === 'undecided' || isUntimed(wait) ? nothing : this.#nextTry(wait)}
-              ${sooner === undefined ? nothing : html`<p>${sooner}</p>`}
+              ${sooner === undefined || isLookedAt(detail) ? nothing : html`<p>${sooner}</p>`}
             </div>`
       }
       ${
@@ -252,11 +255,15 @@ export class UploadDetailView extends LightElement {
     </div>`;
   }
 
-  #objects({ inputs, assets }: UploadDetail): TemplateResult {
+  /** @param decision buttons that stay in sight while the inputs are looked at. */
+  #objects({ inputs, assets }: UploadDetail, decision: TemplateResult | typeof nothing = nothing): TemplateResult {
     const shown = assets.slice(0, this.assetsShown);
     const many = Math.max(inputs.length, assets.length);
     return html`<section class="objects" aria-labelledby="objects-title" data-assets=${Math.min(assets.length, 2)}>
-      <h3 id="objects-title">${assets.length === 0 ? 'Input' : 'Input and results'}</h3>
+      <div class="objects-head">
+        <h3 id="objects-title">${assets.length === 0 ? 'Input' : 'Input and results'}</h3>
+        ${decision}
+      </div>
       <div class="object-grid">
         ${inputs.slice(0, this.assetsShown).map((input, at) => objectView(input, 'Input', at, inputs.length))}
         ${shown.map((asset, at) => objectView(asset, 'Result', at, assets.length))}
@@ -366,6 +373,9 @@ export class UploadDetailView extends LightElement {
     this.tell('leave');
   };
 }
+
+/** True if an operator looks at its inputs, and decides beside them. */
+const isLookedAt = ({ upload }: UploadDetail): boolean => upload.wait?.ending === 'look';
 
 const badge = (state: RowState): TemplateResult =>
   html`<span class="badge" data-state=${state}>${STATE_ICONS[state]}${STATE_WORDS[state]}</span>`;

@@ -509,7 +509,12 @@ function stateOfAll(row: UploadRow, stages: readonly UploadRow[]): RowState {
 function ofChain(row: UploadRow, stages: readonly UploadRow[]): string {
   const counts = countBy([row, ...stages], shownState);
   const others = STATES.filter((state) => state !== 'succeeded' && counts[state] !== undefined);
-  const told = others.map((state) => `${count(counts[state] ?? 0)} ${STATE_WORDS[state].toLowerCase()}`);
+  const looked = stages.filter(({ wait }) => wait?.reason === 'review').length;
+  const told = others.map((state) => {
+    const words = `${count(counts[state] ?? 0)} ${STATE_WORDS[state].toLowerCase()}`;
+    if (state !== 'waiting' || looked === 0) return words;
+    return looked === counts[state] ? `${words} for your approval` : `${words} (${count(looked)} for your approval)`;
+  });
   if (row.chain === 'failed' && told.length === 0) told.push('a stage did not begin');
   return [`Chain of ${count(stages.length + 1)}`, ...(told.length === 0 ? [] : [told.join(', ')])].join(': ');
 }

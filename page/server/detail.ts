@@ -1,4 +1,5 @@
 import type { TerminalState } from '../../functions/ledger/terminal-states.ts';
+import { atItsTime } from '../../functions/ledger/waits.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/actions.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
@@ -142,9 +143,9 @@ function arrivalOf({ route, generation, stage }: UploadView): string {
 function presentStep({ state, wait, claimedUntil, isInDoubt }: UploadView, failures: string): readonly Step[] {
   const doubt = isInDoubt ? ' A flow of it may exist that is not known yet.' : '';
   if (wait !== undefined) {
-    const text = `It waits: ${wait.message}${failures}${doubt}`;
-    // A job is not tried at its deadline: it fails then.
-    const until = wait.ending === 'inputs' ? undefined : wait.until;
+    const text = `${wait.message}${failures}${doubt}`;
+    // Not all waits end with an attempt: a job fails at its deadline.
+    const until = atItsTime(wait.reason) === 'next try' ? wait.until : undefined;
     return [{ kind: state === 'claimed' ? 'claimed' : 'waiting', text, until }];
   }
   if (state !== 'claimed') return [];

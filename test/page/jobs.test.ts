@@ -90,7 +90,7 @@ it('an input of a job of the inbox is taken, and its row says what the job waits
   expect(detail.timeline.at(-1)).toEqual({
     kind: 'waiting',
     isNow: true,
-    text: 'It waits: Missing inputs: back.png.',
+    text: 'Missing inputs: back.png.',
   });
   expect(
     await routed({ key: 'multiview/sofa/back.png', bytes: 4 }, { key: 'multiview/sofa/top.png', bytes: 3 }),

@@ -49,6 +49,47 @@ describeInBrowser('models', (shown) => {
     }
   });
 
+  it('are sent to the next stage if they are approved beside the viewer, and not if they are cancelled there', async () => {
+    await using visit = await shown.open(SMALL);
+    const { page } = visit;
+    const created = () => shown.operated.standIn.counts.createFlow;
+    const look = async (name: string) => {
+      await visit.drop([{ ...ROBOT, name }]);
+      await page.getByRole('button', { name: 'Send 1 file' }).click();
+      await visit.row(name).getByText('Chain of 2: 1 waiting for your approval').waitFor();
+      await visit.openDetail(name);
+      await page.getByRole('link', { name: 'Look at what waits for approval' }).click();
+      await page.getByRole('heading', { name: `${name} › refined` }).waitFor();
+      await comesIntoView(page.locator('model-viewer').first());
+      for (const action of ['Approve…', 'Cancel…']) {
+        const button = page.getByRole('region', { name: 'Input' }).getByRole('button', { name: action, exact: true });
+        expect(await button.evaluate(isInWindow)).toBe(true);
+      }
+    };
+    const decide = async (action: string, confirmation: string) => {
+      await page.getByRole('button', { name: `${action}…`, exact: true }).click();
+      await page.getByRole('dialog', { name: action }).getByRole('button', { name: confirmation }).click();
+    };
+
+    await look('good.preview.png');
+    expect(await violations(page, 'upload-detail')).toEqual([]);
+    const before = created();
+    await decide('Approve', 'Approve: pay for 1 flow');
+    await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+    await comesIntoView(page.locator('.object').filter({ hasText: 'Result' }).locator('model-viewer'));
+    await page.locator('.chain-state').getByText('Succeeded').waitFor();
+    expect(created()).toBe(before + 1);
+
+    await page.getByRole('link', { name: 'All uploads' }).click();
+    await look('poor.preview.png');
+    const paid = created();
+    await decide('Cancel', 'Cancel: 1 upload');
+    await page.locator('.words').getByText('It failed: cancelled').waitFor();
+    await page.locator('.chain-state').getByText('Failed').waitFor();
+    expect(await page.getByRole('button', { name: 'Approve…' }).count()).toBe(0);
+    expect(created()).toBe(paid);
+  });
+
   it('do not fail to load if they are closed while the viewer still begins', async () => {
     await using visit = await shown.open();
     const { page } = visit;
@@ -136,6 +177,12 @@ async function comesIntoView(viewer: Locator): Promise<void> {
     return await viewer.evaluate((each: ModelViewer) => each.modelIsVisible);
   };
   await expect.poll(isVisible, { timeout: PATIENCE_MS }).toBe(true);
+}
+
+/** True if one can see it without scrolling. */
+function isInWindow(element: Element): boolean {
+  const { left, right, top, bottom } = element.getBoundingClientRect();
+  return element.contains(document.elementFromPoint((left + right) / 2, (top + bottom) / 2));
 }
 
 /** Turns a model with the mouse. */

@@ -54,12 +54,14 @@ const TEST_MS = 900_000;
 
 /**
  * Routes for pictures, texts, notes, models and jobs, and for files whose flows fail. A note comes back as it is.
- * Pictures, and files below `chain/`, begin chains.
+ * Pictures, and files below `chain/`, begin chains. The models of previews wait to be approved.
  */
 export const ROUTES: PipelineOptions['routes'] = [
   { name: 'doubled', input: 'file', template: 'bytes_echo', parameters: { copies: 2 }, prefixes: ['chain/'] },
   { name: 'checked', after: 'doubled', input: 'file', template: 'bytes_echo' },
   { name: 'packed', after: 'checked', inputs: 'all', input: 'file', template: 'bytes_echo' },
+  { name: 'preview', input: 'file', template: 'model_generate_fromimage', suffixes: ['.preview.png'] },
+  { name: 'refined', after: 'preview', input: 'file', template: 'model_optimize', review: true },
   {
     name: 'pictures',
     input: 'file',
