@@ -33,6 +33,7 @@ export function deploymentProps(
     batchWindow: batchWindowSeconds === undefined ? undefined : Duration.seconds(batchWindowSeconds),
     collectors: deployment.collectors,
     ticketTopic: existingTopic(scope, 'TicketTopic', deployment.ticketTopicArn),
+    monitoring: deployment.monitoring,
     runbookUrl: deployment.runbookUrl,
   };
 }

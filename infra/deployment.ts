@@ -158,6 +158,7 @@ const deploymentSchema = strictObject({
   alarmTopicArn: z.optional(topicArn),
   ticketTopicArn: z.optional(topicArn),
   alarmEmail: z.optional(matching('an email address', /^[^@\s]+@[^@\s]+$/)),
+  monitoring: z.optional(z.enum(['full', 'alarms', 'none'], { error: 'expected "full", "alarms" or "none"' })),
   runbookUrl: z.optional(matching('a URL', /^https?:\/\/\S+$/)),
   tags: z.optional(tagsSchema),
 }).check(

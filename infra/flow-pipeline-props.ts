@@ -8,6 +8,7 @@ import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { JsonObject } from '../functions/base/json.ts';
+import type { Monitoring } from '../functions/base/telemetry.ts';
 import { ConfigurationError, check, together } from '../functions/base/validation.ts';
 import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
@@ -170,10 +171,16 @@ export interface FlowPipelineProps {
    */
   readonly collectors?: number;
   /**
-   * Topic that is notified when an alarm starts and when it ends. If the topic belongs to this app and has no
+   * What monitors the pipeline. `full`: alarms, the saved queries of the runbook, and a dashboard. `alarms`: no dashboard,
+   * and of the functions' metrics only those that alarms read. `none`: nothing, and no metrics.
+   * @default 'full'
+   */
+  readonly monitoring?: Monitoring;
+  /**
+   * Topic that is notified when an alarm starts. If the topic belongs to this app and has no
    * subscription, a warning at synth says so. If an imported topic has a policy of its own, that must let
    * `cloudwatch.amazonaws.com` publish.
-   * @default - none. Alarms show on the dashboard only, and a warning at synth says so.
+   * @default - none. Alarms show in the console only, and a warning at synth says so.
    */
   readonly alarmTopic?: ITopic;
   /**

@@ -101,14 +101,10 @@ export class FlowPipeline extends Construct {
     });
     this.#alarmTopics = [...new Set([props.alarmTopic, props.ticketTopic])].filter((topic) => topic !== undefined);
     this.alarms = this.#newMonitoring(props, checked);
-    new SavedQueries(this, 'Queries', {
-      pipeline: context.pipeline,
-      logs: { 'create-flow': createFlow.logGroup, 'collect-outputs': collectOutputs.logGroup },
-    });
 
     if (props.permissionsBoundary !== undefined) PermissionsBoundary.of(this).apply(props.permissionsBoundary);
     Tags.of(this).add('flowdrop:pipeline', context.pipeline);
-    warnOfUnheardAlarms(this, props.alarmTopic, props.runbookUrl);
+    if (props.monitoring !== 'none') warnOfUnheardAlarms(this, props.alarmTopic, props.runbookUrl);
     warnOfExampleHost(this, context.baseUrl);
     warnOfRoutes(this, context.routes, context.settings.budget);
   }
@@ -213,7 +209,7 @@ export class FlowPipeline extends Construct {
     const { uploadConcurrency, canaryKey } = context.settings;
     const shared = {
       parts: this.#parts,
-      environment: this.#environment(context, props.proxy),
+      environment: this.#environment(context, props),
       network: this.#network(props, context.baseUrl),
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
       encryptionKey,
@@ -232,7 +228,10 @@ export class FlowPipeline extends Construct {
     return { createFlow, collectOutputs };
   }
 
-  #environment({ pipeline, baseUrl, routes, settings, service }: Context, proxy: FlowPipelineProps['proxy']): Env {
+  #environment(
+    { pipeline, baseUrl, routes, settings, service }: Context,
+    { proxy, monitoring }: Pick<FlowPipelineProps, 'proxy' | 'monitoring'>,
+  ): Env {
     const described = shortOf(service);
     const changed = Object.entries(settings).filter(
       ([name, value]) => !isDeepStrictEqual(value, SETTINGS_DEFAULT[name as keyof PipelineSettings]),
@@ -252,6 +251,7 @@ export class FlowPipeline extends Construct {
       ROUTES: JSON.stringify(routes),
       SETTINGS: JSON.stringify(Object.fromEntries(changed)),
       ...(described !== undefined && { SERVICE: JSON.stringify(described) }),
+      ...(monitoring !== undefined && { MONITORING: monitoring }),
       ...(proxy && variablesOf({ https: proxyAt(proxy.url), except: proxy.noProxy })),
     };
   }
@@ -268,7 +268,8 @@ export class FlowPipeline extends Construct {
   }
 
   #newMonitoring(props: FlowPipelineProps, { context, collectors }: CheckedProps) {
-    const { runbookUrl = RUNBOOK_IN_PACKAGE, alarmTopic, ticketTopic = alarmTopic } = props;
+    const { monitoring = 'full', runbookUrl = RUNBOOK_IN_PACKAGE, alarmTopic, ticketTopic = alarmTopic } = props;
+    if (monitoring === 'none') return [];
     const monitored = {
       pipeline: context.pipeline,
       queue: this.queue,
@@ -279,13 +280,18 @@ export class FlowPipeline extends Construct {
       collectors,
       flowAgeMaxSeconds: context.settings.flowAgeMaxSeconds,
       canaryKey: context.settings.canaryKey,
+      hasBudgets: context.settings.budget !== 'unlimited' || context.routes.some(({ budget }) => budget !== undefined),
     };
     const { all } = new Alarms(this, 'Alarms', {
       ...monitored,
       runbookUrl,
       topics: { page: alarmTopic, ticket: ticketTopic },
     });
-    new PipelineDashboard(this, 'Dashboard', { ...monitored, alarms: all });
+    if (monitoring === 'full') new PipelineDashboard(this, 'Dashboard', { ...monitored, alarms: all });
+    new SavedQueries(this, 'Queries', {
+      pipeline: context.pipeline,
+      logs: { 'create-flow': this.#createFlow.logGroup, 'collect-outputs': this.#collectOutputs.logGroup },
+    });
     return all;
   }
 }

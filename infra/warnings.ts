@@ -20,7 +20,7 @@ export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined,
   if (topic === undefined) {
     Validations.of(scope).addWarning(
       'flowdrop:alarms-unsent',
-      'No one is notified of alarms. Set deployment.alarmEmail or deployment.alarmTopicArn (the prop alarmTopic), or check the dashboard every day.',
+      'No one is notified of alarms. Set deployment.alarmEmail or deployment.alarmTopicArn (the prop alarmTopic), or look at them every day.',
     );
     return;
   }

@@ -45,7 +45,8 @@ export async function examineAlarms(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Outcome> {
-  const { pipeline } = deployment.settings;
+  const { pipeline, monitoring } = deployment.settings;
+  if (monitoring === 'none') return 'good';
   if (alarms.length === 0) {
     const what = `There is no alarm whose name begins with ${pipeline}-, so trouble goes unnoticed.`;
     return { severity: 'warning', what, todo: 'Deploy the stack again.' };

@@ -32,53 +32,64 @@ export function logTo(write: (level: Level, message: string, fields: LogFields) 
 /** CloudWatch namespace of all metrics. The dimension `service` is the pipeline's name. */
 export const METRICS_NAMESPACE = 'Flowdrop';
 
-/**
- * Every metric there is, by its name in CloudWatch. All are counts but those that name a unit. Alarms on them are in
- * `infra/monitoring/alarm-conditions.ts`.
- */
+/** What monitors a deployment: alarms, saved queries and a dashboard; the same without the dashboard; or nothing. */
+export type Monitoring = 'full' | 'alarms' | 'none';
+
+/** Metrics that alarms read: see `infra/monitoring/alarm-conditions.ts`. */
+const ALARM_METRICS = [
+  'FlowsSucceeded',
+  'CanariesSucceeded',
+  'UploadsFailed',
+  'FlowsShared',
+  'WordsUndeclared',
+  'RoutesFailing',
+  'HoldsUnreadable',
+  'BudgetSpentPercent',
+  'UploadsReturned',
+  'UploadsMissed',
+  'EntriesUnreadable',
+  'SweepStateDamaged',
+  'DoubtsHeld',
+  'TokenRejected',
+  'UploadsDenied',
+  'ServiceMisaddressed',
+  'TicksCompleted',
+  'OldestRunningSeconds',
+  'OldestWaitingSeconds',
+  'SweepAgeSeconds',
+] as const;
+export type AlarmMetricName = (typeof ALARM_METRICS)[number] | `TicksOfCollector${number}`;
+
+/** Every metric there is, by its name in CloudWatch. All are counts but those that name a unit. */
 export type MetricName =
+  | AlarmMetricName
   | 'UploadsReceived'
   | 'UploadsUnrouted'
   | 'UploadsSkipped'
   | 'UploadsReplaced'
   | 'FlowsCreated'
-  | 'FlowsSucceeded'
-  | 'CanariesSucceeded'
-  | 'UploadsFailed'
   | 'UploadsSuperseded'
   | 'FlowsAdopted'
   | 'FlowsOrphaned'
-  | 'FlowsShared'
-  | 'WordsUndeclared'
   | 'UploadsWaiting'
   | 'UploadsHeld'
-  | 'RoutesFailing'
-  | 'HoldsUnreadable'
-  | 'BudgetSpentPercent'
   | 'UploadsResubmitted'
-  | 'UploadsReturned'
   | 'UploadsBackfilled'
-  | 'UploadsMissed'
   | 'UploadsUnnamed'
-  | 'EntriesUnreadable'
-  | 'SweepStateDamaged'
   | 'DoubtsRetried'
-  | 'DoubtsHeld'
-  | 'TokenRejected'
-  | 'UploadsDenied'
-  | 'ServiceMisaddressed'
   | 'AssetsStored'
   | 'AssetsFailed'
   | 'FlowsRunning'
-  | 'TicksCompleted'
   | 'TicksCutShort'
-  | `TicksOfCollector${number}`
   | 'InputBytes'
   | 'AssetBytes'
-  | 'OldestRunningSeconds'
-  | 'OldestWaitingSeconds'
-  | 'SweepAgeSeconds'
   | 'SecondsToResult';
+
+/** Whether a metric is written. CloudWatch bills each that is, so those that nobody reads are not. */
+export const isWritten = (metric: MetricName, monitoring: Monitoring): boolean =>
+  monitoring === 'full' ||
+  (monitoring === 'alarms' &&
+    (metric.startsWith('TicksOfCollector') || (ALARM_METRICS as readonly MetricName[]).includes(metric)));
 
 /**
  * The seconds between two times in milliseconds. Never negative, although `from` may come from a clock ahead of ours.

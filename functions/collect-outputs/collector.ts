@@ -279,7 +279,7 @@ export async function listRunningMarkers(
   // Each collector lists all markers, so the highest count is right for any number of collectors. It also includes the
   // flows of a collector that does not run.
   telemetry.metrics.add('FlowsRunning', all.length);
-  telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
+  if (all.length > 0) telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
   return { ours, shared };
 }
 

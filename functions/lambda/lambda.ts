@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { injectLambdaContext } from '@aws-lambda-powertools/logger/middleware';
-import { logMetrics } from '@aws-lambda-powertools/metrics/middleware';
 import { EventBridgeClient, PutEventsCommand } from '@aws-sdk/client-eventbridge';
 import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import middy from '@middy/core';
@@ -69,7 +68,7 @@ export function lambda<P, T>(
   setFlagsFromString(V8_FLAG);
   const settings = parseEnv(process.env);
   const clock = systemClock;
-  const { logger, metrics, telemetry } = powertools(settings.pipeline);
+  const { logger, metrics, telemetry } = powertools(settings.pipeline, settings.monitoring);
   const token = new SecretToken(new SecretsManagerClient(AWS_CLIENT), settings.tokenSecretId, clock);
   const pacer = new Pacer(clock, settings.requestsPerSecond);
   const ports = portsOf({
@@ -91,10 +90,12 @@ export function lambda<P, T>(
     nonce: randomUUID,
     telemetry,
   });
+  // Powertools warns of an invocation without metrics, in a line of the log.
+  const publish = () => void (metrics.hasStoredMetrics() && metrics.publishStoredMetrics());
   // Without this, middy would answer just before the time limit, while our work still runs in a process that freezes.
   return middy({ timeoutEarlyInMillis: 0 })
     .use(injectLambdaContext(logger))
-    .use(logMetrics(metrics))
+    .use({ after: publish, onError: publish })
     .use(errorLogger({ logger: ({ error }) => logger.error('The invocation failed', error as Error) }))
     .handler((event: unknown, context: Context) =>
       withinInvocation(context.getRemainingTimeInMillis(), clock, (invocation) => body(event, ports, invocation)),

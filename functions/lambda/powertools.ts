@@ -1,6 +1,13 @@
 import { Logger } from '@aws-lambda-powertools/logger';
 import { Metrics, MetricUnit } from '@aws-lambda-powertools/metrics';
-import { logTo, METRICS_NAMESPACE, type MetricName, type Telemetry } from '../base/telemetry.ts';
+import {
+  isWritten,
+  logTo,
+  METRICS_NAMESPACE,
+  type MetricName,
+  type Monitoring,
+  type Telemetry,
+} from '../base/telemetry.ts';
 
 const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricUnit]>> = {
   InputBytes: MetricUnit.Bytes,
@@ -12,7 +19,10 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
 };
 
 /** The telemetry of a function: its log and its metrics, both through Powertools. */
-export function powertools(pipeline: string): { logger: Logger; metrics: Metrics; telemetry: Telemetry } {
+export function powertools(
+  pipeline: string,
+  monitoring: Monitoring = 'full',
+): { logger: Logger; metrics: Metrics; telemetry: Telemetry } {
   const logger = new Logger({ serviceName: pipeline });
   const metrics = new Metrics({ namespace: METRICS_NAMESPACE, serviceName: pipeline });
   return {
@@ -22,7 +32,9 @@ export function powertools(pipeline: string): { logger: Logger; metrics: Metrics
       // `logTo` joins the fields. A child logger of Powertools would take as long as half a request to S3.
       log: logTo((level, message, fields) => logger[level](message, fields)),
       metrics: {
-        add: (metric, value = 1) => metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value),
+        add(metric, value = 1) {
+          if (isWritten(metric, monitoring)) metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value);
+        },
       },
     },
   };

@@ -3,6 +3,7 @@ import { basename, join } from 'node:path';
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { quoted } from '../base/printable.ts';
+import type { Monitoring } from '../base/telemetry.ts';
 import { ConfigurationError, check, text } from '../base/validation.ts';
 import type { ServiceDescription } from '../flow-service/service-description.ts';
 import type { Proxies } from '../flow-service/types.ts';
@@ -45,6 +46,8 @@ export interface Env extends ProxyVariables {
   readonly SETTINGS: string;
   /** JSON of how the service speaks: the name of a description, or a description. Default: `flows`. */
   readonly SERVICE?: string;
+  /** What reads the metrics. Default: `full`. */
+  readonly MONITORING?: Monitoring;
 }
 
 /** The settings of both functions: their environment, parsed and frozen. */
@@ -62,6 +65,7 @@ export interface Settings extends PipelineSettings {
   /** The inbox folder of a local run, or nothing if it has none. Undefined in a deployment. */
   readonly localInbox?: string | undefined;
   readonly eventBus: string;
+  readonly monitoring: Monitoring;
   /** How the flow service speaks. */
   readonly service: ServiceDescription;
   /** The proxies between the functions and the service. No request to AWS goes through them. */
@@ -88,6 +92,7 @@ const envSchema = z.object({
   COMMAND: z._default(z.string(), 'flowdrop'),
   LOCAL_INBOX: z.optional(z.string()),
   EVENT_BUS: nonEmpty('the name or ARN of an event bus'),
+  MONITORING: z._default(z.enum(['full', 'alarms', 'none']), 'full'),
 });
 
 /**
@@ -116,6 +121,7 @@ export function parseEnv(env: Variables): Settings {
     command: variables.data.COMMAND,
     localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
+    monitoring: variables.data.MONITORING,
     service: deepFreeze(service.data),
     proxies,
     routes: deepFreeze(skipping(routes.data, chosen.data.skippedNames)),

@@ -2,9 +2,13 @@ import { Duration } from 'aws-cdk-lib';
 import { type IMetric, MathExpression, type Metric, Stats } from 'aws-cdk-lib/aws-cloudwatch';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
+import type { AlarmMetricName } from '../../functions/base/telemetry.ts';
 import { BACKOFF_MAX_MS, DUE_AGAIN_MS, HELD_WAIT_MS } from '../../functions/ledger/waits.ts';
 import type { FunctionName } from '../bundle/bundle.ts';
 import { PipelineMetrics } from './metrics.ts';
+
+/** With `monitoring: "alarms"`, no other metrics are written. */
+type AlarmMetrics = PipelineMetrics<AlarmMetricName>;
 
 const FIVE_MINUTES = Duration.minutes(5);
 
@@ -71,6 +75,8 @@ export interface Monitored {
   readonly flowAgeMaxSeconds: number;
   /** Key of the file that is put again every hour. Empty if there is none. */
   readonly canaryKey: string;
+  /** True if the pipeline or a route has a budget. */
+  readonly hasBudgets: boolean;
 }
 
 export type Severity = 'page' | 'ticket';
@@ -91,39 +97,28 @@ export interface Condition {
   /** What the operator should do, as a sentence. Shown in the console after the meaning. */
   readonly action: string;
   readonly metric: IMetric;
-  /** The alarm is raised at this value and above. With `whenBelow`, it is raised below this value. */
+  /** The alarm is raised at this value and above. Without a datapoint, it is not raised. */
   readonly threshold: number;
-  /** @default false */
-  readonly whenBelow?: boolean;
   /**
    * How many periods must meet the condition, and out of how many.
    * @default [1, 1]
    */
   readonly periods?: readonly [number, number];
-  /**
-   * True if a missing datapoint meets the condition. The functions write a count of failures only if there is one, so a
-   * missing count is good. A missing heartbeat is bad.
-   *
-   * CloudWatch uses this option only if it finds fewer datapoints than periods. It looks at some older periods too. So
-   * a condition of several periods may be met by the last few that have a datapoint.
-   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
-   * @default false
-   */
-  readonly missingIsBad?: boolean;
 }
 
 /** All conditions that raise an alarm. CONTRIBUTING.md says what a new one touches. */
 export function conditions(monitored: Monitored): readonly Condition[] {
-  const metrics = new PipelineMetrics(monitored.pipeline);
+  const metrics: AlarmMetrics = new PipelineMetrics(monitored.pipeline);
   return [
     ...queueConditions(monitored),
     ...notifyConditions(monitored.notifyDeadLetters),
     ...uploadConditions(metrics),
     ...holdConditions(metrics),
+    ...(monitored.hasBudgets ? budgetConditions(metrics) : []),
     ...flowConditions(metrics, monitored.flowAgeMaxSeconds),
-    ...canaryConditions(metrics, monitored.canaryKey),
-    tickCondition(metrics),
-    ...collectorConditions(metrics, monitored.collectors),
+    ...canaryConditions(metrics, monitored),
+    tickCondition(metrics, monitored),
+    ...collectorConditions(metrics, monitored),
     ...functionConditions('create-flow', monitored.createFlowFunction),
     ...functionConditions('collect-outputs', monitored.collectOutputsFunction),
   ];
@@ -176,7 +171,7 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
   ];
 }
 
-function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
+function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
   return [
     {
       id: 'flows-failed',
@@ -246,8 +241,8 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
   ];
 }
 
-/** Each tick measures these, once a minute. */
-function holdConditions(metrics: PipelineMetrics): readonly Condition[] {
+/** Each tick measures this, once a minute. */
+function budgetConditions(metrics: AlarmMetrics): readonly Condition[] {
   const spent = whileMeasured(metrics.maximum('BudgetSpentPercent', FIVE_MINUTES));
   return [
     {
@@ -266,6 +261,12 @@ function holdConditions(metrics: PipelineMetrics): readonly Condition[] {
       ...spent,
       threshold: 100,
     },
+  ];
+}
+
+/** Each tick measures these, once a minute. */
+function holdConditions(metrics: AlarmMetrics): readonly Condition[] {
+  return [
     {
       id: 'failures-alike',
       severity: 'page',
@@ -285,7 +286,7 @@ function holdConditions(metrics: PipelineMetrics): readonly Condition[] {
   ];
 }
 
-function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): readonly Condition[] {
+function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): readonly Condition[] {
   return [
     {
       id: 'nothing-finishes',
@@ -349,18 +350,19 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
   ];
 }
 
-function tickCondition(metrics: PipelineMetrics): Condition {
+function tickCondition(metrics: AlarmMetrics, monitored: Monitored): Condition {
   return {
     id: 'tick-missing',
     severity: 'page',
     meaning: 'No tick has completed for 40 minutes, so no outputs are collected.',
     action: 'Check whether ticks are started, crash, or are cut short because the flow service does not answer.',
-    ...whileSilent(metrics.sum('TicksCompleted', TICK_PERIOD)),
+    ...whileSilent(metrics.sum('TicksCompleted', TICK_PERIOD), monitored),
   };
 }
 
 /** The canary is put once in each period, and comes to its receipt a few minutes later. */
-function canaryConditions(metrics: PipelineMetrics, canaryKey: string): readonly Condition[] {
+function canaryConditions(metrics: AlarmMetrics, monitored: Monitored): readonly Condition[] {
+  const { canaryKey } = monitored;
   if (canaryKey === '') return [];
   return [
     {
@@ -368,13 +370,14 @@ function canaryConditions(metrics: PipelineMetrics, canaryKey: string): readonly
       severity: 'page',
       meaning: `For two hours, no file ${canaryKey} has come to its receipt.`,
       action: 'Find out with flowdrop status whether it waits, failed, or was not put.',
-      ...whileSilent(metrics.sum('CanariesSucceeded', CANARY_PERIOD)),
+      ...whileSilent(metrics.sum('CanariesSucceeded', CANARY_PERIOD), monitored),
     },
   ];
 }
 
 /** One collector alone is covered by {@link tickCondition}. */
-function collectorConditions(metrics: PipelineMetrics, collectors: number): readonly Condition[] {
+function collectorConditions(metrics: AlarmMetrics, monitored: Monitored): readonly Condition[] {
+  const { collectors } = monitored;
   if (collectors === 1) return [];
   return Array.from({ length: collectors }, (_, index) => ({
     id: `collector-missing-${index}`,
@@ -382,7 +385,7 @@ function collectorConditions(metrics: PipelineMetrics, collectors: number): read
     severity: 'ticket',
     meaning: `Collector ${index} of ${collectors} has completed no tick for 40 minutes, so its share of the outputs waits.`,
     action: 'Check whether its schedule is on, and whether its ticks crash or are cut short.',
-    ...whileSilent(metrics.sum(`TicksOfCollector${index}`, TICK_PERIOD)),
+    ...whileSilent(metrics.sum(`TicksOfCollector${index}`, TICK_PERIOD), monitored),
   }));
 }
 
@@ -422,11 +425,23 @@ function whileMeasured(measured: Metric): Pick<Condition, 'metric' | 'periods'> 
   return { metric: filled(measured), periods: [1, 2] };
 }
 
-/** Two periods without a count that is a heartbeat. */
-function whileSilent(
-  heartbeat: Metric,
-): Pick<Condition, 'metric' | 'threshold' | 'whenBelow' | 'periods' | 'missingIsBad'> {
-  return { metric: filled(heartbeat), threshold: 1, whenBelow: true, periods: [2, 2], missingIsBad: true };
+/**
+ * Two periods without a count that is a heartbeat. Only periods count in which the queue of uploads was there, so that
+ * nobody is woken before the first tick. Lambda asks the queue all the time, and SQS measures a queue that is asked.
+ * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+ */
+function whileSilent(heartbeat: Metric, { queue }: Monitored): Pick<Condition, 'metric' | 'threshold' | 'periods'> {
+  const { period, label } = heartbeat;
+  const metric = new MathExpression({
+    expression: 'IF(messages >= 0 AND FILL(heartbeat, 0) < 1, 1, 0)',
+    usingMetrics: {
+      messages: queue.metricApproximateNumberOfMessagesVisible({ statistic: Stats.MAXIMUM, period }),
+      heartbeat,
+    },
+    period,
+    label: `No ${label}`,
+  });
+  return { metric, threshold: 1, periods: [2, 2] };
 }
 
 /**
@@ -442,17 +457,13 @@ function filled(measured: Metric): MathExpression {
 
 /**
  * 1 if a flow is old and none has ended, otherwise 0. Neither alone is an alarm: a flow may take long, and in a quiet
- * hour no flow can end.
- *
- * An hour without finished flows has no datapoint. Arithmetic takes a missing value for zero if the other operand has a
- * datapoint, and `oldest` has one for as long as there are ticks. So `oldest * 0` keeps the sum from being missing.
- * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
+ * hour no flow can end. No running flow and no ended one are no datapoint: see {@link filled}.
  */
-function stuck(metrics: PipelineMetrics, flowAgeMaxSeconds: number): MathExpression {
+function stuck(metrics: AlarmMetrics, flowAgeMaxSeconds: number): MathExpression {
   const period = Duration.hours(1);
   const age = Math.min(STUCK_AGE.toSeconds(), Math.floor(flowAgeMaxSeconds / 2));
   return new MathExpression({
-    expression: `IF(oldest >= ${age} AND (oldest * 0 + succeeded + failed) < 1, 1, 0)`,
+    expression: `IF(FILL(oldest, 0) >= ${age} AND FILL(succeeded, 0) + FILL(failed, 0) < 1, 1, 0)`,
     usingMetrics: {
       oldest: metrics.maximum('OldestRunningSeconds', period),
       succeeded: metrics.sum('FlowsSucceeded', period),

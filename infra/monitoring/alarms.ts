@@ -12,7 +12,11 @@ import { type Condition, conditions, type Monitored, type Severity } from './ala
 export interface AlarmsProps extends Monitored {
   /** Address of the runbook. It has one heading for each alarm. */
   readonly runbookUrl: string;
-  /** The topic of each severity. It is notified when an alarm starts and when it ends. */
+  /**
+   * The topic of each severity. It is notified when an alarm starts, and not when it ends: every new alarm is OK after
+   * its first look, so the first deployment would send a mail for each.
+   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
+   */
   readonly topics: Readonly<Record<Severity, ITopic | undefined>>;
 }
 
@@ -29,35 +33,20 @@ export class Alarms extends Construct {
   }
 
   #alarm(condition: Condition, { pipeline, runbookUrl, topics }: AlarmsProps): Alarm {
-    const {
-      id,
-      heading = id,
-      severity,
-      meaning,
-      action,
-      metric,
-      threshold,
-      whenBelow,
-      periods = [1, 1],
-      missingIsBad,
-    } = condition;
+    const { id, heading = id, severity, meaning, action, metric, threshold, periods = [1, 1] } = condition;
     const alarm = new Alarm(this, id, {
       alarmName: `${pipeline}-${id}`,
       alarmDescription: `${meaning} ${action} Severity: ${severity}. Runbook: ${runbookUrl}#${heading}`,
       metric,
       threshold,
-      comparisonOperator: whenBelow
-        ? ComparisonOperator.LESS_THAN_THRESHOLD
-        : ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+      comparisonOperator: ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
       datapointsToAlarm: periods[0],
       evaluationPeriods: periods[1],
-      treatMissingData: missingIsBad ? TreatMissingData.BREACHING : TreatMissingData.NOT_BREACHING,
+      // The functions write a count of failures only if there is one.
+      treatMissingData: TreatMissingData.NOT_BREACHING,
     });
     const topic = topics[severity];
-    if (topic !== undefined) {
-      alarm.addAlarmAction(new SnsAction(topic));
-      alarm.addOkAction(new SnsAction(topic));
-    }
+    if (topic !== undefined) alarm.addAlarmAction(new SnsAction(topic));
     return alarm;
   }
 }

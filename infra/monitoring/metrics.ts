@@ -9,7 +9,7 @@ const DEFAULT_PERIOD = Duration.minutes(5);
  *
  * CONTRIBUTING.md says what a new metric touches.
  */
-export class PipelineMetrics {
+export class PipelineMetrics<Name extends MetricName = MetricName> {
   readonly #pipeline: string;
 
   constructor(pipeline: string) {
@@ -17,21 +17,21 @@ export class PipelineMetrics {
   }
 
   /** The sum of all values in a period. */
-  sum(metricName: MetricName, period?: Duration): Metric {
+  sum(metricName: Name, period?: Duration): Metric {
     return this.#metric(metricName, Stats.SUM, period);
   }
 
   /** The highest value in a period. */
-  maximum(metricName: MetricName, period?: Duration): Metric {
+  maximum(metricName: Name, period?: Duration): Metric {
     return this.#metric(metricName, Stats.MAXIMUM, period);
   }
 
   /** The value that so many per cent of the values in a period do not exceed. */
-  percentile(metricName: MetricName, percent: number): Metric {
+  percentile(metricName: Name, percent: number): Metric {
     return this.#metric(metricName, Stats.percentile(percent)).with({ label: `${metricName} p${percent}` });
   }
 
-  #metric(metricName: MetricName, statistic: string, period: Duration = DEFAULT_PERIOD): Metric {
+  #metric(metricName: Name, statistic: string, period: Duration = DEFAULT_PERIOD): Metric {
     const dimensionsMap = { service: this.#pipeline };
     return new Metric({
       namespace: METRICS_NAMESPACE,

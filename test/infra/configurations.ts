@@ -155,6 +155,11 @@ export const CONFIGURATIONS = {
     { accessLogsBucket: 'their-logs' },
     { routes: Array.from({ length: 100 }, (_, i) => ({ name: `route ${i}`, suffixes: [`.${i}`], template: 't' })) },
   ),
+  'alarms-only': deployed(
+    { monitoring: 'alarms', alarmEmail: 'ops@example.com' },
+    { settings: { budget: { per: 'day', flows: 500 } } },
+  ),
+  unmonitored: deployed({ monitoring: 'none' }),
   chains: deployed(
     { resultsBucket: 'their-results', resultsKeyArn: keyArnOf('results') },
     {

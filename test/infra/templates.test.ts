@@ -29,6 +29,33 @@ const own = ({ template }: Synthesis, ...types: readonly string[]) =>
 
 const validated = (name: ConfigurationName): Synthesis => configured(name, true);
 
+/** A metric of an alarm, or the expression over them. */
+interface AlarmTerm {
+  readonly Id: string;
+  readonly Expression?: string;
+  readonly MetricStat?: { readonly Metric: { readonly MetricName: string } };
+}
+
+interface AlarmProperties {
+  readonly Threshold: number;
+  readonly TreatMissingData: string;
+  readonly MetricName: string;
+  readonly Metrics?: readonly AlarmTerm[];
+}
+
+/** Whether an alarm is on while its metrics have these values, and no other has a datapoint. */
+function isRaised(alarm: AlarmProperties, values: Readonly<Record<string, number>>): boolean {
+  const { Threshold, TreatMissingData, MetricName, Metrics } = alarm;
+  const terms = Metrics ?? [{ Id: 'own', MetricStat: { Metric: { MetricName } } }];
+  const measured = terms.flatMap(({ Id, MetricStat }) => (MetricStat ? [{ Id, ...MetricStat.Metric }] : []));
+  const expression = terms.find(({ Expression }) => Expression !== undefined)?.Expression ?? measured[0]?.Id ?? '';
+  const code = expression.replace(/FILL\((\w+), 0\)/g, '($1 ?? 0)').replaceAll(' AND ', ' && ');
+  const ifElse = (condition: boolean, yes: number, no: number) => (condition ? yes : no);
+  const evaluate = new Function('IF', ...measured.map(({ Id }) => Id), `return ${code};`);
+  const value = evaluate(ifElse, ...measured.map((metric) => values[metric.MetricName]));
+  return value === undefined ? TreatMissingData === 'breaching' : value >= Threshold;
+}
+
 /** What holds for all templates. */
 const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly<Record<string, unknown>>) => void>> = {
   'passes the checks at synth': ({ findings }) => expect(findings).toEqual([]),
@@ -115,8 +142,8 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
       expect(FunctionName ?? LogGroupName ?? AlarmName ?? Name).toMatch(
         new RegExp(`^(/|/aws/lambda/)?${PIPELINE}[-/]`),
       );
-    const [{ DashboardName }] = own(synthesis, 'AWS::CloudWatch::Dashboard');
-    expect(JSON.stringify(DashboardName)).toContain(`"${PIPELINE}-`);
+    for (const { DashboardName } of own(synthesis, 'AWS::CloudWatch::Dashboard'))
+      expect(JSON.stringify(DashboardName)).toContain(`"${PIPELINE}-`);
   },
 
   'starts the ticks by events that the function can parse': (synthesis) => {
@@ -126,12 +153,28 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
     expect(collectors).toEqual(ticks.map((_, index) => ({ index, of: ticks.length })));
   },
 
-  'notifies of every alarm, or warns that no one is notified': (synthesis) => {
+  'notifies of every alarm that begins, or warns that no one is notified': (synthesis) => {
     const isWarned = synthesis.messages.some((message) => message.startsWith('No one is notified of alarms. Set'));
     for (const { AlarmActions, OKActions } of own(synthesis, 'AWS::CloudWatch::Alarm')) {
-      expect(OKActions).toEqual(AlarmActions);
+      // A new alarm becomes OK, which nobody needs to know.
+      expect(OKActions).toBeUndefined();
       expect(AlarmActions === undefined).toBe(isWarned);
     }
+  },
+
+  'has no alarm that is on before there is any metric, and one that is on if there is nothing but the queue': (
+    synthesis,
+    { monitoring },
+  ) => {
+    const alarms = own(synthesis, 'AWS::CloudWatch::Alarm');
+    const isOn = (metrics: Readonly<Record<string, number>>) =>
+      alarms
+        .filter((alarm) => isRaised(alarm, metrics))
+        .map(({ AlarmName }) => AlarmName.replace(/^.*?-(?=\w+-missing)/, ''));
+    expect(isOn({})).toEqual([]);
+    if (monitoring === 'none') return;
+    expect(isOn({ ApproximateNumberOfMessagesVisible: 0 })).toContain('tick-missing');
+    expect(isOn({ ApproximateNumberOfMessagesVisible: 0, TicksCompleted: 1 })).not.toContain('tick-missing');
   },
 
   'links each alarm to its entry in the runbook': (synthesis, { runbookUrl = 'docs/runbook.md' }) => {

@@ -1,4 +1,5 @@
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { Monitoring } from '../../functions/base/telemetry.ts';
 import { powertools } from '../../functions/lambda/powertools.ts';
 
 afterEach(() => {
@@ -27,4 +28,20 @@ it('writes the fields of a log, those of the line, and the invocation, into each
     { message: 'Two', key: 'a.bin', ...each },
     { message: 'Three', ...each },
   ]);
+});
+
+describe('metrics', () => {
+  const written = (monitoring: Monitoring): readonly string[] => {
+    const { metrics, telemetry } = powertools('pipeline', monitoring);
+    for (const name of ['TicksCompleted', 'TicksOfCollector1', 'AssetsStored'] as const) telemetry.metrics.add(name);
+    return Object.values(metrics.serializeMetrics()._aws.CloudWatchMetrics).flatMap(({ Metrics }) =>
+      Metrics.map(({ Name }) => Name),
+    );
+  };
+
+  it('are all written, or those that alarms read, or none', () => {
+    expect(written('full')).toEqual(['TicksCompleted', 'TicksOfCollector1', 'AssetsStored']);
+    expect(written('alarms')).toEqual(['TicksCompleted', 'TicksOfCollector1']);
+    expect(written('none')).toEqual([]);
+  });
 });

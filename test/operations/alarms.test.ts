@@ -31,6 +31,12 @@ describe('the check of the alarms', () => {
     expect(await examined([alarm('dead-letters')])).toEqual({ heard: 'good', raised: 'good' });
   });
 
+  it('is good without any if the deployment is to have none', async () => {
+    const { deployment } = await deploymentAt(() => '');
+    const unmonitored = { ...deployment, settings: { ...deployment.settings, monitoring: 'none' as const } };
+    expect(await examineAlarms([], unmonitored, signal)).toBe('good');
+  });
+
   it('reads all pages', async () => {
     const { deployment, asked } = await deploymentAt((body) => {
       const page = JSON.parse(body);

@@ -20,6 +20,7 @@ describe('parseEnv', () => {
       collectFunction: 'collect-outputs',
       command: 'flowdrop',
       eventBus: 'default',
+      monitoring: 'full',
       service: FLOWS,
       proxies: {},
       routes: [route],

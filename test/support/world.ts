@@ -200,6 +200,7 @@ function settingsOf({ settings, routes, service, speaks, describes }: WorldOptio
     collectFunction: 'test-collect-outputs',
     command: 'flowdrop',
     eventBus: 'default',
+    monitoring: 'full',
     service: describes ?? descriptionOf(service?.variation, speaks),
     proxies: {},
     routes: routes ?? [ECHO],
