@@ -44,8 +44,10 @@ export interface Listed {
   readonly replaced: readonly string[];
 }
 
+export const FAILURE_CODES: readonly string[] = Object.keys(FAILURES);
+
 /** Words that `code` may be: the codes of failures, and the reasons of waits. */
-export const CODES: readonly string[] = [...Object.keys(FAILURES), ...WAIT_REASONS];
+export const CODES: readonly string[] = [...new Set([...FAILURE_CODES, ...WAIT_REASONS])];
 
 /**
  * Lists the uploads in a state, newest first. Reads only the markers of that state and their entries. For each listed

@@ -16,7 +16,7 @@ export interface Instead<O> {
     words: readonly string[],
     options: O,
   ): ReturnType<NonNullable<Body['unconnected']>>;
-  offline?(offline: Offline, options: O): Promise<number> | undefined;
+  offline?(offline: Offline, options: O, words: readonly string[]): Promise<number> | undefined;
 }
 
 /** The examples in the help of a command. */

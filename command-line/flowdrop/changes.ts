@@ -16,6 +16,7 @@ import { type FlowLeft, forget, type KeyTraces, type Traces, tracesOfAll } from 
 import { type Fetched, get } from '../../operations/get.ts';
 import { endOfHold, holdsOf } from '../../operations/holds.ts';
 import { inboxOf, JobFilesError, type JobsPlan, planFiles } from '../../operations/job-files.ts';
+import { FAILURE_CODES } from '../../operations/list.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
 import { costsOfFiles, nearestRouteOfFile, routeOfFile } from '../../operations/route-file.ts';
 import { costsOfSweep, expiredBefore, type SweepPass, type SweepRequest, sweep } from '../../operations/sweep.ts';
@@ -27,7 +28,7 @@ import { type Add, example } from './add.ts';
 import { table } from './console.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
 import { type PutFile, showActed, showFetched, showLaterEnd, showPut, showSweep } from './show-changes.ts';
-import { sinceOf } from './words.ts';
+import { codeOption, sinceOf } from './words.ts';
 
 /** The commands that change something, or copy files. Those that cost money or delete say so, and ask. */
 export function addChanges(add: Add): void {
@@ -75,7 +76,7 @@ function addRetry(add: Add): void {
     .argument('[keys...]', 'keys of files, beginnings of keys, names of later stages, or upload ids')
     .option('--failed', 'all files that failed')
     .option('--since <time>', 'with --failed: only since then, such as 2h or 12:00', (text) => sinceOf(text))
-    .option('--code <code>', 'with --failed: only with this code')
+    .addOption(codeOption('with --failed: only with this code', FAILURE_CODES))
     .option('--route <name>', 'with --failed: only of this route')
     .option('--parameters <json>', 'other parameters for this retry of failed files, where the route allows it', json)
     .option('--template <name>', 'another template for this retry, likewise')

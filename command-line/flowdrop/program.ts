@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { printableLines } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
 import { generationsOf } from '../../operations/compare.ts';
@@ -18,6 +17,7 @@ import { UsageError } from '../options.ts';
 import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
+import { addCompletion } from './completion.ts';
 import { addCredentials } from './credentials.ts';
 import { addHolds } from './holds.ts';
 import { addOpen } from './open.ts';
@@ -34,7 +34,7 @@ import {
   showTemplates,
   showUpload,
 } from './show.ts';
-import { sinceOf } from './words.ts';
+import { codeOption, sinceOf } from './words.ts';
 
 /** How often `--watch` shows the state again, in milliseconds. */
 const WATCH_MS = 2_000;
@@ -90,7 +90,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
       exitCode = await runCommand(options, surroundings, {
         run: (run) => body(run, words, options),
         ...(unconnected && { unconnected: (error, before) => unconnected(error, before, words, options) }),
-        ...(offline && { offline: (before) => offline(before, options) }),
+        ...(offline && { offline: (before) => offline(before, options, words) }),
       });
     });
     program.addCommand(command.copyInheritedSettings(program));
@@ -107,6 +107,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   addTemplates(add);
   addCredentials(add);
   addDoctor(add);
+  addCompletion(add, program);
   return { command: program, exitCode: () => exitCode };
 }
 
@@ -199,7 +200,7 @@ function addList(add: Add): void {
     .option('--undecided', 'files that wait for your decision, because a flow of them may exist')
     .option('--running', 'files whose flow is running')
     .option('--since <time>', 'only since then: 30m, 2h, 7d, 12:00 (today), or a date', (text) => sinceOf(text))
-    .option('--code <code>', 'only failures with this code, or waits for this reason', codeOf)
+    .addOption(codeOption('only failures with this code, or waits for this reason', CODES))
     .option('--route <name>', 'only files of this route')
     .option('--limit <number>', 'how many at most', positive, LIST_LIMIT_DEFAULT)
     .addHelpText(
@@ -293,14 +294,6 @@ function addTemplates(add: Add): void {
     console.answer(offered, showTemplates);
     return EXIT_OK;
   });
-}
-
-function codeOf(text: string): string {
-  if (CODES.includes(text)) return text;
-  const meant = didYouMean(text, CODES);
-  throw new InvalidArgumentError(
-    meant === undefined ? `There is no such code. The codes: ${CODES.join(', ')}.` : `Did you mean ${meant}?`,
-  );
 }
 
 function positive(text: string): number {

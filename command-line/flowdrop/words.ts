@@ -1,4 +1,5 @@
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
+import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { agoText } from '../../functions/base/duration.ts';
 
 const MINUTE_MS = 60_000;
@@ -23,3 +24,13 @@ export function sinceOf(text: string, now = Date.now()): number {
 
 /** A time relative to now: `just now`, `12 s ago`, `in 3 min`. @param iso ISO 8601. */
 export const relative = (iso: string, now = Date.now()): string => agoText(now - Date.parse(iso));
+
+/** The option `--code`, which takes one of these codes. */
+export const codeOption = (description: string, codes: readonly string[]): Option =>
+  new Option('--code <code>', description).choices(codes).argParser((text) => {
+    if (codes.includes(text)) return text;
+    const meant = didYouMean(text, codes);
+    throw new InvalidArgumentError(
+      meant === undefined ? `There is no such code. The codes: ${codes.join(', ')}.` : `Did you mean ${meant}?`,
+    );
+  });
