@@ -325,7 +325,7 @@ async function resultsOf(
 type Named = Pick<Entry['upload'], 'id' | 'key' | 'stage'>;
 
 const aliasesOf = (state: Awaited<ReturnType<Deployment['aliases']['read']>>): readonly string[] =>
-  (state?.files ?? []).map(({ alias }) => alias);
+  state === undefined ? [] : [...state.files.map(({ alias }) => alias), ...state.stale];
 
 const assetsOf = (entry: Entry | undefined): readonly string[] =>
   entry !== undefined && isTerminal(entry) ? entry.assets.map(({ key }) => key) : [];

@@ -1,7 +1,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DeleteObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, GetObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
@@ -303,6 +303,11 @@ it('forget deletes a file that its route has deleted after its success, with the
     code: 1,
     output: 'deleted.bin: no such flow\n',
   });
+  // Its pattern has changed since, and S3 did not let the function remove it.
+  const { s3 } = operated.pipeline;
+  const at = { Bucket: LEDGER_BUCKET, Key: (await states())[0] };
+  const state = JSON.parse((await (await s3.send(new GetObjectCommand(at))).Body?.transformToString()) ?? '');
+  await s3.send(new PutObjectCommand({ ...at, Body: JSON.stringify({ ...state, files: [], stale: await named() }) }));
   expect(await operated.run('forget', id, '--yes')).toMatchObject({ code: 0 });
   expect([await left(), await named(), await states()]).toEqual([0, [], []]);
 });
