@@ -22,6 +22,7 @@ import { type Holds, pause, resume } from '../holds/holds.ts';
 import {
   approved,
   collectedAgain,
+  type Entry,
   ended,
   failedMarkerOf,
   isFlowShared,
@@ -40,9 +41,9 @@ import {
 import type { WaitingMarker } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
-import type { Aliases } from '../publish/aliases.ts';
+import type { Aliases, OtherSuccess } from '../publish/aliases.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
-import { ASSET_METADATA, assetKey, FLOW_METADATA } from '../results/results-keys.ts';
+import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { laterRoute } from '../uploads/chain-routes.ts';
@@ -593,36 +594,51 @@ export async function showOther(
   const entry = (await ports.ledger.read(upload, signal))?.entry;
   if (entry === undefined) return { upload, result: 'unknown' };
   if (!isTerminal(entry)) return { upload, result: 'under way' };
-  const assets = entry.flow?.id === flow ? entry.assets : await assetsOf(flow, entry.upload, ports, signal);
-  if (assets.length === 0) return { upload, result: 'no such flow' };
-  const told = await ports.aliases.showOther(entry, { flow, assets }, signal);
+  const stored = assetsIn(entry, flow);
+  const other = stored ? { upload, flow, assets: stored } : await successOf(flow, entry.upload, ports, signal);
+  if (other === undefined) return { upload, result: 'no such flow' };
+  const told = await ports.aliases.showOther(entry, other, signal);
   if (told === undefined) return { upload, result: 'without an alias' };
   return told.aliasIssue === undefined
     ? { upload, result: 'shown' }
     : { upload, result: 'not shown', why: told.aliasIssue };
 }
 
-/** The stored assets of a flow of an upload's key, as the results bucket shows them. It may be a flow of an earlier upload. */
-async function assetsOf(
-  flowId: string,
+/** The assets of a flow in the order of its outputs, if the entry has all of them. */
+function assetsIn(entry: Entry, flowId: string): readonly StoredAsset[] | undefined {
+  if (isTerminal(entry) && entry.flow?.id === flowId && entry.assets.length > 0) return entry.assets;
+  const before = entry.previous?.find(({ flow }) => flow === flowId);
+  return before?.assetCount === before?.assets.length ? before?.assets : undefined;
+}
+
+/**
+ * What a flow of an upload's key has stored, as the results bucket shows it. It may be a flow of an earlier upload, whose
+ * entry knows the order of the assets. Undefined if there is nothing.
+ */
+async function successOf(
+  flow: string,
   { key }: Upload,
-  { s3, settings }: OperatorPorts,
+  { s3, settings, ledger }: OperatorPorts,
   abortSignal: AbortSignal,
-): Promise<readonly StoredAsset[]> {
+): Promise<OtherSuccess | undefined> {
   const Bucket = settings.resultsBucket;
-  const Prefix = assetKey(settings, { key, flowId, assetId: '', mediaType: '' });
+  const Prefix = assetKey(settings, { key, flowId: flow, assetId: '', mediaType: '' });
   const { Contents = [] } = await s3.send(new ListObjectsV2Command({ Bucket, Prefix }), { abortSignal });
   const heads = await pMap(
     Contents,
     async ({ Key = '' }) => ({ Key, head: await headObject(s3, { Bucket, Key }, abortSignal) }),
     { concurrency: CONCURRENCY },
   );
-  return heads.flatMap(({ Key, head }): StoredAsset[] => {
+  const own = heads.filter(({ head }) => head?.Metadata?.[FLOW_METADATA] === encodedId(flow));
+  const upload = own[0]?.head?.Metadata?.[UPLOAD_METADATA];
+  if (upload === undefined) return undefined;
+  const entry = (await ledger.read(upload, abortSignal))?.entry;
+  const listed = own.map(({ Key, head }): StoredAsset => {
     const { ETag = '', ContentLength = 0, ContentType = '', Metadata = {} } = head ?? {};
-    if (Metadata[FLOW_METADATA] !== encodedId(flowId)) return [];
     const facts = { bytes: ContentLength, mediaType: ContentType, etag: unquoted(ETag), sha256: '' };
-    return [{ id: Metadata[ASSET_METADATA] ?? '', bucket: Bucket, key: Key, ...facts }];
+    return { id: Metadata[ASSET_METADATA] ?? '', bucket: Bucket, key: Key, ...facts };
   });
+  return { upload, flow, assets: (entry && assetsIn(entry, flow)) ?? listed };
 }
 
 /** The assets of an ended upload that are still in the results bucket. */

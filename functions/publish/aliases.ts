@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { DeleteObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
@@ -7,7 +8,7 @@ import { Document } from '../ledger/document.ts';
 import type { StoredAsset, TerminalEntry } from '../ledger/entry.ts';
 import { count, LEDGER_FORMAT, readonlyObject, uploadId } from '../ledger/entry-schema.ts';
 import { aliasStateKey } from '../ledger/keys.ts';
-import { LedgerContendedError, parsedObject } from '../ledger/store.ts';
+import { LedgerContendedError, parsedObject, UnreadableEntryError } from '../ledger/store.ts';
 import { isSuccess } from '../ledger/terminal-states.ts';
 import { MultipartUpload } from '../results/multipart-upload.ts';
 import { isActiveContent } from '../results/results.ts';
@@ -21,10 +22,10 @@ import type { Receipt } from './report-schemas.ts';
 /** Assets of one success that get an alias. Each takes four requests. */
 const ALIASES_MAX = 100;
 
-/** Tries to put aliases while others put them too. The next attempt to publish goes on. */
+/** Tries to make aliases while others make them too. The next attempt to publish goes on. */
 const TRIES_MAX = 10;
 
-/** Metadata of an alias: whose it is, and which success it shows. */
+/** Metadata of an alias: the file that owns it, and which success it shows. */
 const OWNER = 'flowdrop-alias';
 const SHOWS = 'flowdrop-alias-of';
 
@@ -57,6 +58,23 @@ type AliasState = z.infer<typeof stateSchema>;
 /** An object stands at an alias that is none of this file. It is left as it is. */
 class AliasTakenError extends Error {
   override readonly name = 'AliasTakenError';
+}
+
+/** A success of a file, which need not be its newest one. */
+export interface OtherSuccess {
+  /** The id of its upload. */
+  readonly upload: string;
+  /** The id of its flow. */
+  readonly flow: string;
+  readonly assets: readonly StoredAsset[];
+}
+
+/** What came of making aliases. */
+interface Made {
+  /** False if another process has changed one of them. */
+  readonly isDone: boolean;
+  /** What is wrong with some of them. */
+  readonly issues: ReadonlyMap<string, string>;
 }
 
 type AliasOwner = Pick<Upload, 'id' | 'key' | 'stage'>;
@@ -98,23 +116,22 @@ export class Aliases {
 
   /**
    * Has the aliases show another success of the file, until a newer one comes.
-   * @param assets those of the other flow.
+   * @param entry that of the file's newest upload.
    * @returns undefined if its route has no alias.
    */
   async showOther(
     entry: TerminalEntry,
-    { flow, assets }: { readonly flow: string; readonly assets: readonly StoredAsset[] },
+    { upload, flow, assets }: OtherSuccess,
     signal: AbortSignal,
   ): Promise<Told | undefined> {
     const other = this.#stateOf({ ...entry, state: 'succeeded', flow: { id: flow, createdAt: 0 } }, assets);
     if (other === undefined) return undefined;
-    const isShown = (there: AliasState | undefined) => there?.flow === flow && there.order >= other.order;
-    const moved = (there: AliasState | undefined): AliasState => ({
-      ...other,
-      order: there !== undefined && there.order > other.order ? there.order : other.order,
-      stale: staleOf(there, other),
-    });
-    return this.#change(entry.upload, flow, (there) => (isShown(there) ? there : moved(there)), signal);
+    const moved = (there: AliasState | undefined): AliasState | undefined => {
+      const order = there !== undefined && there.order > other.order ? there.order : other.order;
+      const next = { ...other, upload, order, stale: staleOf(there, other) };
+      return isDeepStrictEqual(there, next) ? there : next;
+    };
+    return this.#change(entry.upload, flow, moved, signal);
   }
 
   /** Undefined if it is no success, or its route has no alias. */
@@ -138,19 +155,18 @@ export class Aliases {
     change: (there: AliasState | undefined) => AliasState | undefined,
     signal: AbortSignal,
   ): Promise<Told> {
-    const owner = ownerOf(upload);
     const document = this.#documentOf(upload);
     try {
       let { value } = await document.update(change, signal);
       for (let tries = 0; value !== undefined && tries < TRIES_MAX; tries += 1) {
-        await this.#make(value, owner, signal);
+        const { isDone, issues } = await this.#make(value, fileOf(upload), signal);
         const { value: now } = await document.read(signal);
-        if (now === undefined || shownBy(now) === shownBy(value)) return told(value, flow);
+        if (isDone && (now === undefined || shownBy(now) === shownBy(value))) return told(value, flow, issues);
         value = now;
       }
     } catch (error) {
-      if (!(error instanceof AliasTakenError) && !isRefused(error)) throw error;
-      return { aliasIssue: `The alias could not be put: ${(error as Error).message}` };
+      if (!isRefused(error) && !(error instanceof UnreadableEntryError)) throw error;
+      return { aliasIssue: (error as Error).message };
     }
     throw new LedgerContendedError(`The aliases of ${upload.key} were moved ${TRIES_MAX} times while they were put`);
   }
@@ -166,53 +182,67 @@ export class Aliases {
     return new Document({ ...this.#ports, bucket: this.#settings.ledgerBucket, key, parse });
   }
 
-  /** Makes the aliases as a state says. */
-  async #make(state: AliasState, owner: string, signal: AbortSignal): Promise<void> {
-    for (const file of state.files) await this.#put(file, state, owner, signal);
-    for (const alias of state.stale) await this.#remove(alias, owner, signal);
+  /** Makes the aliases as a state says. What is wrong with one of them keeps none of the others. */
+  async #make(state: AliasState, owner: string, signal: AbortSignal): Promise<Made> {
+    const issues = new Map<string, string>();
+    let isDone = true;
+    const step = async (alias: string, what: string, act: () => Promise<boolean>): Promise<void> => {
+      try {
+        isDone = (await act()) && isDone;
+      } catch (error) {
+        if (!(error instanceof AliasTakenError) && !isRefused(error)) throw error;
+        issues.set(alias, `The alias ${alias} could not be ${what}: ${(error as Error).message}`);
+      }
+    };
+    for (const file of state.files) await step(file.alias, 'put', () => this.#put(file, state, owner, signal));
+    for (const alias of state.stale) await step(alias, 'removed', () => this.#remove(alias, owner, signal));
+    return { isDone, issues };
   }
 
-  async #put(file: AliasState['files'][number], state: AliasState, owner: string, signal: AbortSignal): Promise<void> {
+  /** @returns false if somebody else has changed the alias in between. It may show a newer success now. */
+  async #put(
+    file: AliasState['files'][number],
+    state: AliasState,
+    owner: string,
+    signal: AbortSignal,
+  ): Promise<boolean> {
     const { s3 } = this.#ports;
     const at = { Bucket: this.#settings.resultsBucket, Key: file.alias };
     const shows = shownBy(state);
-    for (let tries = 0; tries < TRIES_MAX; tries += 1) {
-      const there = await headObject(s3, at, signal);
-      if (there !== undefined && there.Metadata?.[OWNER] !== owner) {
-        throw new AliasTakenError(`${file.alias} is an object of something else, and was left as it is.`);
-      }
-      if (there?.Metadata?.[SHOWS] === shows) return;
-      const metadata = { [OWNER]: owner, [SHOWS]: shows, [UPLOAD_METADATA]: state.upload };
-      const upload = new MultipartUpload(
-        s3,
-        {
-          ...{ ...at, ContentType: file.mediaType, Metadata: { ...metadata, [FLOW_METADATA]: encodedId(state.flow) } },
-          ...(isActiveContent(file.mediaType) && { ContentDisposition: 'attachment' }),
-        },
-        signal,
-      );
-      try {
-        await upload.copy(file);
-        if (await isDone(upload.complete(there === undefined ? { IfNoneMatch: '*' } : { IfMatch: there.ETag }))) return;
-      } finally {
-        await upload.abort();
-      }
+    const there = await headObject(s3, at, signal);
+    if (there !== undefined && there.Metadata?.[OWNER] !== owner) {
+      throw new AliasTakenError('it is an object of something else, and was left as it is.');
     }
-    throw new LedgerContendedError(`${file.alias} was written by others ${TRIES_MAX} times`);
+    if (there?.Metadata?.[SHOWS] === shows) return true;
+    const metadata = { [OWNER]: owner, [SHOWS]: shows, [UPLOAD_METADATA]: state.upload };
+    const upload = new MultipartUpload(
+      s3,
+      {
+        ...{ ...at, ContentType: file.mediaType, Metadata: { ...metadata, [FLOW_METADATA]: encodedId(state.flow) } },
+        ...(isActiveContent(file.mediaType) && { ContentDisposition: 'attachment' }),
+      },
+      signal,
+    );
+    try {
+      await upload.copy(file);
+      return await isWon(upload.complete(there === undefined ? { IfNoneMatch: '*' } : { IfMatch: there.ETag }));
+    } finally {
+      await upload.abort();
+    }
   }
 
-  /** Removes an alias that the newest success does not have: it would show an older one. */
-  async #remove(alias: string, owner: string, signal: AbortSignal): Promise<void> {
+  /** Removes an alias that the newest success does not have: it would show an older one. @returns as {@link #put} does. */
+  async #remove(alias: string, owner: string, signal: AbortSignal): Promise<boolean> {
     const { s3 } = this.#ports;
     const at = { Bucket: this.#settings.resultsBucket, Key: alias };
     const there = await headObject(s3, at, signal);
-    if (there?.Metadata?.[OWNER] !== owner) return;
-    await isDone(s3.send(new DeleteObjectCommand({ ...at, IfMatch: there.ETag }), { abortSignal: signal }));
+    if (there?.Metadata?.[OWNER] !== owner) return true;
+    return isWon(s3.send(new DeleteObjectCommand({ ...at, IfMatch: there.ETag }), { abortSignal: signal }));
   }
 }
 
 /** False if somebody else has changed the object in between. */
-async function isDone(write: Promise<unknown>): Promise<boolean> {
+async function isWon(write: Promise<unknown>): Promise<boolean> {
   try {
     await write;
     return true;
@@ -222,17 +252,22 @@ async function isDone(write: Promise<unknown>): Promise<boolean> {
   }
 }
 
-const told = ({ flow, files }: AliasState, own: string): Told =>
-  flow === own ? { aliases: files.map(({ alias }) => alias) } : {};
+function told({ flow, files }: AliasState, own: string, issues: Made['issues']): Told {
+  const [aliasIssue] = issues.values();
+  const aliases = files.map(({ alias }) => alias).filter((alias) => !issues.has(alias));
+  const isTold = flow === own && aliases.length > 0;
+  return { ...(isTold && { aliases }), ...(aliasIssue !== undefined && { aliasIssue }) };
+}
 
 /** Tells a state from those before and after it. */
 const shownBy = ({ order, flow }: AliasState): string => hashOf(order, flow);
 
-/** A file owns its aliases, and so does a later stage of its chain. */
-const ownerOf = ({ id, key, stage }: AliasOwner): string => hashOf(firstOf({ id, key, stage }).key, stage?.route);
+/** A file owns its aliases, whichever stage of its chain they show: the alias of one route may move to another. */
+const fileOf = (upload: AliasOwner): string => hashOf(firstOf(upload).key);
 
-/** The key in the ledger of what they show. */
-export const aliasKeyOf = (upload: AliasOwner): string => aliasStateKey(ownerOf(upload));
+/** The key in the ledger of what they show. Each stage has its own. */
+export const aliasKeyOf = (upload: AliasOwner): string =>
+  aliasStateKey(hashOf(firstOf(upload).key, upload.stage?.route));
 
 function staleOf(there: AliasState | undefined, { files }: AliasState): readonly string[] {
   const own = new Set(files.map(({ alias }) => alias));

@@ -8,6 +8,7 @@ import {
   UploadPartCopyCommand,
 } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import { isAbsent } from '../s3/errors.ts';
 
 /** Size of a part that S3 copies itself, in bytes. It takes a few seconds. */
 const COPIED_PART_BYTES = 256 * 1024 * 1024;
@@ -146,7 +147,12 @@ export class MultipartUpload {
     const UploadId = this.#uploadId;
     this.#uploadId = undefined;
     if (UploadId === undefined) return;
-    await this.#s3.send(new AbortMultipartUploadCommand({ ...this.#key(), UploadId }));
+    try {
+      await this.#s3.send(new AbortMultipartUploadCommand({ ...this.#key(), UploadId }));
+    } catch (error) {
+      // It was completed, and only the answer was lost.
+      if (!isAbsent(error)) throw error;
+    }
   }
 
   async #create(): Promise<string> {

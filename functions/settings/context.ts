@@ -4,6 +4,7 @@ import { ConfigurationError, check, compareMembers, type IsSound, strictObject }
 import { inputUrlSeconds, type ServiceDescription, takesSeveralInputs } from '../flow-service/service-description.ts';
 import { FLOWS } from '../flow-service/services.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
+import { pathTo } from '../uploads/chain-routes.ts';
 import { aliasFolderOf } from '../uploads/results-key-pattern.ts';
 import type { Route } from '../uploads/route.ts';
 import { routesSchema } from '../uploads/routes.ts';
@@ -76,6 +77,12 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
       }
       for (const [index, { alias }] of isSound('routes') && isSound('settings', 'resultsKey') ? routes.entries() : []) {
         if (alias === undefined) continue;
+        const first = (route: Route | undefined) => route && pathTo(routes, route)[0];
+        const twin = routes.findIndex((route) => route.alias === alias && first(route) === first(routes[index]));
+        if (twin < index) {
+          const message = `expected another than that of routes[${twin}]: both belong to one chain, and would replace each other's copies`;
+          context.addIssue({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
+        }
         const folder = aliasFolderOf(alias);
         const begins = (text: string): boolean => text.startsWith(folder);
         const taker = routes.findIndex(({ prefixes = [], jobs }) =>

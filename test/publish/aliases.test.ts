@@ -6,7 +6,7 @@ import { issueOfAlias } from '../../functions/uploads/results-key-pattern.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import type { S3Access } from '../../local/aws/s3/call.ts';
 import { never } from '../flow-service/scripted.ts';
-import { dyingAt, ECHO, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
+import { dyingAt, ECHO, LEDGER, RESULTS, start, type WorldOptions, world } from '../support/world.ts';
 
 const ALIAS: Route = { ...ECHO, alias: 'models/{folder}/{name}{ext}' };
 const KEY = 'models/a/photo.txt';
@@ -24,6 +24,16 @@ const lastFlow = () => world.service.flows.at(-1)?.id as string;
 
 async function succeed(body: string, key?: string): Promise<void> {
   await upload(body, key);
+  await world.settle();
+}
+
+const NUMBERED: Route = { ...ALIAS, alias: 'models/{key}/{n}{ext}', overrides: true };
+const FOLDER = 'models/a/photo.png';
+
+/** Has a file succeed that has its number of outputs as its content. */
+async function succeedWith(copies: number): Promise<void> {
+  const Metadata = { 'flow-parameters': `{"copies":${copies}}` };
+  await world.upload('a/photo.png', String(copies), { ContentType: 'text/plain', Metadata });
   await world.settle();
 }
 
@@ -135,19 +145,12 @@ describe('an alias', () => {
   });
 
   it('of an asset that the newer success does not have is removed', async () => {
-    await begin({ ...ALIAS, alias: 'models/{key}/{n}{ext}', overrides: true });
-    const send = async (copies: number) => {
-      await world.upload('a/photo.png', String(copies), {
-        ContentType: 'text/plain',
-        Metadata: { 'flow-parameters': `{"copies":${copies}}` },
-      });
-      await world.settle();
-    };
-    await send(3);
+    await begin(NUMBERED);
+    await succeedWith(3);
     expect(await aliases()).toHaveLength(3);
-    await send(1);
-    expect(await aliases()).toEqual(['models/a/photo.png/1.txt']);
-    expect(await shown('models/a/photo.png/1.txt')).toBe('1');
+    await succeedWith(1);
+    expect(await aliases()).toEqual([`${FOLDER}/1.txt`]);
+    expect(await shown(`${FOLDER}/1.txt`)).toBe('1');
   });
 
   it('of an earlier pattern is removed by the next success', async () => {
@@ -163,7 +166,7 @@ describe('an alias', () => {
     await succeed('png');
     await succeed('jpg', 'a/photo.jpg');
     expect(await shown()).toBe('png');
-    expect((await receipt('a/photo.jpg')).aliasIssue).toContain(`${KEY} is an object of something else`);
+    expect((await receipt('a/photo.jpg')).aliasIssue).toContain('object of something else');
     expect((await receipt('a/photo.jpg')).status).toBe('succeeded');
   });
 
@@ -208,6 +211,63 @@ describe('an alias', () => {
     }
   });
 
+  it('is named by the receipt although the answer of S3 to its completion was lost', async () => {
+    await begin();
+    let isLost = false;
+    world.s3.middlewareStack.add(
+      (next, { commandName }) =>
+        async (args) => {
+          const answer = await next(args);
+          if (commandName !== 'CompleteMultipartUploadCommand' || isLost) return answer;
+          isLost = true;
+          throw Object.assign(new Error('lost'), {
+            name: 'TimeoutError',
+            $metadata: { httpStatusCode: 500 },
+            $retryable: {},
+          });
+        },
+      { step: 'finalizeRequest', priority: 'low' },
+    );
+    await succeed('one');
+    expect([isLost, await shown(), await receipt()]).toMatchObject([true, 'one', { aliases: [KEY] }]);
+    expect(await receipt()).not.toHaveProperty('aliasIssue');
+  });
+
+  it('is put, and an older one removed, although another one of the same success is taken', async () => {
+    await begin(NUMBERED);
+    await succeedWith(3);
+    await world.put(RESULTS, `${FOLDER}/1.txt`, 'mine');
+    await succeedWith(2);
+    expect(await aliases()).toEqual([`${FOLDER}/1.txt`, `${FOLDER}/2.txt`]);
+    expect([await shown(`${FOLDER}/1.txt`), await shown(`${FOLDER}/2.txt`)]).toEqual(['mine', '2']);
+    expect(await receipt()).toMatchObject({
+      aliases: [`${FOLDER}/2.txt`],
+      aliasIssue: expect.stringContaining(`The alias ${FOLDER}/1.txt could not be put`),
+    });
+  });
+
+  it('with a state that cannot be read is told of in the receipt, and the upload succeeds', async () => {
+    await begin();
+    await succeed('one');
+    const [state = ''] = await world.keys(LEDGER, 'state/aliases/');
+    await world.put(LEDGER, state, '{');
+    await succeed('two');
+    expect(await receipt()).toMatchObject({ status: 'succeeded', aliasIssue: expect.stringContaining('is not JSON') });
+    expect([await shown(), await world.keys(LEDGER, 'running/')]).toEqual(['one', []]);
+  });
+
+  it.each([
+    ['moves from the first route of a chain to a later one', ALIAS, { ...ECHO }],
+    ['moves to a later route with another name', { ...ALIAS, name: 'before', after: 'echo' }, { ...ECHO }],
+  ] as const)('%s with its setting', async (_, owner, first) => {
+    await start({ routes: owner.after === undefined ? [owner] : [first, owner] });
+    await succeed('one');
+    expect(await shown()).toBe('one');
+    world.redeploy({ routes: [first, { ...ALIAS, name: 'next', after: 'echo' }] });
+    await succeed('two');
+    expect(await shown()).toBe('two');
+  });
+
   it('is right after a crash behind the write of its state', async () => {
     await begin();
     await upload('one');
@@ -247,6 +307,50 @@ describe('the operator', () => {
     expect(await shown()).toBe('one');
     await succeed('three');
     expect(await shown()).toBe('three');
+  });
+
+  it('puts no older flow over a newer success that came in the meantime', async () => {
+    await begin();
+    await succeed('one');
+    const first = lastFlow();
+    await succeed('two');
+    let completions = 0;
+    world.beforeS3(async (call, { Key }) => {
+      if (call !== 'CompleteMultipartUpload' || Key !== KEY) return;
+      completions += 1;
+      if (completions === 1) await succeed('three');
+    });
+    await move(first);
+    // The first two are those of the operator, which fails, and of the newer success.
+    expect([completions, await shown()]).toEqual([2, 'three']);
+  });
+
+  it.each(['the file', 'the generation'])(
+    'gives each asset of a flow the alias that it had, if a newer one of %s succeeded',
+    async (what) => {
+      await begin(NUMBERED);
+      await succeedWith(5);
+      const first = lastFlow();
+      const [{ assets, upload: of }] = (await world.entries()) as [TerminalEntry];
+      if (what === 'the file') await succeedWith(1);
+      else {
+        await world.collect({ again: [of.id] });
+        await world.settle();
+      }
+      expect(await move(first)).toMatchObject([{ result: 'shown' }]);
+      const [state = ''] = await world.keys(LEDGER, 'state/aliases/');
+      const { files } = await world.json<{ files: { key: string }[] }>(LEDGER, state);
+      expect(files.map(({ key }) => key)).toEqual(assets.map(({ key }) => key));
+      expect((await world.object(RESULTS, `${FOLDER}/5.txt`)).metadata).toMatchObject({ 'flowdrop-upload': of.id });
+    },
+  );
+
+  it('has the same flow shown at the names of a new pattern', async () => {
+    await begin();
+    await succeed('one');
+    world.redeploy({ routes: [{ ...ALIAS, alias: 'models/{key}' }] });
+    expect(await move(lastFlow())).toMatchObject([{ result: 'shown' }]);
+    expect([await aliases(), await shown('models/a/photo.png')]).toEqual([['models/a/photo.png'], 'one']);
   });
 
   it('hears of a flow that the key does not have, and of a route without an alias', async () => {

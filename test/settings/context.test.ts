@@ -67,6 +67,18 @@ describe('parseContext', () => {
     ]);
   });
 
+  it('refuses an alias that two routes of one chain would give to different results', () => {
+    const alias = 'models/{key}{ext}';
+    const named = (name: string, more: object) => ({ ...route, name, ...more });
+    const routes = [named('a', { alias, suffixes: ['.a'] }), named('b', { alias, suffixes: ['.b'] })];
+    const chains = [...routes, named('after a', { after: 'a' }), named('last', { after: 'after a' })];
+    expect(() => parseContext({ ...context, routes: chains })).not.toThrow();
+    const both = [...chains.slice(0, 3), named('last', { after: 'after a', alias })];
+    expect(messagesOf(() => parseContext({ ...context, routes: both }))).toEqual([
+      expect.stringContaining('routes[3].alias: expected another than that of routes[0]: both belong to one chain'),
+    ]);
+  });
+
   it('says what is expected if there is no context', () => {
     expect(messagesOf(() => parseContext(undefined))).toEqual([
       'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://flows.example.com", ' +
