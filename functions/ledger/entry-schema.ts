@@ -305,11 +305,11 @@ const facts = {
    */
   reroute: z.optional(z.literal(true)),
   /**
-   * Present until the upload was seen to be still: its key had not changed for as long as its route asks. If the
-   * invocation that saw it dies, the next one looks again.
+   * Present until the upload is sent, if its route asks that its key has not changed for a while. Each attempt looks
+   * whether that is so.
    */
   settles: z.optional(z.literal(true)),
-  /** When it was seen to be still. */
+  /** When it was last seen to be still. */
   stillAt: z.optional(time),
   /**
    * When somebody was first asked to look at the inputs of this upload, and when the operator approved them. A retry sends

@@ -395,9 +395,12 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 /** The claim of an upload that is sent only once it is still. */
 export const unsettled = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, settles: true });
 
-/** The claim of an upload that was seen to be still, if its route asks for that. */
-export const settled = ({ settles, ...entry }: ClaimedEntry, now: number): ClaimedEntry =>
-  settles === undefined ? entry : { ...entry, stillAt: now };
+/**
+ * The claim of an upload that was seen to be still, if its route asks for that. Each attempt looks again: while a hold or
+ * the service kept it waiting, a newer file may have come.
+ */
+export const settled = (entry: ClaimedEntry, now: number): ClaimedEntry =>
+  entry.settles === undefined ? entry : { ...entry, stillAt: now };
 
 /**
  * True if an upload has waited until it was still since a file with the same content was put at its key, or will wait. So
