@@ -145,6 +145,14 @@ export interface UploadRow
   readonly first?: ChainView['first'] | undefined;
   /** How the chain stands that it begins. Absent if it begins none. */
   readonly chain?: ChainView['state'] | undefined;
+  readonly thumbnail?: Thumbnail | undefined;
+}
+
+/** Paths of what the list can show in a small picture: the first of each among the results and the inputs. */
+export interface Thumbnail {
+  /** The picture of a model is made when it is opened. */
+  readonly model?: string | undefined;
+  readonly picture?: string | undefined;
 }
 
 /** `GET /api/uploads?state=&name=&before=&limit=`. `name` is a part of the key, in any case. */

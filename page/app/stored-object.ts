@@ -1,9 +1,11 @@
+import type { ModelViewerElement } from '@google/model-viewer';
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable } from '../../functions/base/printable.ts';
 import type { StoredObject } from '../api.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { checkModel } from './model-check.ts';
+import { keepThumbnail } from './row-thumbnail.ts';
 import { fetchBytes, messageOf } from './server.ts';
 import { size, splitKey } from './words.ts';
 
@@ -115,6 +117,7 @@ export class StoredObjectView extends LightElement {
         max-camera-orbit="auto 180deg auto"
         shadow-intensity="0.6"
         @error=${this.#fail}
+        @poster-dismissed=${this.#keepThumbnail}
       ></model-viewer>
       <button type="button" class="icon-button full-screen" @click=${this.#fullScreen}>
         ${ICONS.expand}<span class="visually-hidden">Show ${name} on the full screen</span>
@@ -214,6 +217,15 @@ export class StoredObjectView extends LightElement {
   #fail = (): void => {
     this.problem =
       'It cannot be shown here: the file is damaged, or the browser does not know its format. Download it to open it.';
+  };
+
+  /** What the viewer shows first becomes the picture of the model in the list. */
+  #keepThumbnail = ({ target }: Event): void => {
+    const { url } = this.object;
+    void (target as ModelViewerElement).toBlob({ mimeType: 'image/webp', idealAspect: true }).then(
+      (picture) => keepThumbnail(new URL(url, location.href).pathname, picture),
+      () => undefined,
+    );
   };
 
   #want = (): void => {

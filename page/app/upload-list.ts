@@ -6,6 +6,7 @@ import type { RowState, UploadRow } from '../api.ts';
 import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
+import { hasPicture } from './row-thumbnail.ts';
 import { findUploads } from './server.ts';
 import {
   ASKED_TO_WAIT,
@@ -217,7 +218,7 @@ export class UploadList extends LightElement {
         ${
           rows.length === 0
             ? this.#empty()
-            : html`<ol role="list" class="rows" @keydown=${this.#move} @focusin=${this.#remember}>
+            : html`<ol role="list" class="rows" ?data-pictured=${rows.some(({ thumbnail }) => thumbnail !== undefined && hasPicture(thumbnail))} @keydown=${this.#move} @focusin=${this.#remember}>
                 ${repeat(
                   drawn,
                   ({ id }) => id,
@@ -334,6 +335,7 @@ export class UploadList extends LightElement {
         aria-current=${isSelected ? 'true' : nothing}
       >
         <span class="state-icon" data-state=${state}>${STATE_ICONS[state]}</span>
+        <row-thumbnail .thumbnail=${row.thumbnail}></row-thumbnail>
         <span class="row-main">
           <span class="name"><span class="folder">${folder}</span><bdi>${name}</bdi></span>
           <span class="detail-line">

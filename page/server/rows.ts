@@ -2,8 +2,9 @@ import { stateOfChain } from '../../operations/chains.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { HoldsView } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
+import { inputsOf } from '../../operations/stored-bytes.ts';
 import { shownState, TERMINAL_STATE_NAMES, viewOf } from '../../operations/upload-view.ts';
-import type { RowState, UploadRow } from '../api.ts';
+import type { RowState, Thumbnail, UploadRow } from '../api.ts';
 
 export const ROW_STATES: readonly RowState[] = [
   'claimed',
@@ -13,6 +14,10 @@ export const ROW_STATES: readonly RowState[] = [
   ...TERMINAL_STATE_NAMES,
   'replaced',
 ];
+
+/** A larger picture is not fetched for the list, in bytes. */
+const THUMBNAIL_BYTES_MAX = 1024 * 1024;
+const PICTURE = /^image\/(?:png|jpeg|gif|webp|avif)$/;
 
 /** What the list shows of an upload. The row of a first file says how its chain stands. */
 export async function rowOf(
@@ -31,7 +36,22 @@ export async function rowOf(
     assetCount: assets.length,
     first: stage?.first,
     chain: await stateOfChain(entry, deployment, signal),
+    thumbnail: thumbnailOf(entry),
   };
+}
+
+function thumbnailOf(entry: NonNullable<ReadEntry['entry']>): Thumbnail | undefined {
+  const objects = { assets: 'assets' in entry ? (entry.assets ?? []) : [], inputs: inputsOf(entry) };
+  const paths = Object.entries(objects).flatMap(([name, all]) =>
+    all.map(({ mediaType, bytes }, index) => ({
+      mediaType,
+      bytes,
+      path: `/api/uploads/${entry.upload.id}/${name}/${index}`,
+    })),
+  );
+  const model = paths.find(({ mediaType }) => mediaType === 'model/gltf-binary')?.path;
+  const picture = paths.find(({ mediaType, bytes }) => PICTURE.test(mediaType) && bytes <= THUMBNAIL_BYTES_MAX)?.path;
+  return model === undefined && picture === undefined ? undefined : { model, picture };
 }
 
 /** Newest first. Uploads that came at the same time are in the order of their ids. */

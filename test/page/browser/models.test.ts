@@ -32,6 +32,11 @@ describeInBrowser('models', (shown) => {
     for (const { name } of files) await visit.shows(name, 'Succeeded');
     await visit.row('robot.png').filter({ hasText: 'Chain of 2' }).filter({ hasText: 'Succeeded' }).waitFor();
     expect(viewers()).toEqual([]);
+    const picture = visit.row('robot.png').locator('row-thumbnail img');
+    const drawn = () => picture.evaluate((each) => (each as HTMLImageElement).naturalWidth);
+    await expect.poll(drawn, { timeout: PATIENCE_MS }).toBeGreaterThan(0);
+    const source = await picture.getAttribute('src');
+    expect(await visit.row('draco.glb').locator('row-thumbnail img').count()).toBe(0);
 
     for (const { name } of files) {
       await visit.openDetail(name);
@@ -47,6 +52,9 @@ describeInBrowser('models', (shown) => {
       }
       await page.getByRole('link', { name: 'All uploads' }).click();
     }
+    // The row of the robot shows its model from now on.
+    await expect.poll(() => picture.getAttribute('src'), { timeout: PATIENCE_MS }).not.toBe(source);
+    await expect.poll(drawn, { timeout: PATIENCE_MS }).toBeGreaterThan(0);
   });
 
   it('are sent to the next stage if they are approved beside the viewer, and not if they are cancelled there', async () => {
