@@ -92,7 +92,7 @@ const laterOf = ({ first: { key } }: Stage): string => `it belongs to the chain 
  */
 async function whyNotAgain(
   view: UploadView,
-  { onlyIfChanged, isCurrent }: Asked & { readonly isCurrent: boolean },
+  { onlyIfChanged, parameters, template, isCurrent }: Asked & { readonly isCurrent: boolean },
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<string | undefined> {
@@ -105,7 +105,10 @@ async function whyNotAgain(
   const chain = await readChain(view.id, deployment, signal);
   if (chain?.uploads.some(({ state }) => state === 'under way')) return 'an upload of its chain is under way';
   if (onlyIfChanged !== true || route === undefined) return undefined;
-  const isSame = isMadeAlike({ view, route, chain }, settings.routes);
+  const isGivenOther =
+    (parameters !== undefined && !isDeepStrictEqual(parameters, view.parameters)) ||
+    (template !== undefined && template !== view.template);
+  const isSame = !isGivenOther && isMadeAlike({ view, route, chain }, settings.routes);
   return isSame ? 'its routes would make the same' : undefined;
 }
 

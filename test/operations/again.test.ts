@@ -96,6 +96,17 @@ describe('again', () => {
     expect(flows()).toBe(paid);
   });
 
+  it('finds what other parameters or another template would make otherwise', async () => {
+    const chosen = async (given: object) => {
+      const asked = { action: 'again', onlyIfChanged: true, ...given } as const;
+      const { uploads } = await plan(asked, { words: ['fox.txt'] }, operated.deployment, signal);
+      return uploads.length;
+    };
+    expect(await chosen({ parameters: { copies: 2 }, template: 'bytes_echo' })).toBe(0);
+    expect(await chosen({ parameters: { copies: 3 } })).toBe(1);
+    expect(await chosen({ template: 'other' })).toBe(1);
+  });
+
   it('finds what the routes would make otherwise: another request, another name for it, or another stage after it', async () => {
     const { settings } = operated.deployment;
     const chosen = async (route: string, change: (route: object) => object) => {
