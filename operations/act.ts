@@ -62,8 +62,8 @@ export async function plan(
     return withoutForbidden({ ...asked, ...listed, left: [] }, deployment);
   }
   if ('made' in selection) {
-    const { uploads, left: skipped } = await madeBy(selection.made, asked, deployment, signal);
-    return withoutForbidden({ ...asked, uploads, left: [], skipped }, deployment);
+    const { left: skipped, ...chosen } = await madeBy(selection.made, asked, deployment, signal);
+    return withoutForbidden({ ...asked, ...chosen, left: [], skipped }, deployment);
   }
   const uploads = new Map<string, UploadView>();
   const stages = new Map<string, PlannedStage>();
@@ -96,7 +96,7 @@ async function chosenBy(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Chosen> {
-  if (asked.from !== undefined) return stageBy(upload, asked.from, deployment, signal);
+  if (asked.from !== undefined) return stageBy(upload, { from: asked.from }, deployment, signal);
   if (asked.action === 'again') return againBy(upload, asked, deployment, signal);
   // What is collected again is one flow.
   const chain = asked.action === 'collect' ? undefined : await chainBegunBy(upload, deployment, signal);

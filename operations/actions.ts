@@ -35,7 +35,8 @@ export interface Asked {
   readonly parameters?: Json | undefined;
   readonly template?: string | undefined;
   /**
-   * Only for `again` with named files: the route of a stage. In their chains this stage is made anew, and those after it.
+   * Only for `again`: the route of a stage. In the chains of the named files this stage is made anew, and those after it.
+   * Of the files of a route, it begins in the chains that do not have it.
    */
   readonly from?: string | undefined;
   /** Only for `again`: leaves out files of which nothing would be made otherwise than before. */
@@ -47,6 +48,8 @@ export interface PlannedStage {
   /** The first file of the chain. */
   readonly id: string;
   readonly key: string;
+  /** True if the chain has no upload of this stage yet. */
+  readonly isAdded?: boolean;
   /** The uploads that this begins. Each is a flow. The stages after this one begin more. */
   readonly begins: readonly { readonly id: string; readonly key: string }[];
 }

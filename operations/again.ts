@@ -1,18 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
 import pMap from 'p-map';
-import { madeAnew, withAssetsFor } from '../functions/chains/chain.ts';
+import { chainAlone, madeAnew, withAssetsFor } from '../functions/chains/chain.ts';
 import type { Chain } from '../functions/chains/chain-schema.ts';
-import { isTerminal } from '../functions/ledger/entry.ts';
+import { type Input, isTerminal } from '../functions/ledger/entry.ts';
+import { ANEW_AT_ONCE_MAX } from '../functions/operator/operator.ts';
 import { isDenied } from '../functions/s3/errors.ts';
 import { headObject } from '../functions/s3/objects.ts';
 import { laterRoute, planAfter } from '../functions/uploads/chain-routes.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { revisionOf } from '../functions/uploads/route-snapshot.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
-import { type Stage, secondDigits } from '../functions/uploads/upload.ts';
+import { type Stage, secondDigits, unquoted } from '../functions/uploads/upload.ts';
 import {
   type Acted,
   type Asked,
+  AT_ONCE_MAX,
   type Chosen,
   DONE,
   leaving,
@@ -30,7 +32,7 @@ import type { UploadView } from './upload-view.ts';
  * What `flowdrop again` makes anew: a file with all that was made from it, the files of a route, or a stage of chains.
  */
 
-/** Files that succeeded, and are still in the inbox. Times in milliseconds since the epoch. */
+/** Files that succeeded, and that no newer file has replaced. Times in milliseconds since the epoch. */
 export interface MadeQuery {
   /** The name of their route. */
   readonly route: string;
@@ -39,7 +41,11 @@ export interface MadeQuery {
   readonly since?: number | undefined;
 }
 
-/** The files of a route that succeeded, and that are what is in the inbox now. The ledger lists files by their date. */
+/**
+ * The files of a route that succeeded, and that are what is in the inbox now. A stage begins with results, so its file may
+ * be gone. The ledger lists files by their date.
+ * @throws {RoutesUnknownError} only with `from`.
+ */
 export async function madeBy(
   { route, before, since = 0 }: MadeQuery,
   asked: Asked,
@@ -63,13 +69,22 @@ export async function madeBy(
       if (!isMeant) return { uploads: [], left: [] };
       const { key, bucket } = entry.upload;
       const current = await inbox.current(bucket, key, signal);
-      if (current?.id !== id) return leaving(key, 'another file is at its key, or none is');
+      if (current !== undefined && current.id !== id) return leaving(key, 'another file is at its key');
+      if (asked.from !== undefined)
+        return stageBy({ id, key, entry }, { from: asked.from, isOnlyAdded: true }, deployment, signal);
+      if (current === undefined) return leaving(key, GONE);
       return againBy({ id, key, entry, current }, asked, deployment, signal);
     },
     { concurrency: READS_MAX },
   );
-  return { uploads: chosen.flatMap(({ uploads }) => uploads), left: chosen.flatMap(({ left }) => left) };
+  return {
+    uploads: chosen.flatMap(({ uploads }) => uploads),
+    stages: asked.from === undefined ? undefined : chosen.flatMap(({ stages = [] }) => stages),
+    left: chosen.flatMap(({ left }) => left),
+  };
 }
+
+const GONE = 'the file is gone from the inbox, and its results stay';
 
 /** A file that would be made anew, with its chain. */
 export async function againBy(
@@ -100,8 +115,7 @@ async function whyNotAgain(
   if (view.stage !== undefined) return `${laterOf(view.stage)}, and this stage with --from ${view.route}`;
   const route = routeFor(settings.routes, view);
   if (areRoutesKnown && route === undefined) return 'no route takes it any more';
-  if (!isCurrent && !(await isThere(view, deployment, signal)))
-    return 'the file is gone from the inbox, and its results stay';
+  if (!isCurrent && !(await isThere(view, deployment, signal))) return GONE;
   const chain = await readChain(view.id, deployment, signal);
   if (chain?.uploads.some(({ state }) => state === 'under way')) return 'an upload of its chain is under way';
   if (onlyIfChanged !== true || route === undefined) return undefined;
@@ -112,15 +126,15 @@ async function whyNotAgain(
   return isSame ? 'its routes would make the same' : undefined;
 }
 
-/** True if the file is there, in the version that was sent. Also true if S3 refuses to tell. */
+/** True if a file or an asset is there, in the version that was sent. Also true if S3 refuses to tell. */
 async function isThere(
-  { bucket, key, versionId, etag }: UploadView,
-  { s3, inbox }: Deployment,
+  { bucket, key, versionId, etag }: Pick<UploadView, 'bucket' | 'key' | 'versionId' | 'etag'>,
+  { s3 }: Deployment,
   signal: AbortSignal,
 ): Promise<boolean> {
   try {
-    if (versionId === undefined) return (await inbox.current(bucket, key, signal))?.etag === etag;
-    return (await headObject(s3, { Bucket: bucket, Key: key, VersionId: versionId }, signal)) !== undefined;
+    const head = await headObject(s3, { Bucket: bucket, Key: key, VersionId: versionId }, signal);
+    return head !== undefined && (versionId !== undefined || unquoted(head.ETag ?? '') === etag);
   } catch (error) {
     signal.throwIfAborted();
     if (isDenied(error)) return true;
@@ -149,12 +163,13 @@ function isMadeAlike(
 }
 
 /**
- * The stage that would be made anew in the chain of a file.
+ * The stage that would be made anew in the chain of a file, or that was added since and would begin.
+ * @param isOnlyAdded true to leave out a chain that has the stage. Default false.
  * @throws {RoutesUnknownError}
  */
 export async function stageBy(
   { id, key, entry, issue }: FoundUpload,
-  from: string,
+  { from, isOnlyAdded = false }: { readonly from: string; readonly isOnlyAdded?: boolean },
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Chosen> {
@@ -169,8 +184,9 @@ export async function stageBy(
   const { stage } = entry.upload;
   if (stage !== undefined) return leaving(key, laterOf(stage));
   if (!isTerminal(entry)) return leaving(key, `it is ${entry.state}, and nothing of its chain has begun`);
-  const chain = await readChain(id, deployment, signal);
-  if (chain === undefined) return leaving(key, 'it has no chain: its route had no later stage when it ended');
+  const chain = (await readChain(id, deployment, signal)) ?? chainAlone(entry);
+  const isAdded = !chain.uploads.some(({ route }) => route === from);
+  if (isOnlyAdded && !isAdded) return leaving(key, `it has the stage ${from} already`);
   const firstRoute = chain.uploads[0]?.route;
   if (from === firstRoute) return { uploads: [], stages: [{ id, key, begins: [{ id, key }] }], left: [] };
   const read = async (upload: string) => (await readEntry(upload, deployment, signal)).entry;
@@ -191,8 +207,24 @@ export async function stageBy(
     return leaving(key, `an upload of the stage ${from}, or of a stage after it, is under way`);
   }
   if (anew.begins.length === 0) return leaving(key, whyNothing(anew.chain, from, chain.withheld));
+  const gone = await goneOf(
+    anew.begins.flatMap(({ inputs = [] }) => inputs),
+    deployment,
+    signal,
+  );
+  if (gone !== undefined) return leaving(key, `the stage ${from} takes ${gone}, which is gone from the results`);
   const begins = anew.begins.map(({ upload }) => ({ id: upload.id, key: upload.key }));
-  return { uploads: [], stages: [{ id, key, begins }], left: [] };
+  return { uploads: [], stages: [{ id, key, isAdded, begins }], left: [] };
+}
+
+/** The key of an asset that is not in the results any more: it was deleted, or has expired. */
+async function goneOf(
+  inputs: readonly Input[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const there = await pMap(inputs, (input) => isThere(input, deployment, signal), { concurrency: READS_MAX });
+  return inputs.find((_, index) => !there[index])?.key;
 }
 
 /** Why a stage would not begin. */
@@ -204,7 +236,7 @@ function whyNothing({ withheld, endedAt }: Chain, from: string, before: Chain['w
 }
 
 /**
- * Has a stage of chains made anew. A chain may begin thousands of flows, so each is asked for alone.
+ * Has a stage of chains made anew. A chain may begin thousands of flows, and is asked for again until all have begun.
  * @returns what became of the uploads of the stage; or of the first file, if nothing was begun.
  */
 export async function makeAnew(
@@ -218,26 +250,44 @@ export async function makeAnew(
   onProgress: (count: number) => void,
 ): Promise<readonly Acted[]> {
   const acted: Acted[] = [];
-  for (const { id: first, key, begins } of stages) {
-    // The chain may have changed since the plan. Then the id of an upload stands for its key.
-    const keys = new Map([[first, key], ...begins.map((each) => [each.id, each.key] as const)]);
-    const ofChain = new Map<string, Acted>();
+  for (const batch of batchesOf(stages)) {
+    // A chain may have changed since the plan. Then the id of an upload stands for its key.
+    const keys = new Map(batch.flatMap((stage) => [stage, ...stage.begins]).map(({ id, key }) => [id, key]));
+    const again = batch.map(({ id }) => id);
+    const ofBatch = new Map<string, Acted>();
     for (let before = 0; ; ) {
-      const answer = resultsSchema.parse(await collecting.invoke({ again: [first], from, late }, signal));
+      const answer = resultsSchema.parse(await collecting.invoke({ again, from, late }, signal));
       for (const { upload: id, result } of answer) {
-        ofChain.set(id, { id, key: keys.get(id) ?? id, result, isDone: DONE.includes(result) });
+        ofBatch.set(id, { id, key: keys.get(id) ?? id, result, isDone: DONE.includes(result) });
       }
-      const done = ofChain
+      const done = ofBatch
         .values()
         .filter(({ isDone }) => isDone)
         .toArray().length;
       onProgress(acted.length + done);
-      // One request begins so many. The next one begins those that are left.
-      if (done === before || !answer.some(({ result }) => result === 'not begun yet')) break;
+      // One request begins so many. The next one begins those that are left. If it named chains that are whole by now, it
+      // would make them anew.
+      if (batch.length > 1 || done === before || !answer.some(({ result }) => result === 'not begun yet')) break;
       before = done;
     }
-    acted.push(...ofChain.values());
+    acted.push(...ofBatch.values());
     onProgress(acted.length);
   }
   return acted;
+}
+
+/** The stages in groups that one request can begin. A larger one is alone. */
+function* batchesOf(stages: readonly PlannedStage[]): Generator<readonly PlannedStage[]> {
+  let batch: PlannedStage[] = [];
+  let flows = 0;
+  for (const stage of stages) {
+    flows += stage.begins.length;
+    if (batch.length === AT_ONCE_MAX || (batch.length > 0 && flows > ANEW_AT_ONCE_MAX)) {
+      yield batch;
+      batch = [];
+      flows = stage.begins.length;
+    }
+    batch.push(stage);
+  }
+  if (batch.length > 0) yield batch;
 }

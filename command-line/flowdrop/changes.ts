@@ -122,11 +122,17 @@ function addAgain(add: Add): void {
   const command = new Command('again')
     .description('makes files anew that have ended, with the later stages of their chains. The old results stay')
     .argument('[keys...]', 'keys of files, beginnings of keys, or upload ids')
-    .option('--route <name>', 'in place of keys: all files of this route that succeeded, and are still in the inbox')
+    .option(
+      '--route <name>',
+      'in place of keys: all files of this route that succeeded, and that no newer file replaced',
+    )
     .option('--before <time>', 'with --route: only files that were put before', (text) => sinceOf(text))
     .option('--since <time>', 'with --route: only files that were put since', (text) => sinceOf(text))
     .option('--only-if-changed', 'leave out files that their routes would make as before')
-    .option('--from <route>', 'with keys: only this stage of their chains, and the stages after it')
+    .option(
+      '--from <route>',
+      'only this stage of their chains, and those after it; with --route, where it has not begun',
+    )
     .option('--parameters <json>', 'other parameters, where the route allows it', json)
     .option('--template <name>', 'another template, where the route allows it')
     .option('--dry-run', 'only say what would be made, and what it costs')
@@ -138,6 +144,7 @@ function addAgain(add: Add): void {
         'again photos/robot.png --yes',
         'again photos/robot.png --from optimised',
         'again --route pictures --before 2026-11-01 --only-if-changed --dry-run',
+        'again --route pictures --from optimised --dry-run',
       ),
     );
   add<AgainOptions>(command, async (run, keys, options) => {
@@ -147,8 +154,8 @@ function addAgain(add: Add): void {
       throw new UsageError('--before and --since go with --route');
     }
     const isOther = parameters !== undefined || template !== undefined;
-    if (from !== undefined && (route !== undefined || isOther || onlyIfChanged === true)) {
-      throw new UsageError('--from goes with named files, and not with --parameters, --template or --only-if-changed');
+    if (from !== undefined && (isOther || onlyIfChanged === true)) {
+      throw new UsageError('--from does not go with --parameters, --template or --only-if-changed');
     }
     const selection: Selection = route === undefined ? { words: keys } : { made: { route, before, since } };
     const asked: Asked = { action: 'again', parameters, template, from, onlyIfChanged };
@@ -183,7 +190,7 @@ function sentAgain({ uploads }: Plan): string {
 
 function madeAnew(stages: readonly PlannedStage[], from: string): string {
   const where = stages.length === 1 ? `of ${stages[0]?.key}` : `of ${counted(stages.length, 'file')}`;
-  return `The stage ${from} ${where} would be made anew`;
+  return `The stage ${from} ${where} would ${stages.every(({ isAdded }) => isAdded) ? 'begin' : 'be made anew'}`;
 }
 
 function addCollect(add: Add): void {

@@ -252,6 +252,10 @@ const newChain = (first: Upload): Chain => ({
   withheld: [],
 });
 
+/** The chain of an ended file that has none, before the first stage of it is made. */
+export const chainAlone = (entry: TerminalEntry): Chain =>
+  written({ ...newChain(entry.upload), generation: 0, plan: [], uploads: [endOf(entry)] }, []);
+
 const isNewer = (one: ChainUpload, other: ChainUpload): boolean =>
   one.generation === other.generation ? (one.endedAt ?? 0) > (other.endedAt ?? 0) : one.generation > other.generation;
 

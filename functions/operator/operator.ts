@@ -5,6 +5,7 @@ import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import { encodedId } from '../base/key-segment.ts';
 import {
   begunAnew,
+  chainAlone,
   gatheredEntry,
   isInChain,
   madeAnew,
@@ -120,7 +121,7 @@ export interface Changed {
     | ('shown' | 'not shown' | 'without an alias' | 'no such flow')
     | ('unknown' | 'not approved' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
     | ('overrides not allowed' | 'without a flow' | 'shared' | 'source gone')
-    | ('without a chain' | 'not in its chain' | 'withheld' | 'not begun yet');
+    | ('not in its chain' | 'withheld' | 'not begun yet');
   /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
   readonly isAborted?: boolean;
   /** True if a request may have made a flow that is not known, and therefore not stopped. */
@@ -215,18 +216,27 @@ async function makeFileAnew(
   if (chain !== undefined && from !== undefined) {
     return makeStageAnew(chain, { from, given, late, room }, ports, signal);
   }
-  const entry = (await ports.ledger.read(upload, signal))?.entry;
+  const stored = await readPublished(upload, ports, signal);
+  const { entry } = stored ?? {};
   if (entry?.upload.stage !== undefined) return [{ upload, result: 'not in its chain' }];
-  if (from !== undefined && from !== entry?.route.name) return [{ upload, result: 'without a chain' }];
+  if (stored !== undefined && entry !== undefined && from !== undefined && from !== entry.route.name) {
+    if (!isTerminal(entry)) return [{ upload, result: 'under way' }];
+    return makeStageAnew(chainAlone(entry), { from, late, room, stored }, ports, signal);
+  }
   room.left -= 1;
   return retryUploads([upload], ports, signal, { given, isAnew: true, late });
 }
 
-type StageAnew = AnewOptions & { readonly from: string; readonly room: Room };
+interface StageAnew extends AnewOptions {
+  readonly from: string;
+  readonly room: Room;
+  /** The entry of the first file, if its chain is not written yet. */
+  readonly stored?: Stored;
+}
 
 async function makeStageAnew(
   chain: Chain,
-  { from, given, late, room }: StageAnew,
+  { from, given, late, room, stored }: StageAnew,
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> {
@@ -260,8 +270,12 @@ async function makeStageAnew(
   }
   // If this invocation dies after it has changed the chain, this marker leads a tick to what has not begun.
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: clock.now() + SETTLED_MS }, signal);
+  // From now on, whatever becomes of the first file is told to its chain.
+  const joins = stored && (await ledger.replace(stored, { ...stored.entry, isInChain: true }, signal));
+  if (joins?.won === false) return [{ upload, result: 'under way' }];
+  const known = stored === undefined ? chain : undefined;
   const next = withGenerations(anew.chain, begins, generations);
-  const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, chain) ? next : now), signal);
+  const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, known) ? next : now), signal);
   // If only the answer to the write was lost, the chain has all of them.
   const isUnderWay = (id: string) =>
     written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');

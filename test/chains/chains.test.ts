@@ -803,9 +803,7 @@ describe('a stage that is made anew', () => {
     await world.settle();
     const id = await firstId();
     const unknown = '0'.repeat(40);
-    expect(await world.collect({ again: [unknown], from: 'each' })).toEqual([
-      { upload: unknown, result: 'without a chain' },
-    ]);
+    expect(await world.collect({ again: [unknown], from: 'each' })).toEqual([{ upload: unknown, result: 'unknown' }]);
     expect(await world.collect({ again: [id], from: 'other' })).toEqual([{ upload: id, result: 'not in its chain' }]);
     await world.collect({ again: [id], from: 'each' });
     expect(await world.collect({ again: [id], from: 'each' })).toEqual([{ upload: id, result: 'under way' }]);
@@ -822,6 +820,98 @@ describe('a stage that is made anew', () => {
       ['each', 3],
       ['all', 1],
     ]);
+  });
+});
+
+describe('a stage that was added after its file had succeeded', () => {
+  const [FIRST, ...STAGES] = ROUTES as [Route, ...Route[]];
+  const WITH_STAGES = [FIRST, ...STAGES, { ...ECHO, name: 'beside', after: 'echo', inputs: 'all' }] as const;
+
+  /** A file that succeeded before its route had later stages, which it has now. */
+  async function added(): Promise<string> {
+    await start({ routes: [FIRST] });
+    await settled();
+    world.redeploy({ routes: WITH_STAGES });
+    return firstId();
+  }
+  const begun = async () => (await report()).stages.map(({ route, uploads }) => [route, uploads.length]);
+  const inputs = () => world.service.flows.map((flow) => flow.inputs.length);
+
+  it('begins with the stored assets, and so do those after it, without another flow of the file', async () => {
+    const id = await added();
+    expect(await world.collect({ again: [id], from: 'each' })).toHaveLength(3);
+    await world.settle();
+    expect(inputs()).toEqual([1, 1, 1, 1, 3]);
+    expect([(await report()).status, await begun()]).toEqual([
+      'succeeded',
+      [
+        ['echo', 1],
+        ['each', 3],
+        ['all', 1],
+      ],
+    ]);
+    expect(chainEvents()).toEqual(['Chain Succeeded']);
+    expect(await world.collect({ again: [id], from: 'beside' })).toMatchObject([{ result: 'resubmitted' }]);
+    await world.settle();
+    expect(inputs()).toEqual([1, 1, 1, 1, 3, 3]);
+  });
+
+  it('may take all assets of the file', async () => {
+    const id = await added();
+    expect(await world.collect({ again: [id], from: 'beside' })).toMatchObject([{ result: 'resubmitted' }]);
+    await world.settle();
+    expect(inputs()).toEqual([1, 3]);
+  });
+
+  it('is refused, and nothing is written, if no asset or no stage of the file is there for it', async () => {
+    const id = await added();
+    world.redeploy({ routes: [...WITH_STAGES, { ...ECHO, name: 'png', after: 'echo', suffixes: ['.png'] }] });
+    expect(await world.collect({ again: [id], from: 'all' })).toEqual([{ upload: id, result: 'not in its chain' }]);
+    expect(await world.collect({ again: [id], from: 'png' })).toEqual([{ upload: id, result: 'withheld' }]);
+    expect(await world.keys(LEDGER, 'chains/')).toEqual([]);
+  });
+
+  it.each([
+    ['ledger', 'putWaitingMarker', 1],
+    ['ledger', 'replace', 1],
+    ['chains', 'update', 1],
+    ['ledger', 'putWaitingMarker', 2],
+    ['ledger', 'create', 1],
+    ['ledger', 'create', 3],
+    ['chains', 'update', 2],
+  ] as const)(
+    'begins once, whether or not it is asked for again, if the request dies in %s at %s, call %i',
+    async (port, method, at) => {
+      for (const isAskedAgain of [true, false]) {
+        const id = await added();
+        const revive = dyingAt<never>(world.ports[port] as never, method as never, at);
+        await expect(world.collect({ again: [id], from: 'each' })).rejects.toThrow();
+        revive();
+        if (isAskedAgain) await world.collect({ again: [id], from: 'each' });
+        for (let ticks = 0; ticks < 4; ticks += 1) {
+          await world.tickAfter(61 * 60_000);
+          await world.settle();
+        }
+        const isBegun =
+          isAskedAgain ||
+          (!(method === 'putWaitingMarker' && at === 1) && !(method === 'replace') && !(port === 'chains' && at === 1));
+        expect(inputs()).toEqual(isBegun ? [1, 1, 1, 1, 3] : [1]);
+        if (isBegun) expect((await report()).status).toBe('succeeded');
+        expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+      }
+    },
+  );
+
+  it('is dropped with its chain when the file is made anew, which the chain hears of at once', async () => {
+    const id = await added();
+    await world.collect({ again: [id], from: 'each' });
+    await world.settle();
+    await world.collect({ again: [id] });
+    const { uploads } = await world.json<Chain>(LEDGER, `chains/${id}.json`);
+    expect(uploads.map(({ route, state }) => [route, state])).toEqual([['echo', 'under way']]);
+    world.redeploy({ routes: [FIRST] });
+    await world.settle();
+    expect(await begun()).toEqual([['echo', 1]]);
   });
 });
 

@@ -1,7 +1,7 @@
 import { DeleteObjectCommand, ListObjectVersionsCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { INBOX_BUCKET } from '../../local/pipeline.ts';
-import { plan } from '../../operations/act.ts';
+import { INBOX_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { act, plan } from '../../operations/act.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { Operated, signal } from './support.ts';
@@ -77,8 +77,8 @@ describe('again', () => {
     const paid = flows();
     const all = await operated.run('again', '--route', 'pictures', '--dry-run');
     expect(all.output).toBe('3 files would be made anew, and may be paid for: 3 flows, 1.20 EUR.\n');
-    expect(all.errors).toContain('2 files skipped, such as ');
-    expect(all.errors).toContain('another file is at its key, or none is');
+    expect(all.errors).toContain('1 file skipped, such as replaced.png: another file is at its key\n');
+    expect(all.errors).toContain('1 file skipped, such as gone.png: the file is gone from the inbox');
     const answer = await json('again', '--route', 'pictures', '--dry-run');
     expect(issuesOf('change', answer)).toBe('');
     expect(answer).toMatchObject({ planned: { length: 3 }, costs: { flows: 3, amounts: { EUR: 1.2 } } });
@@ -144,8 +144,96 @@ describe('again', () => {
     [[], 'Name files, or add --route, not both'],
     [['a.png', '--route', 'pictures'], 'Name files, or add --route, not both'],
     [['a.png', '--before', '2026-01-01'], '--before and --since go with --route'],
-    [['--route', 'texts', '--from', 'checked'], '--from goes with named files'],
+    [['--route', 'texts', '--from', 'checked', '--only-if-changed'], '--from does not go with --parameters'],
   ])('is not understood with %j', async (words, why) => {
     expect(await operated.run('again', ...words)).toMatchObject({ code: 2, errors: expect.stringContaining(why) });
+  });
+});
+
+describe('a stage that was added after files had succeeded', () => {
+  let later: Operated;
+  beforeAll(async () => {
+    const routes = [
+      { ...ECHO, name: 'before', prefixes: ['old/'] },
+      { ...ECHO, name: 'pictures', suffixes: ['.png'] },
+      { ...ECHO, name: 'refined', after: 'pictures', price: { amount: 0.25, currency: 'EUR' } },
+      { ...ECHO, name: 'sheet', after: 'refined', inputs: 'all' },
+    ] as const;
+    later = await Operated.start({ routes });
+  });
+  afterAll(() => later[Symbol.asyncDispose]());
+
+  /** A file of the route `pictures` from before that route had later stages. Returns the key of its result. */
+  async function putBefore(key: string, content?: string): Promise<string> {
+    const { id } = await later.put(key, 'succeeded', content);
+    const { ledger } = later.deployment;
+    const stored = await ledger.read(id, signal);
+    if (stored?.entry.state !== 'succeeded') throw new Error(`${key} has not succeeded`);
+    const { entry } = stored;
+    await ledger.replace(stored, { ...entry, route: { ...entry.route, name: 'pictures' } }, signal);
+    return entry.assets[0]?.key ?? '';
+  }
+  const remove = (Bucket: string, Key: string) => later.pipeline.s3.send(new DeleteObjectCommand({ Bucket, Key }));
+  const bulk = ['again', '--route', 'pictures', '--from', 'refined'];
+
+  it('begins in each chain without it, at the price of the stages that begin, and tells which cannot', async () => {
+    for (const key of ['old/a.png', 'old/unsent.png']) await putBefore(key);
+    await remove(INBOX_BUCKET, 'old/unsent.png');
+    await remove(RESULTS_BUCKET, await putBefore('old/expired.png'));
+    await putBefore('old/replaced.png');
+    await later.put('old/replaced.png', 'succeeded', 'another content');
+    await later.put('new.png', 'succeeded');
+    // Five files with one stage, and one with three.
+    await vi.waitFor(() => expect(later.standIn.flows).toHaveLength(8), PATIENCE);
+    const paid = 8;
+
+    const dry = await later.run(...bulk, '--dry-run');
+    expect(dry.output).toContain('The stage refined of 2 files would begin, and may be paid for: 4 flows, 1.30 EUR. ');
+    expect(dry.errors).toContain('1 file skipped, such as new.png: it has the stage refined already\n');
+    expect(dry.errors).toContain('1 file skipped, such as old/replaced.png: another file is at its key\n');
+    expect(dry.errors).toMatch(
+      /such as old\/expired.png: the stage refined takes old\/expired.png\/.*, which is gone from/,
+    );
+    expect((await later.run('again', 'old/expired.png', '--from', 'refined', '--yes')).code).toBe(1);
+    expect(later.standIn.flows).toHaveLength(paid);
+
+    const ran = await later.run(...bulk, '--yes', '--wait');
+    expect([ran.code, ran.output]).toEqual([0, expect.stringContaining('old/a.png')]);
+    expect(later.standIn.flows).toHaveLength(paid + 4);
+    const shown = (await later.run('status', 'old/a.png')).output;
+    expect(shown).toContain('refined');
+    expect(shown).toContain('sheet');
+    expect((await later.run(...bulk, '--dry-run')).output).toBe('There is nothing to do.\n');
+  });
+
+  it('is named beside the stage that comes before it, which begins first', async () => {
+    await putBefore('old/c.png');
+    expect((await later.run('again', 'old/c.png', '--from', 'sheet', '--yes')).errors).toContain(
+      'its chain has no stage sheet. Its stages: pictures, refined',
+    );
+    const asked = await later.run('again', 'old/c.png', '--from', 'refined');
+    expect(asked.errors).toContain('The stage refined of old/c.png would begin, and may be paid for: 2 flows');
+  });
+
+  it('is asked for in few requests, of which each begins what it can', async () => {
+    const invoke = vi.spyOn(later.deployment.collecting, 'invoke');
+    invoke.mockImplementation(async (event) => {
+      const { again } = event as { readonly again: readonly string[] };
+      return again.map((upload) => ({ upload, result: 'resubmitted' }));
+    });
+    const stageOf = (id: string, count: number) => ({
+      ...{ id, key: id },
+      begins: Array.from({ length: count }, (_, index) => ({ id: `${id}/${index}`, key: id })),
+    });
+    const stages = [
+      ...Array.from({ length: 201 }, (_, index) => stageOf(`one ${index}`, 1)),
+      stageOf('large', 2_000),
+      ...['a', 'b', 'c'].map((id) => stageOf(id, 500)),
+    ];
+    const plan = { action: 'again', from: 'refined', uploads: [], stages } as const;
+    await act(plan, later.deployment, signal);
+    const asked = invoke.mock.calls.map(([event]) => (event as { readonly again: readonly string[] }).again.length);
+    expect(asked).toEqual([200, 1, 1, 2, 1]);
+    invoke.mockRestore();
   });
 });
