@@ -44,7 +44,7 @@ describe('the requests of', () => {
     const { world, during, tickAfter } = await started();
     const tick = await tickAfter(5 * MINUTE);
     expect(tick).toEqual({
-      s3: [...Array(3).fill('GetObject'), ...Array(3).fill('ListObjectsV2'), ...Array(3).fill('PutObject')],
+      s3: [...Array(3).fill('GetObject'), ...Array(2).fill('ListObjectsV2'), ...Array(2).fill('PutObject')],
       service: [],
       events: 0,
     });

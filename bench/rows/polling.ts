@@ -8,7 +8,7 @@ import { type Counts, total } from '../statistics.ts';
 const ANSWER_MS = 20;
 
 /** Requests to S3 of a tick that finds nothing: see `test/request-counts.test.ts`. */
-const TICK_REQUESTS = 8;
+const TICK_REQUESTS = 6;
 
 const CONCURRENCY = SETTINGS_DEFAULT.pollConcurrency;
 

@@ -164,8 +164,9 @@ class Tick {
       const polledBefore = this.#polls.counts.polled;
       await this.#round();
       if (this.#context.isolation.halt !== undefined) return;
-      await this.#lease.write(this.#context.invocation.closing);
       const next = startedAt + this.#roundMs(startedAt, this.#polls.counts.polled - polledBefore);
+      if (!this.#mayRoundBeginAt(next, startedAt)) return; // The release writes the state.
+      await this.#lease.write(this.#context.invocation.closing);
       while (clock.now() < next && this.#mayRoundBeginAt(next, startedAt)) await this.#pauseUntil(next);
       if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt)) return;
     }

@@ -169,14 +169,27 @@ export class Ledger {
     }
   }
 
-  /** The markers of all uploads that wait and are due at `now`, earliest due first. */
-  async *waitingMarkersDue(now: number, signal: AbortSignal): AsyncGenerator<WaitingMarker> {
+  /**
+   * What waits at `now`: up to `max` markers of wanted uploads that are due, earliest due first, and whether uploads wait
+   * in the line. The line sorts last, so the listing of the due ones mostly shows it too.
+   */
+  async waitingAt(
+    now: number,
+    { max, isWanted }: { readonly max: number; readonly isWanted: (uploadId: string) => boolean },
+    signal: AbortSignal,
+  ): Promise<{ readonly due: WaitingMarker[]; readonly isLine: boolean }> {
     const last = waitingDueKey(now);
-    for await (const key of this.#keys(WAITING_PREFIX, signal)) {
-      if (key > last) return;
-      const marker = parseWaitingKey(key);
-      if (marker !== undefined) yield marker;
+    const due: WaitingMarker[] = [];
+    for await (const { keys, isLast } of this.#listings(WAITING_PREFIX, signal)) {
+      for (const key of keys) {
+        const marker = key > last || due.length === max ? undefined : parseWaitingKey(key);
+        if (marker !== undefined && isWanted(marker.uploadId)) due.push(marker);
+      }
+      const end = keys.at(-1) ?? '';
+      if (isLast || end >= LINE_PREFIX) return { due, isLine: end >= LINE_PREFIX };
+      if (end > last || due.length === max) break;
     }
+    return { due, isLine: await this.#hasKey(LINE_PREFIX, signal) };
   }
 
   /** The ids of all uploads that wait, by pages. Begins after the key `after`. */
@@ -184,11 +197,6 @@ export class Ledger {
     for await (const objects of this.#pages(WAITING_PREFIX, signal, { StartAfter: after })) {
       yield { ids: objects.flatMap(({ Key = '' }) => parseWaitingKey(Key)?.uploadId ?? []), last: objects.at(-1)?.Key };
     }
-  }
-
-  /** Tells whether uploads wait in the line. */
-  hasLine(signal: AbortSignal): Promise<boolean> {
-    return this.#hasKey(LINE_PREFIX, signal);
   }
 
   /**
@@ -329,9 +337,7 @@ export class Ledger {
   }
 
   async *#keys(prefix: string, signal: AbortSignal): AsyncGenerator<string> {
-    for await (const objects of this.#pages(prefix, signal)) {
-      for (const { Key } of objects) if (Key !== undefined) yield Key;
-    }
+    for await (const { keys } of this.#listings(prefix, signal)) yield* keys;
   }
 
   async *#pages(
@@ -339,17 +345,36 @@ export class Ledger {
     signal: AbortSignal,
     options: Pick<ListObjectsV2CommandInput, 'StartAfter' | 'MaxKeys'> = {},
   ): AsyncGenerator<readonly _Object[]> {
+    for await (const { objects } of this.#listings(Prefix, signal, options)) yield objects;
+  }
+
+  async *#listings(
+    Prefix: string,
+    signal: AbortSignal,
+    options: Pick<ListObjectsV2CommandInput, 'StartAfter' | 'MaxKeys'> = {},
+  ): AsyncGenerator<Listing> {
     let ContinuationToken: string | undefined;
     do {
-      const page = await this.#list({ Prefix, ContinuationToken, ...options }, signal);
-      yield page.Contents ?? [];
-      ContinuationToken = page.NextContinuationToken;
+      const { Contents: objects = [], NextContinuationToken } = await this.#list(
+        { Prefix, ContinuationToken, ...options },
+        signal,
+      );
+      ContinuationToken = NextContinuationToken;
+      const keys = objects.flatMap(({ Key }) => Key ?? []);
+      yield { objects, keys, isLast: ContinuationToken === undefined };
     } while (ContinuationToken !== undefined);
   }
 
   #list(options: Omit<ListObjectsV2CommandInput, 'Bucket'>, abortSignal: AbortSignal) {
     return this.#s3.send(new ListObjectsV2Command({ Bucket: this.#bucket, ...options }), { abortSignal });
   }
+}
+
+/** One page of a listing. */
+interface Listing {
+  readonly objects: readonly _Object[];
+  readonly keys: readonly string[];
+  readonly isLast: boolean;
 }
 
 /** One page of a listing of waiting markers. */

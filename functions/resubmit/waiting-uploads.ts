@@ -114,8 +114,9 @@ export class WaitingUploads {
    */
   async resubmitDue(endedCount: number, signal: AbortSignal): Promise<{ sent: number; failures: readonly unknown[] }> {
     const { telemetry, clock, ledger } = this.#ports;
-    const due = await this.#ours(ledger.waitingMarkersDue(clock.now(), signal), this.#options.dueMax);
-    const isLine = await ledger.hasLine(signal);
+    // What is left over the maximum follows in the next round.
+    const { isOurs: isWanted, dueMax: max } = this.#options;
+    const { due, isLine } = await ledger.waitingAt(clock.now(), { max, isWanted }, signal);
     const failures = await this.#placeAnew(isLine, signal);
     if (isLine) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;
@@ -206,16 +207,6 @@ export class WaitingUploads {
   /** What is known of the line. */
   #lineAt(now: number): LineState {
     return this.#line ?? { sentAt: now, sent: [], extra: 1, turns: BEGINNING };
-  }
-
-  /** The first markers of this collector. The others follow in the next round. */
-  async #ours(markers: AsyncIterable<WaitingMarker>, max: number): Promise<WaitingMarker[]> {
-    const ours: WaitingMarker[] = [];
-    for await (const marker of markers) {
-      if (this.#options.isOurs(marker.uploadId)) ours.push(marker);
-      if (ours.length === max) break;
-    }
-    return ours;
   }
 
   /**

@@ -424,7 +424,7 @@ describe('one of several collectors', () => {
     await begin();
     const of = 3;
     for (const index of [0, 1, 1]) await world.tick({ index, of });
-    await flowsOf(named(12));
+    await flowsOf(named(30)); // Each share has some.
     world.service.intercept = () => ({ status: 401 });
     for (const index of [0, 1]) await world.tickAfter(20 * MINUTE, { index, of }).catch(() => {});
     expect(world.count('TicksCutShort')).toBe(2);

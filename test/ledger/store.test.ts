@@ -51,6 +51,24 @@ describe('the ledger', () => {
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
   });
 
+  it('shows whether uploads wait in the line, however many wait for a time', async () => {
+    const world = await openWorld({ isVirtual: true });
+    const { ledger } = world.ports;
+    const now = world.clock.now();
+    const waiting = (at: number, uploadId: string) => ({ notBefore: now + at, uploadId });
+    const turn = { class: 'live', route: 'echo', segment: '!', since: now } as const;
+    const isWanted = (uploadId: string) => uploadId !== 'bb';
+    const waitingAt = () => ledger.waitingAt(now, { max: 2, isWanted }, signal);
+    expect(await waitingAt()).toEqual({ due: [], isLine: false });
+    for (const id of ['aa', 'bb', 'cc', 'dd']) await ledger.putWaitingMarker(waiting(-MINUTE, id), signal);
+    expect(await waitingAt()).toEqual({ due: [waiting(-MINUTE, 'aa'), waiting(-MINUTE, 'cc')], isLine: false });
+    // More than one page of a listing.
+    for (let n = 0; n < 1_000; n += 1) await ledger.putWaitingMarker(waiting(MINUTE + n, 'ee'), signal);
+    expect((await waitingAt()).isLine).toBe(false);
+    await ledger.putWaitingMarker({ ...waiting(MINUTE, 'ff'), turn }, signal);
+    expect(await waitingAt()).toEqual({ due: [waiting(-MINUTE, 'aa'), waiting(-MINUTE, 'cc')], isLine: true });
+  });
+
   it('takes an entry that cannot be read for one of an upload with a flow', async () => {
     const world = await openWorld({ isVirtual: true });
     // Damaged, or written by another version.
