@@ -18,7 +18,7 @@ import { SAMPLE_BYTES_MAX, type Sample } from '../../operations/sample.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
-import type { Console } from './console.ts';
+import { type Console, coloured, joined, type Text } from './console.ts';
 import { explainOffline, readPlan } from './plan.ts';
 import { EXIT_FAILED, EXIT_OK, type Offline, type Run, sentenceOf } from './run.ts';
 
@@ -147,21 +147,22 @@ function todoOf(error: unknown): string {
   return 'Check your AWS credentials, the region (--region), and the way to AWS.';
 }
 
-function showDiagnosis({ deployment, checks }: Diagnosis): readonly string[] {
+function showDiagnosis({ deployment, checks }: Diagnosis): readonly Text[] {
   const count = (wanted: Checked['result']): number => checks.filter(({ result }) => result === wanted).length;
   const unchecked = count('not checked');
   return [
     ...(deployment === undefined ? [] : [`${deployment}:`]),
     ...checks.flatMap(({ check, result, what, todo }) => [
-      `  ${check}: ${result}${result === 'not checked' ? `, because ${what}` : ''}`,
+      joined(`  ${check}: `, coloured(result), result === 'not checked' ? `, because ${what}` : ''),
       ...(what === undefined || result === 'not checked' ? [] : what.split('\n').map((line) => `    ${line}`)),
       ...(todo === undefined ? [] : [`    ${todo}`]),
     ]),
     '',
-    [
-      counted(count('fault'), 'fault'),
-      counted(count('warning'), 'warning'),
-      ...(unchecked === 0 ? [] : [`${unchecked} not checked`]),
-    ].join(', '),
+    joined(
+      coloured(count('fault') > 0 ? 'fault' : '', counted(count('fault'), 'fault')),
+      ', ',
+      coloured(count('warning') > 0 ? 'warning' : '', counted(count('warning'), 'warning')),
+      unchecked === 0 ? '' : `, ${unchecked} not checked`,
+    ),
   ];
 }

@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 import { type Readable, Writable } from 'node:stream';
+import { styleText } from 'node:util';
 import stringWidth from 'string-width';
 import { printable, printableJson } from '../../functions/base/printable.ts';
 import { confirms } from '../confirm.ts';
@@ -28,9 +29,50 @@ export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
 }
 
+/** A text with parts that a terminal shows in a colour. As a string, it is the text alone. */
+class ColouredText {
+  readonly parts: readonly Text[];
+  readonly colour: Colour | undefined;
+
+  constructor(parts: readonly Text[], colour?: Colour) {
+    this.parts = parts;
+    this.colour = colour;
+  }
+
+  toString(): string {
+    return this.parts.join('');
+  }
+}
+
+export type Text = string | ColouredText;
+type Colour = 'green' | 'yellow' | 'red';
+
+/** What an eye should find at once. All other words have no colour. */
+const COLOURS: Readonly<Record<string, Colour>> = {
+  ...{ succeeded: 'green', good: 'green' },
+  ...{ undecided: 'yellow', withheld: 'yellow', held: 'yellow', warning: 'yellow', WARN: 'yellow' },
+  ...{ failed: 'red', unreadable: 'red', fault: 'red', ERROR: 'red', CRITICAL: 'red' },
+};
+
+/** A text in the colour of a state, of the result of a check or of a level of a log. */
+export function coloured(word: string, text = word): Text {
+  const colour = Object.hasOwn(COLOURS, word) ? COLOURS[word] : undefined;
+  return colour === undefined ? text : new ColouredText([text], colour);
+}
+
+export const joined = (...parts: readonly Text[]): Text =>
+  parts.every((part) => typeof part === 'string') ? parts.join('') : new ColouredText(parts);
+
+/** Columns before an indented line. */
+export const INDENT = 2;
+
+export const indented = (lines: readonly Text[]): readonly Text[] =>
+  lines.map((line) => joined(' '.repeat(INDENT), line));
+
 /**
- * What a command prints: lines and tables for a person, or one JSON text for a program. It uses no colours. All texts
- * are printable: keys and the service's words may hold anything.
+ * What a command prints: lines and tables for a person, or one JSON text for a program. All texts are printable: keys
+ * and the service's words may hold anything. Node decides whether a stream has colours: by its terminal, NO_COLOR and
+ * FORCE_COLOR.
  */
 export class Console {
   readonly #streams: Streams;
@@ -47,7 +89,7 @@ export class Console {
   }
 
   /** Prints the answer: as JSON if that was asked for, or else as `show` does. */
-  answer<T>(value: T, show: (value: T) => readonly string[]): void {
+  answer<T>(value: T, show: (value: T) => readonly Text[]): void {
     if (this.#isJson) this.#streams.output.write(`${printableJson(value)}\n`);
     else for (const line of show(value)) this.line(line);
   }
@@ -58,13 +100,18 @@ export class Console {
   }
 
   /** A line of an answer. Nothing is printed if the answer is JSON. */
-  line(text = ''): void {
-    if (!this.#isJson) this.#streams.output.write(`${printable(text)}\n`);
+  line(text: Text = ''): void {
+    if (!this.#isJson) this.#streams.output.write(`${this.#shown(this.#streams.output, text)}\n`);
   }
 
-  /** A line beside the answer: a note, or an error. */
-  note(text: string): void {
-    this.#streams.errors.write(`${this.#erasure()}${printable(text)}\n`);
+  /** A line beside the answer. */
+  note(text: Text): void {
+    this.#streams.errors.write(`${this.#erasure()}${this.#shown(this.#streams.errors, text)}\n`);
+  }
+
+  /** The lines of an error, beside the answer. */
+  error(text: string): void {
+    for (const line of text.trimEnd().split('\n')) this.note(coloured('fault', line));
   }
 
   /** Columns of the terminal that shows the answer. Undefined if it goes into a file or to a program. */
@@ -131,6 +178,12 @@ export class Console {
     }
   }
 
+  #shown(stream: Output, text: Text): string {
+    if (typeof text === 'string') return printable(text);
+    const shown = text.parts.map((part) => this.#shown(stream, part)).join('');
+    return text.colour === undefined || this.#isJson ? shown : styleText(text.colour, shown, { stream });
+  }
+
   #draw(): void {
     const columns = (this.#streams.errors.columns || COLUMNS_DEFAULT) - 1;
     if (this.#progress !== undefined) {
@@ -143,19 +196,20 @@ export class Console {
   }
 }
 
-/** Lines of a table whose columns are as wide as their widest cell. The last column is not padded. */
-export function table(rows: readonly (readonly string[])[]): readonly string[] {
-  const shown = rows.map((row) => row.map(printable));
-  const widths = (shown[0] ?? []).map((_, column) => Math.max(...shown.map((row) => stringWidth(row[column] ?? ''))));
-  return shown.map((row) =>
-    row
-      .map((cell, column) => {
-        const padding = (widths[column] ?? 0) - stringWidth(cell);
-        return column === row.length - 1 ? cell : cell + ' '.repeat(padding);
-      })
-      .join('  ')
-      .trimEnd(),
-  );
+const widthOf = (text: Text = ''): number => stringWidth(printable(String(text)));
+
+/** Lines of a table whose columns are as wide as their widest cell. The last filled column is not padded. */
+export function table(rows: readonly (readonly Text[])[]): readonly Text[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => widthOf(row[column]))));
+  return rows.map((row) => {
+    const last = row.findLastIndex((cell) => String(cell) !== '');
+    return joined(
+      ...row.slice(0, last + 1).map((cell, column) => {
+        const padding = column === last ? 0 : (widths[column] ?? 0) - widthOf(cell) + 2;
+        return joined(cell, ' '.repeat(padding));
+      }),
+    );
+  });
 }
 
 /** Fewest columns of the first and of the last cell of a row, and most of a cell between them. */
@@ -167,21 +221,19 @@ const MIDDLE_COLUMNS_MAX = 24;
  * Cuts the cells of a table so that its lines fit: the last cell first, which holds words, then the first one.
  * @param columns undefined: nothing is cut.
  */
-export function fitted(
-  rows: readonly (readonly string[])[],
-  columns: number | undefined,
-): readonly (readonly string[])[] {
+export function fitted(rows: readonly (readonly Text[])[], columns: number | undefined): readonly (readonly Text[])[] {
   if (columns === undefined) return rows;
   const last = (rows[0]?.length ?? 1) - 1;
+  const cutTo = (cell: Text, max: number): Text => (widthOf(cell) <= max ? cell : cut(printable(String(cell)), max));
   const shown = rows.map((row) =>
-    row.map((cell, at) => (at === 0 || at === last ? printable(cell) : cut(printable(cell), MIDDLE_COLUMNS_MAX))),
+    row.map((cell, at) => (at === 0 || at === last ? cell : cutTo(cell, MIDDLE_COLUMNS_MAX))),
   );
-  const width = (at: number): number => Math.max(0, ...shown.map((row) => stringWidth(row[at] ?? '')));
+  const width = (at: number): number => Math.max(0, ...shown.map((row) => widthOf(row[at])));
   const between = Array.from({ length: Math.max(0, last - 1) }, (_, at) => width(at + 1) + 2);
   const room = columns - 2 - between.reduce((sum, each) => sum + each, 0);
   const lastMax = Math.max(LAST_COLUMNS_MIN, room - width(0));
   const firstMax = Math.max(FIRST_COLUMNS_MIN, room - Math.min(lastMax, width(last)));
   return shown.map((row) =>
-    row.map((cell, at) => (at === 0 ? cut(cell, firstMax) : at === last ? cut(cell, lastMax) : cell)),
+    row.map((cell, at) => (at === 0 ? cutTo(cell, firstMax) : at === last ? cutTo(cell, lastMax) : cell)),
   );
 }

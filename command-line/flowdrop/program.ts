@@ -18,6 +18,7 @@ import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
 import { addCompletion } from './completion.ts';
+import { Console, type Text } from './console.ts';
 import { addCredentials } from './credentials.ts';
 import { addHolds } from './holds.ts';
 import { addOpen } from './open.ts';
@@ -72,6 +73,7 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
       writeOut: (text) => output.write(text),
       // It repeats the words of the command line, which may be pasted.
       writeErr: (text) => void (isJson(words) || errors.write(printableLines(text))),
+      outputError: (text) => void (isJson(words) || new Console(surroundings.streams).error(text)),
       getOutHelpWidth: () => output.columns ?? HELP_COLUMNS,
       getErrHelpWidth: () => errors.columns ?? HELP_COLUMNS,
     })
@@ -153,7 +155,7 @@ async function withAnswer(state: Status, questions: ServiceQuestions): Promise<S
     : state;
 }
 
-function showStatus(state: Status, deployment: Deployment, columns: number | undefined): readonly string[] {
+function showStatus(state: Status, deployment: Deployment, columns: number | undefined): readonly Text[] {
   switch (state.kind) {
     case 'pipeline':
       return showPipeline(state, deployment);

@@ -131,7 +131,7 @@ export function failed(
   // Commander has printed its own sentence.
   const isPrinted = error instanceof CommanderError;
   if (console.isJson) console.answer({ error: { code, message } }, () => []);
-  else if (!isPrinted) for (const line of message.split('\n')) console.note(line);
+  else if (!isPrinted) console.error(message);
   return exitCode;
 }
 

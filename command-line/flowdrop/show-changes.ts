@@ -13,14 +13,14 @@ import type { Put } from '../../operations/put-body.ts';
 import type { SweepPass } from '../../operations/sweep.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { chainEnd, localTime, size } from '../texts.ts';
-import { table } from './console.ts';
+import { coloured, joined, type Text, table } from './console.ts';
 
 /** @param ends if they were waited for. @param now what came of the first retries. */
 export const showActed = (
   results: readonly Acted[],
   { ends, now }: { readonly ends: Followed | undefined; readonly now: Followed['uploads'] | undefined },
   deployment: Pick<Deployment, 'command' | 'isLocal'>,
-): readonly string[] => [
+): readonly Text[] => [
   ...table(
     results.map((acted, index) => {
       const view = now?.[index];
@@ -37,12 +37,12 @@ const chainLines = ({ chains }: Pick<Followed, 'chains'> = { chains: [] }): read
   chains.map((chain) => `${chain.first.key}  ${chainEnd(chain)}`);
 
 /** How an upload of a later stage ended. */
-export function showLaterEnd(upload: LaterUpload): string {
+export function showLaterEnd(upload: LaterUpload): Text {
   const { key, state, failure } = upload;
-  return `${uploadName(key)}  ${endOf({ state, failure, assets: { length: assetCountOf(upload) } })}`;
+  return joined(`${uploadName(key)}  `, endOf({ state, failure, assets: { length: assetCountOf(upload) } }));
 }
 
-function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isLocal'>): string {
+function triedOf(view: UploadView, deployment: Pick<Deployment, 'command' | 'isLocal'>): Text {
   const { state, flow, wait, failure } = view;
   if (flow !== undefined && failure === undefined) return `sent: flow ${flow.id}`;
   if (state === 'claimed') return wait === undefined ? 'is being sent' : `is being sent, and waits: ${wait.message}`;
@@ -68,11 +68,13 @@ function endOf(
   view:
     | (Pick<UploadView, 'wait'> & Pick<LaterUpload, 'failure'> & { state: string; assets: { readonly length: number } })
     | undefined,
-): string {
+): Text {
   if (view === undefined) return 'unknown';
   const { state, failure, wait, assets } = view;
-  if (failure !== undefined) return `${shownState(view)}: ${failure.code}: ${failure.message}`;
-  return wait === undefined ? `${state}, with ${counted(assets.length, 'result')}` : `waits: ${wait.message}`;
+  if (failure !== undefined) return joined(coloured(shownState(view)), `: ${failure.code}: ${failure.message}`);
+  return wait === undefined
+    ? joined(coloured(state), `, with ${counted(assets.length, 'result')}`)
+    : `waits: ${wait.message}`;
 }
 
 /** A file that was uploaded. */
@@ -82,9 +84,9 @@ export interface PutFile extends Put {
 }
 
 /** A job stands for the inputs that were uploaded with it. */
-export function showPut(files: readonly PutFile[], ends: Followed | undefined): readonly string[] {
+export function showPut(files: readonly PutFile[], ends: Followed | undefined): readonly Text[] {
   const keys = new Set(files.map(({ key }) => key));
-  const rows = files.map((file, index): readonly string[] => {
+  const rows = files.map((file, index): readonly Text[] => {
     const { key, bytes, inputOf } = file;
     if (inputOf !== undefined) {
       return inputOf.some((job) => keys.has(job)) ? [] : [key, `uploaded for ${inputOf.join(', ')}, ${size(bytes)}`];
@@ -98,10 +100,12 @@ export function showPut(files: readonly PutFile[], ends: Followed | undefined): 
   return [...table(rows.filter((row) => row.length > 0)), ...chainLines(ends)];
 }
 
-export function showFetched({ receipts, files, issues }: Fetched): readonly string[] {
+export function showFetched({ receipts, files, issues }: Fetched): readonly Text[] {
   if (receipts.length + issues.length === 0) return ['There is no receipt of such a file.'];
   return [
-    ...receipts.map(({ key, status, path }) => `${uploadName(key)}: ${status}, receipt in ${path}`),
+    ...receipts.map(({ key, status, path }) =>
+      joined(`${uploadName(key)}: `, coloured(status), `, receipt in ${path}`),
+    ),
     ...files.map(({ path, bytes }) => `  ${path}  ${size(bytes)}`),
     ...issues.map(({ key, why }) => `${key} was not fetched: ${why}`),
   ];

@@ -19,7 +19,7 @@ import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operation
 import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { isAhead, localTime, size } from '../texts.ts';
-import { fitted, table } from './console.ts';
+import { coloured, fitted, INDENT, indented, joined, type Text, table } from './console.ts';
 import { showChain } from './show-chain.ts';
 import { relative } from './words.ts';
 
@@ -31,13 +31,13 @@ type Named = Pick<Deployment, 'command' | 'isLocal'>;
 
 const when = (iso: string): string => `${localTime(iso)}  (${relative(iso)})`;
 
-export function showPipeline(status: PipelineStatus, deployment: Named): readonly string[] {
+export function showPipeline(status: PipelineStatus, deployment: Named): readonly Text[] {
   const { holds, queue, waiting, running, failed, collectors, sweep, deadLetters, otherFormat } = status;
   const reasons = Object.entries(waiting.reasons).map(
     ([reason, count]) => `${count} ${reason === 'inputs' ? 'for inputs' : reason}`,
   );
-  const lines = [
-    ...(otherFormat === undefined ? [] : [['ledger', otherFormat]]),
+  const lines: Text[][] = [
+    ...(otherFormat === undefined ? [] : [['ledger', coloured('fault', otherFormat)]]),
     ...linesOfHolds(holds, waiting),
     ...holds.budgets.map((budget) => [budgetName(budget), showBudget(budget)]),
     ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],
@@ -50,8 +50,8 @@ export function showPipeline(status: PipelineStatus, deployment: Named): readonl
       : [['', `oldest${waiting.isSample ? ' of these' : ''} came ${relative(waiting.oldestArrivedAt)}`]]),
     ['running', `${running.count}`],
     ...(running.oldestCreatedAt === undefined ? [] : [['', `oldest flow began ${relative(running.oldestCreatedAt)}`]]),
-    ['failed', `${failed.count}  (in the last 24 hours)`],
-    ...(deadLetters === undefined ? [] : [['dead letters', String(deadLetters)]]),
+    ['failed', joined(alarming(failed.count), '  (in the last 24 hours)')],
+    ...(deadLetters === undefined ? [] : [['dead letters', alarming(deadLetters)]]),
     ...collectors.map(({ index, tickCompletedAt, isAtWork, requestsPerSecond }) => [
       collectors.length === 1 ? 'last tick' : `last tick of collector ${index}`,
       [
@@ -73,10 +73,13 @@ export function showPipeline(status: PipelineStatus, deployment: Named): readonl
   return [`${status.pipeline}: ${status.deployment}`, ...indented(table(lines)), ...hintsOf(status, deployment)];
 }
 
+/** A number that should be 0. */
+const alarming = (count: number): Text => coloured(count > 0 ? 'fault' : '', String(count));
+
 /** Heads of the first column. */
 const COSTS_HEADS = { route: 'route', prefix: 'folder', day: 'day (UTC)' } as const;
 
-export function showCosts({ by, since, until, rows, total, isCounted }: CostsView): readonly string[] {
+export function showCosts({ by, since, until, rows, total, isCounted }: CostsView): readonly Text[] {
   if (rows.length === 0) {
     return isCounted
       ? [`No flow was counted from ${since} to ${until} (days in UTC).`]
@@ -97,13 +100,16 @@ export function showCosts({ by, since, until, rows, total, isCounted }: CostsVie
 }
 
 /** Each hold, with the number of its files. */
-function linesOfHolds({ holds, issue }: HoldsView, { held, isSample }: PipelineStatus['waiting']): string[][] {
+function linesOfHolds({ holds, issue }: HoldsView, { held, isSample }: PipelineStatus['waiting']): Text[][] {
   const lines = holds.map((hold) => {
     const count = countOf(hold, held);
     const files = count === 0 ? '' : ` Files: ${count}${isSample ? ' or more' : ''}.`;
-    return ['held', `${hold.message}${hold.since === undefined ? '' : ` Since ${when(hold.since)}.`}${files}`];
+    return [
+      coloured('held'),
+      `${hold.message}${hold.since === undefined ? '' : ` Since ${when(hold.since)}.`}${files}`,
+    ];
   });
-  return issue === undefined ? lines : [['held', issue], ...lines];
+  return issue === undefined ? lines : [[coloured('held'), issue], ...lines];
 }
 
 const budgetName = ({ route }: BudgetView): string => (route === undefined ? 'budget' : `budget of ${route}`);
@@ -113,7 +119,7 @@ const showBudget = (budget: BudgetView): string =>
   `${sharesText(budget)}: ${budget.percent}% in ${budget.period} (${budget.timezone}), which ends ${relative(budget.endsAt)}`;
 
 /** The next command for what needs the operator. */
-function hintsOf({ failed, waiting, holds }: PipelineStatus, deployment: Named): readonly string[] {
+function hintsOf({ failed, waiting, holds }: PipelineStatus, deployment: Named): readonly Text[] {
   return [
     ...holds.holds.flatMap((hold) => ['', `${nameOfHold(hold)}: ${endOfHold(hold, deployment)}`]),
     ...(failed.count > 0
@@ -136,7 +142,7 @@ export function showPrefix(
   { prefix, uploads, isCut }: PrefixStatus,
   deployment: Named,
   columns?: number,
-): readonly string[] {
+): readonly Text[] {
   const total = uploads.length;
   if (total === 0) {
     const isKey = prefix !== '' && !prefix.endsWith('/') && isPrintable(prefix);
@@ -172,21 +178,21 @@ const stateWord = ({ state, upload }: Pick<UploadStatus, 'state' | 'upload'>): s
   upload === undefined ? state : shownState(upload);
 
 /** An upload below a prefix, or a file for jobs there. */
-const rowBelow = (one: UploadStatus): readonly string[] => {
+const rowBelow = (one: UploadStatus): readonly Text[] => {
   const { id, key, upload, issue = '', inputOf } = one;
   if (inputOf === undefined) {
     // The uploads of one stage have one name.
     const name = upload?.stage === undefined ? key : id;
-    return [name, stateWord(one), upload ? reasonOf(upload) : issue];
+    return [name, coloured(stateWord(one)), upload ? reasonOf(upload) : issue];
   }
   return [key, inputWord(inputOf), inputOf.length === 0 ? issue : inputOf.join(', ')];
 };
 
 /** A column for each generation of an upload. */
-export function showGenerations({ key }: UploadView, generations: readonly Generation[]): readonly string[] {
-  const rows: readonly (readonly [string, (each: Generation) => string])[] = [
+export function showGenerations({ key }: UploadView, generations: readonly Generation[]): readonly Text[] {
+  const rows: readonly (readonly [string, (each: Generation) => Text])[] = [
     ['generation', (each) => String(each.generation)],
-    ['state', ({ state }) => state],
+    ['state', ({ state }) => coloured(state)],
     ['template', ({ template }) => template],
     ['parameters', ({ parameters }) => (parameters === undefined ? '' : printable(JSON.stringify(parameters)))],
     ['revision', ({ revision }) => [revision?.name, revision?.hash].filter(Boolean).join(' ')],
@@ -213,24 +219,30 @@ export function showGenerations({ key }: UploadView, generations: readonly Gener
 export function showUpload(
   { id, key, state, upload: view, issue, isCurrent, inputOf, chain, hold, service }: UploadStatus,
   deployment: Named,
-): readonly string[] {
+): readonly Text[] {
   if (view === undefined) {
     const word = state === 'unknown' && isCurrent ? 'not begun' : state;
-    return [`${key}: ${inputOf === undefined ? word : inputWord(inputOf)}`, `  ${issue ?? ''}`, `  upload ${id}`];
+    return [
+      joined(`${key}: `, coloured(inputOf === undefined ? word : inputWord(inputOf))),
+      `  ${issue ?? ''}`,
+      `  upload ${id}`,
+    ];
   }
-  const steps: [string, string][] = [
+  const steps: Text[][] = [
     [when(view.putAt), originOf(view)],
     [when(view.arrivedAt), arrivalOf(view)],
-    ...(view.flow
-      ? [[when(view.flow.createdAt), `flow ${view.flow.id} of ${view.template} began`] as [string, string]]
-      : []),
-    ...(view.flow && view.isSentAgain
-      ? [['', `sent again with the same key: flow ${view.flow.id}, made once`] as [string, string]]
-      : []),
-    ...(view.endedAt ? [[when(view.endedAt), endOf(view)] as [string, string]] : []),
+    ...(view.flow ? [[when(view.flow.createdAt), `flow ${view.flow.id} of ${view.template} began`]] : []),
+    ...(view.flow && view.isSentAgain ? [['', `sent again with the same key: flow ${view.flow.id}, made once`]] : []),
+    ...(view.endedAt ? [[when(view.endedAt), coloured(shownState(view), endOf(view))]] : []),
   ];
   return [
-    `${uploadName(view.key)}: ${shownState(view)}${isSuccess(state) && chain?.state === 'failed' && view.stage === undefined ? ', but its chain failed' : ''}`,
+    joined(
+      `${uploadName(view.key)}: `,
+      coloured(shownState(view)),
+      isSuccess(state) && chain?.state === 'failed' && view.stage === undefined
+        ? coloured('failed', ', but its chain failed')
+        : '',
+    ),
     ...indented(table(steps)),
     ...indented(waitLines(view, deployment, hold)),
     ...(service === undefined ? [] : [`  ${service.says ?? `There is no answer of the service: ${service.issue}`}`]),
@@ -303,7 +315,7 @@ const notCurrent = ({ stage }: UploadView): string =>
     : `The first file of its chain was replaced or deleted since: ${stage.first.key}`;
 
 /** Why a file waits, since when, when it is tried next, and what ends the wait sooner. */
-function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefined): readonly string[] {
+function waitLines(view: UploadView, deployment: Named, hold: HoldView | undefined): readonly Text[] {
   const { wait } = view;
   if (wait === undefined) return [];
   const { reason, message, since, until, askedUntil, before } = wait;
@@ -361,14 +373,14 @@ export function showList(
   { state, limit }: ListQuery,
   deployment: Named,
   columns?: number,
-): readonly string[] {
+): readonly Text[] {
   const titles = { failed: 'FAILED', running: 'BEGAN', waiting: 'CAME', undecided: 'CAME', any: 'WHEN' };
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);
     return [
       uploadName(view.key),
-      state === 'any' ? shownState(view) : view.route,
+      state === 'any' ? coloured(shownState(view)) : view.route,
       localTime(at),
       `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`,
     ];
@@ -386,7 +398,7 @@ export function showList(
   ];
 }
 
-export function showTemplates(templates: readonly OfferedTemplate[]): readonly string[] {
+export function showTemplates(templates: readonly OfferedTemplate[]): readonly Text[] {
   if (templates.length === 0) return ['The service offers no templates.'];
   return templates.flatMap(({ id, name, description, inputTypes, parameters, price }) => [
     name ?? id ?? 'a template without a name',
@@ -397,7 +409,7 @@ export function showTemplates(templates: readonly OfferedTemplate[]): readonly s
   ]);
 }
 
-export function showExplanation(explanation: Explanation, deployment?: Named): readonly string[] {
+export function showExplanation(explanation: Explanation, deployment?: Named): readonly Text[] {
   const { key, bytes, mediaType, isFile, routes, issue, job, request, stages = [], hold } = explanation;
   const linesOf = ({ headers = {}, request: body }: Pick<Explanation, 'headers' | 'request'>) => [
     ...indented(Object.entries(headers).map(([name, value]) => `${name}: ${value}`)),
@@ -426,12 +438,7 @@ function lineOfInput({ key, text = '', bytes, isOptional }: JobInputView): strin
   return `input ${key}: ${bytes === undefined ? 'not there' : size(bytes)}${optional}`;
 }
 
-/** Columns before an indented line. */
-const INDENT = 2;
-
-const indented = (lines: readonly string[]): readonly string[] => lines.map((line) => `${' '.repeat(INDENT)}${line}`);
-
-export function showLogs({ key, uploads, issue, since, lines, cut: cutLogs }: FileLogs): readonly string[] {
+export function showLogs({ key, uploads, issue, since, lines, cut: cutLogs }: FileLogs): readonly Text[] {
   const routes = new Map(uploads.map(({ id, route = '' }) => [id, route]));
   const wordsOf = ({ message, error, flowId, details }: FileLogLine): string => {
     const fields = Object.entries({ ...(flowId !== undefined && { flowId }), ...details });
@@ -445,7 +452,7 @@ export function showLogs({ key, uploads, issue, since, lines, cut: cutLogs }: Fi
         line.time,
         line.function,
         ...(uploads.length > 1 ? [routes.get(line.uploadId) ?? ''] : []),
-        line.level,
+        coloured(line.level),
         wordsOf(line),
       ]),
     ),

@@ -24,7 +24,7 @@ function linesOf(root: ChainNode, withheld: ChainView['withheld'] = []): readonl
   const stages = [...counts].map(([route, succeeded]) => ({ route, counts: { succeeded } }));
   const first = { id: root.id, key: 'a.png' };
   const chain = { first, state: 'succeeded', generation: 1, stages, withheld, isSample: false, root } as const;
-  const drawn = showChain(chain).slice(1);
+  const drawn = showChain(chain).slice(1).map(String);
   return drawn.map((line) => {
     const [, tree = '', route = ''] = /^ {2}([ │├└─]*)(\w+)/.exec(line) ?? [];
     return `${tree.length / 3} ${route}`;

@@ -185,7 +185,7 @@ describe('what is told of an upload under way', () => {
     const listed = { uploads: [view], isCut: false, unreadable: [], replaced: [] };
     return [
       showUpload(foundAs(view), operated.deployment).join('\n'),
-      showList(listed, { state: 'any' }, operated.deployment)[1] ?? '',
+      String(showList(listed, { state: 'any' }, operated.deployment)[1]),
     ];
   };
   let failure: UploadView | undefined;
@@ -264,7 +264,7 @@ describe('list', () => {
     const told = { ...view, key: 'a-folder/with-a-long-name/'.repeat(3), failure: { ...view.failure, message } };
     const listed = { uploads: [told, view], isCut: false, unreadable: [], replaced: [] };
     const linesIn = (columns?: number) =>
-      showList(listed, { state: 'failed' }, operated.deployment, columns).slice(0, 3);
+      showList(listed, { state: 'failed' }, operated.deployment, columns).slice(0, 3).map(String);
     expect(linesIn().join('\n')).toContain(`${told.key}  `);
     expect(linesIn().join('\n')).toContain(message);
     for (const columns of [72, 100, 140]) {

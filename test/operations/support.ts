@@ -194,6 +194,8 @@ interface Around {
   readonly env?: Readonly<Record<string, string>>;
   /** What a person at a terminal types. Default: there is nobody. */
   readonly answer?: string;
+  /** Columns of the terminal that shows what is printed. Default: there is none. */
+  readonly columns?: number;
   /** Aborts as Ctrl-C does. Default: never. */
   readonly signal?: AbortSignal;
 }
@@ -209,11 +211,11 @@ export async function runFlowdrop(words: readonly string[], around: Around): Pro
 /** Starts a command in this process. What it has printed so far can be read while it runs. */
 export function startFlowdrop(
   words: readonly string[],
-  { directory, env = {}, answer, signal: stop = signal }: Around,
+  { directory, env = {}, answer, columns, signal: stop = signal }: Around,
 ): { readonly printed: Pick<Ran, 'output' | 'errors'>; readonly ended: Promise<number>; readonly modes: boolean[] } {
   const printed = { output: '', errors: '' };
   const stream = (name: keyof typeof printed) =>
-    new PassThrough().on('data', (chunk) => {
+    Object.assign(new PassThrough(), columns === undefined ? {} : { isTTY: true, columns }).on('data', (chunk) => {
       printed[name] += chunk;
     });
   const modes: boolean[] = [];
