@@ -15,7 +15,7 @@ export function deploymentProps(
   deployment: Deployment,
   scope: Construct,
 ): Omit<FlowPipelineProps, 'name' | 'baseUrl' | 'routes' | 'settings' | 'alarmTopic'> {
-  const { vpc, batchWindowSeconds, versionRetentionDays } = deployment;
+  const { vpc, batchWindowSeconds, versionRetentionDays, resultsRetentionDays } = deployment;
   return {
     ...existingBuckets(scope, deployment),
     tokenSecret: existingSecret(scope, deployment.tokenSecret, existingKey(scope, 'TokenKey', deployment.tokenKeyArn)),
@@ -29,6 +29,7 @@ export function deploymentProps(
     logRetention: deployment.logRetentionDays,
     removalPolicy: deployment.removalPolicy === 'destroy' ? RemovalPolicy.DESTROY : RemovalPolicy.RETAIN,
     versionRetention: versionRetentionDays === undefined ? undefined : Duration.days(versionRetentionDays),
+    resultsRetention: resultsRetentionDays === undefined ? undefined : Duration.days(resultsRetentionDays),
     maxConcurrency: deployment.maxConcurrency,
     batchWindow: batchWindowSeconds === undefined ? undefined : Duration.seconds(batchWindowSeconds),
     collectors: deployment.collectors,

@@ -7,7 +7,14 @@ import { deployedProxySchema, exceptionSchema } from '../functions/settings/prox
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
 import { notifySchema } from './notify.ts';
-import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
+import {
+  BATCH_WINDOW_SECONDS,
+  COLLECTORS,
+  MAX_CONCURRENCY,
+  type Range,
+  RESULTS_RETENTION_DAYS,
+  VERSION_RETENTION_DAYS,
+} from './ranges.ts';
 
 function whole({ min, max }: Range) {
   const error = `expected a whole number from ${min} to ${max}`;
@@ -99,6 +106,9 @@ export const proxySchema = strictObject({
   noProxy: z.optional(z.array(exceptionSchema, { error: 'expected a list of hosts, domains and ranges of addresses' })),
 });
 
+/** Why assets in an existing bucket do not expire by a setting. */
+export const OWN_LIFECYCLE = 'the lifecycle of a bucket of your own is yours to set';
+
 /** What a resource that is given by its name does not tell: its key and its owner. */
 const FACTS_OF_RESOURCES = [
   ['inboxKeyArn', 'inboxBucket', IS_ITS_KEY],
@@ -150,6 +160,7 @@ const deploymentSchema = strictObject({
   region: z.optional(matching('the name of a region', /^[a-z]{2,}(-[a-z]+)+-\d+$/)),
   removalPolicy: z.optional(z.enum(['retain', 'destroy'], { error: 'expected "retain" or "destroy"' })),
   versionRetentionDays: z.optional(whole(VERSION_RETENTION_DAYS)),
+  resultsRetentionDays: z.optional(whole(RESULTS_RETENTION_DAYS)),
   maxConcurrency: z.optional(whole(MAX_CONCURRENCY)),
   batchWindowSeconds: z.optional(whole(BATCH_WINDOW_SECONDS)),
   collectors: z.optional(whole(COLLECTORS)),
@@ -174,6 +185,11 @@ const deploymentSchema = strictObject({
       const message =
         'expected only with a new ledger or new results; the versions of buckets of your own are yours to set';
       context.addIssue({ code: 'custom', path: ['versionRetentionDays'], message, input: versionRetentionDays });
+    }
+    const { resultsRetentionDays } = deployment;
+    if (isSound('resultsRetentionDays') && resultsRetentionDays !== undefined && resultsBucket !== undefined) {
+      const message = `expected only with a new results bucket; ${OWN_LIFECYCLE}`;
+      context.addIssue({ code: 'custom', path: ['resultsRetentionDays'], message, input: resultsRetentionDays });
     }
     for (const [fact, resource, reason] of FACTS_OF_RESOURCES) {
       if (!isSound(fact) || deployment[fact] === undefined || deployment[resource] !== undefined) continue;

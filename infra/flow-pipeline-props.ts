@@ -14,7 +14,7 @@ import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-serv
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/route.ts';
-import { proxySchema } from './deployment.ts';
+import { OWN_LIFECYCLE, proxySchema } from './deployment.ts';
 import { type NotifyTarget, notifySchema } from './notify.ts';
 import {
   BATCH_WINDOW_SECONDS,
@@ -22,6 +22,7 @@ import {
   MAX_CONCURRENCY,
   MAX_CONCURRENCY_DEFAULT,
   type Range,
+  RESULTS_RETENTION_DAYS,
   VERSION_RETENTION_DAYS,
 } from './ranges.ts';
 
@@ -152,6 +153,12 @@ export interface FlowPipelineProps {
    */
   readonly versionRetention?: Duration;
   /**
+   * Age at which assets in the new results bucket expire, in whole days up to 3,650. Receipts, aliases and what a chain
+   * that has not ended may still take stay. So do assets that were stored without this.
+   * @default - assets stay
+   */
+  readonly resultsRetention?: Duration;
+  /**
    * Maximum number of invocations that send files at the same time, from 2 to 1,000. Each sends up to
    * `settings.uploadConcurrency` files. If the service limits requests, the functions adapt to its pace by themselves.
    * `settings.requestsPerSecond` is a ceiling for each invocation.
@@ -215,6 +222,7 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
     batchWindow = Duration.seconds(0),
     collectors = COLLECTORS.min,
     versionRetention = Duration.days(VERSION_RETENTION_DAYS.min),
+    resultsRetention = Duration.days(RESULTS_RETENTION_DAYS.min),
   } = props;
   const [context] = together(
     () => parseContext(asWritten({ pipeline: name, baseUrl, routes, settings, service }, where), where),
@@ -224,6 +232,7 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
         ['batchWindow in seconds', batchWindow.toSeconds({ integral: false }), BATCH_WINDOW_SECONDS],
         ['collectors', collectors, COLLECTORS],
         ['versionRetention in days', versionRetention.toDays({ integral: false }), VERSION_RETENTION_DAYS],
+        ['resultsRetention in days', resultsRetention.toDays({ integral: false }), RESULTS_RETENTION_DAYS],
       ]),
   );
   const later = context.routes.findIndex(({ after }) => after !== undefined);
@@ -233,6 +242,9 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
       `${where}.routes[${later}].after: expected none, because the results bucket keeps no versions, and the service ` +
         'fetches exactly one version by its address ({inputUrl}). Set deployment.versionRetentionDays (versionRetention).',
     ]);
+  }
+  if (props.resultsRetention !== undefined && props.resultsBucket !== undefined) {
+    throw new ConfigurationError([`${where}.resultsRetention: expected none with resultsBucket; ${OWN_LIFECYCLE}`]);
   }
   return { context, maxConcurrency, batchWindow, collectors };
 }

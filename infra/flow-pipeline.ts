@@ -179,6 +179,7 @@ export class FlowPipeline extends Construct {
         prefix: settings.resultsPrefix,
         s3Events,
         versionRetention: props.versionRetention,
+        retention: props.resultsRetention,
         canaryKey: settings.canaryKey,
       }),
       ledger: new Ledger(this, 'Ledger', {
@@ -210,6 +211,7 @@ export class FlowPipeline extends Construct {
     const shared = {
       parts: this.#parts,
       environment: this.#environment(context, props),
+      expire: props.resultsRetention !== undefined,
       network: this.#network(props, context.baseUrl),
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
       encryptionKey,
@@ -230,7 +232,7 @@ export class FlowPipeline extends Construct {
 
   #environment(
     { pipeline, baseUrl, routes, settings, service }: Context,
-    { proxy, monitoring }: Pick<FlowPipelineProps, 'proxy' | 'monitoring'>,
+    { proxy, monitoring, resultsRetention }: Pick<FlowPipelineProps, 'proxy' | 'monitoring' | 'resultsRetention'>,
   ): Env {
     const described = shortOf(service);
     const changed = Object.entries(settings).filter(
@@ -252,6 +254,7 @@ export class FlowPipeline extends Construct {
       SETTINGS: JSON.stringify(Object.fromEntries(changed)),
       ...(described !== undefined && { SERVICE: JSON.stringify(described) }),
       ...(monitoring !== undefined && { MONITORING: monitoring }),
+      ...(resultsRetention && { RESULTS_RETENTION_DAYS: String(resultsRetention.toDays()) }),
       ...(proxy && variablesOf({ https: proxyAt(proxy.url), except: proxy.noProxy })),
     };
   }

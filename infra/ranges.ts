@@ -21,5 +21,8 @@ export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
 
 export const COLLECTORS: Range = { min: 1, max: COLLECTORS_MAX };
 
+/** Days after which assets expire. Ten years at most. */
+export const RESULTS_RETENTION_DAYS: Range = { min: 1, max: 3_650 };
+
 /** Days for which replaced and deleted objects are kept. Ten years at most. */
 export const VERSION_RETENTION_DAYS: Range = { min: 1, max: 3_650 };

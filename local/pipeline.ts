@@ -103,6 +103,8 @@ export interface PipelineOptions {
   readonly onFault?: (name: FunctionName, error: unknown) => void;
   /** Who is told of events. Default: nobody. */
   readonly notify?: readonly NotifyTarget[] | undefined;
+  /** Days after which assets would expire. They get the tag for that, and stay. Default: neither. */
+  readonly resultsRetentionDays?: number;
   /** Called for every event that a target was told of, or should have been. */
   readonly onTold?: ((told: Told) => void) | undefined;
   /** Called for every message that was received too often. The body is the S3 notification. */
@@ -402,6 +404,7 @@ function createFunctions(
     EVENT_BUS,
     ROUTES: JSON.stringify(options.routes.map(({ skippedNames: _, ...route }) => route)),
     SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),
+    ...(options.resultsRetentionDays && { RESULTS_RETENTION_DAYS: String(options.resultsRetentionDays) }),
     ...(options.speaks && { SERVICE: JSON.stringify(options.speaks) }),
     ...variablesOf(options.service?.proxies ?? {}),
   };

@@ -102,7 +102,7 @@ async function main(): Promise<number> {
     return 0;
   }
   const signal = interruption();
-  const { routes: written, settings, service: speaks, targets, warnings } = readContext();
+  const { routes: written, settings, service: speaks, targets, warnings, resultsRetentionDays } = readContext();
   if (given.notifies && targets.length === 0) throw new UsageError('--notify: flowdrop.json has no deployment.notify');
   const routes = skipping(written, settings.skippedNames);
   const { inboxPrefix } = settings;
@@ -163,6 +163,7 @@ async function main(): Promise<number> {
         ...(isWatching && { inboxDir: args.inboxDir }),
         ...(s3Port !== undefined && { s3Port }),
         ...(args.notifies && { notify: targets }),
+        ...(resultsRetentionDays !== undefined && { resultsRetentionDays }),
         ...(service
           ? { service, settings: { ...settings, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
           : { standIn: { flowMs: STAND_IN_FLOW_MS }, settings: { ...settings, pollIntervalSeconds: 1 } }),
@@ -176,6 +177,7 @@ async function main(): Promise<number> {
     const unlike = service === undefined ? issueOfStandIn(speaks) : undefined;
     for (const warning of [...warnings, ...(unlike === undefined ? [] : [unlike])]) screen.line(`! ${warning}`);
     if (targets.length > 0) screen.line(lineOfTargets(targets, args.notifies));
+    if (resultsRetentionDays !== undefined) screen.line(RETENTION_LINE);
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
@@ -277,7 +279,8 @@ async function withJobs(args: Arguments, settings: JobSettings): Promise<Argumen
 function readContext() {
   const dir = here('..');
   const { context, deployment, warnings } = readStackContext({ dir, context: readTrackedContext(dir).flowdrop });
-  return { ...context, targets: deployment.notify ?? [], warnings };
+  const { notify: targets = [], resultsRetentionDays } = deployment;
+  return { ...context, targets, warnings, resultsRetentionDays };
 }
 
 interface Checked {
@@ -381,6 +384,9 @@ async function watch(session: Session, watched: Watched): Promise<number> {
   screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
 }
+
+const RETENTION_LINE =
+  'deployment.resultsRetentionDays: assets get the tag flowdrop=asset. Nothing expires in a local run.';
 
 /** What this run does with the targets of `deployment.notify`. */
 function lineOfTargets(targets: readonly NotifyTarget[], areTold: boolean): string {

@@ -54,6 +54,12 @@ export const hasSucceeded = ({ uploads, withheld }: Chain): boolean =>
 export const isWhole = (chain: Chain): boolean =>
   hasSucceeded(chain) && chain.uploads.every(({ failedOutputs }) => failedOutputs === 0);
 
+/** The uploads of a chain whose assets a later stage may have taken. */
+export function takenFrom(chain: Chain, routes: readonly Route[]): readonly ChainUpload[] {
+  const before = new Set(stagesOf(chain, routes).map(({ after }) => after));
+  return chain.uploads.filter(({ route }) => before.has(route));
+}
+
 /** Name of an upload's stage. */
 const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string => upload.stage?.route ?? route.name;
 

@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { encodedId } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
 import type { Telemetry } from '../base/telemetry.ts';
+import { planOf } from '../chains/chain.ts';
 import { AssetTooLargeError, FlowServiceError, NotReadyError, UnavailableError } from '../flow-service/errors.ts';
 import { keptWords } from '../flow-service/service-description.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
@@ -313,7 +314,10 @@ export class FlowAssets {
       [ASSET_METADATA]: encodedId(assetId),
       ...(templateId.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': templateId } : {}),
     };
-    return { to: { key, mediaType, metadata }, chunks, bytesMax };
+    // What a later stage may take gets its tag when the whole chain has ended.
+    const isTaken = (planOf(entry, settings.routes) ?? []).length > 0;
+    const expires = settings.resultsRetentionDays !== undefined && !isTaken;
+    return { to: { key, mediaType, metadata, expires }, chunks, bytesMax };
   }
 }
 

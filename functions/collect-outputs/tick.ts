@@ -20,7 +20,7 @@ import { EndConfirmations, type TickContext, UndeclaredWords } from './tick-cont
 const TICK_MS = 55_000;
 
 export type CollectPorts = CollectFlowPorts &
-  Pick<OperatorPorts, 'aliases' | 'chains' | 'inbox' | 'queue'> & {
+  Pick<OperatorPorts, 'aliases' | 'chains' | 'inbox' | 'queue' | 'sources'> & {
     /** The pace of the requests to the service. */
     readonly pacer: Pacer;
     /** For the lease. */

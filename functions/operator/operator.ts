@@ -44,6 +44,7 @@ import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Aliases, OtherSuccess } from '../publish/aliases.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
+import type { Sources } from '../publish/sources.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -73,6 +74,7 @@ export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly ledger: Ledger;
   readonly chains: ChainStore;
   readonly aliases: Pick<Aliases, 'show' | 'showOther'>;
+  readonly sources: Pick<Sources, 'settle' | 'keep' | 'expire'>;
   readonly inbox: Pick<Inbox, 'current' | 'pages'>;
   readonly queue: UploadQueue;
   readonly flows: Pick<FlowService, 'abort' | 'delete' | 'get' | 'sample' | 'show' | 'templates'>;
@@ -111,7 +113,7 @@ export interface Changed {
   /**
    * The first four say that it was done, and so do `deleted`, `gone` (the service has no such flow) and `shown`. The others say why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
-   * never fetched. `source gone`: the file is not in the inbox any more, so nothing can be sent. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
+   * never fetched. `source gone`: the file is not in the inbox any more, or an asset that it takes not in the results, so nothing can be sent. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
    * before failed, and the route does not allow that. `not begun yet`: one request begins {@link ANEW_AT_ONCE_MAX} uploads
    * of stages only. The same request begins the next ones. Without it, ticks begin them.
    */
@@ -162,7 +164,7 @@ export function retryUploads(
     const { stage } = entry.upload;
     const route = stage === undefined ? routeFor(ports.settings.routes, entry.upload) : undefined;
     if (given !== undefined && route?.overrides !== true) return { upload, result: 'overrides not allowed' };
-    if (isTerminal(entry) && !(await hasSource(entry.upload, ports, signal))) return { upload, result: 'source gone' };
+    if (isTerminal(entry) && !(await hasSource(entry, ports, signal))) return { upload, result: 'source gone' };
     const before = isTerminal(entry) ? await ranked(entry, ports, signal) : entry;
     const isBegun = await beginAgain(stored, retried(before, ports.clock.now(), { given, late }), ports, signal);
     return { upload, result: isBegun ? 'resubmitted' : 'under way' };
@@ -250,6 +252,8 @@ async function makeStageAnew(
   if (!isFirst && anew === undefined) return [{ upload, result: 'not in its chain' }];
   const { begins = [], dropped = chain.uploads } = anew ?? {};
   if (!isFirst && begins.length === 0) return [{ upload, result: 'withheld' }];
+  const inputs = begins.flatMap((each) => each.inputs ?? []);
+  if (!(await ports.sources.keep(inputs, signal))) return [{ upload, result: 'source gone' }];
   const generations = await endedGenerations([...dropped, ...begins.map((each) => each.upload)], ports, signal);
   if (generations === undefined) return [{ upload, result: 'under way' }];
   const unfinished = dropped.filter(({ state }) => state === 'under way');
@@ -280,6 +284,9 @@ async function makeStageAnew(
   const isUnderWay = (id: string) =>
     written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');
   if (!begins.every((begin) => isUnderWay(begin.upload.id))) return [{ upload, result: 'under way' }];
+  // If their chain had not ended, nobody else would tag them.
+  const made = dropped.flatMap(({ assets }) => assets);
+  await ports.sources.expire(made, signal);
   return goOnAnew(written.chain as Chain, { from, late, room }, ports, signal);
 }
 
@@ -763,14 +770,18 @@ async function ranked<T extends TerminalEntry>(
   return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
 }
 
-/** False if the version of the file that would be sent is gone from the inbox: `afterSuccess` or its owner deleted it. */
+/**
+ * False if what would be sent is gone: the version of a file from the inbox, because `afterSuccess` or its owner deleted it;
+ * or an input of a later stage from the results, because it has expired.
+ */
 async function hasSource(
-  { id, bucket, key, stage }: Upload,
-  { inbox, settings }: OperatorPorts,
+  { upload: { id, bucket, key, stage }, inputs = [] }: TerminalEntry,
+  { inbox, sources, settings }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  // The inputs of a later stage are results. An earlier inbox may be closed to the function.
-  if (stage !== undefined || !isInside(settings, { bucket, key })) return true;
+  if (stage !== undefined) return sources.keep(inputs, signal);
+  // An earlier inbox may be closed to the function.
+  if (!isInside(settings, { bucket, key })) return true;
   if ((await inbox.current(bucket, key, signal))?.id === id) return true;
   for await (const { uploads } of inbox.pages(bucket, key, undefined, signal)) {
     if (uploads.some((upload) => upload.id === id)) return true;

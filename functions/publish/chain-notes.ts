@@ -1,7 +1,7 @@
 import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { childrenOf, gatheredEntry, isWhole, noted } from '../chains/chain.ts';
+import { childrenOf, gatheredEntry, isWhole, noted, takenFrom } from '../chains/chain.ts';
 import type { Chain } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { type Entry, isTerminal, type TerminalEntry, type WaitingEntry } from '../ledger/entry.ts';
@@ -26,15 +26,15 @@ const CONCURRENCY = 16;
 
 export interface ChainPorts {
   readonly chains: ChainStore;
-  readonly ledger: Pick<Ledger, 'create' | 'putWaitingMarker'>;
+  readonly ledger: Pick<Ledger, 'create' | 'putWaitingMarker' | 'read'>;
   readonly receipts: Pick<Receipts, 'putChain'>;
   readonly events: EventBus;
-  readonly sources: Pick<Sources, 'settle'>;
+  readonly sources: Pick<Sources, 'settle' | 'expire'>;
   readonly telemetry: Pick<Telemetry, 'log'>;
   /** Undefined in create-flow, which only reads the queue. A tick then sends what it begins. */
   readonly queue?: UploadQueue | undefined;
   readonly clock: Clock;
-  readonly settings: Pick<Settings, 'pipeline' | 'resultsBucket' | 'resultsPrefix' | 'routes'>;
+  readonly settings: Pick<Settings, 'pipeline' | 'resultsBucket' | 'resultsPrefix' | 'resultsRetentionDays' | 'routes'>;
 }
 
 interface Notes {
@@ -47,7 +47,8 @@ interface Notes {
  *
  *   an upload ends      write that into its chain, with the uploads that begin with its assets; begin these
  *   a stage completes   write into the chain what begins with all of its assets; begin that
- *   the chain ends      put `chain.json`, send the event, and tag or delete the first file if its route asks for that
+ *   the chain ends      put `chain.json`, send the event, let assets expire, and tag or delete the first file, as the
+ *                       configuration asks
  *
  * Each of these is written before it is done. The running marker of the upload that ended is deleted after all of it. So
  * if the invocation dies, the next one does it again, and finds in the chain what it has to do.
@@ -162,6 +163,7 @@ export class ChainNotes {
     const report = chainReport(chain, resultsPrefix);
     const key = await receipts.putChain(report, signal);
     await events.send(chainEvent(report, pipeline, { bucket, key }), signal);
+    await this.#letExpire(chain, signal);
     const { first, uploads } = chain;
     const end = { upload: first, route: uploads[0]?.route ?? '', isWhole: isWhole(chain) };
     const sourceIssue = await sources.settle(end, signal);
@@ -169,7 +171,34 @@ export class ChainNotes {
     telemetry.log.warn(sourceIssue, { uploadId: first.id });
     await receipts.putChain({ ...report, sourceIssue }, signal);
   }
+
+  async #letExpire(chain: Chain, signal: AbortSignal): Promise<void> {
+    const { ledger, sources, settings, telemetry } = this.#ports;
+    if (settings.resultsRetentionDays === undefined) return;
+    const expire = async ({ id, assets, assetCount }: Chain['uploads'][number]): Promise<void> => {
+      // A large chain does not hold its assets.
+      const entry = assetCount === undefined ? undefined : await readableEntry(id, ledger, signal);
+      const made = entry !== undefined && isTerminal(entry) ? entry.assets : assets;
+      const issue = await sources.expire(made, signal);
+      if (issue !== undefined) telemetry.log.warn(issue, { uploadId: id });
+    };
+    await pMap(takenFrom(chain, settings.routes), expire, { concurrency: CONCURRENCY });
+  }
 }
 
 /** True if it waits for its first message. */
 const isUnsent = (entry: Entry | undefined): boolean => entry?.state === 'waiting' && entry.reason === 'stage';
+
+/** Undefined also if it cannot be read: the other uploads of its chain go on. */
+async function readableEntry(
+  id: string,
+  ledger: Pick<Ledger, 'read'>,
+  signal: AbortSignal,
+): Promise<Entry | undefined> {
+  try {
+    return (await ledger.read(id, signal))?.entry;
+  } catch (error) {
+    if (error instanceof UnreadableEntryError) return undefined;
+    throw error;
+  }
+}

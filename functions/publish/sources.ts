@@ -5,16 +5,25 @@ import {
   type S3Client,
   type Tag,
 } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import type { Input } from '../ledger/entry.ts';
+import { EXPIRY_TAG } from '../results/results-keys.ts';
 import { isAbsent, isPreconditionFailed, isRefused } from '../s3/errors.ts';
+import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isCanary } from '../uploads/inbox.ts';
-import type { Upload } from '../uploads/upload.ts';
+import { type Upload, unquoted } from '../uploads/upload.ts';
 
 /** The tag that `afterSuccess: "tag"` sets. Its value is `succeeded` or `failed`. */
 const TAG = 'flowdrop';
 
 /** Tags of one object. (Amazon S3 User Guide, "Categorizing your objects using tags".) */
 const TAGS_MAX = 10;
+
+/** Objects that are tagged or looked up side by side. */
+const CONCURRENCY = 8;
+
+type SourceSettings = Pick<Settings, 'routes' | 'inboxBucket' | 'canaryKey' | 'resultsBucket' | 'resultsRetentionDays'>;
 
 /** How an upload without a chain, or a whole chain, has ended. */
 export interface SourceEnd {
@@ -28,18 +37,15 @@ export interface SourceEnd {
 
 /**
  * Does with the file of an upload what `afterSuccess` of its route says, once the receipt of the whole chain is out. Doing
- * it twice changes nothing, and a file that was deleted or replaced is left as it is.
+ * it twice changes nothing, and a file that was deleted or replaced is left as it is. It also says which assets S3 may
+ * expire: those that no stage of a chain takes any more.
  */
 export class Sources {
   readonly #s3: S3Client;
   readonly #inbox: Pick<Inbox, 'current'>;
-  readonly #settings: Pick<Settings, 'routes' | 'inboxBucket' | 'canaryKey'>;
+  readonly #settings: SourceSettings;
 
-  constructor(
-    s3: S3Client,
-    inbox: Pick<Inbox, 'current'>,
-    settings: Pick<Settings, 'routes' | 'inboxBucket' | 'canaryKey'>,
-  ) {
+  constructor(s3: S3Client, inbox: Pick<Inbox, 'current'>, settings: SourceSettings) {
     this.#s3 = s3;
     this.#inbox = inbox;
     this.#settings = settings;
@@ -68,14 +74,71 @@ export class Sources {
     if (versionId === undefined) {
       return 'The file has no version id, so the tag could meet a newer file. Turn on versioning of the inbox.';
     }
-    const version = { Bucket: bucket, Key: key, VersionId: versionId };
-    const { TagSet = [] } = await this.#s3.send(new GetObjectTaggingCommand(version), { abortSignal });
-    if (TagSet.some((tag) => tag.Key === TAG && tag.Value === value)) return undefined;
-    const others: readonly Tag[] = TagSet.filter((tag) => tag.Key !== TAG);
-    if (others.length === TAGS_MAX) return `The file has ${TAGS_MAX} tags already, and S3 allows no more.`;
-    const Tagging = { TagSet: [...others, { Key: TAG, Value: value }] };
-    await this.#s3.send(new PutObjectTaggingCommand({ ...version, Tagging }), { abortSignal });
-    return undefined;
+    const isSet = await this.#set(
+      { Key: TAG, Value: value },
+      { Bucket: bucket, Key: key, VersionId: versionId },
+      abortSignal,
+    );
+    return isSet ? undefined : `The file has ${TAGS_MAX} tags already, and S3 allows no more.`;
+  }
+
+  /** Sets a tag, or removes it if it has no value. The others stay. @returns false if the object has too many. */
+  async #set(
+    tag: { readonly Key: string; readonly Value: string | undefined },
+    object: { readonly Bucket: string; readonly Key: string; readonly VersionId?: string },
+    abortSignal: AbortSignal,
+  ): Promise<boolean> {
+    const { TagSet = [] } = await this.#s3.send(new GetObjectTaggingCommand(object), { abortSignal });
+    if (TagSet.find(({ Key }) => Key === tag.Key)?.Value === tag.Value) return true;
+    const others: readonly Tag[] = TagSet.filter(({ Key }) => Key !== tag.Key);
+    if (tag.Value !== undefined && others.length === TAGS_MAX) return false;
+    const Tagging = { TagSet: tag.Value === undefined ? [...others] : [...others, { ...tag, Value: tag.Value }] };
+    await this.#s3.send(new PutObjectTaggingCommand({ ...object, Tagging }), { abortSignal });
+    return true;
+  }
+
+  /**
+   * Lets S3 expire assets that no later stage takes any more.
+   * @returns why S3 has refused it for one of them, which stays. Undefined if all have their tag, or are gone.
+   */
+  async expire(assets: readonly Input[], signal: AbortSignal): Promise<string | undefined> {
+    try {
+      await this.#setExpiry(EXPIRY_TAG.Value, assets, signal);
+      return undefined;
+    } catch (error) {
+      if (!isRefused(error)) throw error;
+      return `S3 refused to tag an asset, so it does not expire: ${(error as Error).message}`;
+    }
+  }
+
+  /**
+   * Has S3 keep what a later stage takes anew, until its chain has ended.
+   * @returns false if any of it is gone. Then all stays as it is.
+   */
+  async keep(inputs: readonly Input[], signal: AbortSignal): Promise<boolean> {
+    const isThere = async ({ bucket: Bucket, key: Key, etag }: Input) =>
+      unquoted((await headObject(this.#s3, { Bucket, Key }, signal))?.ETag ?? '') === etag;
+    const there = await pMap(this.#here(inputs), isThere, { concurrency: CONCURRENCY });
+    if (there.includes(false)) return false;
+    await this.#setExpiry(undefined, inputs, signal);
+    return true;
+  }
+
+  /** The functions may not be allowed to read a bucket that had the results before. */
+  #here(objects: readonly Input[]): readonly Input[] {
+    return objects.filter(({ bucket }) => bucket === this.#settings.resultsBucket);
+  }
+
+  async #setExpiry(Value: string | undefined, objects: readonly Input[], signal: AbortSignal): Promise<void> {
+    if (this.#settings.resultsRetentionDays === undefined) return;
+    const setOne = async ({ bucket: Bucket, key }: Input) => {
+      try {
+        await this.#set({ Key: EXPIRY_TAG.Key, Value }, { Bucket, Key: key }, signal);
+      } catch (error) {
+        if (!isAbsent(error)) throw error;
+      }
+    };
+    await pMap(this.#here(objects), setOne, { concurrency: CONCURRENCY });
   }
 
   /** With versions, this leaves a delete marker. The condition is about the current version. */

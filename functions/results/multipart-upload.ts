@@ -32,6 +32,7 @@ export interface UploadTarget {
   readonly ContentType: string;
   readonly ContentDisposition?: string;
   readonly Metadata: Record<string, string>;
+  readonly Tagging?: string;
 }
 
 /** What tells one version of an object from others, in S3's words. */

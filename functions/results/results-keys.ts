@@ -23,6 +23,9 @@ const RESERVED: readonly string[] = [RECEIPT_NAME, CHAIN_NAME, CHAIN_FOLDER];
 /** Name of the metadata in which every asset and receipt carries the id of its upload. */
 export const UPLOAD_METADATA = 'flowdrop-upload';
 
+/** The tag of assets that S3 may expire. Receipts and aliases do not have it. */
+export const EXPIRY_TAG = { Key: 'flowdrop', Value: 'asset' } as const;
+
 /** Names of the metadata in which every asset carries the ids of its flow and its own, both percent-encoded. */
 export const FLOW_METADATA = 'flowdrop-flow';
 export const ASSET_METADATA = 'flowdrop-asset';

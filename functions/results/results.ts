@@ -6,7 +6,7 @@ import { isArchived } from '../s3/errors.ts';
 import { pinnedVersion, unquoted } from '../uploads/upload.ts';
 import { AssetWriter, PartBuffers } from './asset-writer.ts';
 import type { ObjectVersion } from './multipart-upload.ts';
-import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
+import { ASSET_METADATA, EXPIRY_TAG, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
 
 /** Metadata that tells whose asset an object is. Any two writers of one asset give it the same. */
 const OWNER_METADATA = [UPLOAD_METADATA, FLOW_METADATA, ASSET_METADATA] as const;
@@ -49,6 +49,8 @@ interface AssetDestination {
   readonly mediaType: string;
   /** ASCII only: S3 would return other text encoded. */
   readonly metadata: Readonly<Record<string, string>>;
+  /** True if S3 may expire it. Default: false. */
+  readonly expires?: boolean;
 }
 
 interface ResultsOptions {
@@ -97,6 +99,7 @@ export class Results {
       ContentType: to.mediaType,
       ...(isActiveContent(to.mediaType) ? { ContentDisposition: 'attachment' } : {}),
       Metadata: { ...to.metadata },
+      ...(to.expires && { Tagging: `${EXPIRY_TAG.Key}=${EXPIRY_TAG.Value}` }),
     };
     const writer = new AssetWriter({
       s3: this.#s3,

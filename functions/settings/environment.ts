@@ -48,6 +48,8 @@ export interface Env extends ProxyVariables {
   readonly SERVICE?: string;
   /** What reads the metrics. Default: `full`. */
   readonly MONITORING?: Monitoring;
+  /** Days after which the lifecycle of the results bucket expires assets. Absent: they stay, and get no tag. */
+  readonly RESULTS_RETENTION_DAYS?: string;
 }
 
 /** The settings of both functions: their environment, parsed and frozen. */
@@ -66,6 +68,8 @@ export interface Settings extends PipelineSettings {
   readonly localInbox?: string | undefined;
   readonly eventBus: string;
   readonly monitoring: Monitoring;
+  /** Days after which S3 expires assets, by their tag. Undefined if they stay. */
+  readonly resultsRetentionDays?: number | undefined;
   /** How the flow service speaks. */
   readonly service: ServiceDescription;
   /** The proxies between the functions and the service. No request to AWS goes through them. */
@@ -93,6 +97,7 @@ const envSchema = z.object({
   LOCAL_INBOX: z.optional(z.string()),
   EVENT_BUS: nonEmpty('the name or ARN of an event bus'),
   MONITORING: z._default(z.enum(['full', 'alarms', 'none']), 'full'),
+  RESULTS_RETENTION_DAYS: z.optional(text('a number of days', (value) => Number(value) > 0)),
 });
 
 /**
@@ -108,6 +113,7 @@ export function parseEnv(env: Variables): Settings {
   const issues = [...variables.issues, ...routes.issues, ...chosen.issues, ...service.issues, ...checked.issues];
   const isSound = variables.data !== undefined && routes.data !== undefined && chosen.data !== undefined;
   if (!isSound || service.data === undefined || checked.issues.length > 0) throw new ConfigurationError(issues);
+  const { RESULTS_RETENTION_DAYS: retentionDays } = variables.data;
   const settings: Settings = {
     ...chosen.data,
     pipeline: variables.data.PIPELINE,
@@ -122,6 +128,7 @@ export function parseEnv(env: Variables): Settings {
     localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
     monitoring: variables.data.MONITORING,
+    ...(retentionDays !== undefined && { resultsRetentionDays: Number(retentionDays) }),
     service: deepFreeze(service.data),
     proxies,
     routes: deepFreeze(skipping(routes.data, chosen.data.skippedNames)),

@@ -18,12 +18,14 @@ export interface CollectOutputsProps extends FunctionSettings {
   readonly afterSuccess: ReadonlySet<Route['afterSuccess']>;
   /** The first folders of the aliases of routes. */
   readonly aliasFolders: ReadonlySet<string>;
+  /** True if assets expire. */
+  readonly expire: boolean;
 }
 
 /** The function that fetches the outputs of ended flows, and the schedules that start it. */
 export class CollectOutputs extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CollectOutputsProps) {
-    const { parts, collectors, afterSuccess, aliasFolders, ...settings } = props;
+    const { parts, collectors, afterSuccess, aliasFolders, expire, ...settings } = props;
     super(scope, id, {
       ...settings,
       entry: 'collect-outputs',
@@ -35,6 +37,7 @@ export class CollectOutputs extends PipelineFunction {
     if (afterSuccess.has('delete')) parts.inbox.grantDelete(this.role);
     parts.results.grantStore(this.role);
     if (aliasFolders.size > 0) parts.results.grantAliases(this.role, aliasFolders);
+    if (expire) parts.results.grantExpire(this.role);
     parts.ledger.grantCollect(this.role);
     parts.token.grantRead(this.role);
     parts.uploads.grantSend(this.role);

@@ -14,6 +14,8 @@ export interface CreateFlowProps extends FunctionSettings {
   readonly hasChains: boolean;
   /** True if a route has `"afterSuccess": "tag"`. */
   readonly tagsFiles: boolean;
+  /** True if assets expire. */
+  readonly expire: boolean;
   readonly uploadConcurrency: number;
   readonly maxConcurrency: number;
   readonly batchWindow: Duration;
@@ -24,8 +26,8 @@ export interface CreateFlowProps extends FunctionSettings {
 /** The function that creates one flow for each upload in the queue. */
 export class CreateFlow extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CreateFlowProps) {
-    const { parts, hasChains, tagsFiles, uploadConcurrency, maxConcurrency, batchWindow, canaryKey, ...settings } =
-      props;
+    const { parts, hasChains, tagsFiles, expire, ...more } = props;
+    const { uploadConcurrency, maxConcurrency, batchWindow, canaryKey, ...settings } = more;
     super(scope, id, {
       ...settings,
       entry: 'create-flow',
@@ -36,6 +38,8 @@ export class CreateFlow extends PipelineFunction {
     if (tagsFiles) parts.inbox.grantTag(this.role);
     if (hasChains) parts.results.grantInputs(this.role);
     else parts.results.grantReceipts(this.role);
+    // The last upload of a chain may fail here.
+    if (hasChains && expire) parts.results.grantExpire(this.role);
     parts.ledger.grantCreate(this.role);
     parts.token.grantRead(this.role);
     parts.uploads.grantConsume(this.role);

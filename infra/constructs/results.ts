@@ -3,7 +3,7 @@ import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { CfnBucket, IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
-import { CHAIN_NAME, RECEIPT_NAME } from '../../functions/results/results-keys.ts';
+import { CHAIN_NAME, EXPIRY_TAG, RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
 import { allowBucket, allowKey, grantBucket, grantKey, ofOwner } from './permissions.ts';
 
@@ -22,6 +22,8 @@ export interface ResultsProps {
   readonly s3Events: boolean;
   /** How long replaced and deleted objects are kept. Undefined if the new bucket is not versioned. */
   readonly versionRetention: Duration | undefined;
+  /** Age at which assets expire. Undefined if they stay. */
+  readonly retention: Duration | undefined;
   /** Key of the file that is put again every hour. Empty if there is none. */
   readonly canaryKey: string;
 }
@@ -38,11 +40,15 @@ export class Results extends Construct {
   }
 
   #newBucket(
-    { versionRetention, canaryKey, ...props }: Omit<ResultsProps, 'existing' | 'prefix' | 's3Events'>,
+    { versionRetention, retention, canaryKey, ...props }: Omit<ResultsProps, 'existing' | 'prefix' | 's3Events'>,
     s3Events: boolean,
   ): IBucket {
     const lifecycleRules: LifecycleRule[] = [];
     if (versionRetention !== undefined) lifecycleRules.push(expireVersions(versionRetention));
+    // A rule cannot except receipts and aliases. So the tag says what it is for.
+    if (retention !== undefined) {
+      lifecycleRules.push({ expiration: retention, tagFilters: { [EXPIRY_TAG.Key]: EXPIRY_TAG.Value } });
+    }
     if (canaryKey !== '') {
       lifecycleRules.push({ prefix: `${this.#prefix}${canaryKey}/`, expiration: CANARY_RESULTS_LIFETIME });
     }
@@ -80,6 +86,11 @@ export class Results extends Construct {
   /** Allows the role to remove aliases that the newest success does not have. @param folders where they are. */
   grantAliases(role: IRole, folders: ReadonlySet<string>): void {
     this.#grantObjects(role, ['s3:DeleteObject'], ...[...folders].map((folder) => `${folder}*`));
+  }
+
+  /** Allows the role to say which assets S3 may expire. */
+  grantExpire(role: IRole): void {
+    this.#grantObjects(role, ['s3:GetObjectTagging', 's3:PutObjectTagging'], '*');
   }
 
   #grantObjects(role: IRole, actions: readonly string[], ...keys: readonly string[]): void {

@@ -123,6 +123,7 @@ export interface SessionOptions {
     | 'standIn'
     | 'tickIntervalMs'
     | 'notify'
+    | 'resultsRetentionDays'
   > & {
     readonly settings: PipelineSettings;
   };

@@ -170,6 +170,16 @@ export const CONFIGURATIONS = {
       ],
     },
   ),
+  retention: deployed(
+    { resultsRetentionDays: 30, versionRetentionDays: 10, inboxBucket: 'their-inbox' },
+    {
+      routes: [
+        { name: 'draft', template: 't' },
+        { name: 'refine', template: 't', after: 'draft' },
+      ],
+      settings: { resultsPrefix: 'out/' },
+    },
+  ),
   'after-success': deployed(
     { inboxBucket: 'their-inbox' },
     {

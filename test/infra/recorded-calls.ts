@@ -24,6 +24,7 @@ export async function recordCalls(): Promise<readonly RecordedCall[]> {
   for (const seed of SEEDS) await simulateWorld(seed, record);
   await makeRareCalls(record);
   for (const versioning of [undefined, 'Enabled'] as const) await makeCallsOfChains(versioning, record);
+  await makeCallsOfChains(undefined, record, 30);
   await makeCallsOfSources(record);
   return [...recorded.values()];
 }
@@ -125,11 +126,16 @@ const CHAIN: readonly Route[] = [
 ];
 
 /** The calls for a chain of three stages. Few simulated worlds have one. */
-async function makeCallsOfChains(resultsVersioning: Versioning | undefined, record: Record): Promise<void> {
+async function makeCallsOfChains(
+  resultsVersioning: Versioning | undefined,
+  record: Record,
+  resultsRetentionDays?: number,
+): Promise<void> {
   let running: FunctionName | undefined;
   const world = await World.start({
     routes: CHAIN,
     resultsVersioning,
+    resultsRetentionDays,
     isVirtual: true,
     s3: {
       authorize(access) {

@@ -64,6 +64,8 @@ const DEPLOYMENTS: readonly object[] = [
   { account: '12345' },
   { region: 'Frankfurt' },
   { versionRetentionDays: 0 },
+  { resultsRetentionDays: 0 },
+  { resultsRetentionDays: 30, resultsBucket: 'theirs' },
   { versionRetentionDays: 35, ledgerBucket: 'their-ledger', resultsBucket: 'theirs' },
   { alarmEmail: 'ops@example.com', alarmTopicArn: `arn:aws:sns:eu-central-1:${account}:pages` },
   { account, viewerRoleArns: [roleOf('team/')] },
@@ -116,6 +118,10 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
   'a later stage whose service fetches one version, in a bucket without versions': () => ({
     routes: [ROUTE, { name: 'smaller', after: 'pictures', template: 't' }],
     service: { ...FLOWS, create: { path: '/flows', body: { file: '{inputUrl}' }, id: '/id' } },
+  }),
+  'results that expire, in a bucket of another stack': (stack) => ({
+    resultsBucket: bucketOf(stack),
+    resultsRetention: Duration.days(30),
   }),
   'an inbox in another region': (stack) => ({ inboxBucket: elsewhere(stack) }),
   'results in another region': (stack) => ({ resultsBucket: elsewhere(stack) }),

@@ -79,6 +79,8 @@ export interface WorldOptions {
   readonly speaks?: Json;
   /** The description of the service, if it is not that of the stand-in flow service. */
   readonly describes?: ServiceDescription;
+  /** Days after which assets would expire. Default: they get no tag for that. */
+  readonly resultsRetentionDays?: number | undefined;
   readonly versioning?: Versioning | undefined;
   readonly resultsVersioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
@@ -184,8 +186,10 @@ async function loadSdk(): Promise<void> {
   embedded.close();
 }
 
-function settingsOf({ settings, routes, service, speaks, describes }: WorldOptions, baseUrl: URL): Settings {
+function settingsOf(options: WorldOptions, baseUrl: URL): Settings {
+  const { settings, routes, service, speaks, describes, resultsRetentionDays } = options;
   return {
+    resultsRetentionDays,
     ...SETTINGS_DEFAULT,
     // A tick makes one round only, so the test decides how much time passes.
     pollIntervalSeconds: 60,

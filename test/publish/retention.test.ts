@@ -1,0 +1,176 @@
+import { GetObjectTaggingCommand, PutObjectTaggingCommand } from '@aws-sdk/client-s3';
+import { expect, it } from 'vitest';
+import type { Changed } from '../../functions/operator/operator.ts';
+import type { Route } from '../../functions/uploads/route.ts';
+import { dyingAt, ECHO, MINUTE, RESULTS, start, world } from '../support/world.ts';
+
+const MIDDLE: Route = { ...ECHO, name: 'middle', after: 'echo' };
+const LAST: Route = { ...ECHO, name: 'last', after: 'middle' };
+const ALL: Route = { ...LAST, inputs: 'all' };
+const EXPIRES = ['flowdrop=asset'];
+
+const begin = (routes: readonly Route[]) => start({ routes, resultsRetentionDays: 30 });
+
+async function tagsOf(key: string): Promise<readonly string[]> {
+  const { TagSet = [] } = await world.s3.send(new GetObjectTaggingCommand({ Bucket: RESULTS, Key: key }));
+  return TagSet.map(({ Key, Value }) => `${Key}=${Value}`);
+}
+
+/** The tags of all results, by the part of the key that tells which they are: a stage's name, or that of a file. */
+async function allTags(): Promise<Readonly<Record<string, readonly string[]>>> {
+  const tags: Record<string, readonly string[]> = {};
+  for (const key of await world.keys(RESULTS)) {
+    const { metadata } = await world.object(RESULTS, key);
+    const stage = /\/chain\/([a-z]+)\//.exec(key)?.[1] ?? 'echo';
+    const isAsset = 'flowdrop-asset' in metadata;
+    tags[isAsset ? stage : key.replace(/^.*\//, '')] = await tagsOf(key);
+  }
+  return tags;
+}
+
+/** Removes the assets of a stage, as S3 does once they have expired. */
+async function expire(stage: string): Promise<void> {
+  for (const key of await world.keys(RESULTS)) {
+    const { metadata } = await world.object(RESULTS, key);
+    const isOfIt = stage === 'echo' ? !key.includes('/chain/') : key.includes(`/chain/${stage}/`);
+    if ('flowdrop-asset' in metadata && isOfIt) await world.remove(key, RESULTS);
+  }
+}
+
+const idOf = async (route: string): Promise<string> =>
+  (await world.entries()).find((entry) => entry.route.name === route)?.upload.id ?? '';
+const ask = async (event: object): Promise<readonly unknown[]> =>
+  ((await world.collect(event)) as readonly Changed[]).map(({ result }) => result);
+
+it.each([
+  ['a small one', 10],
+  ['a large one', 12_000_000],
+])('an asset that no stage takes is put with the tag by which it expires: %s', async (_, bytes) => {
+  await begin([{ ...ECHO, parameters: { bytes }, alias: 'latest/{key}' }]);
+  let tagged = 0;
+  world.beforeS3((call) => {
+    if (call.endsWith('Tagging')) tagged += 1;
+  });
+  await world.send('a');
+  await world.settle();
+  expect(tagged).toBe(0);
+  expect(await allTags()).toEqual({ echo: EXPIRES, 'receipt.json': [], a: [] });
+});
+
+it('without the setting no asset has a tag', async () => {
+  await start({ routes: [ECHO, MIDDLE] });
+  await world.send('a');
+  await world.settle();
+  expect(new Set(Object.values(await allTags()).flat())).toEqual(new Set());
+});
+
+it('assets that a stage may take get the tag when the whole chain has ended, and keep other tags', async () => {
+  await begin([ECHO, MIDDLE, ALL]);
+  await world.send('a');
+  await world.deliverAndTick(1, 2 * MINUTE);
+  const [key = ''] = await world.keys(RESULTS);
+  const Tagging = { TagSet: [{ Key: 'scan', Value: 'clean' }] };
+  await world.s3.send(new PutObjectTaggingCommand({ Bucket: RESULTS, Key: key, Tagging }));
+  await world.deliverAndTick(1, 2 * MINUTE);
+  expect(await allTags()).toEqual({ echo: ['scan=clean'], middle: [], 'receipt.json': [] });
+  await world.settle();
+  const reports = { 'receipt.json': [], 'chain.json': [] };
+  const before = ['scan=clean', ...EXPIRES];
+  expect(await allTags()).toEqual({ echo: before, middle: EXPIRES, last: EXPIRES, ...reports });
+});
+
+it('the last upload of a chain may fail before it has a flow, and an invocation may die', async () => {
+  await begin([ECHO, MIDDLE, LAST]);
+  await world.send('a');
+  await world.deliverAndTick(1, 2 * MINUTE);
+  await world.deliverAndTick(1, 2 * MINUTE);
+  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { status: 422 } : undefined);
+  const live = dyingAt(world.ports.sources, 'expire', 2);
+  await world.deliver();
+  live();
+  expect(await allTags()).not.toMatchObject({ echo: EXPIRES, middle: EXPIRES });
+  await world.settle();
+  expect(await allTags()).toMatchObject({ echo: EXPIRES, middle: EXPIRES });
+});
+
+it('a chain ends although S3 refuses to tag its assets, and the log says so', async () => {
+  const authorize = ({ action }: { readonly action: string }) => action !== 's3:PutObjectTagging';
+  await start({ routes: [ECHO, MIDDLE], s3: { authorize } });
+  await world.send('a');
+  await world.deliverAndTick(1, 2 * MINUTE);
+  world.redeploy({ resultsRetentionDays: 30, routes: [ECHO, { ...MIDDLE, template: 'typo' }] });
+  await world.settle();
+  expect(await world.json(RESULTS, 'a/chain.json')).toMatchObject({ status: 'failed' });
+  expect(world.logged.map(({ message }) => message).join()).toContain('S3 refused to tag an asset');
+});
+
+it('what a stage takes anew stays until that has ended, and what it replaces expires', async () => {
+  await begin([ECHO, MIDDLE, LAST]);
+  await world.send('a');
+  await world.settle();
+  const first = await idOf('echo');
+  const old = (await world.keys(RESULTS)).filter((key) => key.includes('/chain/middle/'));
+  expect(await ask({ again: [first], from: 'middle' })).toEqual(['resubmitted']);
+  await world.deliverAndTick(1, 2 * MINUTE);
+  expect(
+    await tagsOf((await world.keys(RESULTS)).find((key) => !key.includes('/chain/') && !key.includes('.json')) ?? ''),
+  ).toEqual([]);
+  await world.settle();
+  const assets = Object.entries(await allTags()).filter(([name]) => !name.includes('.json'));
+  expect(new Set(assets.flatMap(([, tags]) => tags))).toEqual(new Set(EXPIRES));
+  expect(old.length).toBeGreaterThan(0);
+});
+
+it.each([
+  ['each', LAST],
+  ['all', ALL],
+])('a stage whose inputs have expired is not made anew, and nothing is paid for: %s', async (_, last) => {
+  await begin([ECHO, MIDDLE, last]);
+  await world.send('a');
+  await world.settle();
+  const first = await idOf('echo');
+  const flows = world.service.flows.length;
+  const before = await allTags();
+  await expire('middle');
+  expect(await ask({ again: [first], from: 'last' })).toEqual(['source gone']);
+  expect(await ask({ retry: [await idOf('last')] })).toEqual(['succeeded already']);
+  await world.settle();
+  const { middle: ___, ...left } = before;
+  expect([world.service.flows.length, await allTags()]).toEqual([flows, left]);
+  expect(await ask({ again: [first], from: 'middle' })).toEqual(['resubmitted']);
+  await world.settle();
+  expect(world.service.flows.length).toBe(flows + 2);
+});
+
+it('a failed stage is not retried once its input has expired', async () => {
+  await begin([ECHO, { ...MIDDLE, parameters: { fail: true } }]);
+  await world.send('a');
+  await world.settle();
+  const [middle, flows] = [await idOf('middle'), world.service.flows.length];
+  expect(await allTags()).toMatchObject({ echo: EXPIRES });
+  await expire('echo');
+  expect(await ask({ retry: [middle] })).toEqual(['source gone']);
+  await world.settle();
+  expect(world.service.flows.length).toBe(flows);
+});
+
+it('assets that have expired are fetched again on request, and expire again', async () => {
+  await begin([ECHO]);
+  await world.send('a');
+  await world.settle();
+  await expire('echo');
+  expect(await ask({ collect: [await idOf('echo')] })).toEqual(['begun']);
+  await world.settle();
+  expect(await allTags()).toEqual({ echo: EXPIRES, 'receipt.json': [] });
+});
+
+it('an alias stays after its asset has expired, and is not made again without it', async () => {
+  await begin([{ ...ECHO, alias: 'latest/{key}' }]);
+  await world.send('a', 'x');
+  await world.settle();
+  const { flow, upload } = await world.receipt('a');
+  await expire('echo');
+  expect(await world.keys(RESULTS)).toEqual(['a/receipt.json', 'latest/a']);
+  await world.remove('latest/a', RESULTS);
+  expect(await ask({ alias: { upload: upload.id, to: flow?.id } })).toEqual(['not shown']);
+});
