@@ -4,9 +4,11 @@ import { AWS_CLIENT, lambda } from './lambda/lambda.ts';
 import { collectOutputsPorts } from './lambda/ports.ts';
 import { uploadQueue } from './resubmit/resubmit.ts';
 
+/** An emulator may give queues an address that its functions cannot reach, so the client goes by its own endpoint. */
+const SQS = { ...AWS_CLIENT, useQueueUrlAsEndpoint: false } as const;
+
 /** Runs one tick on schedule, or what an operator's event asks for: see `collect-event.ts`. */
 export const handler = lambda(
-  (wiring) =>
-    collectOutputsPorts({ ...wiring, queue: uploadQueue(new SQSClient(AWS_CLIENT), wiring.settings.queueUrl) }),
+  (wiring) => collectOutputsPorts({ ...wiring, queue: uploadQueue(new SQSClient(SQS), wiring.settings.queueUrl) }),
   collect,
 );

@@ -8,6 +8,7 @@ import { ConfigurationError } from '../functions/base/validation.ts';
 import { Ledger } from '../functions/ledger/store.ts';
 import { readKeptRoutes } from '../functions/operator/kept-routes.ts';
 import { Aliases } from '../functions/publish/aliases.ts';
+import { pathStyle } from '../functions/s3/client.ts';
 import { areRoutesBeside, parseEnv, type Settings } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
@@ -199,8 +200,9 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
       ...(agent !== undefined && { requestHandler: { httpAgent: agent } }),
     } satisfies S3ClientConfig;
   };
-  const s3 = new S3Client(config(access.endpoints, 's3'));
-  const queues = new SQSClient(config(access.endpoints, 'sqs'));
+  const s3 = new S3Client({ ...pathStyle(), ...config(access.endpoints, 's3') });
+  // Otherwise the SDK warns if an emulator gives its queues another host than its own.
+  const queues = new SQSClient({ ...config(access.endpoints, 'sqs'), useQueueUrlAsEndpoint: false });
   const routes = areInEnvironment
     ? parsed.routes
     : await readKeptRoutes({ s3, bucket: parsed.ledgerBucket, deployedAt: modifiedAt }, signal);

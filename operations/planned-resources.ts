@@ -5,6 +5,7 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
+import { pathStyle } from '../functions/s3/client.ts';
 import { type AwsAccess, AwsRequestError, askJson, askQuery, isDenied, sendToAws } from './aws-requests.ts';
 import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
 import { type AwsPlace, accessOf } from './deployment.ts';
@@ -42,7 +43,7 @@ export interface PlannedAccount {
 export async function plannedAccount(resources: PlannedResources, place: AwsPlace): Promise<PlannedAccount> {
   const access = await accessOf(place);
   const { region, credentials } = access;
-  return { resources, access, s3: new S3Client({ region, credentials }) };
+  return { resources, access, s3: new S3Client({ ...pathStyle(), region, credentials }) };
 }
 
 interface Subject {

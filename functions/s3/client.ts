@@ -9,6 +9,11 @@ const SLICE_BYTES = 256 * 1024;
 
 const UNSIGNED = 'UNSIGNED-PAYLOAD';
 
+/** At an address of its own, S3 may have no host name for each bucket: an emulator, or a server that speaks S3. */
+export const pathStyle = (): { readonly forcePathStyle: boolean } => ({
+  forcePathStyle: (process.env.AWS_ENDPOINT_URL_S3 ?? process.env.AWS_ENDPOINT_URL) !== undefined,
+});
+
 /**
  * Makes the SDK's client without four costs that it adds to the bytes of files:
  *
@@ -22,6 +27,7 @@ const UNSIGNED = 'UNSIGNED-PAYLOAD';
  */
 export function s3Client(config: S3ClientConfig): S3Client {
   const client = new S3Client({
+    ...pathStyle(),
     ...config,
     responseChecksumValidation: 'WHEN_REQUIRED',
     expectContinueHeader: false,
