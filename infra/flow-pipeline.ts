@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { RemovalPolicy, Stack, Tags } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
-import { Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
+import { type Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
@@ -22,6 +22,7 @@ import { CollectOutputs } from './constructs/collect-outputs.ts';
 import { CompletionEvents } from './constructs/completion-events.ts';
 import { CreateFlow } from './constructs/create-flow.ts';
 import { allowLogging } from './constructs/encryption.ts';
+import { Grants } from './constructs/grants.ts';
 import { Inbox } from './constructs/inbox.ts';
 import { Ledger } from './constructs/ledger.ts';
 import { functionSecurityGroup, type NetworkProps } from './constructs/network.ts';
@@ -109,55 +110,77 @@ export class FlowPipeline extends Construct {
     warnOfRoutes(this, context.routes, context.settings.budget);
   }
 
-  /** Allows the grantee to put files into the inbox, and nothing else. */
+  /**
+   * Allows the grantee to put files into the inbox, and nothing else. This grant and the others are no success, and
+   * warn at synth, if a statement is missing in a policy that this app cannot change.
+   */
   grantUpload(grantee: IGrantable): Grant {
-    return this.#parts.inbox.grantUpload(grantee);
+    return this.#grant('grantUpload', grantee, (grants) => this.#parts.inbox.grantUpload(grants));
   }
 
   /** Allows the grantee to list and read the results, and nothing else. */
   grantReadResults(grantee: IGrantable): Grant {
-    return this.#parts.results.grantRead(grantee);
+    return this.#grant('grantReadResults', grantee, (grants) => this.#parts.results.grantRead(grants));
   }
 
   /**
    * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the
    * settings, the logs, how long the queues are, the policies of the queue and of its key, and the alarms of the
    * account and region. It changes nothing, and asks the flow service nothing.
+   * @throws {ConfigurationError} the grantee is of another account. The same holds for the other grants below.
    */
-  grantView(grantee: IGrantable): void {
-    const { inbox, results, ledger, uploads } = this.#parts;
-    for (const part of [inbox, results, ledger, uploads]) part.grantView(grantee);
-    for (const each of [this.#createFlow, this.#collectOutputs]) each.grantReadLog(grantee);
-    const allow = (action: string, resource: string) =>
-      Grant.addToPrincipal({ grantee, actions: [action], resourceArns: [resource] });
-    allow('cloudformation:DescribeStacks', Stack.of(this).stackId);
-    allow('lambda:GetFunctionConfiguration', this.collectOutputsFunction.functionArn);
-    // A listing of alarms is of all alarms. See "Actions, resources, and condition keys for Amazon CloudWatch".
-    allow('cloudwatch:DescribeAlarms', Stack.of(this).formatArn({ service: 'cloudwatch', resource: 'alarm:*' }));
-    for (const { topicArn } of this.#alarmTopics) allow('sns:GetTopicAttributes', topicArn);
+  grantView(grantee: IGrantable): Grant {
+    return this.#grant('grantView', grantee, (grants) => this.#view(grants));
   }
 
   /**
    * Allows the grantee what {@link grantView} does, to put files, and to have the collecting function retry, collect,
-   * cancel, sweep, pause and resume, and to try the targets of `notify`. That function has the token, and the right to write to the ledger. The grantee has
-   * neither.
+   * cancel, sweep, pause and resume, and to try the targets of `notify`. That function has the token, and the right to
+   * write to the ledger. The grantee has neither.
    */
-  grantOperate(grantee: IGrantable): void {
-    this.grantView(grantee);
-    this.grantUpload(grantee);
-    const resourceArns = [this.collectOutputsFunction.functionArn];
-    Grant.addToPrincipal({ grantee, actions: ['lambda:InvokeFunction'], resourceArns });
-    this.#notifications.grantTest(grantee, this.#parts.events.busArn);
+  grantOperate(grantee: IGrantable): Grant {
+    return this.#grant('grantOperate', grantee, (grants) => {
+      this.#view(grants);
+      this.#parts.inbox.grantUpload(grants);
+      grants.add({ actions: ['lambda:InvokeFunction'], resources: [this.collectOutputsFunction.functionArn] });
+      this.#notifications.grantTest(grants, this.#parts.events.busArn);
+    });
   }
 
   /**
    * Allows the grantee, besides {@link grantView}, to delete every trace of an upload for good. An upload without its
    * entry may be paid for again, so this is a grant of its own.
    */
-  grantForget(grantee: IGrantable): void {
-    this.grantView(grantee);
-    const { inbox, results, ledger } = this.#parts;
-    for (const part of [inbox, results, ledger]) part.grantForget(grantee);
+  grantForget(grantee: IGrantable): Grant {
+    return this.#grant('grantForget', grantee, (grants) => {
+      this.#view(grants);
+      const { inbox, results, ledger } = this.#parts;
+      for (const part of [inbox, results, ledger]) part.grantForget(grants);
+    });
+  }
+
+  #grant(method: string, grantee: IGrantable, give: (grants: Grants) => void): Grant {
+    const grants = new Grants(this, method, grantee);
+    give(grants);
+    return grants.end();
+  }
+
+  #view(grants: Grants): void {
+    const { inbox, results, ledger, uploads } = this.#parts;
+    for (const part of [inbox, results, ledger, uploads]) part.grantView(grants);
+    for (const each of [this.#createFlow, this.#collectOutputs]) each.grantReadLog(grants);
+    grants.add({ actions: ['cloudformation:DescribeStacks'], resources: [Stack.of(this).stackId] });
+    const resources = [this.collectOutputsFunction.functionArn];
+    grants.add({ actions: ['lambda:GetFunctionConfiguration'], resources });
+    grants.add({
+      actions: ['cloudwatch:DescribeAlarms'],
+      resources: [Stack.of(this).formatArn({ service: 'cloudwatch', resource: 'alarm:*' })],
+      // See "Actions, resources, and condition keys for Amazon CloudWatch".
+      wildcardReason: 'A listing of alarms is of all alarms.',
+    });
+    for (const { topicArn } of this.#alarmTopics) {
+      grants.add({ actions: ['sns:GetTopicAttributes'], resources: [topicArn] });
+    }
   }
 
   #newParts(props: FlowPipelineProps, { pipeline, settings }: Context): Parts {

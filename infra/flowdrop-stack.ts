@@ -5,7 +5,6 @@ import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { StringParameter } from 'aws-cdk-lib/aws-ssm';
 import { Construct } from 'constructs';
-import { acknowledgeGrants } from './constructs/acknowledge.ts';
 import { type Deployment, parseStackContext } from './deployment.ts';
 import { deploymentProps, existingTopic } from './deployment-props.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
@@ -71,7 +70,6 @@ export class FlowdropStack extends Stack {
       const known = roles.get(name);
       if (known !== undefined) return known;
       const role = Role.fromRoleArn(this, `Role ${name}`, arn);
-      acknowledgeGrants(role, 'Uploads, results and records have keys of any name below the prefix that is granted.');
       roles.set(name, role);
       return role;
     };

@@ -1,5 +1,5 @@
 import { AspectPriority, Aspects, CfnResource, Stack, Validations } from 'aws-cdk-lib';
-import { CfnManagedPolicy, CfnPolicy, type IRole, Policy } from 'aws-cdk-lib/aws-iam';
+import { CfnManagedPolicy, CfnPolicy } from 'aws-cdk-lib/aws-iam';
 import type { IConstruct } from 'constructs';
 
 /** A rule of cdk-nag, and why what it finds here is right as it is. */
@@ -34,9 +34,9 @@ const WILDCARDS = 'AwsSolutions-IAM5';
  * template. Version 3 sees it once references between stacks are resolved. Validation runs after that and before the
  * checks. Version 2 is an aspect, and sees it earlier.
  */
-export function acknowledgeWildcards(role: IConstruct, resources: () => readonly unknown[], reason: string): void {
+export function acknowledgeWildcards(role: IConstruct, resources: readonly string[], reason: string): void {
   const findings = (): readonly string[] =>
-    resources()
+    resources
       .map((resource) => `Resource::${flattened(Stack.of(role).resolve(resource))}`)
       .filter((finding) => finding.includes('*'));
   role.node.addValidation({
@@ -55,17 +55,6 @@ export function acknowledgeWildcards(role: IConstruct, resources: () => readonly
     // Before the aspects that only read.
     { priority: AspectPriority.MUTATING },
   );
-}
-
-/** Acknowledges each wildcard of what an imported role was granted in this stack. */
-export function acknowledgeGrants(role: IRole, reason: string): void {
-  const granted = (): readonly unknown[] =>
-    role.node.findAll().flatMap((each) => {
-      if (!(each instanceof Policy)) return [];
-      const { Statement } = Stack.of(each).resolve(each.document) as { Statement: { readonly Resource: unknown }[] };
-      return Statement.flatMap(({ Resource }) => Resource);
-    });
-  acknowledgeWildcards(role, granted, reason);
 }
 
 /** A value of a template as text, as the checks spell it: `<Logical.Attribute>/*`. */

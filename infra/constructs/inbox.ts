@@ -1,11 +1,12 @@
 import { Annotations, Duration, Names, type RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
 import { CfnEventBusPolicy, Rule } from 'aws-cdk-lib/aws-events';
-import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
+import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, grantBucket, grantKey, ofOwner } from './permissions.ts';
+import type { Grants } from './grants.ts';
+import { allowBucket, allowKey } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
 /**
@@ -13,6 +14,8 @@ import type { UploadQueue } from './upload-queue.ts';
  * version when it is due. A month is enough for either.
  */
 const REPLACED_VERSION_LIFETIME = Duration.days(30);
+
+const WILDCARD_REASON = 'Uploads may have any key below the prefix of the inbox.';
 
 export interface InboxProps {
   readonly existing: IBucket | undefined;
@@ -150,42 +153,39 @@ export class Inbox extends Construct {
     allowBucket(role, this.bucket, {
       actions,
       resources: [this.bucket.arnForObjects(`${this.#prefix}*`)],
-      wildcardReason: 'Uploads may have any key below the prefix of the inbox.',
+      wildcardReason: WILDCARD_REASON,
     });
   }
 
   /** Allows the grantee to see and read all uploads, and to see where they are announced. */
-  grantView(grantee: IGrantable): void {
+  grantView(grants: Grants): void {
     const { bucket } = this;
-    grantKey(this, grantee, bucket.encryptionKey, 'read');
-    const objects = bucket.arnForObjects(`${this.#prefix}*`);
-    grantBucket(grantee, bucket, { actions: ['s3:GetObject', 's3:GetObjectVersion'], resources: [objects] });
+    grants.addKey(bucket.encryptionKey, 'read');
+    this.#addUploads(grants, ['s3:GetObject', 's3:GetObjectVersion']);
     // Without ListBucket, S3 answers 403 for an absent object instead of 404.
-    grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
-    grantBucket(grantee, bucket, {
+    grants.addBucket(bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
+    grants.addBucket(bucket, {
       actions: ['s3:ListBucketVersions'],
       resources: [bucket.bucketArn],
       conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
     });
-    grantBucket(grantee, bucket, { actions: ['s3:GetBucketNotification'], resources: [bucket.bucketArn] });
+    grants.addBucket(bucket, { actions: ['s3:GetBucketNotification'], resources: [bucket.bucketArn] });
   }
 
   /** Allows the grantee to delete uploads for good. */
-  grantForget(grantee: IGrantable): void {
-    const objects = this.bucket.arnForObjects(`${this.#prefix}*`);
-    grantBucket(grantee, this.bucket, { actions: ['s3:DeleteObjectVersion'], resources: [objects] });
+  grantForget(grants: Grants): void {
+    this.#addUploads(grants, ['s3:DeleteObjectVersion']);
   }
 
   /** Allows the grantee to put files, and nothing else: neither to read them nor to list those of others. */
-  grantUpload(grantee: IGrantable): Grant {
-    grantKey(this, grantee, this.bucket.encryptionKey, 'write');
-    return Grant.addToPrincipalOrResource({
-      grantee,
-      actions: ['s3:PutObject', 's3:AbortMultipartUpload', 's3:ListMultipartUploadParts'],
-      resourceArns: [this.bucket.arnForObjects(`${this.#prefix}*`)],
-      conditions: ofOwner(this.bucket),
-      resource: this.bucket,
-    });
+  grantUpload(grants: Grants): void {
+    grants.addKey(this.bucket.encryptionKey, 'write');
+    this.#addUploads(grants, ['s3:PutObject', 's3:AbortMultipartUpload', 's3:ListMultipartUploadParts']);
+  }
+
+  #addUploads(grants: Grants, actions: readonly string[]): void {
+    const resources = [this.bucket.arnForObjects(`${this.#prefix}*`)];
+    grants.addBucket(this.bucket, { actions, resources, wildcardReason: WILDCARD_REASON });
   }
 }
 

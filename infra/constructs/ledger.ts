@@ -1,5 +1,5 @@
 import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
-import type { IGrantable, IRole } from 'aws-cdk-lib/aws-iam';
+import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
@@ -15,8 +15,10 @@ import {
 } from '../../functions/ledger/keys.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, grantBucket, grantKey } from './permissions.ts';
+import type { Grants } from './grants.ts';
+import { allowBucket, allowKey } from './permissions.ts';
 
+const WILDCARD_REASON = 'Keys in the ledger end with ids and times. The prefix limits them to one kind of object.';
 const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
 
@@ -76,7 +78,7 @@ export class Ledger extends Construct {
     allowBucket(role, this.bucket, {
       actions,
       resources: prefixes.map((prefix) => this.bucket.arnForObjects(`${prefix}*`)),
-      wildcardReason: 'Keys in the ledger end with ids and times. The prefix limits them to one kind of object.',
+      wildcardReason: WILDCARD_REASON,
     });
   }
 
@@ -87,22 +89,23 @@ export class Ledger extends Construct {
   }
 
   /** Allows the grantee to read entries, chains and states, and to list all keys. */
-  grantView(grantee: IGrantable): void {
+  grantView(grants: Grants): void {
     const { bucket } = this;
-    grantKey(this, grantee, bucket.encryptionKey, 'read');
-    const resources = [UPLOADS_PREFIX, CHAINS_PREFIX, STATE_PREFIX].map((prefix) => bucket.arnForObjects(`${prefix}*`));
-    grantBucket(grantee, bucket, { actions: ['s3:GetObject'], resources });
-    grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
+    grants.addKey(bucket.encryptionKey, 'read');
+    this.#add(grants, 's3:GetObject', UPLOADS_PREFIX, CHAINS_PREFIX, STATE_PREFIX);
+    grants.addBucket(bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
   }
 
   /** Allows the grantee to delete entries, chains, the markers of failures and what aliases show for good, with all their versions. */
-  grantForget(grantee: IGrantable): void {
+  grantForget(grants: Grants): void {
     const { bucket } = this;
-    const resources = [UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX, ALIASES_PREFIX].map((prefix) =>
-      bucket.arnForObjects(`${prefix}*`),
-    );
-    grantBucket(grantee, bucket, { actions: ['s3:DeleteObjectVersion'], resources });
-    grantBucket(grantee, bucket, { actions: ['s3:ListBucketVersions'], resources: [bucket.bucketArn] });
+    this.#add(grants, 's3:DeleteObjectVersion', UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX, ALIASES_PREFIX);
+    grants.addBucket(bucket, { actions: ['s3:ListBucketVersions'], resources: [bucket.bucketArn] });
+  }
+
+  #add(grants: Grants, action: string, ...prefixes: readonly string[]): void {
+    const resources = prefixes.map((prefix) => this.bucket.arnForObjects(`${prefix}*`));
+    grants.addBucket(this.bucket, { actions: [action], resources, wildcardReason: WILDCARD_REASON });
   }
 }
 

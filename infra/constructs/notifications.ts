@@ -8,7 +8,7 @@ import {
   Rule,
 } from 'aws-cdk-lib/aws-events';
 import { ApiDestination as ApiDestinationTarget } from 'aws-cdk-lib/aws-events-targets';
-import { Grant, type IGrantable, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
@@ -18,6 +18,7 @@ import { type NotifyTarget, PIPELINE_HEADER, SECRET_HEADER } from '../notify.ts'
 import { differs } from '../warnings.ts';
 import { acknowledge } from './acknowledge.ts';
 import { allowSending } from './encryption.ts';
+import type { Grants } from './grants.ts';
 import { printed } from './permissions.ts';
 import { MESSAGE_RETENTION } from './upload-queue.ts';
 
@@ -70,18 +71,16 @@ export class Notifications extends Construct {
   }
 
   /** Allows the grantee to try the targets, and to read what could not be delivered. */
-  grantTest(grantee: IGrantable, busArn: string): void {
-    const allow = (actions: string[], resourceArns: string[]) =>
-      Grant.addToPrincipal({ grantee, actions, resourceArns });
+  grantTest(grants: Grants, busArn: string): void {
+    const allow = (actions: readonly string[], resources: readonly string[]) => grants.add({ actions, resources });
     const ruleArns = this.#rules.map(({ ruleArn }) => ruleArn);
     // The first name that no rule has tells where the targets end.
     allow(['events:DescribeRule'], [...ruleArns, this.#ruleArn(this.#rules.length + 1)]);
     if (this.#rules.length === 0) return;
     allow(['events:ListTargetsByRule'], ruleArns);
-    Grant.addToPrincipal({
-      grantee,
+    grants.add({
       actions: ['events:PutEvents'],
-      resourceArns: [busArn],
+      resources: [busArn],
       conditions: { StringEquals: { 'events:source': EVENT_SOURCE, 'events:detail-type': TEST_EVENT } },
     });
     allow(

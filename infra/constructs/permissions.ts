@@ -1,5 +1,5 @@
 import { Stack } from 'aws-cdk-lib';
-import { Effect, Grant, type IGrantable, type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { Effect, type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { IConstruct } from 'constructs';
@@ -16,7 +16,7 @@ export interface Permission {
 /** Allows the role these actions, and no more. The checks at synth report a wildcard that has no reason. */
 export function allow(role: IRole, { actions, resources, conditions, wildcardReason }: Permission): void {
   role.addToPrincipalPolicy(new PolicyStatement({ actions: [...actions], resources: [...resources], conditions }));
-  if (wildcardReason !== undefined) acknowledgeWildcards(role, () => resources, wildcardReason);
+  if (wildcardReason !== undefined) acknowledgeWildcards(role, resources, wildcardReason);
 }
 
 /** Allows the role these actions on a bucket or its objects, as long as the expected account owns the bucket. */
@@ -33,21 +33,6 @@ export function allowBucket(role: IRole, bucket: IBucket, permission: Permission
 export function ofOwner(bucket: IBucket, conditions: Permission['conditions'] = {}): Permission['conditions'] {
   const { StringEquals, ...others } = conditions;
   return { StringEquals: { ...StringEquals, 'aws:ResourceAccount': bucket.env.account }, ...others };
-}
-
-/** Allows a grantee these actions on a bucket or its objects, as long as the expected account owns the bucket. */
-export function grantBucket(
-  grantee: IGrantable,
-  bucket: IBucket,
-  { actions, resources, conditions }: Omit<Permission, 'wildcardReason'>,
-): void {
-  Grant.addToPrincipalOrResource({
-    grantee,
-    actions: [...actions],
-    resourceArns: [...resources],
-    conditions: ofOwner(bucket, conditions),
-    resource: bucket,
-  });
 }
 
 /** Denies the role these actions, whatever other statements allow. */
@@ -77,26 +62,10 @@ export function allowKey(
   allow(role, { actions: keyActions(use), resources: [key.keyArn], conditions: viaService(role, service) });
 }
 
-/**
- * Allows a grantee the same with a key of S3. Unlike a role of ours, the grantee may belong to another account: then the
- * key's policy allows it.
- */
-export function grantKey(scope: IConstruct, grantee: IGrantable, key: IKey | undefined, use: 'read' | 'write'): void {
-  if (key === undefined) return;
-  Grant.addToPrincipalOrResource({
-    grantee,
-    actions: keyActions(use),
-    resourceArns: [key.keyArn],
-    conditions: viaService(scope, 's3'),
-    resource: key,
-    resourceSelfArns: ['*'], // The policy of a key is about this key alone.
-  });
-}
-
-const keyActions = (use: 'read' | 'write'): string[] =>
+export const keyActions = (use: 'read' | 'write'): string[] =>
   use === 'write' ? ['kms:Decrypt', 'kms:GenerateDataKey'] : ['kms:Decrypt'];
 
-function viaService(scope: IConstruct, service: string): Record<string, Record<string, string[]>> {
+export function viaService(scope: IConstruct, service: string): Record<string, Record<string, string[]>> {
   const name = `${service}.${Stack.of(scope).region}.amazonaws.com`;
   // In the regions of China, the names of services may end in `.cn`.
   return { StringEquals: { 'kms:ViaService': [name, `${name}.cn`] } };
@@ -114,11 +83,18 @@ export function printed(scope: IConstruct, statement: PolicyStatement): string {
   return JSON.stringify(inWords(Stack.of(scope).resolve(statement.toStatementJson())));
 }
 
+interface Intrinsic {
+  readonly Ref?: string;
+  readonly 'Fn::GetAtt'?: readonly string[];
+  readonly 'Fn::Join'?: readonly [string, unknown[]];
+}
+
 function inWords(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(inWords);
   if (typeof value !== 'object' || value === null) return value;
-  const { Ref, 'Fn::Join': join } = value as { readonly Ref?: string; readonly 'Fn::Join'?: [string, unknown[]] };
+  const { Ref, 'Fn::GetAtt': attribute, 'Fn::Join': join } = value as Intrinsic;
   if (Ref !== undefined) return UNKNOWN_WORDS[Ref] ?? `<${Ref}>`;
+  if (attribute !== undefined) return `<${attribute.join('.')}>`;
   if (join !== undefined) return join[1].map(inWords).join(join[0]);
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, inWords(member)]));
 }

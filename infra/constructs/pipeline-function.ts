@@ -1,5 +1,5 @@
 import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, StringConcat, Token, Tokenization } from 'aws-cdk-lib';
-import { Grant, type IGrantable, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Architecture, Function as LambdaFunction, Runtime } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, type RetentionDays } from 'aws-cdk-lib/aws-logs';
@@ -8,6 +8,7 @@ import type { Env } from '../../functions/settings/environment.ts';
 import { BUNDLE_HANDLER, type FunctionName } from '../bundle/bundle.ts';
 import { MEMORY_MIB } from '../function-limits.ts';
 import { functionCode, ROUTES_BESIDE_BUNDLE } from './function-code.ts';
+import type { Grants } from './grants.ts';
 import type { NetworkProps } from './network.ts';
 import { allow, deny } from './permissions.ts';
 
@@ -82,9 +83,8 @@ export class PipelineFunction extends Construct {
   }
 
   /** Allows the grantee to read the log. */
-  grantReadLog(grantee: IGrantable): void {
-    const resourceArns = [this.logGroup.logGroupArn];
-    Grant.addToPrincipal({ grantee, actions: ['logs:FilterLogEvents'], resourceArns });
+  grantReadLog(grants: Grants): void {
+    grants.add({ actions: ['logs:FilterLogEvents'], resources: [this.logGroup.logGroupArn] });
   }
 
   /** The environment within Lambda's limit. Routes that do not fit go into a file beside the bundle. */

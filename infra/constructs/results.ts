@@ -1,14 +1,17 @@
 import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
-import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
+import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { CfnBucket, IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { CHAIN_NAME, EXPIRY_TAG, RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, grantBucket, grantKey, ofOwner } from './permissions.ts';
+import type { Grants } from './grants.ts';
+import { allowBucket, allowKey } from './permissions.ts';
 
 /** Keys of the objects that tell how an upload or a chain ended. */
 const REPORTS = [RECEIPT_NAME, CHAIN_NAME].map((name) => `*/${name}`);
+
+const WILDCARD_REASON = 'Keys of results begin with the key of their upload, which may be any key.';
 
 /** Lifetime of what the canary brings. Otherwise 24 results a day would pile up. */
 const CANARY_RESULTS_LIFETIME = Duration.days(7);
@@ -97,7 +100,7 @@ export class Results extends Construct {
     allowBucket(role, this.bucket, {
       actions,
       resources: keys.map((each) => this.bucket.arnForObjects(`${this.#prefix}${each}`)),
-      wildcardReason: 'Keys of results begin with the key of their upload, which may be any key.',
+      wildcardReason: WILDCARD_REASON,
     });
   }
 
@@ -109,45 +112,36 @@ export class Results extends Construct {
   }
 
   /** Allows the grantee to list and read the results, and nothing else. */
-  grantRead(grantee: IGrantable): Grant {
-    const { bucket } = this;
-    grantKey(this, grantee, bucket.encryptionKey, 'read');
-    const belowPrefix = this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } };
-    return Grant.addToPrincipalOrResource({
-      grantee,
-      actions: ['s3:ListBucket'],
-      resourceArns: [bucket.bucketArn],
-      conditions: ofOwner(bucket, belowPrefix),
-      resource: bucket,
-    }).combine(
-      Grant.addToPrincipalOrResource({
-        grantee,
-        actions: ['s3:GetObject'],
-        resourceArns: [bucket.arnForObjects(`${this.#prefix}*`)],
-        conditions: ofOwner(bucket),
-        resource: bucket,
-      }),
-    );
+  grantRead(grants: Grants): void {
+    grants.addKey(this.bucket.encryptionKey, 'read');
+    this.#addResults(grants, 's3:GetObject');
+    this.#addList(grants, 's3:ListBucket');
   }
 
   /** Allows the grantee to list and read the results, and to tell an absent one from a forbidden one. */
-  grantView(grantee: IGrantable): void {
-    const { bucket } = this;
-    grantKey(this, grantee, bucket.encryptionKey, 'read');
-    const objects = bucket.arnForObjects(`${this.#prefix}*`);
-    grantBucket(grantee, bucket, { actions: ['s3:GetObject'], resources: [objects] });
+  grantView(grants: Grants): void {
+    grants.addKey(this.bucket.encryptionKey, 'read');
+    this.#addResults(grants, 's3:GetObject');
     // Without a condition: a request for one object has no prefix, and S3 would answer 403 for an absent one.
-    grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
+    grants.addBucket(this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
   }
 
   /** Allows the grantee to delete results for good, with all their versions. */
-  grantForget(grantee: IGrantable): void {
-    const { bucket } = this;
-    const objects = bucket.arnForObjects(`${this.#prefix}*`);
-    grantBucket(grantee, bucket, { actions: ['s3:DeleteObjectVersion'], resources: [objects] });
-    grantBucket(grantee, bucket, {
-      actions: ['s3:ListBucketVersions'],
-      resources: [bucket.bucketArn],
+  grantForget(grants: Grants): void {
+    this.#addResults(grants, 's3:DeleteObjectVersion');
+    this.#addList(grants, 's3:ListBucketVersions');
+  }
+
+  #addResults(grants: Grants, action: string): void {
+    const resources = [this.bucket.arnForObjects(`${this.#prefix}*`)];
+    grants.addBucket(this.bucket, { actions: [action], resources, wildcardReason: WILDCARD_REASON });
+  }
+
+  /** Allows listing below the prefix. */
+  #addList(grants: Grants, action: string): void {
+    grants.addBucket(this.bucket, {
+      actions: [action],
+      resources: [this.bucket.bucketArn],
       conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
     });
   }

@@ -1,5 +1,5 @@
 import { Duration, Stack } from 'aws-cdk-lib';
-import { Grant, type IGrantable, type IRole, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { type IRole, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import {
   type CfnQueuePolicy,
@@ -11,6 +11,7 @@ import {
 import { Construct } from 'constructs';
 import { HIDDEN_BEYOND_TIMEOUT_SECONDS, RECEIVES_MAX } from '../function-limits.ts';
 import { allowSending } from './encryption.ts';
+import type { Grants } from './grants.ts';
 import { allow, allowKey } from './permissions.ts';
 import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
 
@@ -76,12 +77,12 @@ export class UploadQueue extends Construct {
   }
 
   /** Allows the grantee to read the lengths of the queues, and the policies of the upload queue and of its key. */
-  grantView(grantee: IGrantable): void {
-    const resourceArns = [this.queue.queueArn, this.deadLetters.queueArn];
-    Grant.addToPrincipal({ grantee, actions: ['sqs:GetQueueAttributes'], resourceArns });
+  grantView(grants: Grants): void {
+    const resources = [this.queue.queueArn, this.deadLetters.queueArn];
+    grants.add({ actions: ['sqs:GetQueueAttributes'], resources });
     const key = this.queue.encryptionMasterKey;
     if (key === undefined) return;
-    Grant.addToPrincipal({ grantee, actions: ['kms:GetKeyPolicy'], resourceArns: [key.keyArn] });
+    grants.add({ actions: ['kms:GetKeyPolicy'], resources: [key.keyArn] });
   }
 
   /** Allows the role to send, and to ask how many messages wait. */
