@@ -618,6 +618,9 @@ export async function showOther(
   const stored = assetsIn(entry, flow);
   const other = stored ? { upload, flow, assets: stored } : await successOf(flow, entry.upload, ports, signal);
   if (other === undefined) return { upload, result: 'no such flow' };
+  // Otherwise some aliases would show this flow, and others the one before.
+  if ((await assetsThere(other, ports, signal)).length < other.assets.length)
+    return { upload, result: 'not shown', why: 'Some of its assets are not in the results bucket any more.' };
   const told = await ports.aliases.showOther(entry, other, signal);
   if (told === undefined) return { upload, result: 'without an alias' };
   return told.aliasIssue === undefined
@@ -662,9 +665,9 @@ async function successOf(
   return { upload, flow, assets: (entry && assetsIn(entry, flow)) ?? listed };
 }
 
-/** The assets of an ended upload that are still in the results bucket. */
+/** Those of these assets that are still in the results bucket. */
 async function assetsThere(
-  { assets }: TerminalEntry,
+  { assets }: Pick<TerminalEntry, 'assets'>,
   { s3, settings: { resultsBucket: Bucket } }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly StoredAsset[]> {

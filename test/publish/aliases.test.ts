@@ -345,6 +345,18 @@ describe('the operator', () => {
     },
   );
 
+  it('hears that assets of a flow are gone, and no alias shows another flow than the others', async () => {
+    await begin(NUMBERED);
+    await succeedWith(3);
+    const first = lastFlow();
+    const [{ assets }] = (await world.entries()) as [TerminalEntry];
+    await succeedWith(2);
+    await world.remove(assets[1]?.key ?? '', RESULTS);
+    expect(await move(first)).toMatchObject([{ result: 'not shown', why: expect.stringContaining('not in the') }]);
+    expect([await shown(`${FOLDER}/1.txt`), await shown(`${FOLDER}/2.txt`)]).toEqual(['2', '2']);
+    expect(await aliases()).toHaveLength(2);
+  });
+
   it('has the same flow shown at the names of a new pattern', async () => {
     await begin();
     await succeed('one');
