@@ -444,7 +444,9 @@ async function processFiles(
   const where = shownPath(resultsDir);
   const isGood = succeeded && unreadable.length === 0;
   screen.line(
-    isGood ? `All done. Results are in ${where}.` : `Some files failed, see above. The other results are in ${where}.`,
+    isGood
+      ? `All done. Results are in ${where}.`
+      : `Some files failed or wait, see above. The other results are in ${where}.`,
   );
   return isGood ? 0 : EXIT_FAILED;
 }

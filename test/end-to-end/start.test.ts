@@ -50,7 +50,9 @@ describe('npm start', () => {
     expect(output).toContain(
       `old/${stage}  skipped: no route matches this file\n    Its key has the form of a later stage`,
     );
-    expect(output.trim().split('\n').pop()).toBe('Some files failed, see above. The other results are in ./results.');
+    expect(output.trim().split('\n').pop()).toBe(
+      'Some files failed or wait, see above. The other results are in ./results.',
+    );
     expect(code).toBe(1);
     expect(await receiptOf('no-picture.png')).toMatchObject({
       status: 'failed',
