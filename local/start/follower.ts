@@ -74,10 +74,11 @@ export class Follower {
   readonly #share: ((object: SharedObject, path: string) => Promise<void>) | undefined;
   readonly #delivered: DeliveredReceipts;
   readonly #receiptSettings: ReceiptSettings;
+  readonly #aliasFolders: readonly string[];
   readonly #onProgress: (progress: Progress) => void;
   readonly #states = new Map<string, string>();
-  /** Receipts that are being copied, by key. At one key, the later receipt must be written last. */
-  readonly #receipts = new Map<string, Promise<void>>();
+  /** Receipts and aliases that are being copied, by key. At one key, the later object must be written last. */
+  readonly #copies = new Map<string, Promise<void>>();
   /** Ends that were reported, as `endOf` names them. */
   readonly #ended = new Set<string>();
   /** Ends whose files could not be copied. The next run tries it again. */
@@ -90,6 +91,8 @@ export class Follower {
     readonly share?: (object: SharedObject, path: string) => Promise<void>;
     readonly delivered: DeliveredReceipts;
     readonly receiptSettings: ReceiptSettings;
+    /** What the keys of aliases begin with. */
+    readonly aliasFolders?: readonly string[];
     readonly onProgress: (progress: Progress) => void;
   }) {
     this.#s3 = options.s3;
@@ -97,6 +100,7 @@ export class Follower {
     this.#share = options.share;
     this.#delivered = options.delivered;
     this.#receiptSettings = options.receiptSettings;
+    this.#aliasFolders = options.aliasFolders ?? [];
     this.#onProgress = options.onProgress;
   }
 
@@ -137,10 +141,11 @@ export class Follower {
     return keys;
   }
 
-  /** Copies a receipt with its assets, or a chain. Rejects if it cannot be copied. */
+  /** Copies a receipt with its assets, a chain, or an alias. Rejects if it cannot be copied. */
   async copy(key: string): Promise<void> {
     if (key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(key);
     else if (key.endsWith(`/${CHAIN_NAME}`)) await this.#copyChain(key);
+    else if (this.#aliasFolders.some((folder) => key.startsWith(folder))) await this.#copyAliases([key]);
   }
 
   async #readEntry(ledgerKey: string): Promise<void> {
@@ -176,7 +181,7 @@ export class Follower {
   /** Reports an end whose receipt was not seen. */
   async #published(entry: Entry | undefined): Promise<void> {
     if (entry === undefined || !isTerminal(entry)) return;
-    await Promise.allSettled(this.#receipts.values());
+    await Promise.allSettled(this.#copies.values());
     const receipt = receiptOf(entry, this.#receiptSettings);
     if (this.#ended.has(endOf(receipt)) || this.#undelivered.has(endOf(receipt))) return;
     const key = receiptKey(this.#receiptSettings.resultsPrefix, receipt.upload.key);
@@ -198,14 +203,19 @@ export class Follower {
   }
 
   #copyReceipt(key: string): Promise<void> {
-    const before = this.#receipts.get(key) ?? Promise.resolve();
+    return this.#inTurn(key, () => this.#deliver(key));
+  }
+
+  /** Copies what is at a key after the copies before. */
+  #inTurn(key: string, copy: () => Promise<void>): Promise<void> {
+    const before = this.#copies.get(key) ?? Promise.resolve();
     const copied = before
       .catch(() => undefined)
-      .then(() => this.#deliver(key))
+      .then(copy)
       .finally(() => {
-        if (this.#receipts.get(key) === copied) this.#receipts.delete(key);
+        if (this.#copies.get(key) === copied) this.#copies.delete(key);
       });
-    this.#receipts.set(key, copied);
+    this.#copies.set(key, copied);
     return copied;
   }
 
@@ -245,7 +255,9 @@ export class Follower {
   /** An alias may show a newer success by now, or be gone. */
   async #copyAliases(keys: readonly string[]): Promise<void> {
     for (const key of keys) {
-      await this.#copyAll([{ key, bytes: 0 }]).catch((error) => {
+      await this.#inTurn(key, async () => {
+        await this.#copyAll([{ key, bytes: 0 }]);
+      }).catch((error) => {
         if (!isAbsent(error)) throw error;
       });
     }

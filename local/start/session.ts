@@ -16,6 +16,7 @@ import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { routesAfter } from '../../functions/uploads/chain-routes.ts';
 import { isJobFile } from '../../functions/uploads/job-keys.ts';
+import { aliasFolderOf } from '../../functions/uploads/results-key-pattern.ts';
 import { isLeftOut, routeFor } from '../../functions/uploads/routes.ts';
 import { firstKeyOf } from '../../functions/uploads/upload.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
@@ -197,6 +198,9 @@ export class Session {
         resultsPrefix: options.pipeline.settings.resultsPrefix,
         service: options.pipeline.speaks ?? FLOWS,
       },
+      aliasFolders: options.pipeline.routes.flatMap(({ alias }) =>
+        alias === undefined ? [] : [options.pipeline.settings.resultsPrefix + aliasFolderOf(alias)],
+      ),
       onProgress: (progress) => session.#onProgress(progress),
     });
     await abortUnfinishedUploads(session.#pipeline.s3, INBOX_BUCKET);

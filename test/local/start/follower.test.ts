@@ -62,6 +62,7 @@ describe('the follower', () => {
         ...{ collectFunction: 'collect-outputs', command: 'flowdrop', localInbox: '' },
         ...{ resultsBucket: RESULTS_BUCKET, resultsPrefix: '', service: FLOWS },
       },
+      aliasFolders: ['models/'],
       onProgress: (each) => progress.push(each),
     });
   const put = (Key: string, Body: string) => s3.send(new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body }));
@@ -99,6 +100,14 @@ describe('the follower', () => {
     await Promise.all(followed);
     expect(await readFile(join(dir, 'results', 'models', 'a.glb'), 'utf8')).toBe('the newest');
     expect(progress).toMatchObject([{ kind: 'ended', receipt: { aliases } }]);
+  });
+
+  it('copies an alias that an operator has moved', async () => {
+    results.held.resolve();
+    await put('models/a.glb', 'one');
+    await put('models/a.glb', 'another');
+    await Promise.all(followed);
+    expect(await readFile(join(dir, 'results', 'models', 'a.glb'), 'utf8')).toBe('another');
   });
 
   it('reports an end whose receipt an earlier run has put with that receipt', async () => {
