@@ -81,7 +81,7 @@ type AliasOwner = Pick<Upload, 'id' | 'key' | 'stage'>;
 
 type AliasSettings = Pick<Settings, 'routes' | 'resultsBucket' | 'resultsPrefix' | 'ledgerBucket'>;
 
-/** The aliases of a success that its receipt names, or why it has none. */
+/** The aliases of a success that its receipt names, and why others could not be made. */
 type Told = Pick<Receipt, 'aliases' | 'aliasIssue'>;
 
 /**

@@ -144,7 +144,7 @@ export const receiptSchema = readonlyObject({
   failure: z.optional(advisedFailure),
   /** Keys at which the assets were copied as well, as `alias` of the route asks. The event does not have them. */
   aliases: z.optional(z.readonly(z.array(z.string()))),
-  /** Why they could not be. The event does not have it. */
+  /** Why some could not be, or why an older one is still there. The event does not have it. */
   aliasIssue: z.optional(z.string()),
   /**
    * Why the file could not be tagged or deleted, as `afterSuccess` of its route asks. The event does not have it. In a chain,
