@@ -397,7 +397,7 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
  */
 async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const { ports, invocation } = delivery;
-  const { upload, settles } = claim.entry;
+  const { upload, settles, stillAt } = claim.entry;
   const { id, bucket, key, stage } = upload;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
@@ -408,8 +408,10 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   }
   if (settles === undefined) return undefined;
   const { current, copied } = await currentUpload(upload, ports, invocation.work);
-  if (current === undefined) return superseded('The file was deleted before it was still.');
-  if (current.id !== id && copied?.upload.id !== id) return superseded(`${key} changed before this file was still.`);
+  // Like any other, a file that was still may be deleted while it waits for something else.
+  if (current === undefined)
+    return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
+  if (current.id !== id && copied?.upload.id !== id) return superseded(`${key} changed before this file was sent.`);
   // What looks like a copy of this file may be an upload whose message has not come yet. So it changes the key too.
   const wait = settlingOf(delivery, upload, current.lastModified);
   return wait !== undefined && wait.notBefore > ports.clock.now() ? { kind: 'wait', claim, wait } : undefined;

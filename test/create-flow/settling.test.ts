@@ -137,6 +137,17 @@ it.each([undefined, 'Enabled'] as const)(
   },
 );
 
+it('a file that is deleted while a hold keeps it after it was still is sent all the same, in its version', async () => {
+  await begin();
+  await world.collect({ hold: { action: 'pause', route: 'echo' } });
+  await world.send('a', 'one');
+  await passMinutes();
+  await world.remove('a');
+  await world.collect({ hold: { action: 'resume', route: 'echo' } });
+  await passMinutes();
+  expect(await ends()).toEqual(['succeeded']);
+});
+
 it('a copy onto itself is no new file, and makes the file wait for as long again', async () => {
   await begin({ versioning: 'Enabled' });
   await world.send('a', 'x');
