@@ -35,6 +35,7 @@ import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pi
 import { Alarms } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
 import { SavedQueries } from './monitoring/queries.ts';
+import { isBeside, isSameInApp } from './same-in-app.ts';
 import {
   checkAccessLogsBucket,
   checkRegions,
@@ -65,6 +66,7 @@ export class FlowPipeline extends Construct {
   /** Function that fetches the outputs of ended flows. */
   readonly collectOutputsFunction: IFunction;
   readonly alarms: readonly IAlarm[];
+  readonly #name: string;
   readonly #parts: Parts;
   readonly #createFlow: CreateFlow;
   readonly #collectOutputs: CollectOutputs;
@@ -76,6 +78,7 @@ export class FlowPipeline extends Construct {
     super(scope, id);
     const checked = checkProps(props, this.node.path);
     const { context } = checked;
+    this.#name = context.pipeline;
     checkRegions(this, props);
     checkAccessLogsBucket(this, props.accessLogsBucket, `${this.node.path}/`);
 
@@ -88,6 +91,7 @@ export class FlowPipeline extends Construct {
     this.queue = this.#parts.uploads.queue;
     this.deadLetterQueue = this.#parts.uploads.deadLetters;
     this.#checkBuckets(context);
+    this.#checkOthers();
 
     const { createFlow, collectOutputs } = this.#newFunctions(props, checked);
     this.#createFlow = createFlow;
@@ -226,6 +230,21 @@ export class FlowPipeline extends Construct {
       resultsPrefix: settings.resultsPrefix,
     });
     if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `${this.node.path}: ${issue}`));
+  }
+
+  /** Rejects a name or a ledger that another pipeline of the app has already. */
+  #checkOthers(): void {
+    const issues = this.node.root.node.findAll().flatMap((other) => {
+      if (!(other instanceof FlowPipeline) || other === this) return [];
+      const ofName =
+        `${this.node.path}.name: expected a name that no other pipeline of the account and region has, got ` +
+        `${this.#name}, which ${other.node.path} has. Change one, or give their stacks different environments (env)`;
+      const ofLedger = `${this.node.path}.ledgerBucket: expected a ledger of its own, got that of ${other.node.path}`;
+      const hasName = isSameInApp(this.#name, other.#name) && isBeside(this, other);
+      const hasLedger = isSameInApp(this.ledgerBucket.bucketName, other.ledgerBucket.bucketName);
+      return [...(hasName ? [ofName] : []), ...(hasLedger ? [ofLedger] : [])];
+    });
+    if (issues.length > 0) throw new ConfigurationError(issues);
   }
 
   #newFunctions(props: FlowPipelineProps, { context, maxConcurrency, batchWindow, collectors }: CheckedProps) {
