@@ -1,7 +1,9 @@
-import { Aspects, CfnParameter, Stack, Stage } from 'aws-cdk-lib';
-import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Aspects, CfnParameter, PermissionsBoundary, RemovalPolicies, Stack, Stage, Tags } from 'aws-cdk-lib';
+import { EventBus } from 'aws-cdk-lib/aws-events';
+import { ManagedPolicy, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
-import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { CfnLogGroup, RetentionDays } from 'aws-cdk-lib/aws-logs';
+import { Bucket, CfnBucket } from 'aws-cdk-lib/aws-s3';
 import {
   CfnTopicPolicy,
   type ITopic,
@@ -15,7 +17,8 @@ import type { Construct } from 'constructs';
 import { describe, expect, it } from 'vitest';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
-import { PROPS, synthesise, synthesisePipeline } from './synthesis.ts';
+import { differences, readable } from './readable.ts';
+import { newRole, PROPS, synthesise, synthesisePipeline } from './synthesis.ts';
 import { resources } from './template.ts';
 
 /** What an app has to do with a pipeline in one of its stacks, beyond the configurations of templates.test.ts. */
@@ -184,4 +187,90 @@ it('takes a bucket of another stack as its inbox, and acknowledges the wildcard 
   expect(acknowledgedByMetadata.join('\n')).toMatch(
     /\/DefaultPolicy\/Resource AwsSolutions-IAM5\[Resource::<Inbox\w+\.Arn>\/\*\]/,
   );
+});
+
+it('is inside of a stage what it is outside of one', () => {
+  const inside = synthesise((app) => {
+    const stack = new Stack(new Stage(app, 'Stage'), 'test');
+    new FlowPipeline(stack, 'Pipeline', PROPS);
+    return stack;
+  });
+  const outside = synthesisePipeline();
+  expect(inside.findings).toEqual([]);
+  const acknowledged = inside.acknowledged.map((each) => each.replace('Stage/', ''));
+  expect(differences(readable(outside), readable({ ...inside, acknowledged }))).toBe('');
+  expect(inside.acknowledgedByMetadata.length).toBe(outside.acknowledgedByMetadata.length);
+});
+
+it('gives every role the permissions boundary of its stage, or one of its own', () => {
+  const boundariesWith = (propsOf: (stack: Stack) => Partial<FlowPipelineProps>) => {
+    const { template } = synthesise((app) => {
+      const permissionsBoundary = PermissionsBoundary.fromName('of-stage');
+      const stack = new Stack(new Stage(app, 'Stage', { permissionsBoundary }), 'test');
+      new FlowPipeline(stack, 'Pipeline', { ...PROPS, settings: { canaryKey: 'robot.png' }, ...propsOf(stack) });
+      return stack;
+    });
+    const all = resources(template, 'AWS::IAM::Role').map((role) => JSON.stringify(role.PermissionsBoundary));
+    expect(all).toHaveLength(4);
+    return new Set(all);
+  };
+  const [ofStage, ...others] = boundariesWith(() => ({}));
+  expect([ofStage, ...others]).toEqual([expect.stringContaining(':policy/of-stage"')]);
+  const own = (stack: Stack) => ManagedPolicy.fromManagedPolicyName(stack, 'Boundary', 'own');
+  const [ofOwn, ...more] = boundariesWith((stack) => ({ permissionsBoundary: own(stack) }));
+  expect([ofOwn, ...more]).toEqual([expect.stringContaining(':policy/own"')]);
+});
+
+it('has the tags of the app beside its own, on everything that can have tags', () => {
+  const { template } = synthesise((app) => {
+    Tags.of(app).add('team', 'models');
+    const stack = new Stack(app, 'test');
+    new FlowPipeline(stack, 'Pipeline', PROPS);
+    return stack;
+  });
+  const all = Object.values<{ readonly Properties?: { readonly Tags?: object } }>(template.toJSON().Resources);
+  const tagged = all.map(({ Properties: { Tags: tags = [] } = {} }) => JSON.stringify(tags));
+  const own = tagged.filter((tags) => tags.includes('flowdrop:pipeline'));
+  expect(own.length).toBeGreaterThan(30);
+  expect(own.filter((tags) => !tags.includes('team'))).toEqual([]);
+});
+
+it('lets aspects of the app change its resources, and keeps what it acknowledges', () => {
+  const { template, findings } = synthesise((app) => {
+    const stack = new Stack(app, 'test');
+    new FlowPipeline(stack, 'Pipeline', PROPS);
+    RemovalPolicies.of(app).destroy();
+    Aspects.of(app).add({
+      visit(node) {
+        if (node instanceof CfnLogGroup) node.retentionInDays = RetentionDays.ONE_YEAR;
+        if (node instanceof CfnBucket) node.overrideLogicalId(`${node.node.scope?.node.scope?.node.id}Bucket`);
+      },
+    });
+    return stack;
+  });
+  expect(findings).toEqual([]);
+  expect(resources(template, 'AWS::Logs::LogGroup').map((each) => each.RetentionInDays)).toEqual([365, 365]);
+  const buckets = resources(template, 'AWS::S3::Bucket').map(({ id, DeletionPolicy }) => [id, DeletionPolicy]);
+  expect(buckets).toEqual(['Inbox', 'Results', 'Ledger'].map((id) => [`${id}Bucket`, 'Delete']));
+});
+
+it('works beside another pipeline, on the results of which it works, with resources of another stack', () => {
+  const { template, findings, messages } = synthesise((app) => {
+    const shared = new Stack(app, 'shared');
+    const encryptionKey = new Key(shared, 'Key', { enableKeyRotation: true });
+    const alarmTopic = new Topic(shared, 'Alarms', { enforceSSL: true, masterKey: encryptionKey });
+    alarmTopic.addSubscription(new EmailSubscription('ops@example.com'));
+    const eventBus = new EventBus(shared, 'Bus');
+    const stack = new Stack(app, 'test');
+    const common = { ...PROPS, encryptionKey, alarmTopic, eventBus, runbookUrl: 'https://wiki.example.com' };
+    const first = new FlowPipeline(stack, 'First', { ...common, name: 'first', s3Events: true });
+    const last = new Stack(app, 'last');
+    const second = new FlowPipeline(last, 'Second', { ...common, name: 'second', inboxBucket: first.resultsBucket });
+    second.grantOperate(newRole(last, 'Operator'));
+    return last;
+  });
+  expect(findings).toEqual([]);
+  expect(messages.filter((message) => !message.startsWith('The environment takes'))).toEqual([]);
+  const [{ EventPattern }] = resources(template, 'AWS::Events::Rule');
+  expect(JSON.stringify(EventPattern)).toContain('FirstResultsBucket');
 });
