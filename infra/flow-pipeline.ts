@@ -8,7 +8,7 @@ import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
-import { Construct } from 'constructs';
+import type { Construct } from 'constructs';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import type { Context } from '../functions/settings/context.ts';
@@ -34,6 +34,7 @@ import { UploadQueue } from './constructs/upload-queue.ts';
 import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pipeline-props.ts';
 import { Alarms } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
+import { MeasuredPipeline } from './monitoring/measured-pipeline.ts';
 import { SavedQueries } from './monitoring/queries.ts';
 import { isBeside, isSameInApp } from './same-in-app.ts';
 import {
@@ -46,7 +47,8 @@ import {
 } from './warnings.ts';
 
 /** Turns each file that is put into the inbox into a flow. Its outputs and a receipt appear in the results bucket. */
-export class FlowPipeline extends Construct {
+export class FlowPipeline extends MeasuredPipeline {
+  readonly pipelineName: string;
   /** Bucket that files are put into. */
   readonly inboxBucket: IBucket;
   /** Bucket of outputs and receipts. */
@@ -66,7 +68,6 @@ export class FlowPipeline extends Construct {
   /** Function that fetches the outputs of ended flows. */
   readonly collectOutputsFunction: IFunction;
   readonly alarms: readonly IAlarm[];
-  readonly #name: string;
   readonly #parts: Parts;
   readonly #createFlow: CreateFlow;
   readonly #collectOutputs: CollectOutputs;
@@ -78,7 +79,7 @@ export class FlowPipeline extends Construct {
     super(scope, id);
     const checked = checkProps(props, this.node.path);
     const { context } = checked;
-    this.#name = context.pipeline;
+    this.pipelineName = context.pipeline;
     checkRegions(this, props);
     checkAccessLogsBucket(this, props.accessLogsBucket, `${this.node.path}/`);
 
@@ -238,9 +239,9 @@ export class FlowPipeline extends Construct {
       if (!(other instanceof FlowPipeline) || other === this) return [];
       const ofName =
         `${this.node.path}.name: expected a name that no other pipeline of the account and region has, got ` +
-        `${this.#name}, which ${other.node.path} has. Change one, or give their stacks different environments (env)`;
+        `${this.pipelineName}, which ${other.node.path} has. Change one, or give their stacks different environments (env)`;
       const ofLedger = `${this.node.path}.ledgerBucket: expected a ledger of its own, got that of ${other.node.path}`;
-      const hasName = isSameInApp(this.#name, other.#name) && isBeside(this, other);
+      const hasName = isSameInApp(this.pipelineName, other.pipelineName) && isBeside(this, other);
       const hasLedger = isSameInApp(this.ledgerBucket.bucketName, other.ledgerBucket.bucketName);
       return [...(hasName ? [ofName] : []), ...(hasLedger ? [ofLedger] : [])];
     });
