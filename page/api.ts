@@ -4,6 +4,7 @@ import type { ShownState, TerminalState } from '../functions/ledger/terminal-sta
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { HeldFlows } from '../operations/act.ts';
 import type { Action } from '../operations/actions.ts';
+import type { AliasView, Shown } from '../operations/alias.ts';
 import type { Branch } from '../operations/chain-tree.ts';
 import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
@@ -205,6 +206,8 @@ export interface UploadDetail {
   readonly actions: readonly Action[];
   /** True if its route lets `again` take other parameters. */
   readonly takesOthers: boolean;
+  /** Copies of the newest success at keys that stay. Absent if its route makes none. */
+  readonly alias?: (Omit<AliasView, 'files'> & { readonly objects: readonly StoredObject[] }) | undefined;
   /** Earlier generations, the latest last: with what each was made, and its first results. */
   readonly previous: readonly (Generation & { readonly objects: readonly StoredObject[] })[];
 }
@@ -374,6 +377,13 @@ export interface ActAnswer {
 export type HoldAnswer = HoldChange;
 export type { BudgetView, HoldRequest, HoldView } from '../operations/holds.ts';
 export type { Wait } from '../operations/upload-view.ts';
+
+/** `POST /api/alias`: has the aliases of an upload's file show one of its flows. 409 if they cannot. */
+export interface AliasRequest {
+  readonly upload: string;
+  readonly flow: string;
+}
+export type AliasAnswer = Shown;
 
 /** `GET /api/templates`. 503 if the service does not list them. */
 export type Templates = readonly OfferedTemplate[];

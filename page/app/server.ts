@@ -1,6 +1,8 @@
 import type {
   About,
   ActAnswer,
+  AliasAnswer,
+  AliasRequest,
   ApiError,
   ChainAnswer,
   Costs,
@@ -110,6 +112,7 @@ export const getTemplates = (): Promise<Templates> => request('GET', '/api/templ
 export const route = (body: RouteRequest): Promise<readonly RoutedFile[]> => request('POST', '/api/route', body);
 export const plan = (body: PlanRequest): Promise<PlannedAction> => request('POST', '/api/plan', body);
 export const act = (id: string): Promise<ActAnswer> => request('POST', '/api/act', { plan: id });
+export const moveAlias = (body: AliasRequest): Promise<AliasAnswer> => request('POST', '/api/alias', body);
 export const changeHold = (body: HoldRequest): Promise<HoldAnswer> => request('POST', '/api/hold', body);
 export const examine = (): Promise<DoctorAnswer> => request('POST', '/api/doctor', {});
 

@@ -17,7 +17,7 @@ import type {
 } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
-import { getUpload, messageOf, RequestFailedError } from './server.ts';
+import { getUpload, messageOf, moveAlias, RequestFailedError } from './server.ts';
 import {
   ASKED_TO_WAIT,
   atItsTimeWords,
@@ -34,6 +34,10 @@ import './copy-button.ts';
 import './stored-object.ts';
 import './upload-chain.ts';
 import './upload-service.ts';
+
+/** What follows an end, as receipt and alias, comes a moment after it. Time between two looks for it, in milliseconds. */
+const SETTLE_MS = 1_500;
+const LOOKS_MAX = 5;
 
 /** Assets that are shown at once. More come when the user asks. */
 const ASSETS_SHOWN = 6;
@@ -75,6 +79,7 @@ export class UploadDetailView extends LightElement {
     problem: { state: true },
     service: { state: true },
     assetsShown: { state: true },
+    moving: { state: true },
   };
   declare uploadId: string;
   declare row: UploadRow | undefined;
@@ -87,8 +92,13 @@ export class UploadDetailView extends LightElement {
   /** What the service last said of the flow. */
   declare service: ServiceAnswer | undefined;
   declare assetsShown: number;
+  /** `busy` while the aliases are moved. Otherwise why they were not. */
+  declare moving: string | undefined;
 
   #hadFocus = false;
+  /** Looks for what follows the end. */
+  #looks = 0;
+  #timer: number | undefined;
 
   protected override willUpdate(changed: PropertyValues): void {
     this.#hadFocus = this.contains(document.activeElement);
@@ -97,11 +107,20 @@ export class UploadDetailView extends LightElement {
       this.problem = undefined;
       this.service = undefined;
       this.assetsShown = ASSETS_SHOWN;
+      this.moving = undefined;
     }
-    if (changed.has('uploadId') || changed.has('row')) void this.#load();
+    if (!changed.has('uploadId') && !changed.has('row')) return;
+    this.#looks = 0;
+    void this.#load();
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    window.clearTimeout(this.#timer);
   }
 
   async #load(): Promise<void> {
+    window.clearTimeout(this.#timer);
     const { uploadId, row } = this;
     const isStale = () => uploadId !== this.uploadId || row !== this.row;
     try {
@@ -109,6 +128,9 @@ export class UploadDetailView extends LightElement {
       if (isStale()) return;
       this.detail = detail;
       this.problem = undefined;
+      if (detail.upload.endedAt === undefined || detail.receipt !== undefined || this.#looks >= LOOKS_MAX) return;
+      this.#looks += 1;
+      this.#timer = window.setTimeout(() => void this.#load(), SETTLE_MS);
     } catch (error) {
       if (isStale()) return;
       const isGone = error instanceof RequestFailedError && error.code === 'not-found';
@@ -164,7 +186,7 @@ export class UploadDetailView extends LightElement {
     const actions = this.#actions(detail);
     return html`
       ${this.#words(detail)}${isLookedAt(detail) ? this.#objects(detail, actions) : [actions, this.#objects(detail)]}
-      ${this.#generations(detail)}${this.#timeline(detail.timeline)}
+      ${this.#alias(detail)}${this.#generations(detail)}${this.#timeline(detail.timeline)}
       <upload-service .detail=${detail} .now=${this.now} @service-answer=${this.#hear}></upload-service>
       ${this.#facts(detail)}
     `;
@@ -278,8 +300,58 @@ export class UploadDetailView extends LightElement {
     </section>`;
   }
 
+  /** Where programs find the newest success, and which one is there. */
+  #alias({ alias, upload, previous, receipt }: UploadDetail): TemplateResult | typeof nothing {
+    if (alias === undefined) return nothing;
+    const { pattern, flow, objects, missing } = alias;
+    const own = upload.flow?.id;
+    const earlier = previous.find((each) => each.flow === flow)?.generation;
+    const shows = flow === own ? 'the results above' : earlier === undefined ? `flow ${flow}` : `generation ${earlier}`;
+    return html`<section class="alias" aria-labelledby="alias-title">
+      <h3 id="alias-title">Alias</h3>
+      <p>
+        ${flow === undefined ? html`The newest success will be at <code>${pattern}</code>. Nothing is there yet.` : nothing}
+        ${objects.length === 0 ? nothing : `It shows ${printable(shows)}, until a newer success comes.`}
+        ${
+          missing.length === 0
+            ? nothing
+            : `${printable(missing.join(', '))}: this does not show ${printable(shows)}. ${receipt?.aliasIssue ?? 'It is being put, or something else is there.'}`
+        }
+        ${upload.assets.length === 0 ? nothing : this.#aliasButton('Have it show the results above', own, missing.length > 0 ? undefined : flow)}
+      </p>
+      ${this.moving === undefined || this.moving === 'busy' ? nothing : html`<p class="note problem" role="alert">${this.moving}</p>`}
+      <dl class="facts">
+        ${objects.slice(0, this.assetsShown).map(
+          ({ key, url }, at) => html`<div class="fact">
+            <dt>${objects.length === 1 ? 'Address' : `Address ${at + 1} of ${objects.length}`}</dt>
+            <dd><a href="${url}&download" download><code>${printable(key)}</code></a></dd>
+            <dd class="fact-copy"><copy-button .text=${`s3://${upload.results.bucket}/${key}`} .label=${'the alias'}></copy-button></dd>
+          </div>`,
+        )}
+      </dl>
+    </section>`;
+  }
+
+  /** @param flow one with results. @param shown the flow that the aliases show. */
+  #aliasButton(words: string, flow: string | undefined, shown: string | undefined): TemplateResult | typeof nothing {
+    if (flow === undefined || flow === shown) return nothing;
+    return html`<button type="button" class="quiet small move-alias" ?disabled=${this.moving === 'busy'} @click=${() => this.#moveAlias(flow)}>
+      ${words}
+    </button>`;
+  }
+
+  async #moveAlias(flow: string): Promise<void> {
+    const { uploadId } = this;
+    this.moving = 'busy';
+    const problem = await moveAlias({ upload: uploadId, flow }).then(() => undefined, messageOf);
+    this.tell('say', problem ?? 'The alias shows it now');
+    if (uploadId !== this.uploadId) return;
+    this.moving = problem;
+    void this.#load();
+  }
+
   /** The generations before, the latest first: with what each was made, beside what came of it. */
-  #generations({ previous }: UploadDetail): TemplateResult | typeof nothing {
+  #generations({ previous, alias, upload }: UploadDetail): TemplateResult | typeof nothing {
     if (previous.length === 0) return nothing;
     return html`<section class="objects" aria-labelledby="generations-title">
       <h3 id="generations-title">Earlier generations</h3>
@@ -287,6 +359,7 @@ export class UploadDetailView extends LightElement {
         ({ objects, ...each }) => html`
           <h4>Generation ${each.generation}</h4>
           <dl class="facts">${factsOfGeneration(each).map(([name, text]) => fact(name, text))}</dl>
+          ${alias === undefined || each.assetCount === 0 || upload.endedAt === undefined ? nothing : this.#aliasButton('Have the alias show these', each.flow, alias.flow)}
           <div class="object-grid">
             ${objects.map((object, at) => objectView(object, `Generation ${each.generation}, result`, at, objects.length))}
           </div>

@@ -2,6 +2,7 @@ import type { TerminalState } from '../../functions/ledger/terminal-states.ts';
 import { atItsTime } from '../../functions/ledger/waits.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/actions.ts';
+import { aliasOf } from '../../operations/alias.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import { type Generation, generationsOf } from '../../operations/compare.ts';
 import type { Deployment } from '../../operations/deployment.ts';
@@ -31,10 +32,11 @@ export async function detailOf(
   const holds = await holdsFor([entry], deployment, signal);
   const view = viewOf(entry, settings, holds);
   const isEnded = view.endedAt !== undefined;
-  const [row, current, receipt] = await Promise.all([
+  const [row, current, receipt, alias] = await Promise.all([
     rowOf(entry, holds, deployment, signal),
     inbox.current(settings.inboxBucket, first.key, signal),
     isEnded ? receiptOf(view, deployment, signal) : undefined,
+    aliasOf(entry, deployment, signal),
   ]);
   const isCurrent = current?.id === first.id;
   const hold = heldBy(entry, holds);
@@ -58,6 +60,10 @@ export async function detailOf(
     timeline: timelineOf(view, receipt),
     command: { get: command('get'), status: command('status') },
     actions: actionsFor(view, deployment),
+    alias: alias && {
+      ...{ pattern: alias.pattern, flow: alias.flow, missing: alias.missing },
+      objects: alias.files.map((file, index) => stored(file, `${base}/aliases/${index}`)),
+    },
     takesOthers: stage === undefined && route?.overrides === true,
     previous: (entry.previous ?? []).map(({ assets: made }, at, all) => {
       const before = all.slice(0, at).reduce((sum, each) => sum + each.assets.length, 0);

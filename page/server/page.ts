@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { StoredAsset } from '../../functions/ledger/entry.ts';
+import { aliasOf } from '../../operations/alias.ts';
 import { chainTree } from '../../operations/chain-tree.ts';
 import { chainOf } from '../../operations/chains.ts';
 import { FunctionFailedError } from '../../operations/collecting-function.ts';
@@ -14,6 +15,7 @@ import { TemplatesUnknownError, templates } from '../../operations/templates.ts'
 import { shownState } from '../../operations/upload-view.ts';
 import type { About, ChainAnswer, ServiceAnswer, UploadsPage } from '../api.ts';
 import type { Access } from './access.ts';
+import { changeAlias } from './alias-changes.ts';
 import { invalid, notFound, PageError, sendError } from './answers.ts';
 import { sendBytes } from './bytes.ts';
 import { detailOf } from './detail.ts';
@@ -71,12 +73,14 @@ export class Page {
       'GET /api/uploads/:id/inputs/:index': (call) => this.#input(call),
       'GET /api/uploads/:id/previous/:index': (call) => this.#previous(call),
       'GET /api/uploads/:id/assets/:index': (call) => this.#asset(call),
+      'GET /api/uploads/:id/aliases/:index': (call) => this.#alias(call),
       'GET /api/events': (call) => sendEvents(call, this.#feed),
       'GET /api/templates': (call) => templates(deployment, call.signal),
       'POST /api/route': (call) => routeFiles(call, deployment),
       'PUT /api/files/:key': (call) => putFile(call, deployment),
       'POST /api/plan': (call) => this.#plans.make(call),
       'POST /api/act': (call) => this.#plans.carryOut(call, signal),
+      'POST /api/alias': (call) => changeAlias(call, deployment),
       'POST /api/hold': (call) => this.#feed.during(changeHolds(call, deployment)),
       'POST /api/doctor': (call) => doctor(deployment, call.signal),
     });
@@ -168,7 +172,12 @@ export class Page {
     );
   }
 
-  async #result(asset: StoredAsset | undefined, call: Call): Promise<void> {
+  async #alias(call: Call): Promise<void> {
+    const alias = await aliasOf(await this.#entry(call), this.#deployment, call.signal);
+    return this.#result(indexed(alias?.files, call), call);
+  }
+
+  async #result(asset: Pick<StoredAsset, 'key' | 'bytes' | 'mediaType'> | undefined, call: Call): Promise<void> {
     if (asset === undefined) throw notFound('The upload has no such result.');
     const { key, bytes, mediaType } = asset;
     const open = (range: Parameters<typeof openResult>[1]) => openResult(key, range, this.#deployment, call.signal);

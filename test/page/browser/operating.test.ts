@@ -195,6 +195,30 @@ describeInBrowser('operating', (shown) => {
     await page.getByText('The service says "completed"').waitFor();
   });
 
+  it('an alias is a link, shows an earlier generation if the user wants, and the newest one again', async () => {
+    const { operated } = shown;
+    await operated.put('named/oak.bin', 'succeeded');
+    await operated.run('again', 'named/oak.bin', '--yes');
+    await operated.becomes('named/oak.bin', 'succeeded');
+    await using visit = await shown.open({ viewport: { width: 390, height: 800 } });
+    const { page } = visit;
+    await visit.openDetail('oak.bin');
+    const alias = page.getByRole('region', { name: 'Alias' });
+    await alias.getByText('It shows the results above').waitFor();
+    const download = page.waitForEvent('download');
+    await alias.getByRole('link', { name: 'models/named/oak' }).click();
+    expect((await download).suggestedFilename()).toMatch(/^oak/);
+    expect(await violations(page, 'upload-detail')).toEqual([]);
+    expect(await visit.overflow()).toBe(0);
+
+    const earlier = page.getByRole('region', { name: 'Earlier generations' });
+    await earlier.getByRole('button', { name: 'Have the alias show these' }).click();
+    await alias.getByText('It shows generation 1').waitFor();
+    await page.locator('#announcements').getByText('The alias shows it now').waitFor();
+    await alias.getByRole('button', { name: 'Have it show the results above' }).click();
+    await alias.getByText('It shows the results above').waitFor();
+  });
+
   describe('a chain', () => {
     const linesOf = (page: Page) =>
       page.locator('upload-chain .chain-name').evaluateAll((all) => all.map((each) => each.textContent ?? ''));

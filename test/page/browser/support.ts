@@ -73,6 +73,7 @@ export const ROUTES: PipelineOptions['routes'] = [
   { name: 'prompts', input: 'text', template: 'model_generate_fromprompt', suffixes: ['.txt'] },
   { name: 'notes', input: 'file', template: 'bytes_echo', suffixes: ['.md'] },
   { name: 'models', input: 'file', template: 'model_optimize', suffixes: ['.glb'] },
+  { name: 'named', input: 'file', template: 'bytes_echo', prefixes: ['named/'], alias: 'models/{folder}/{name}{ext}' },
   { name: 'echoes', input: 'file', template: 'bytes_echo', prefixes: ['echo/'], overrides: true, makes: ['*/*'] },
   { name: 'views', input: 'file', template: 'bytes_echo', jobs: 'multiview/' },
 ];
