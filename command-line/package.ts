@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build, type Plugin } from 'esbuild';
+import { type BuildOptions, build, type Plugin } from 'esbuild';
 import { ownEnvironment } from '../functions/base/own-environment.ts';
 import { BUILT_BUNDLES } from '../infra/bundle/built.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
@@ -29,11 +29,11 @@ DIR then holds:
   package/                     what is in it:
     package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md, docs/commands.md
     docs/schemas/                JSON schemas of flowdrop.json, of a stage, receipt.json and chain.json
-    index.js                   the construct, with the parts of zod that it needs
+    index.js, index.mjs        the construct, with the parts of zod that it needs
     functions/                 the two functions, bundled
-    command/flowdrop.js        the command flowdrop, bundled
+    command/flowdrop.mjs       the command flowdrop, bundled
     command/page/              the page of flowdrop open, built
-    operations/index.js        what the command does, for scripts, bundled
+    operations/index.js, .mjs  what the command does, for scripts, bundled
     types/                     declarations
     THIRD-PARTY-NOTICES.txt    the licences of what is in index.js. The other bundles have their own.
 
@@ -47,9 +47,10 @@ const dist = orExit(COMMAND, () => {
   return resolve(dir);
 });
 const outDir = join(dist, 'package');
-/** Each in a folder of its own, because the licences of a bundle stand beside it. */
-const COMMAND_FILE = 'command/flowdrop.js';
-const OPERATIONS_FILE = 'operations/index.js';
+/** In a folder of its own, because the licences of a bundle stand beside it. */
+const COMMAND_FILE = 'command/flowdrop.mjs';
+/** Where the modules are that others import, and from which they are made. */
+const ENTRIES = { '.': 'infra', './operations': 'operations' } as const;
 
 /** A bill of materials is smaller, in bytes. */
 const BILL_BYTES_MAX = 64 * 1024 * 1024;
@@ -58,9 +59,12 @@ ownEnvironment(); // Neither the bundler nor npm needs a token.
 rmSync(outDir, { recursive: true, force: true });
 mkdirSync(join(outDir, 'docs'), { recursive: true });
 bundle(join(outDir, BUILT_BUNDLES));
-await bundleConstruct();
-await bundleWhole('../command-line/flowdrop.ts', COMMAND_FILE, '#!/usr/bin/env node\n');
-await bundleWhole('../operations/index.ts', OPERATIONS_FILE);
+await bundleEntry('.', {
+  external: ['aws-cdk-lib', 'constructs'],
+  plugins: [inPlaceOf(/\/bundle\.ts$/, '../infra/bundle/built.ts')],
+});
+await bundleEntry('./operations');
+await bundleCommand();
 await bundlePage();
 writeTypes();
 const version = writeManifest();
@@ -69,17 +73,37 @@ writeBillOfMaterials();
 writeChecksums();
 process.stdout.write(`${join(dist, `flowdrop-${version}.tgz`)}\n`);
 
-async function bundleConstruct(): Promise<void> {
+/**
+ * A module that CommonJS and ESM can load. The ESM file only passes on what the other one exports: an app whose files are
+ * of both kinds would otherwise have two classes `FlowPipeline`, and `instanceof` would tell them apart.
+ */
+async function bundleEntry(
+  entry: keyof typeof ENTRIES,
+  options: Pick<BuildOptions, 'external' | 'plugins'> = {},
+): Promise<void> {
+  const source = here(`../${ENTRIES[entry]}/index.ts`);
   await build({
-    entryPoints: [here('../infra/index.ts')],
-    outfile: join(outDir, 'index.js'),
+    ...options,
+    entryPoints: [source],
+    outfile: join(outDir, entry, 'index.js'),
     bundle: true,
-    format: 'esm',
+    format: 'cjs',
     platform: 'node',
     target: 'node24',
-    external: ['aws-cdk-lib', 'constructs'],
-    plugins: [thirdPartyNotices, inPlaceOf(/\/bundle\.ts$/, '../infra/bundle/built.ts')],
+    // A CommonJS module has no `import.meta`.
+    banner: { js: "const importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
+    define: { 'import.meta.url': 'importMetaUrl' },
+    plugins: [thirdPartyNotices, ...(options.plugins ?? [])],
   });
+  const names = Object.keys(await import(source));
+  writeFileSync(
+    join(outDir, entry, 'index.mjs'),
+    `import module from './index.js';\nexport const { ${names.join(', ')} } = module;\n`,
+  );
+  // Our errors take `ErrorOptions`, which an app whose `lib` is older does not have.
+  const libs = ['es2021.promise', 'es2022.error'].map((lib) => `/// <reference lib="${lib}" />\n`).join('');
+  const types = `${libs}export * from '${entry === '.' ? '.' : '..'}/types/${ENTRIES[entry]}/index.js';\n`;
+  for (const name of ['index.d.ts', 'index.d.mts']) writeFileSync(join(outDir, entry, name), types);
 }
 
 /** Bundles another module in place of one that needs the sources and a bundler. */
@@ -92,17 +116,17 @@ function inPlaceOf(filter: RegExp, path: string): Plugin {
   };
 }
 
-/** A program with all that it needs. The packages that are no modules call `require`. */
-async function bundleWhole(entry: string, file: string, firstLine = ''): Promise<void> {
+/** The command, with all that it needs. The packages that are no modules call `require`. */
+async function bundleCommand(): Promise<void> {
   const require = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
   await build({
-    entryPoints: [here(entry)],
-    outfile: join(outDir, file),
+    entryPoints: [here('../command-line/flowdrop.ts')],
+    outfile: join(outDir, COMMAND_FILE),
     bundle: true,
     format: 'esm',
     platform: 'node',
     target: 'node24',
-    banner: { js: `${firstLine}${require}` },
+    banner: { js: `#!/usr/bin/env node\n${require}` },
     plugins: [thirdPartyNotices, inPlaceOf(/\/app-files\.ts$/, '../page/server/built-app-files.ts')],
   });
 }
@@ -148,13 +172,14 @@ function writeManifest(): string {
     version,
     description,
     license,
-    type: 'module',
     // Without `engines.npm`: only this repository needs that version, and an app may use any.
     engines: { node: engines.node },
     bin: { flowdrop: `./${COMMAND_FILE}` },
+    // For what does not read `exports`: TypeScript with `"moduleResolution": "node"`.
+    main: './index.js',
+    types: './index.d.ts',
     exports: {
-      '.': { types: './types/infra/index.d.ts', default: './index.js' },
-      './operations': { types: './types/operations/index.d.ts', default: `./${OPERATIONS_FILE}` },
+      ...Object.fromEntries(Object.keys(ENTRIES).map((entry) => [entry, exportsOf(entry)])),
       './schemas/*': './docs/schemas/*',
     },
     peerDependencies: { 'aws-cdk-lib': `^${dependencies['aws-cdk-lib']}`, constructs: `^${dependencies.constructs}` },
@@ -165,6 +190,13 @@ function writeManifest(): string {
   }
   cpSync(here('../docs/schemas'), join(outDir, 'docs/schemas'), { recursive: true });
   return version;
+}
+
+function exportsOf(entry: string) {
+  return {
+    import: { types: `${entry}/index.d.mts`, default: `${entry}/index.mjs` },
+    require: { types: `${entry}/index.d.ts`, default: `${entry}/index.js` },
+  };
 }
 
 /** The version is in the file's name, so that an app that installs another version sees another file. */

@@ -28,6 +28,7 @@ const MANY_PROCESSES_TIMEOUT_MS = 240_000;
 const json = (path: string) => JSON.parse(readFileSync(here(`../../${path}`), 'utf8'));
 const { version, dependencies, devDependencies } = json('package.json');
 const example = json('examples/own-app/package.json');
+const exampleTsconfig = json('examples/own-app/tsconfig.json');
 
 /** The script that docs/commands.md shows, as it stands there. */
 const SCRIPT = /```js\n(import .* from 'flowdrop\/operations';\n.*?)```/s.exec(
@@ -44,9 +45,9 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
     expect(tarball).toBe(join(directory, `flowdrop-${version}.tgz`));
     cpSync(here('../../examples/own-app'), app, { recursive: true });
     cpSync(tarball, join(app, basename(tarball)));
-    // Without CDK, which npm would ask a registry for.
+    // Without what npm would ask a registry for. The nightly workflow installs all, and runs the app's own test.
     const { flowdrop } = example.dependencies;
-    writeFileSync(join(app, 'package.json'), JSON.stringify({ type: 'module', dependencies: { flowdrop } }));
+    writeFileSync(join(app, 'package.json'), JSON.stringify({ dependencies: { flowdrop } }));
     // An empty cache proves that the package needs nothing from a registry. The app brings CDK. npm skips peer
     // dependencies only with --legacy-peer-deps, not with --omit=peer. The links stand in for the app's own CDK.
     const flags = ['--offline', '--legacy-peer-deps', '--no-audit', '--no-fund'];
@@ -96,7 +97,7 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
       (name) => `${name}.schema.json`,
     );
     expect(readdirSync(join(app, 'node_modules/flowdrop/docs/schemas')).sort()).toEqual(names);
-    const { resolve } = createRequire(join(app, 'app.js'));
+    const { resolve } = createRequire(join(app, 'cdk.json'));
     for (const name of names) {
       const text = readFileSync(resolve(`flowdrop/schemas/${name}`), 'utf8');
       expect(text).toBe(readFileSync(here(`../../docs/schemas/${name}`), 'utf8'));
@@ -113,7 +114,7 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
 
   it('serves the page of a pipeline, with its scripts, the viewer of models and their licences', async () => {
     await using operated = await Operated.start();
-    const command = join(app, 'node_modules/flowdrop/command/flowdrop.js');
+    const command = join(app, 'node_modules/flowdrop/command/flowdrop.mjs');
     const server = spawn(process.execPath, [command, 'open', '--no-browser'], {
       cwd: operated.directory,
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -165,10 +166,31 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
     for (const key of ['photos/robot.png', 'photos/castle.png']) await operated.becomes(key, 'succeeded');
   });
 
-  it('synthesises the example, with both functions in it', () => {
-    const environment = { CDK_DISABLE_VERSION_CHECK: '1' };
-    run(here('../../node_modules/.bin/cdk'), ['synth', '--quiet'], app, environment);
+  it('is one module, however an app loads it', async () => {
+    const require = createRequire(join(app, 'cdk.json'));
+    for (const entry of ['flowdrop', 'flowdrop/operations']) {
+      const required = require(entry);
+      const imported = await import(require.resolve(entry).replace(/\.js$/, '.mjs'));
+      expect(Object.keys(required).length).toBeGreaterThan(1);
+      expect({ ...imported }).toEqual(required);
+      for (const [name, value] of Object.entries(required)) expect(imported[name]).toBe(value);
+    }
+  });
+
+  it('lets the example, a CommonJS app, run its own test, which synthesises both functions', () => {
+    // Its `npm test` is Jest with swc, which would nearly double our package-lock.json: the nightly workflow runs that.
+    writeFileSync(join(app, 'jest.d.ts'), 'declare const test: (name: string, body: () => void) => void;');
+    writeFileSync(join(app, 'jest.cjs'), "globalThis.test = require('node:test');");
+    const include = ['bin', 'lib', 'test', 'jest.d.ts'];
+    writeFileSync(join(app, 'tsconfig.json'), JSON.stringify({ ...exampleTsconfig, include }));
+    const compiled = '--noEmit false --outDir out --declaration false --types node --typeRoots'.split(' ');
+    run(here('../../node_modules/.bin/tsc'), [...compiled, here('../../node_modules/@types')], app);
+    expect(readFileSync(join(app, 'out/lib/models-stack.js'), 'utf8')).toContain('require("flowdrop")');
     const outdir = join(app, 'cdk.out');
+    const ran = run(process.execPath, ['--test', '--require', './jest.cjs', 'out/test/models.test.js'], app, {
+      CDK_OUTDIR: outdir,
+    });
+    expect(ran).toContain('pass 1');
     const bundles = readdirSync(outdir)
       .filter((name) => name.startsWith('asset.'))
       .map((name) => readdirSync(join(outdir, name)).sort());
@@ -181,7 +203,7 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
   });
 
   it('puts routes that are too long for the environment into a file beside each bundle', async () => {
-    const installed: typeof import('../../infra/index.ts') = await import(join(app, 'node_modules/flowdrop/index.js'));
+    const installed: typeof import('../../infra/index.ts') = await import(join(app, 'node_modules/flowdrop/index.mjs'));
     const outdir = join(app, 'long.out');
     const routes = Array.from({ length: 100 }, (_, i) => ({ name: `route ${i}`, suffixes: [`.${i}`], template: 't' }));
     const props = { baseUrl: 'https://service.example.com', routes };
@@ -195,33 +217,44 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
     }
   });
 
-  it('has types that accept right props and reject wrong ones, without skipLibCheck', () => {
-    const construct = (settings: string) => `
+  // The nightly workflow does the same with TypeScript 5.6, which takes a minute.
+  it.each(['node16', 'bundler'])(
+    'has types for moduleResolution %s that accept right props and reject wrong ones, with a lib of 2020',
+    (resolution) => {
+      const construct = (settings: string) => `
         import { App, Stack } from 'aws-cdk-lib';
         import { FlowPipeline } from 'flowdrop';
         const routes = [{ name: 'a', template: 't' }];
         const props = { baseUrl: 'https://service.example.com', routes };
         new FlowPipeline(new Stack(new App(), 'S'), 'P', { ...props, settings: ${settings} });`;
-    const script = (query: string) => `
+      const script = (query: string) => `
         import { connectStack, type Listed, list, type PipelineStatus, status } from 'flowdrop/operations';
-        const signal = new AbortController().signal;
-        const deployment = await connectStack({ stack: 'flowdrop' }, signal);
-        export const listed: Listed = await list(${query}, deployment, signal);
-        export const code: string | undefined = listed.uploads[0]?.failure?.code;
-        export const state: PipelineStatus | { kind: string } = await status(undefined, deployment, signal);`;
-    const files = {
-      'right.ts': construct('{ attemptsMax: 3 }'),
-      'wrong.ts': construct('{ atemptsMax: 3 }'),
-      'right-script.ts': script(`{ state: 'failed', since: 0 }`),
-      'wrong-script.ts': script(`{ state: 'faild' }`),
-    };
-    for (const [name, text] of Object.entries(files)) writeFileSync(join(app, name), text);
-    const options = '--noEmit --strict --skipLibCheck false --module nodenext --target esnext --types'.split(' ');
-    // All in one run: nearly all of it goes into the types of CDK.
-    const compile = () => run(here('../../node_modules/.bin/tsc'), [...options, '', ...Object.keys(files)], app);
-    const errors = /^wrong-script\.ts\(.*'"faild"' is not assignable.*\nwrong\.ts\(.*'atemptsMax' does not exist.*\n$/;
-    expect(compile).toThrow(expect.objectContaining({ stdout: expect.stringMatching(errors) }));
-  });
+        export async function listFailed(signal: AbortSignal): Promise<Listed> {
+          const deployment = await connectStack({ stack: 'flowdrop' }, signal);
+          const listed: Listed = await list(${query}, deployment, signal);
+          const code: string | undefined = listed.uploads[0]?.failure?.code;
+          const state: PipelineStatus | { kind: string } = await status(code, deployment, signal);
+          return listed;
+        }`;
+      // As modules of both kinds.
+      const files = ['ts', 'mts'].flatMap((extension) => [
+        [`right.${extension}`, construct('{ attemptsMax: 3 }')],
+        [`wrong.${extension}`, construct('{ atemptsMax: 3 }')],
+        [`right-script.${extension}`, script(`{ state: 'failed', since: 0 }`)],
+        [`wrong-script.${extension}`, script(`{ state: 'faild' }`)],
+      ]) as [string, string][];
+      for (const [name, text] of files) writeFileSync(join(app, name), text);
+      const options = '--ignoreConfig --noEmit --strict --skipLibCheck false --target es2020 --lib es2020'.split(' ');
+      const module = ['--module', resolution === 'bundler' ? 'esnext' : resolution, '--moduleResolution', resolution];
+      const types = ['--types', 'node', '--typeRoots', here('../../node_modules/@types')];
+      // All in one run: nearly all of it goes into the types of CDK.
+      const all = [...options, ...module, ...types, ...files.map(([name]) => name)];
+      const compile = () => run(here('../../node_modules/.bin/tsc'), all, app);
+      const errors =
+        /^(?:wrong-script\.m?ts\(.*'"faild"' is not assignable.*\n){2}(?:wrong\.m?ts\(.*'atemptsMax' does not exist.*\n){2}$/;
+      expect(compile).toThrow(expect.objectContaining({ stdout: expect.stringMatching(errors) }));
+    },
+  );
 });
 
 describe('the example', () => {
@@ -231,13 +264,27 @@ describe('the example', () => {
       constructs: dependencies.constructs,
       flowdrop: `file:flowdrop-${version}.tgz`,
     });
-    expect(example.devDependencies).toEqual({ 'aws-cdk': devDependencies['aws-cdk'] });
+    for (const name of ['aws-cdk', '@types/node', 'typescript']) {
+      expect(example.devDependencies[name]).toBe(devDependencies[name]);
+    }
+  });
+
+  it('is as `cdk init` makes an app', () => {
+    const template = 'node_modules/aws-cdk/lib/init-templates/app/typescript/';
+    expect(exampleTsconfig).toEqual(json(`${template}tsconfig.json`));
+    const { devDependencies: usual } = json(`${template}package.json`);
+    expect(Object.keys(example.devDependencies).sort()).toEqual(Object.keys(usual).sort());
+    expect(example).not.toHaveProperty('type');
   });
 
   it('has the feature flags of this repository', () => {
     const { context, ...settings } = json('cdk.json');
     const { flowdrop: _, ...flags } = context;
-    expect(json('examples/own-app/cdk.json')).toEqual({ ...settings, app: 'node app.js', context: flags });
+    expect(json('examples/own-app/cdk.json')).toEqual({
+      ...settings,
+      app: 'npx tsc && npx tsx bin/models.ts',
+      context: flags,
+    });
   });
 
   it('names the packed file of this version in its README and in ours', () => {
