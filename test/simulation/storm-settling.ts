@@ -1,6 +1,7 @@
 import type { Route } from '../../functions/uploads/route.ts';
 import type { Random } from './random.ts';
 import type { Scenario } from './scenario.ts';
+import { MINUTE, SECOND } from './timeline.ts';
 
 /** Share of storms in which files must be still before they are sent. */
 const SHARE = 0.3;
@@ -13,5 +14,13 @@ export function withSettling(storm: Scenario, random: Random): Scenario {
   const settling = (routes: readonly Route[]): readonly Route[] =>
     routes.map((route) => ((route.after ?? route.jobs) === undefined ? { ...route, settleSeconds } : route));
   const routeChanges = storm.routeChanges?.map((change) => ({ ...change, routes: settling(change.routes) }));
-  return { ...storm, settleSeconds, routes: settling(storm.routes), routeChanges };
+  // Some programs write the same content again: most within the time, some after it.
+  const latest = storm.chaosMs - MINUTE;
+  const again = storm.steps.filter(({ kind, at }) => kind === 'put' && at < latest && random.chance(0.3));
+  const saved = again.map((step) => ({
+    ...step,
+    at: Math.min(latest, step.at + random.int(1, 2 * settleSeconds) * SECOND),
+  }));
+  const steps = [...storm.steps, ...saved].sort((one, other) => one.at - other.at);
+  return { ...storm, settleSeconds, routes: settling(storm.routes), routeChanges, steps };
 }

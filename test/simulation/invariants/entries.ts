@@ -61,7 +61,7 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   // An empty file that is replaced or deleted within seconds is no upload.
   const isReplacedEmpty = put.content.byteLength === 0 && !isCurrent;
   const isExcused =
-    isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty || isSentWithEarlier(world, put, before, entries);
+    isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty || isSentWithEarlier(world, put, ofKey, entries);
   const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
   // A copy may have none. But then no upload has given way to it: nothing would come of either.
@@ -74,20 +74,22 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
 
 /**
  * True if files must be still before they are sent, and an earlier one with the same content waited since this one was put.
- * Nothing is sent of this one, if its message comes late.
+ * Nothing is sent of this one if its message comes late; and of neither, if a newer file was put.
  */
-function isSentWithEarlier(world: World, put: Put, before: readonly Put[], entries: readonly Entry[]): boolean {
+function isSentWithEarlier(world: World, put: Put, ofKey: readonly Put[], entries: readonly Entry[]): boolean {
   const { scenario, service } = world;
   if (scenario.settleSeconds === undefined) return false;
-  const { at } = put;
-  return before
+  const stillAt = put.at - scenario.skewMs;
+  const isNewest = ofKey.at(-1) === put;
+  return ofKey
+    .slice(0, ofKey.indexOf(put))
     .filter(({ etag }) => etag === put.etag)
     .flatMap((earlier) => entries.filter((entry) => isOf(earlier, entry)))
-    .some(({ upload: { id }, ...end }) => {
-      const flows = service.flows.filter((flow) => flowTagOf(flow)?.upload === id);
-      return flows.length === 0
-        ? !('failure' in end)
-        : flows.some(({ createdAt }) => createdAt >= at - scenario.skewMs);
+    .some((entry) => {
+      const flows = service.flows.filter((flow) => flowTagOf(flow)?.upload === entry.upload.id);
+      if (flows.length > 0) return flows.some(({ createdAt }) => createdAt >= stillAt);
+      const code = failureCodeOf(entry);
+      return code === undefined || (code === 'superseded' && !isNewest);
     });
 }
 
