@@ -76,14 +76,21 @@ export function cancelOne(world: World): void {
   });
 }
 
-/** Has one file made anew with its chain; or one stage of a chain, and those after it: any that ever had an upload. */
+/**
+ * Has one file made anew with its chain; or one stage of a chain, and those after it: any that ever had an upload, or that
+ * was added later.
+ */
 export function makeOneAnew(world: World): void {
   void world.entries().then((entries) => {
     const ended = entries.filter(({ state, upload }) => state === 'succeeded' || upload.stage !== undefined);
     if (ended.length === 0) return;
     const { upload, route } = world.randoms.main.pick(ended);
     const first = upload.stage?.first ?? upload;
-    const from = world.randoms.main.chance(0.3) ? undefined : route.name;
+    const isChanged = world.scenario.routeChanges !== undefined;
+    const next = isChanged ? world.settings.routes.filter(({ after }) => after === route.name) : [];
+    const isNext = next.length > 0 && world.randoms.main.chance(0.6);
+    const own = world.randoms.main.chance(0.3) ? undefined : route.name;
+    const from = isNext ? world.randoms.main.pick(next).name : own;
     world.trace(`the operator: make ${from ?? 'all'} of ${first.key} anew`);
     void world.invocations.startCollect({ again: [first.id], ...(from !== undefined && { from }) });
   });

@@ -103,6 +103,28 @@ export function withStageChanges(storm: Scenario, random: Random): Scenario {
   return { ...storm, routeChanges: changes };
 }
 
+/** Share of the operated storms with chains in which stages are added later. */
+const ADDED_SHARE = 0.4;
+
+/**
+ * A storm in which a stage after some routes, and what comes after that, is deployed while files have succeeded already. The
+ * operator begins it in their chains.
+ */
+export function withAddedStages(storm: Scenario, random: Random): Scenario {
+  const { routes } = storm;
+  const firsts = routes.filter(({ after, name }) => after === undefined && routes.some((each) => each.after === name));
+  const isFree = storm.isOperated && storm.routeChanges === undefined;
+  if (!isFree || firsts.length === 0 || !random.chance(ADDED_SHARE)) return storm;
+  const missing = new Set<string>();
+  for (const { name } of random.some(firsts, 0.7)) {
+    missing.add(random.pick(routes.filter(({ after }) => after === name)).name);
+  }
+  // What comes after a missing stage is missing too. Each stage stands behind the one that it comes after.
+  for (const { name, after } of routes) if (after !== undefined && missing.has(after)) missing.add(name);
+  const change = { at: random.pick([0.15, 0.3, 0.5]) * storm.chaosMs, what: `add ${[...missing].join()}`, routes };
+  return { ...storm, routes: routes.filter(({ name }) => !missing.has(name)), routeChanges: [change] };
+}
+
 /** Tells whether these routes want a file. @returns the name of the route. */
 export function routeNameFor(routes: readonly Route[], key: string): string | undefined {
   const owner = routes.find(({ jobs }) => jobs !== undefined && key.startsWith(jobs));

@@ -48,7 +48,7 @@ import { withJobApi } from './storm-job-api.ts';
 import { withJobs } from './storm-jobs.ts';
 import { withKeys } from './storm-keys.ts';
 import { withReview } from './storm-review.ts';
-import { withRouteChanges, withStageChanges } from './storm-routes.ts';
+import { withAddedStages, withRouteChanges, withStageChanges } from './storm-routes.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { withSettling } from './storm-settling.ts';
 import { withSources } from './storm-sources.ts';
@@ -261,7 +261,7 @@ function scenarioFor(seed: number): Scenario {
   const withHonouredKeys = withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
   const withEnds = withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
   const withStill = withAliases(withSettling(withEnds, new Random(seed, 23)), new Random(seed, 21));
-  return withReview(withStill, new Random(seed, 24));
+  return withAddedStages(withReview(withStill, new Random(seed, 24)), new Random(seed, 26));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {
