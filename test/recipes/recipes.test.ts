@@ -3,6 +3,8 @@ import { cpSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
+import { LayerVersion } from 'aws-cdk-lib/aws-lambda';
 import { describe, expect, it, vi } from 'vitest';
 import { parseContext } from '../../functions/settings/context.ts';
 import { readStackContext } from '../../infra/deployment.ts';
@@ -29,9 +31,11 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'MAPPING=$(aws lambda list-event-source-mappings': 'asks for a function of an account',
   'TOPIC=$(aws sns create-topic': 'makes a topic in an account',
   'aws cloudformation deploy': 'makes roles in an account',
+  'aws configure set': 'writes into the home folder',
   'aws events put-rule': 'makes a rule in an account',
   'aws events put-targets': 'changes a rule of an account',
   'aws iam create-open-id-connect-provider': 'makes a provider in an account',
+  'aws iam create-role': 'makes a role in an account',
   'aws lambda delete-function-concurrency': 'changes a function of an account',
   'aws lambda put-function-concurrency': 'changes a function of an account',
   'aws lambda update-event-source-mapping': 'changes a function of an account',
@@ -49,8 +53,11 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   export: 'sets variables of a shell',
   'git add': 'changes the clone',
   'git checkout': 'changes the clone',
-  'git rm': 'changes the clone',
+  'git commit': 'changes the clone',
   'git fetch': 'changes the clone',
+  'git merge': 'changes the clone',
+  'git rm': 'changes the clone',
+  'git status': 'is of the clone',
   'npm ci': 'changes node_modules. The gate runs it.',
   'npm run -s deploy': 'deploys to an account',
   'npm run -s diff': 'compares with a stack of an account',
@@ -130,6 +137,26 @@ it('terraform.md explains every parameter of the template', () => {
   const { template } = synthesised(cloneOf('terraform.md'));
   const explained = Array.from(read('terraform.md').matchAll(/^\| `(\w+)` \|/gm), ([, name]) => name);
   expect(Object.keys(template.toJSON().Parameters)).toEqual(explained);
+});
+
+it('opentelemetry.md gives both functions the layer, its wrapper and the right to send traces', () => {
+  const [block = ''] = blocksOf('opentelemetry.md').flatMap(({ language, text }) => (language === 'js' ? [text] : []));
+  const arn = 'arn:aws:lambda:eu-central-1:123456789012:layer:AWSOpenTelemetryDistroJs:1';
+  const { template } = synthesise((app) => {
+    const stack = new FlowdropStack(app, 'flowdrop', { context: { ...(CONTEXT.flowdrop as object) } });
+    new Function('pipeline', 'LayerVersion', 'ManagedPolicy', block.replace('<ARN>', arn)).call(
+      ...([stack, stack.pipeline, LayerVersion, ManagedPolicy] as const),
+    );
+    return stack;
+  });
+  const functions = resources(template, 'AWS::Lambda::Function');
+  expect(functions).toHaveLength(2);
+  for (const { Layers, Environment } of functions) {
+    expect(Layers).toEqual([arn]);
+    expect(Environment.Variables.AWS_LAMBDA_EXEC_WRAPPER).toBe('/opt/otel-instrument');
+  }
+  const policies = JSON.stringify(resources(template, 'AWS::IAM::Role').map((role) => role.ManagedPolicyArns));
+  expect(policies.match(/AWSXRayDaemonWriteAccess/g)).toHaveLength(2);
 });
 
 it('other-account.md has the owner allow what the functions do in the bucket, and no more', () => {
