@@ -1,5 +1,5 @@
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { s3Client } from '../../functions/s3/client.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
@@ -73,5 +73,32 @@ describe("the functions' S3 client", () => {
     await put('text');
     expect(puts[0]?.['x-amz-content-sha256']).toMatch(/^[0-9a-f]{64}$/);
     expect((await stored()).toString()).toBe('text');
+  });
+});
+
+describe('the name of a bucket', () => {
+  const askedAt = async (env: Readonly<Record<string, string>>): Promise<string> => {
+    for (const name of ['AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3']) vi.stubEnv(name, env[name]);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const asking = s3Client({ region: 'eu-central-1', credentials: CREDENTIALS });
+    let asked = '';
+    asking.middlewareStack.add(
+      () => (args) => {
+        const { hostname, path } = args.request as { readonly hostname: string; readonly path: string };
+        asked = `${hostname}${path}`;
+        return Promise.resolve({ response: {}, output: { $metadata: {} } as never });
+      },
+      { step: 'finalizeRequest' },
+    );
+    await asking.send(new GetObjectCommand({ Bucket: 'bucket', Key: 'a.png' }));
+    return asked;
+  };
+
+  it('is in the host of AWS', async () => {
+    expect(await askedAt({})).toBe('bucket.s3.eu-central-1.amazonaws.com/a.png');
+  });
+
+  it.each(['AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3'])('is in the path at the address in %s', async (name) => {
+    expect(await askedAt({ [name]: 'http://emulator:4566' })).toBe('emulator/bucket/a.png');
   });
 });
