@@ -282,9 +282,9 @@ const WHOLE_FILES: readonly (readonly [page: string, text: string])[] = [
   });
 
 describe('a flowdrop.json', () => {
-  it('is shown by README.md, by the local run and by recipes', () => {
+  it('is shown by README.md, by the page about services and by recipes', () => {
     const pages = WHOLE_FILES.map(([page]) => page);
-    expect(pages).toEqual(expect.arrayContaining(['README.md', 'docs/local-run.md', 'docs/recipes/chain.md']));
+    expect(pages).toEqual(expect.arrayContaining(['README.md', 'docs/flow-service.md', 'docs/recipes/chain.md']));
     expect(pages.length).toBeGreaterThan(10);
   });
 
