@@ -15,6 +15,8 @@ import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { OWN_LIFECYCLE, proxySchema } from './deployment.ts';
+import { ALARM_NAMES } from './monitoring/alarm-conditions.ts';
+import type { AlarmChanges } from './monitoring/alarms.ts';
 import { type NotifyTarget, notifySchema } from './notify.ts';
 import {
   BATCH_WINDOW_SECONDS,
@@ -196,6 +198,12 @@ export interface FlowPipelineProps {
    */
   readonly ticketTopic?: ITopic;
   /**
+   * Changes of alarms, by name: `{ 'flows-failed': false, 'uploads-delayed': { threshold: 7200, severity: 'page' } }`.
+   * `false` leaves an alarm out.
+   * @default - all alarms, as the runbook describes them
+   */
+  readonly alarms?: AlarmChanges;
+  /**
    * URL of the runbook. It has one heading for each alarm.
    * @default - docs/runbook.md in this package. If there is an `alarmTopic`, a warning at synth asks for a URL.
    */
@@ -268,7 +276,7 @@ function asWritten(value: object, where: string): unknown {
 }
 
 function checkDeployment(
-  { proxy, notify = [] }: FlowPipelineProps,
+  { proxy, notify = [], alarms = {} }: FlowPipelineProps,
   where: string,
   values: readonly (readonly [name: string, value: number, range: Range])[],
 ): void {
@@ -279,6 +287,9 @@ function checkDeployment(
       ([name, value, { min, max }]) => `${where}.${name}: expected a whole number from ${min} to ${max}, got ${value}`,
     );
   const ofNotify = check(notifySchema, notify, `${where}.notify`).issues;
-  const issues = [...ofRanges, ...ofProxy, ...ofNotify];
+  const ofAlarms = Object.keys(alarms)
+    .filter((name) => !(ALARM_NAMES as readonly string[]).includes(name))
+    .map((name) => `${where}.alarms: expected the names of alarms, ${ALARM_NAMES.join(', ')}, got "${name}"`);
+  const issues = [...ofRanges, ...ofProxy, ...ofNotify, ...ofAlarms];
   if (issues.length > 0) throw new ConfigurationError(issues);
 }

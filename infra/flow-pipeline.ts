@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
 import { RemovalPolicy, Stack, Tags } from 'aws-cdk-lib';
-import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { type Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
@@ -32,7 +31,7 @@ import { Results } from './constructs/results.ts';
 import { Token } from './constructs/token.ts';
 import { UploadQueue } from './constructs/upload-queue.ts';
 import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pipeline-props.ts';
-import { Alarms } from './monitoring/alarms.ts';
+import { Alarms, type AlarmsByName } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
 import { MeasuredPipeline } from './monitoring/measured-pipeline.ts';
 import { SavedQueries } from './monitoring/queries.ts';
@@ -67,7 +66,8 @@ export class FlowPipeline extends MeasuredPipeline {
   readonly createFlowFunction: IFunction;
   /** Function that fetches the outputs of ended flows. */
   readonly collectOutputsFunction: IFunction;
-  readonly alarms: readonly IAlarm[];
+  /** The alarms by name, such as `alarms['flows-failed']`. */
+  readonly alarms: AlarmsByName;
   readonly #parts: Parts;
   readonly #createFlow: CreateFlow;
   readonly #collectOutputs: CollectOutputs;
@@ -315,7 +315,7 @@ export class FlowPipeline extends MeasuredPipeline {
 
   #newMonitoring(props: FlowPipelineProps, { context, collectors }: CheckedProps) {
     const { monitoring = 'full', runbookUrl = RUNBOOK_IN_PACKAGE, alarmTopic, ticketTopic = alarmTopic } = props;
-    if (monitoring === 'none') return [];
+    if (monitoring === 'none') return {};
     const monitored = {
       pipeline: context.pipeline,
       queue: this.queue,
@@ -328,8 +328,9 @@ export class FlowPipeline extends MeasuredPipeline {
       canaryKey: context.settings.canaryKey,
       hasBudgets: context.settings.budget !== 'unlimited' || context.routes.some(({ budget }) => budget !== undefined),
     };
-    const { all } = new Alarms(this, 'Alarms', {
+    const { all, byName } = new Alarms(this, 'Alarms', {
       ...monitored,
+      changes: props.alarms,
       runbookUrl,
       topics: { page: alarmTopic, ticket: ticketTopic },
     });
@@ -338,6 +339,6 @@ export class FlowPipeline extends MeasuredPipeline {
       pipeline: context.pipeline,
       logs: { 'create-flow': this.#createFlow.logGroup, 'collect-outputs': this.#collectOutputs.logGroup },
     });
-    return all;
+    return byName;
   }
 }

@@ -81,15 +81,47 @@ export interface Monitored {
 
 export type Severity = 'page' | 'ticket';
 
+/** The last part of an alarm's name in CloudWatch, and the heading of its entry in the runbook. */
+export type AlarmName = (typeof ALARM_NAMES)[number];
+
+export const ALARM_NAMES = [
+  'notify-failed',
+  'dead-letters',
+  'uploads-delayed',
+  'uploads-stopped',
+  'flows-failed',
+  'token-rejected',
+  'uploads-returned',
+  'uploads-denied',
+  'uploads-missed',
+  'sweep-missing',
+  'service-misaddressed',
+  'uploads-waiting',
+  'budget-nearly-spent',
+  'budget-spent',
+  'failures-alike',
+  'holds-unreadable',
+  'nothing-finishes',
+  'flow-overdue',
+  'doubts-held',
+  'flows-shared',
+  'words-undeclared',
+  'entries-unreadable',
+  'sweep-state-damaged',
+  'tick-missing',
+  'canary-missing',
+  'collector-missing',
+  'create-flow-errors',
+  'create-flow-throttles',
+  'collect-outputs-errors',
+  'collect-outputs-throttles',
+] as const;
+
 /** One condition that needs the operator. */
 export interface Condition {
-  /** Last part of the alarm's name. */
-  readonly id: string;
-  /**
-   * The heading of its entry in the runbook.
-   * @default the id
-   */
-  readonly heading?: string;
+  readonly name: AlarmName;
+  /** Tells alarms of one name apart. */
+  readonly number?: number;
   /** `page`: files wait until an operator acts. `ticket`: the rest goes on, and it can wait until morning. */
   readonly severity: Severity;
   /** What the alarm means, as a sentence. Shown in the console. */
@@ -127,8 +159,8 @@ export function conditions(monitored: Monitored): readonly Condition[] {
 /** EventBridge tries a delivery for a day, unless the answer says that it is in vain. */
 const notifyConditions = (queues: readonly IQueue[]): readonly Condition[] =>
   queues.map((queue, index) => ({
-    id: `notify-failed-${index + 1}`,
-    heading: 'notify-failed',
+    name: 'notify-failed',
+    number: index + 1,
     severity: 'ticket',
     meaning: `Target ${index + 1} of notify could not be told of an event.`,
     action: 'Find out why it does not take events. Files are not affected.',
@@ -144,7 +176,7 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
   const options = { statistic: Stats.MAXIMUM, period: FIVE_MINUTES };
   return [
     {
-      id: 'dead-letters',
+      name: 'dead-letters',
       severity: 'page',
       meaning:
         'Messages about uploads were received twenty times and never handled. Only the daily sweep submits their uploads.',
@@ -153,7 +185,7 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
       threshold: 1,
     },
     {
-      id: 'uploads-delayed',
+      name: 'uploads-delayed',
       severity: 'ticket',
       meaning: 'The oldest upload has been in the queue for half an hour or more.',
       action: 'Find out whether it is load, a limit of the flow service or a crash.',
@@ -161,7 +193,7 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
       threshold: QUEUE_AGE.toSeconds(),
     },
     {
-      id: 'uploads-stopped',
+      name: 'uploads-stopped',
       severity: 'page',
       meaning: 'The oldest upload has been in the queue for a day or more: nothing receives.',
       action: 'See whether the event source mapping is on. Uploads stay in the queue for 14 days.',
@@ -174,7 +206,7 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
 function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
   return [
     {
-      id: 'flows-failed',
+      name: 'flows-failed',
       severity: 'ticket',
       meaning: 'Uploads ended as failed.',
       action: 'Read their receipts: each gives the reason, and says what to do.',
@@ -182,7 +214,7 @@ function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: 1,
     },
     {
-      id: 'token-rejected',
+      name: 'token-rejected',
       severity: 'page',
       meaning: 'The flow service rejects the token, so all uploads wait.',
       action: 'Store a new token in the secret.',
@@ -190,7 +222,7 @@ function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: 1,
     },
     {
-      id: 'uploads-returned',
+      name: 'uploads-returned',
       severity: 'page',
       meaning: 'The function create-flow gives uploads back to their queue, because an AWS service refuses or fails.',
       action: 'Read the reason in its log. Nothing is lost for the next five hours.',
@@ -199,7 +231,7 @@ function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
       periods: [2, 3],
     },
     {
-      id: 'uploads-denied',
+      name: 'uploads-denied',
       severity: 'ticket',
       meaning: 'S3 refuses to hand uploads out to the function create-flow. They fail after attemptsMax refusals.',
       action: 'Check the policies of the inbox and of its KMS key.',
@@ -207,7 +239,7 @@ function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: 1,
     },
     {
-      id: 'uploads-missed',
+      name: 'uploads-missed',
       severity: 'ticket',
       meaning: 'The daily sweep found uploads that no notification brought. It has submitted them.',
       action: 'Check that the inbox announces its uploads. Until it does, each waits for the next sweep.',
@@ -215,7 +247,7 @@ function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: 1,
     },
     {
-      id: 'sweep-missing',
+      name: 'sweep-missing',
       severity: 'ticket',
       meaning: 'No daily sweep has ended for two days, so a file whose notification was lost stays missed.',
       action: 'Find out in the log why it does not end.',
@@ -223,7 +255,7 @@ function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: SWEEP_AGE.toSeconds(),
     },
     {
-      id: 'service-misaddressed',
+      name: 'service-misaddressed',
       severity: 'page',
       meaning: 'Something other than the flow service answers at its address, so uploads wait.',
       action: 'Check baseUrl, and any proxy, login or firewall before the service.',
@@ -231,7 +263,7 @@ function uploadConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: 1,
     },
     {
-      id: 'uploads-waiting',
+      name: 'uploads-waiting',
       severity: 'ticket',
       meaning: 'The flow service has not accepted an upload for six hours or more. It is still retried.',
       action: 'Find out in the log why it waits.',
@@ -246,7 +278,7 @@ function budgetConditions(metrics: AlarmMetrics): readonly Condition[] {
   const spent = whileMeasured(metrics.maximum('BudgetSpentPercent', FIVE_MINUTES));
   return [
     {
-      id: 'budget-nearly-spent',
+      name: 'budget-nearly-spent',
       severity: 'ticket',
       meaning: 'Four fifths or more of a budget are spent in its period.',
       action: 'See flowdrop status. Raise the budget, or let files wait for the next period.',
@@ -254,7 +286,7 @@ function budgetConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: 80,
     },
     {
-      id: 'budget-spent',
+      name: 'budget-spent',
       severity: 'ticket',
       meaning: 'A budget is spent, so files wait for the next period.',
       action: 'See flowdrop status. Raise the budget, or let them wait.',
@@ -268,7 +300,7 @@ function budgetConditions(metrics: AlarmMetrics): readonly Condition[] {
 function holdConditions(metrics: AlarmMetrics): readonly Condition[] {
   return [
     {
-      id: 'failures-alike',
+      name: 'failures-alike',
       severity: 'page',
       meaning: 'Twenty files of a route failed alike, without a success in between. New files are still sent.',
       action: 'See flowdrop doctor. Correct the route, tell the customers, or pause the route.',
@@ -276,7 +308,7 @@ function holdConditions(metrics: AlarmMetrics): readonly Condition[] {
       threshold: 1,
     },
     {
-      id: 'holds-unreadable',
+      name: 'holds-unreadable',
       severity: 'page',
       meaning: 'The record of holds and budgets cannot be read, so nothing is sent.',
       action: 'Restore an older version of state/holds.json, or deploy the version that wrote it.',
@@ -289,7 +321,7 @@ function holdConditions(metrics: AlarmMetrics): readonly Condition[] {
 function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): readonly Condition[] {
   return [
     {
-      id: 'nothing-finishes',
+      name: 'nothing-finishes',
       severity: 'page',
       meaning: 'One flow has been running for hours, and no flow has ended in the last hour.',
       action: 'Check whether the flow service is stuck.',
@@ -297,7 +329,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
       threshold: 1,
     },
     {
-      id: 'flow-overdue',
+      name: 'flow-overdue',
       severity: 'ticket',
       meaning: 'A flow is still open although it is more than twice as old as flowAgeMaxSeconds.',
       action: 'Find out in the log why it cannot be ended.',
@@ -305,7 +337,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
       threshold: 2 * flowAgeMaxSeconds + OVERDUE_MARGIN.toSeconds(),
     },
     {
-      id: 'doubts-held',
+      name: 'doubts-held',
       severity: 'ticket',
       meaning:
         'Some requests got no usable answer, so it is unknown whether their flows exist. Their uploads wait for your decision.',
@@ -314,7 +346,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
       threshold: 1,
     },
     {
-      id: 'flows-shared',
+      name: 'flows-shared',
       severity: 'page',
       meaning:
         'The flow service gave one flow to two uploads, or answered with the flow of another upload. Its outputs are not collected.',
@@ -323,7 +355,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
       threshold: 1,
     },
     {
-      id: 'words-undeclared',
+      name: 'words-undeclared',
       severity: 'page',
       meaning:
         'The flow service shows flows or outputs with a word that its description does not declare. They may have ended, and are not collected.',
@@ -332,7 +364,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
       threshold: 1,
     },
     {
-      id: 'entries-unreadable',
+      name: 'entries-unreadable',
       severity: 'ticket',
       meaning: 'Some entries of the ledger cannot be read. Their uploads are skipped.',
       action: 'Deploy the version that wrote the entries, or repair them.',
@@ -340,7 +372,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
       threshold: 1,
     },
     {
-      id: 'sweep-state-damaged',
+      name: 'sweep-state-damaged',
       severity: 'ticket',
       meaning: 'Parts of the state of the sweep could not be read. They were replaced.',
       action: 'Read in the log what was replaced. If the first day is lost, or a backfill, request a backfill.',
@@ -352,7 +384,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
 
 function tickCondition(metrics: AlarmMetrics, monitored: Monitored): Condition {
   return {
-    id: 'tick-missing',
+    name: 'tick-missing',
     severity: 'page',
     meaning: 'No tick has completed for 40 minutes, so no outputs are collected.',
     action: 'Check whether ticks are started, crash, or are cut short because the flow service does not answer.',
@@ -366,7 +398,7 @@ function canaryConditions(metrics: AlarmMetrics, monitored: Monitored): readonly
   if (canaryKey === '') return [];
   return [
     {
-      id: 'canary-missing',
+      name: 'canary-missing',
       severity: 'page',
       meaning: `For two hours, no file ${canaryKey} has come to its receipt.`,
       action: 'Find out with flowdrop status whether it waits, failed, or was not put.',
@@ -380,8 +412,8 @@ function collectorConditions(metrics: AlarmMetrics, monitored: Monitored): reado
   const { collectors } = monitored;
   if (collectors === 1) return [];
   return Array.from({ length: collectors }, (_, index) => ({
-    id: `collector-missing-${index}`,
-    heading: 'collector-missing',
+    name: 'collector-missing',
+    number: index,
     severity: 'ticket',
     meaning: `Collector ${index} of ${collectors} has completed no tick for 40 minutes, so its share of the outputs waits.`,
     action: 'Check whether its schedule is on, and whether its ticks crash or are cut short.',
@@ -397,7 +429,7 @@ function functionConditions(name: FunctionName, lambda: IFunction): readonly Con
   const options = { statistic: Stats.SUM, period: FIVE_MINUTES };
   return [
     {
-      id: `${name}-errors`,
+      name: `${name}-errors`,
       severity: 'page',
       meaning: `The function ${name} crashes or times out.`,
       action: 'Find the error in its log.',
@@ -406,7 +438,7 @@ function functionConditions(name: FunctionName, lambda: IFunction): readonly Con
       periods: [2, 3],
     },
     {
-      id: `${name}-throttles`,
+      name: `${name}-throttles`,
       severity: 'page',
       meaning: `Lambda throttles the function ${name}, because the account has no concurrency left.`,
       action: 'Lower the concurrency of the function that uses it up, or ask AWS for more.',

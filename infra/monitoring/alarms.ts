@@ -1,5 +1,5 @@
 import { Aspects, Stack, Stage, Validations } from 'aws-cdk-lib';
-import { Alarm, ComparisonOperator, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
+import { Alarm, ComparisonOperator, type CreateAlarmOptions, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { CfnTopicPolicy, type ITopic, Topic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
@@ -7,9 +7,22 @@ import { Construct, type IConstruct } from 'constructs';
 import { allowSending } from '../constructs/encryption.ts';
 import { printed } from '../constructs/permissions.ts';
 import { isSameInApp } from '../same-in-app.ts';
-import { type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
+import { type AlarmName, type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
+
+/** What an app changes of an alarm, and who is told of it. */
+export interface AlarmChange extends Partial<Omit<CreateAlarmOptions, 'alarmName' | 'alarmDescription'>> {
+  /** `page`: the `alarmTopic` is notified. `ticket`: the `ticketTopic`. */
+  readonly severity?: Severity;
+}
+
+/** What an app changes, by the name of the alarm. `false` leaves it out. */
+export type AlarmChanges = Readonly<Partial<Record<AlarmName, false | AlarmChange>>>;
+
+/** By name. Of `collector-missing` and `notify-failed` there may be several, each with its number. */
+export type AlarmsByName = Readonly<Partial<Record<AlarmName | `${AlarmName}-${number}`, Alarm>>>;
 
 export interface AlarmsProps extends Monitored {
+  readonly changes: AlarmChanges | undefined;
   /** Address of the runbook. It has one heading for each alarm. */
   readonly runbookUrl: string;
   /**
@@ -22,21 +35,36 @@ export interface AlarmsProps extends Monitored {
 
 const CLOUDWATCH = 'cloudwatch.amazonaws.com';
 
-/** One alarm for each of the {@link conditions}. */
+/** One alarm for each of the {@link conditions}, unless the app leaves it out. */
 export class Alarms extends Construct {
   readonly all: readonly Alarm[];
+  readonly byName: AlarmsByName;
 
   constructor(scope: Construct, id: string, props: AlarmsProps) {
     super(scope, id);
-    this.all = conditions(props).map((condition) => this.#alarm(condition, props));
+    const made = conditions(props).flatMap((condition) => {
+      const change = props.changes?.[condition.name];
+      if (change === false) return [];
+      const name = [condition.name, condition.number].filter((part) => part !== undefined).join('-');
+      return [[name, this.#alarm(name, condition, change, props)] as const];
+    });
+    this.all = made.map(([, alarm]) => alarm);
+    this.byName = Object.fromEntries(made);
     for (const topic of new Set(Object.values(props.topics))) if (topic !== undefined) allowAlarms(this, topic);
   }
 
-  #alarm(condition: Condition, { pipeline, runbookUrl, topics }: AlarmsProps): Alarm {
-    const { id, heading = id, severity, meaning, action, metric, threshold, periods = [1, 1] } = condition;
+  #alarm(
+    id: string,
+    { name, severity: usual, meaning, action, metric, threshold, periods = [1, 1] }: Condition,
+    { severity = usual, ...change }: AlarmChange = {},
+    { pipeline, runbookUrl, topics }: AlarmsProps,
+  ): Alarm {
+    const changes = Object.entries(change).filter(([, value]) => value !== undefined);
+    const changed = changes.map(([member]) => member).join(', ');
+    const note = changed === '' ? '' : ` Changed by the app: ${changed}.`;
     const alarm = new Alarm(this, id, {
       alarmName: `${pipeline}-${id}`,
-      alarmDescription: `${meaning} ${action} Severity: ${severity}. Runbook: ${runbookUrl}#${heading}`,
+      alarmDescription: `${meaning} ${action}${note} Severity: ${severity}. Runbook: ${runbookUrl}#${name}`,
       metric,
       threshold,
       comparisonOperator: ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
@@ -44,6 +72,7 @@ export class Alarms extends Construct {
       evaluationPeriods: periods[1],
       // The functions write a count of failures only if there is one.
       treatMissingData: TreatMissingData.NOT_BREACHING,
+      ...Object.fromEntries(changes),
     });
     const topic = topics[severity];
     if (topic !== undefined) alarm.addAlarmAction(new SnsAction(topic));

@@ -110,6 +110,7 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
     collectors: COLLECTORS_MAX + 1,
     versionRetention: Duration.hours(36),
     proxy: { url: 'http://me:opensesame@proxy.example.com' },
+    alarms: { 'flow-failed': false } as FlowPipelineProps['alarms'],
   }),
   'one bucket without prefixes': (stack) => {
     const both = bucketOf(stack);
