@@ -13,6 +13,7 @@ import { ConfigurationError, check, together } from '../functions/base/validatio
 import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
+import type { Budget } from '../functions/uploads/budget.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { OWN_LIFECYCLE, proxySchema } from './deployment.ts';
 import { ALARM_NAMES } from './monitoring/alarm-conditions.ts';
@@ -28,8 +29,17 @@ import {
   VERSION_RETENTION_DAYS,
 } from './ranges.ts';
 
+/** A budget. Without `timezone`, its days begin in UTC. */
+export type BudgetProps = Omit<Budget, 'timezone'> & Partial<Pick<Budget, 'timezone'>>;
+
 /** A route. Without `input`, it takes files. */
-export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;
+export type RouteProps = Omit<Route, 'input' | 'budget'> &
+  Partial<Pick<Route, 'input'>> & { readonly budget?: BudgetProps };
+
+/** Settings that differ from the defaults. */
+export type SettingsProps = Omit<Partial<PipelineSettings>, 'budget'> & {
+  readonly budget?: BudgetProps | 'unlimited';
+};
 
 /** How the service speaks: the name of a description, a whole one, or what differs from one. */
 export type ServiceProps = string | ServiceDescription | (JsonObject & { readonly from: string });
@@ -49,7 +59,7 @@ export interface FlowPipelineProps {
    * Settings of the functions that differ from the defaults.
    * @default - see {@link PipelineSettings}
    */
-  readonly settings?: Partial<PipelineSettings>;
+  readonly settings?: SettingsProps;
   /**
    * How the flow service speaks: the name of a description that ships with Flowdrop, a whole description, or one with
    * some members changed: `{ from: 'flows', state: { completed: ['succeeded'] } }`. `null` removes a member.
