@@ -29,7 +29,7 @@ import { Notifications } from './constructs/notifications.ts';
 import type { Parts } from './constructs/parts.ts';
 import { Results } from './constructs/results.ts';
 import { Token } from './constructs/token.ts';
-import { UploadQueue } from './constructs/upload-queue.ts';
+import { RoundQueue, UploadQueue } from './constructs/upload-queue.ts';
 import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pipeline-props.ts';
 import { Alarms, type AlarmsByName } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
@@ -194,6 +194,7 @@ export class FlowPipeline extends MeasuredPipeline {
     const uploads = new UploadQueue(this, 'Queue', { encryptionKey, batchWindow: props.batchWindow });
     return {
       uploads,
+      rounds: new RoundQueue(this, 'Rounds', { encryptionKey }),
       inbox: new Inbox(this, 'Inbox', {
         ...common,
         existing: props.inboxBucket,
@@ -289,6 +290,7 @@ export class FlowPipeline extends MeasuredPipeline {
       RESULTS_BUCKET: this.resultsBucket.bucketName,
       LEDGER_BUCKET: this.ledgerBucket.bucketName,
       QUEUE_URL: this.queue.queueUrl,
+      ROUND_QUEUE_URL: this.#parts.rounds.queue.queueUrl,
       // Chosen here, because the environment of a function cannot refer to the function itself.
       COLLECT_FUNCTION: `${pipeline}-collect-outputs`,
       COMMAND: OWN_COMMAND,

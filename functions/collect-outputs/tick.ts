@@ -19,12 +19,17 @@ import { EndConfirmations, type TickContext, UndeclaredWords } from './tick-cont
  */
 const TICK_MS = 55_000;
 
+/** Shortest wait for which a message takes less time to pay for than the process, in milliseconds. */
+const HANDED_OVER_MIN_MS = 1_000;
+
 export type CollectPorts = CollectFlowPorts &
   Pick<OperatorPorts, 'aliases' | 'chains' | 'inbox' | 'queue' | 'sources'> & {
     /** The pace of the requests to the service. */
     readonly pacer: Pacer;
     /** For the lease. */
     readonly s3: S3Client;
+    /** Has an event come after a delay. Undefined in a local run, where a process that waits costs nothing. */
+    readonly nextRound?: ((event: object, delaySeconds: number, signal: AbortSignal) => Promise<void>) | undefined;
   };
 
 export interface TickSummary {
@@ -42,19 +47,22 @@ const NOTHING_DONE = { rounds: 0, resubmitted: 0, running: 0, polled: 0, succeed
 /**
  * Runs one tick. It resubmits the waiting uploads that are due, polls the running flows that are due, and stores and
  * ends the flows that finished. Rounds repeat while assets are being stored or slow polls are left. While a young flow
- * is running, they repeat until the tick's minute is over.
+ * is running, they repeat until the tick's minute is over: mostly each in an invocation of its own, because Lambda bills
+ * a process that waits.
+ * @param until when the minute is over. Given to the invocations after the first.
  * @throws {AggregateError} the failures of single uploads, at the end of the tick.
  */
 export async function collectOutputs(
   share: CollectorShare,
   ports: CollectPorts,
   invocation: Invocation,
+  until: number = invocation.startedAt + TICK_MS,
 ): Promise<TickSummary> {
   const { clock, settings, telemetry } = ports;
   const { closing } = invocation;
   const lease = await Lease.take({ s3: ports.s3, bucket: settings.ledgerBucket, clock }, share.index, closing);
   if (lease === undefined) return { result: 'lease taken', ...NOTHING_DONE };
-  const tick = new Tick(share, lease, ports, invocation);
+  const tick = new Tick(share, lease, ports, { invocation, until });
   lease.keeps(() => tick.memory);
   try {
     await tick.run();
@@ -70,6 +78,10 @@ export async function collectOutputs(
   }
   const { summary } = tick;
   telemetry.log.info('Tick ended', { ...summary });
+  if (tick.handedOverUntil !== undefined) {
+    const delaySeconds = Math.max(0, Math.ceil((tick.handedOverUntil - clock.now()) / 1000));
+    await ports.nextRound?.({ collector: share, until }, delaySeconds, closing);
+  }
   tick.throwFailures();
   return summary;
 }
@@ -86,13 +98,22 @@ class Tick {
   readonly #storing: StoringQueue;
   readonly #polls: FlowPolls;
   readonly #waitingUploads: WaitingUploads;
+  readonly #until: number;
   readonly #counts = { rounds: 0, resubmitted: 0 };
+  /** When the next round begins, if a message has to begin it. */
+  handedOverUntil: number | undefined;
 
-  constructor(share: CollectorShare, lease: Lease, ports: CollectPorts, invocation: Invocation) {
+  constructor(
+    share: CollectorShare,
+    lease: Lease,
+    ports: CollectPorts,
+    { invocation, until }: { readonly invocation: Invocation; readonly until: number },
+  ) {
     const { state } = lease;
     const lagging = new NotedUploads();
     this.#ports = ports;
     this.#lease = lease;
+    this.#until = until;
     this.#context = {
       share,
       invocation,
@@ -156,7 +177,7 @@ class Tick {
     await this.#storing.allStored();
   }
 
-  /** Does rounds until nothing is left for this tick, or it halts or loses its lease. */
+  /** Does rounds until nothing is left for this invocation, or it halts or loses its lease. */
   async run(): Promise<void> {
     const { clock } = this.#ports;
     for (;;) {
@@ -165,9 +186,13 @@ class Tick {
       await this.#round();
       if (this.#context.isolation.halt !== undefined) return;
       const next = startedAt + this.#roundMs(startedAt, this.#polls.counts.polled - polledBefore);
-      if (!this.#mayRoundBeginAt(next, startedAt)) return; // The release writes the state.
+      // The release writes the state.
+      if (!this.#mayRoundBeginAt(next, startedAt) || this.#isHandedOver(next)) return;
       await this.#lease.write(this.#context.invocation.closing);
-      while (clock.now() < next && this.#mayRoundBeginAt(next, startedAt)) await this.#pauseUntil(next);
+      while (clock.now() < next && this.#mayRoundBeginAt(next, startedAt)) {
+        await this.#pauseUntil(next);
+        if (this.#mayRoundBeginAt(next, startedAt) && this.#isHandedOver(next)) return;
+      }
       if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt)) return;
     }
   }
@@ -203,10 +228,23 @@ class Tick {
   }
 
   #mayRoundBeginAt(time: number, lastStartedAt: number): boolean {
-    const { startedAt, work, workEndsAt } = this.#context.invocation;
+    const { work, workEndsAt } = this.#context.invocation;
     if (this.#lease.isLost || work.aborted || time >= workEndsAt) return false;
     const isYoungRunning = lastStartedAt - this.#polls.newestAt < YOUNG_MS;
-    return !this.#storing.isEmpty || this.#polls.isSlowLeft || (isYoungRunning && time < startedAt + TICK_MS);
+    return !this.#storing.isEmpty || this.#polls.isSlowLeft || (isYoungRunning && time < this.#until);
+  }
+
+  /**
+   * Leaves the next round to a message if this invocation would only wait for it. It stays while assets are being stored,
+   * and while the service limits requests: how many uploads leave the line, and the pacer's backoffs, are known here.
+   */
+  #isHandedOver(next: number): boolean {
+    const { nextRound, clock, pacer } = this.#ports;
+    const isAtWork = !this.#storing.isEmpty || this.#polls.isSlowLeft || this.#waitingUploads.isLine;
+    if (nextRound === undefined || isAtWork || pacer.learnt !== undefined) return false;
+    if (next - clock.now() < HANDED_OVER_MIN_MS) return false;
+    this.handedOverUntil = next;
+    return true;
   }
 
   /**

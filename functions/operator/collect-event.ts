@@ -45,6 +45,8 @@ export const holdRequestSchema = z.strictObject({
 });
 
 const eventShape = z.strictObject({
+  /** In a message of a tick to itself: the time, in milliseconds since the epoch, after which it begins no further round. */
+  until: z.optional(z.int()),
   collector: z._default(
     z
       .strictObject({
@@ -129,11 +131,20 @@ export class InvalidCollectEventError extends Error {
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {
-  const parsed = z.safeParse(eventSchema, event ?? {});
+  const parsed = z.safeParse(eventSchema, inMessage(event) ?? event ?? {});
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.map(({ path, message }) => {
     return `${shorten(path.join('.') || 'the event')}: ${shorten(message, ISSUE_CHARS_MAX)}`;
   });
   // Zod's own error would hold all of the event that is wrong.
   throw new InvalidCollectEventError(toldIssues(issues).join('; '));
+}
+
+/** What the only message of a batch asks for: see `nextRound` in `tick.ts`. */
+function inMessage(event: unknown): unknown {
+  try {
+    return JSON.parse((event as { Records: [{ body: string }] }).Records[0].body);
+  } catch {
+    return undefined;
+  }
 }

@@ -30,6 +30,14 @@ export function uploadQueue(sqs: SQSClient, QueueUrl: string): UploadQueue {
   };
 }
 
+/** The queue of a tick's rounds in SQS: see `nextRound` in `tick.ts`. */
+export const roundQueue =
+  (sqs: SQSClient, QueueUrl: string) =>
+  async (event: object, DelaySeconds: number, abortSignal: AbortSignal): Promise<void> => {
+    const MessageBody = JSON.stringify(event);
+    await sqs.send(new SendMessageCommand({ QueueUrl, MessageBody, DelaySeconds }), { abortSignal });
+  };
+
 export interface ResubmitPorts {
   readonly ledger: Ledger;
   readonly queue: UploadQueue;

@@ -92,6 +92,8 @@ export class WaitingUploads {
   readonly #ports: WaitingPorts;
   readonly #options: Required<WaitingOptions>;
   #line: LineState | undefined;
+  /** True if uploads waited in the line in the last round. */
+  isLine = false;
   #endedBefore = 0;
   /** Below 1 if the last round of this tick did not keep up with the running flows: see {@link notePolls}. */
   #pollShare = 1;
@@ -117,6 +119,7 @@ export class WaitingUploads {
     // What is left over the maximum follows in the next round.
     const { isOurs: isWanted, dueMax: max } = this.#options;
     const { due, isLine } = await ledger.waitingAt(clock.now(), { max, isWanted }, signal);
+    this.isLine = isLine;
     const failures = await this.#placeAnew(isLine, signal);
     if (isLine) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;

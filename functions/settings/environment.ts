@@ -32,6 +32,8 @@ export interface Env extends ProxyVariables {
   readonly LEDGER_BUCKET: string;
   /** URL of the queue that delivers uploads, and to which waiting uploads are resubmitted. */
   readonly QUEUE_URL: string;
+  /** URL of the queue whose delayed messages begin the rounds of a tick. Without it, a tick waits for its rounds itself. */
+  readonly ROUND_QUEUE_URL?: string;
   /** Name of the collecting function, for the command that retries a failed upload. */
   readonly COLLECT_FUNCTION: string;
   /** How `flowdrop` is typed where the pipeline was deployed from. */
@@ -61,6 +63,7 @@ export interface Settings extends PipelineSettings {
   readonly resultsBucket: string;
   readonly ledgerBucket: string;
   readonly queueUrl: string;
+  readonly roundQueueUrl?: string | undefined;
   readonly collectFunction: string;
   /** How `flowdrop` is typed, in the commands that a receipt shows. */
   readonly command: string;
@@ -92,6 +95,7 @@ const envSchema = z.object({
   RESULTS_BUCKET: nonEmpty('the name of a bucket'),
   LEDGER_BUCKET: nonEmpty('the name of a bucket'),
   QUEUE_URL: text("a queue's URL", (value) => URL.canParse(value)),
+  ROUND_QUEUE_URL: z.optional(text("a queue's URL", (value) => URL.canParse(value))),
   COLLECT_FUNCTION: nonEmpty('the name of a function'),
   COMMAND: z._default(z.string(), 'flowdrop'),
   LOCAL_INBOX: z.optional(z.string()),
@@ -123,6 +127,7 @@ export function parseEnv(env: Variables): Settings {
     resultsBucket: variables.data.RESULTS_BUCKET,
     ledgerBucket: variables.data.LEDGER_BUCKET,
     queueUrl: variables.data.QUEUE_URL,
+    roundQueueUrl: variables.data.ROUND_QUEUE_URL,
     collectFunction: variables.data.COLLECT_FUNCTION,
     command: variables.data.COMMAND,
     localInbox: variables.data.LOCAL_INBOX,

@@ -1,4 +1,4 @@
-import { EventInvokeConfig } from 'aws-cdk-lib/aws-lambda';
+import { type CfnFunction, EventInvokeConfig, EventSourceMapping } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import type { Route } from '../../functions/uploads/route.ts';
 import type { Parts } from './parts.ts';
@@ -41,8 +41,16 @@ export class CollectOutputs extends PipelineFunction {
     parts.ledger.grantCollect(this.role);
     parts.token.grantRead(this.role);
     parts.uploads.grantSend(this.role);
+    parts.rounds.grantUse(this.role);
     parts.events.grantPut(this.role);
     new EventInvokeConfig(this, 'Ticks', { function: this.function, retryAttempts: 0, maxEventAge: TICK_AGE_MAX });
+    const { queueArn: eventSourceArn } = parts.rounds.queue;
+    const rounds = new EventSourceMapping(this, 'Rounds', { target: this.function, eventSourceArn, batchSize: 1 });
+    // Lambda stops a function that has sent messages to itself some 16 times. A tick ends its own by the minute.
+    // See https://docs.aws.amazon.com/lambda/latest/dg/invocation-recursion.html
+    (this.function.node.defaultChild as CfnFunction).recursiveLoop = 'Allow';
+    // Lambda creates the mapping only if the role may already receive messages.
+    rounds.node.addDependency(this.role);
     const schedules = new Schedules(this, 'Schedules', {
       function: this.function,
       what: 'the ticks of the collecting function',

@@ -10,6 +10,7 @@ import {
 } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { HIDDEN_BEYOND_TIMEOUT_SECONDS, RECEIVES_MAX } from '../function-limits.ts';
+import { acknowledge } from './acknowledge.ts';
 import { allowSending } from './encryption.ts';
 import type { Grants } from './grants.ts';
 import { allow, allowKey } from './permissions.ts';
@@ -89,5 +90,35 @@ export class UploadQueue extends Construct {
   grantSend(role: IRole): void {
     allow(role, { actions: ['sqs:SendMessage', 'sqs:GetQueueAttributes'], resources: [this.queue.queueArn] });
     allowKey(role, this.queue.encryptionMasterKey, 'write', 'sqs');
+  }
+}
+
+/**
+ * The queue of the delayed messages that begin the rounds of a tick. A message that was not handled is of no use after
+ * the tick's minute: the next tick does the same.
+ */
+export class RoundQueue extends Construct {
+  readonly queue: Queue;
+
+  constructor(scope: Construct, id: string, { encryptionKey }: Pick<UploadQueueProps, 'encryptionKey'>) {
+    super(scope, id);
+    this.queue = new Queue(this, 'Rounds', {
+      encryption: encryptionKey === undefined ? QueueEncryption.SQS_MANAGED : QueueEncryption.KMS,
+      encryptionMasterKey: encryptionKey,
+      enforceSSL: true,
+      retentionPeriod: Duration.minutes(1),
+      visibilityTimeout: FUNCTION_TIMEOUT,
+    });
+    acknowledge(this.queue, {
+      id: 'AwsSolutions-SQS3',
+      reason: 'A message that was not handled is of no use: the next tick does the same.',
+    });
+  }
+
+  /** Allows the role of a function to send and to receive. Lambda's poller uses that role. */
+  grantUse(role: IRole): void {
+    const actions = ['sqs:SendMessage', 'sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'];
+    allow(role, { actions, resources: [this.queue.queueArn] });
+    for (const use of ['read', 'write'] as const) allowKey(role, this.queue.encryptionMasterKey, use, 'sqs');
   }
 }

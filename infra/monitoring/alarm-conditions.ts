@@ -323,7 +323,7 @@ function flowConditions(metrics: AlarmMetrics, flowAgeMaxSeconds: number): reado
     {
       name: 'nothing-finishes',
       severity: 'page',
-      meaning: 'One flow has been running for hours, and no flow has ended in the last hour.',
+      meaning: 'One flow has been running for hours, and no flow has succeeded in the last hour.',
       action: 'Check whether the flow service is stuck.',
       metric: stuck(metrics, flowAgeMaxSeconds),
       threshold: 1,
@@ -488,20 +488,19 @@ function filled(measured: Metric): MathExpression {
 }
 
 /**
- * 1 if a flow is old and none has ended, otherwise 0. Neither alone is an alarm: a flow may take long, and in a quiet
- * hour no flow can end. No running flow and no ended one are no datapoint: see {@link filled}.
+ * 1 if a flow is old and none has succeeded, otherwise 0. Neither alone is an alarm: a flow may take long, and in a quiet
+ * hour no flow can succeed. No running flow and no success are no datapoint: see {@link filled}.
  */
 function stuck(metrics: AlarmMetrics, flowAgeMaxSeconds: number): MathExpression {
   const period = Duration.hours(1);
   const age = Math.min(STUCK_AGE.toSeconds(), Math.floor(flowAgeMaxSeconds / 2));
   return new MathExpression({
-    expression: `IF(FILL(oldest, 0) >= ${age} AND FILL(succeeded, 0) + FILL(failed, 0) < 1, 1, 0)`,
+    expression: `IF(FILL(oldest, 0) >= ${age} AND FILL(succeeded, 0) < 1, 1, 0)`,
     usingMetrics: {
       oldest: metrics.maximum('OldestRunningSeconds', period),
       succeeded: metrics.sum('FlowsSucceeded', period),
-      failed: metrics.sum('UploadsFailed', period),
     },
     period,
-    label: 'An old flow, and none that ends',
+    label: 'An old flow, and none that succeeds',
   });
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
@@ -465,5 +466,54 @@ describe('a tick', () => {
     expect((await world.receipt('a')).assets).toHaveLength(60);
     // 60 seconds one by one, and more than a second all at once.
     expect(world.clock.now() - from - 20 * MINUTE).toBeLessThan(20 * SECOND);
+  });
+});
+
+describe('the rounds of a tick that may leave them to messages', () => {
+  /** The messages of the tick to itself. They come to it after their delays. */
+  async function ticked(options: WorldOptions, prepare: () => Promise<unknown>) {
+    await begin({ isVirtual: true, ...options });
+    await prepare();
+    const sent: { readonly event: object; readonly delaySeconds: number }[] = [];
+    world.ports = {
+      ...world.ports,
+      nextRound: async (event, delaySeconds) => void sent.push({ event, delaySeconds }),
+    };
+    const startedAt = world.clock.now();
+    const summaries = [(await world.collect()) as TickSummary];
+    for (const { event, delaySeconds } of sent) {
+      world.clock.advance(delaySeconds * SECOND);
+      const message = { Records: [{ messageId: 'm', body: JSON.stringify(event) }] };
+      summaries.push((await world.collect(message)) as TickSummary);
+    }
+    return { sent, summaries, tookMs: world.clock.now() - startedAt };
+  }
+  const running = { settings: { pollIntervalSeconds: 15 }, service: { flowMs: 10 * MINUTE } };
+
+  it('come one by one until the minute is over, and poll as often as a tick that waits', async () => {
+    const { sent, summaries, tookMs } = await ticked(running, () => flowsOf(['a']));
+    // A flow below half a minute is polled every five seconds, and then every fifteen.
+    expect(sent.map(({ delaySeconds }) => delaySeconds)).toEqual([5, 5, 5, 5, 5, 5, 15]);
+    expect(summaries.map(({ rounds }) => rounds)).toEqual(summaries.map(() => 1));
+    expect(summaries.reduce((sum, { polled }) => sum + polled, 0)).toBe(8);
+    expect(tookMs).toBeLessThan(MINUTE);
+    expect((await state()).heldUntil).toBe(0);
+  });
+
+  it('end with the last young flow', async () => {
+    const { sent } = await ticked({ ...running, service: { flowMs: 12 * SECOND } }, () => flowsOf(['a']));
+    expect(sent.length).toBeLessThan(5);
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded' });
+  });
+
+  it('come in one invocation while the service limits requests, or uploads wait in the line', async () => {
+    const { sent, summaries } = await ticked(running, async () => {
+      await flowsOf(['a']);
+      world.fault('createFlow', { status: 429, headers: { 'retry-after': '600' } });
+      await world.upload('b', 'x');
+      await world.deliver();
+    });
+    expect(sent).toEqual([]);
+    expect(summaries[0]?.rounds).toBeGreaterThan(2);
   });
 });

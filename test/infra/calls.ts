@@ -5,7 +5,7 @@ import { ACCOUNT, type Call, type Permission, permissionsOf, REGION, resolve } f
 
 const BUCKETS = ['inbox', 'results', 'ledger'] as const;
 type BucketPart = (typeof BUCKETS)[number];
-export type Part = BucketPart | 'uploads' | 'token' | 'bus';
+export type Part = BucketPart | 'uploads' | 'rounds' | 'token' | 'bus';
 
 /** A permission that a call of a function needed, without the names of the pipeline in which it was recorded. */
 export interface RecordedCall {
@@ -118,14 +118,21 @@ export class Deployment {
     const stream = `arn:aws:logs:${REGION}:${ACCOUNT}:log-group:${logGroup}:log-stream:2030/01/01/[$LATEST]0123`;
     const logging = ['logs:CreateLogStream', 'logs:PutLogEvents'].map((action) => ({ action, resource: stream }));
     const inVpc = VpcConfig === undefined ? [] : NETWORK_ACTIONS.map((action) => ({ action, resource: '*' }));
-    return [...logging, ...inVpc, ...(by === 'create-flow' ? this.#polling() : [])];
+    return [...logging, ...inVpc, ...this.#polling(by)];
   }
 
   /** @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html#events-sqs-permissions */
-  #polling(): readonly Call[] {
-    const { arn, ...place } = this.#placeOf('uploads', 'create-flow');
+  #polling(by: FunctionName): readonly Call[] {
+    const { arn, ...place } = this.#placeOf(by === 'create-flow' ? 'uploads' : 'rounds', by);
     const actions = ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'];
     return [...actions.map((action) => ({ action, resource: arn })), ...kmsCalls(['kms:Decrypt'], place)];
+  }
+
+  /** The call of a tick that leaves its next round to a message. A local run has none. */
+  callsOfRounds(by: FunctionName): readonly Call[] {
+    const action = 'sqs:SendMessage';
+    const call = { by, action, of: 'rounds', context: {}, kms: kmsActions(action, undefined) } as const;
+    return by === 'collect-outputs' ? this.callsOf(call) : [];
   }
 
   /** Objects and buckets outside of the pipeline: in other buckets, and outside of its prefixes. Of any owner. */
@@ -158,10 +165,11 @@ export class Deployment {
         return bucket(environment.RESULTS_BUCKET, resultsPrefix + inboxPrefix);
       case 'ledger':
         return bucket(environment.LEDGER_BUCKET);
-      case 'uploads': {
-        const [, region, account, name] =
-          /^https:\/\/sqs\.(.*)\.amazonaws\.com\/(.*)\/(.*)$/.exec(environment.QUEUE_URL ?? '') ?? [];
-        const keyArn = this.#keyOf(part, 'AWS::SQS::Queue', environment.QUEUE_URL);
+      case 'uploads':
+      case 'rounds': {
+        const url = part === 'rounds' ? environment.ROUND_QUEUE_URL : environment.QUEUE_URL;
+        const [, region, account, name] = /^https:\/\/sqs\.(.*)\.amazonaws\.com\/(.*)\/(.*)$/.exec(url ?? '') ?? [];
+        const keyArn = this.#keyOf(part, 'AWS::SQS::Queue', url);
         return { arn: `arn:aws:sqs:${region}:${account}:${name}`, service: 'sqs', keyArn };
       }
       case 'token': {

@@ -105,6 +105,7 @@ describe.each(CONFIGURATION_NAMES.flatMap((name) => FUNCTION_NAMES.map((by) => [
         .filter((call) => call.by === by)
         .flatMap((call) => deployment.callsOf(call)),
       ...deployment.callsOfLambda(by),
+      ...deployment.callsOfRounds(by),
     ];
     beforeAll(() => {
       deployment = deploymentOf(name);

@@ -18,6 +18,6 @@ export const environmentOf = (variables: Readonly<Record<string, unknown>>): Nod
       if (typeof value === 'string') return [key, value];
       const [argument] = Object.values(value as Record<string, string | string[]>);
       const id = [argument].flat().join('-');
-      return [key, key === 'QUEUE_URL' ? `https://sqs.example.com/${id}` : id];
+      return [key, key.endsWith('QUEUE_URL') ? `https://sqs.example.com/${id}` : id];
     }),
   );

@@ -112,7 +112,8 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
 
   'hides a message for two minutes longer than its batch waits and its function runs': (synthesis) => {
     const queue = only(own(synthesis, 'AWS::SQS::Queue').filter(({ RedrivePolicy }) => RedrivePolicy !== undefined));
-    const mapping = only(own(synthesis, 'AWS::Lambda::EventSourceMapping'));
+    const mappings = own(synthesis, 'AWS::Lambda::EventSourceMapping');
+    const mapping = only(mappings.filter(({ FunctionResponseTypes }) => FunctionResponseTypes !== undefined));
     const [{ Timeout }] = own(synthesis, 'AWS::Lambda::Function');
     expect(queue.VisibilityTimeout).toBe(Timeout + 120 + mapping.MaximumBatchingWindowInSeconds);
     // A file that crashes the function ends with a receipt before its message becomes a dead letter.

@@ -1,5 +1,6 @@
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { type Log, logTo } from '../../functions/base/telemetry.ts';
+import type { CollectPorts } from '../../functions/collect-outputs/collect-outputs.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { Pacer } from '../../functions/flow-service/pacer.ts';
@@ -12,6 +13,7 @@ import { Lambda } from './lambda.ts';
 import { isOfChain, isOfHold } from './observations.ts';
 import { s3ClientOf } from './s3.ts';
 import { transportOf } from './service.ts';
+import { SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
 export type Ports = ReturnType<typeof collectOutputsPorts>;
@@ -125,7 +127,15 @@ function portsFor(world: World, lambda: Lambda, which: 'create' | 'collect'): Po
       metrics: { add: (metric, value = 1) => observed.noteMetric(metric, value) },
     },
   });
-  if (which === 'collect') return ports;
+  if (which === 'collect') {
+    const nextRound: CollectPorts['nextRound'] = async (event, delaySeconds, signal) => {
+      const { timeline, invocations } = world;
+      const at = timeline.now() + delaySeconds * SECOND;
+      const effect = () => timeline.schedule(at, () => void invocations.startCollect(event));
+      await callAws(world, lambda, { kind: 'queue.send', signal, effect });
+    };
+    return { ...ports, nextRound };
+  }
   // create-flow may not send to the queue. What it begins is sent by the next tick.
   return { ...ports, chainNotes: new ChainNotes({ ...ports, queue: undefined }) };
 }
