@@ -15,6 +15,14 @@ export const PRICES = {
   s3Read: 0.0004e-3,
   sqsRequest: 0.4e-6,
   eventBridgeEvent: 1e-6,
+  schedulerInvocation: 1e-6,
+  secretRead: 5e-6,
+  secretMonth: 0.4,
+  /** Each metric of an alarm, a month. */
+  alarmMetricMonth: 0.1,
+  metricMonth: 0.3,
+  dashboardMonth: 3,
+  s3GbMonth: 0.023,
   logsGb: 0.5,
   /** Out to the internet, to the flow service. Traffic in is free. */
   transferOutGb: 0.09,

@@ -10,6 +10,8 @@ export interface Cost {
   readonly cpuMs: number;
   /** Bytes that were logged. */
   readonly loggedBytes: number;
+  /** Names of the metrics that were written. */
+  readonly metrics: readonly string[];
 }
 
 /** An address at 127.0.0.1. */
@@ -30,9 +32,15 @@ let loadMs = 0;
 
 /** Bytes that a function has logged. */
 let loggedBytes = 0;
+/** Metrics that a function has written, in lines of its log. */
+const metrics = new Set<string>();
 const write = process.stdout.write.bind(process.stdout);
 process.stdout.write = ((...args: Parameters<typeof write>) => {
   loggedBytes += Buffer.byteLength(args[0]);
+  if (String(args[0]).includes('"_aws"')) {
+    const [{ Metrics }] = JSON.parse(String(args[0]))._aws.CloudWatchMetrics;
+    for (const { Name } of Metrics) metrics.add(Name);
+  }
   return write(...args);
 }) as typeof write;
 
@@ -55,6 +63,7 @@ export type SubjectCalls = typeof calls;
 
 async function measured<T>(body: () => Promise<T>): Promise<Cost & { readonly value: T }> {
   loggedBytes = 0;
+  metrics.clear();
   const cpu = process.cpuUsage();
   const started = performance.now();
   const value = await body();
@@ -65,6 +74,7 @@ async function measured<T>(body: () => Promise<T>): Promise<Cost & { readonly va
     wallMs,
     cpuMs: (user + system) / 1000,
     loggedBytes,
+    metrics: [...metrics],
   };
 }
 

@@ -6,6 +6,7 @@ import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage, Subject } from '../stage.ts';
 import type { Counts } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
+import { monthsOf } from './bill.ts';
 
 /** Memory of a function. Lambda gives processor time in proportion: one processor with 1,769 MB. */
 const MEMORY_MB = 512;
@@ -18,6 +19,7 @@ const WARM_UP_BYTES = 100_000;
 /** Polls that find a flow running before one finds it ended, for a flow of a minute or two. */
 const POLLS_BEFORE_END = 1;
 const POLLED_FLOWS = 1_000;
+const ROUNDS = 20;
 
 /** `files` files of one size: sent in batches, and collected by one tick that finds all their flows ended. */
 interface SizeCase {
@@ -32,12 +34,13 @@ const SIZES: readonly SizeCase[] = [
   { bytes: 256_000_000, files: 4, batch: 1 },
 ];
 
-/** What one file took. */
-interface Spent {
+/** What one file, or one round of a tick, took. */
+export interface Spent {
   readonly gbSeconds: number;
   readonly invocations: number;
   readonly s3: Counts;
   readonly loggedBytes: number;
+  readonly metrics: readonly string[];
 }
 
 /** Dollars for one file, by service. */
@@ -50,8 +53,9 @@ interface Bill {
   readonly transfer: number;
 }
 
-interface FileCosts {
+export interface FileCosts {
   readonly bytes: number;
+  readonly metrics: readonly string[];
   readonly gbSeconds: number;
   readonly s3: { readonly create: Counts; readonly collect: Counts };
   readonly bill: Bill;
@@ -63,12 +67,16 @@ export async function costs(stage: Stage): Promise<Report> {
   const poll = await pollOf(stage);
   const files: FileCosts[] = [];
   for (const each of SIZES) files.push(await costsOf(stage, each, poll.gbSeconds));
+  // A file that comes alone has an invocation of its own.
+  const alone = await costsOf(stage, { bytes: 20_000, files: 50, batch: 1 }, poll.gbSeconds);
+  const months = monthsOf(alone, await roundsOf(stage));
   return {
-    checks: [],
+    checks: months.checks,
     tables: [
       billTable(files, 1_000, `Costs of a thousand files, in US dollars, prices of ${PRICES_DATE}`),
       billTable(files, 1_000_000, 'Costs of a million files, in US dollars'),
       breakdownTable(files),
+      months.table,
     ],
   };
 }
@@ -87,7 +95,14 @@ async function costsOf(stage: Stage, { bytes, files, batch }: SizeCase, pollGbSe
     transfer: (asset(bytes).bytes / GB) * PRICES.transferOutGb,
   };
   const total = Object.values(bill).reduce((sum, dollars) => sum + dollars, 0);
-  return { bytes, gbSeconds, s3: { create: create.s3, collect: collect.s3 }, bill, total };
+  return {
+    bytes,
+    metrics: [...create.metrics, ...collect.metrics],
+    gbSeconds,
+    s3: { create: create.s3, collect: collect.s3 },
+    bill,
+    total,
+  };
 }
 
 const dollars = (value: number): string =>
@@ -120,7 +135,8 @@ function breakdownTable(all: readonly FileCosts[]): Table {
   };
 }
 
-const priceOf = (counts: Counts): number =>
+/** The price of requests to S3. */
+export const priceOf = (counts: Counts): number =>
   Object.entries(counts).reduce((sum, [operation, count]) => sum + count * (S3_PRICES[operation] ?? 0), 0);
 
 const countOf = (all: readonly Counts[], price: number): number =>
@@ -161,12 +177,28 @@ async function tickOf(stage: Stage, subject: Subject): Promise<Counts> {
   return stage.aws.call('takeCounts');
 }
 
+/** A tick that finds nothing, and a later round of it, which a message begins. */
+async function roundsOf(stage: Stage): Promise<{ readonly tick: Spent; readonly round: Spent }> {
+  await stage.aws.call('clear');
+  await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
+  const spent = async (event: object): Promise<Spent> => {
+    await subject.call('invoke', { event });
+    await stage.aws.call('takeCounts');
+    const costs: Cost[] = [];
+    for (let n = 0; n < ROUNDS; n += 1) costs.push(await subject.call('invoke', { event }));
+    return spentOn(stage, costs, ROUNDS, {});
+  };
+  const message = { collector: { index: 0, of: 1 }, until: 0 };
+  return { tick: await spent({}), round: await spent({ Records: [{ body: JSON.stringify(message) }] }) };
+}
+
 async function spentOn(stage: Stage, costs: readonly Cost[], files: number, tick: Counts): Promise<Spent> {
   const counts = await stage.aws.call('takeCounts');
   return {
     gbSeconds: costs.reduce((sum, cost) => sum + gbSecondsOf(cost), 0) / files,
     invocations: costs.length / files,
     loggedBytes: costs.reduce((sum, { loggedBytes }) => sum + loggedBytes, 0) / files,
+    metrics: [...new Set(costs.flatMap(({ metrics }) => metrics))],
     s3: Object.fromEntries(
       Object.entries(counts)
         .filter(([operation]) => operation in S3_PRICES)
