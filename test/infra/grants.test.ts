@@ -84,7 +84,7 @@ const bucketPolicies = ({ template }: Pick<Synthesis, 'template'>) =>
 
 it('a role of another account is allowed by the new bucket, and synth prints what its own policy needs', () => {
   const { outcomes, ...synthesis } = granted(['grantUpload'], imported(OTHERS));
-  expect(bucketPolicies(synthesis)).toContain(OTHERS);
+  expect(bucketPolicies(synthesis).match(/:role\/TheirsgrantUpload/g)).toHaveLength(1);
   const warning = expect.stringMatching(/policy of the grantee\. Add to it: .*"s3:PutObject"/);
   expect(outcomes).toEqual([['grantUpload', false, [warning]]]);
 });
@@ -123,5 +123,6 @@ it.each<[string, IGrantable]>([
 ])('%s has no policy that an app could change, so the new bucket allows it', (_, grantee) => {
   const { outcomes, ...synthesis } = granted(['grantUpload'], () => grantee);
   expect(outcomes).toEqual([['grantUpload', true, []]]);
-  expect(bucketPolicies(synthesis)).toContain('s3:ListMultipartUploadParts');
+  // Once, although it was added twice.
+  expect(bucketPolicies(synthesis).match(/s3:ListMultipartUploadParts/g)).toHaveLength(1);
 });
