@@ -1,4 +1,4 @@
-import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
+import { Duration, type RemovalPolicy, Token } from 'aws-cdk-lib';
 import type { ISecurityGroup, IVpc, SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import type { IEventBus } from 'aws-cdk-lib/aws-events';
 import type { IManagedPolicy } from 'aws-cdk-lib/aws-iam';
@@ -7,6 +7,7 @@ import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
+import type { Construct } from 'constructs';
 import type { JsonObject } from '../functions/base/json.ts';
 import type { Monitoring } from '../functions/base/telemetry.ts';
 import { ConfigurationError, check, together } from '../functions/base/validation.ts';
@@ -16,6 +17,7 @@ import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Budget } from '../functions/uploads/budget.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { OWN_LIFECYCLE, proxySchema } from './deployment.ts';
+import { type Separated, separateLater, shown } from './later-values.ts';
 import { ALARM_NAMES } from './monitoring/alarm-conditions.ts';
 import type { AlarmChanges } from './monitoring/alarms.ts';
 import { type NotifyTarget, notifySchema } from './notify.ts';
@@ -44,19 +46,30 @@ export type SettingsProps = Omit<Partial<PipelineSettings>, 'budget'> & {
 /** How the service speaks: the name of a description, a whole one, or what differs from one. */
 export type ServiceProps = string | ServiceDescription | (JsonObject & { readonly from: string });
 
+/** Settings, numbers, durations and addresses must be known at synth, unless their description says otherwise. */
 export interface FlowPipelineProps {
-  /** Base URL of the flow service, `https://...`. */
+  /**
+   * Base URL of the flow service, `https://...`. It may be known only at deployment, such as the value of a parameter.
+   * With `vpc`, `securityGroups` must be set then.
+   */
   readonly baseUrl: string;
-  /** The routes: each says which uploads become flows of its template. The first route that matches wins. */
+  /**
+   * The routes: each says which uploads become flows of its template. The first route that matches wins.
+   *
+   * `name`, `after`, `template`, `parameters`, `additional` and `revision` may be known only at deployment. The functions
+   * check them when they start. The others must be known at synth: they are compared with each other, and permissions
+   * are made from them.
+   */
   readonly routes: readonly RouteProps[];
   /**
    * Name of the pipeline. It is in the tags of its flows at the service, and the names of its functions, alarms and
-   * dashboard start with it. Each pipeline of an account and region needs a name of its own.
+   * dashboard start with it. Each pipeline of an account and region needs a name of its own. It may be
+   * known only at deployment.
    * @default 'flowdrop'
    */
   readonly name?: string;
   /**
-   * Settings of the functions that differ from the defaults.
+   * Settings of the functions that differ from the defaults. They must be known at synth.
    * @default - see {@link PipelineSettings}
    */
   readonly settings?: SettingsProps;
@@ -223,6 +236,10 @@ export interface FlowPipelineProps {
 /** The props that are checked and completed here: the context of the functions, and numbers with a range. */
 export interface CheckedProps {
   readonly context: Context;
+  /** `baseUrl` as the functions get it. In the context, another one stands for an address that is known only at deployment. */
+  readonly serviceUrl: string;
+  /** Values of the routes that are known only at deployment. */
+  readonly laterValues: Separated['values'];
   readonly maxConcurrency: number;
   readonly batchWindow: Duration;
   readonly collectors: number;
@@ -230,11 +247,12 @@ export interface CheckedProps {
 
 /**
  * Checks the props and fills in defaults.
- * @param where path of the construct, for the messages.
+ * @param scope the construct, whose path is in the messages.
  * @throws {ConfigurationError} naming every issue of the props, not only the first.
  */
-export function checkProps(props: FlowPipelineProps, where: string): CheckedProps {
+export function checkProps(props: FlowPipelineProps, scope: Construct): CheckedProps {
   const { name, baseUrl, routes, settings, service } = props;
+  const where = scope.node.path;
   const {
     maxConcurrency = MAX_CONCURRENCY_DEFAULT,
     batchWindow = Duration.seconds(0),
@@ -242,10 +260,13 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
     versionRetention = Duration.days(VERSION_RETENTION_DAYS.min),
     resultsRetention = Duration.days(RESULTS_RETENTION_DAYS.min),
   } = props;
-  const [context] = together(
-    () => parseContext(asWritten({ pipeline: name, baseUrl, routes, settings, service }, where), where),
+  const [[parsed, laterValues]] = together(
+    () => {
+      const { json, values } = asWritten({ pipeline: name, baseUrl, routes, settings, service }, scope);
+      return [parseContext(JSON.parse(json), where), values] as const;
+    },
     () =>
-      checkDeployment(props, where, [
+      checkDeployment(props, scope, [
         ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],
         ['batchWindow in seconds', batchWindow.toSeconds({ integral: false }), BATCH_WINDOW_SECONDS],
         ['collectors', collectors, COLLECTORS],
@@ -253,6 +274,14 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
         ['resultsRetention in days', resultsRetention.toDays({ integral: false }), RESULTS_RETENTION_DAYS],
       ]),
   );
+  const context = Token.isUnresolved(name) ? { ...parsed, pipeline: String(name) } : parsed;
+  const isLater = Token.isUnresolved(baseUrl);
+  if (isLater && props.vpc !== undefined && props.securityGroups === undefined) {
+    throw new ConfigurationError([
+      `${where}.baseUrl: expected a URL that is known at synth, because the new security group allows traffic to its port, got ${shown(scope, baseUrl)}. ` +
+        'Write the URL itself, or set securityGroups to groups that allow it.',
+    ]);
+  }
   const later = context.routes.findIndex(({ after }) => after !== undefined);
   const isVersioned = props.versionRetention !== undefined || props.resultsBucket !== undefined;
   if (inputUrlSeconds(context.service) !== undefined && later !== -1 && !isVersioned) {
@@ -264,17 +293,19 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
   if (props.resultsRetention !== undefined && props.resultsBucket !== undefined) {
     throw new ConfigurationError([`${where}.resultsRetention: expected none with resultsBucket; ${OWN_LIFECYCLE}`]);
   }
-  return { context, maxConcurrency, batchWindow, collectors };
+  const serviceUrl = isLater ? baseUrl : context.baseUrl.href.replace(/\/$/, '');
+  return { context, serviceUrl, laterValues, maxConcurrency, batchWindow, collectors };
 }
 
 /**
  * The value through JSON, as it reaches the functions: an undefined member is absent there.
- * @throws {ConfigurationError} JSON cannot say it.
+ * @throws {ConfigurationError} JSON cannot say it, or it must be known at synth and is not.
  */
-function asWritten(value: object, where: string): unknown {
-  let text: string;
+function asWritten(value: object, scope: Construct): Separated {
+  const where = scope.node.path;
+  let separated: Separated;
   try {
-    text = JSON.stringify(value);
+    separated = separateLater(scope, value);
   } catch (cause) {
     // If it is nested too deeply, the check says where.
     parseContext(value, where);
@@ -282,14 +313,19 @@ function asWritten(value: object, where: string): unknown {
       cause,
     });
   }
-  return JSON.parse(text);
+  if (separated.issues.length > 0) throw new ConfigurationError(separated.issues);
+  return separated;
 }
 
 function checkDeployment(
   { proxy, notify = [], alarms = {} }: FlowPipelineProps,
-  where: string,
+  scope: Construct,
   values: readonly (readonly [name: string, value: number, range: Range])[],
 ): void {
+  const where = scope.node.path;
+  const numbers = Object.fromEntries(values.map(([name, value]) => [name, value]));
+  const unknown = separateLater(scope, { ...numbers, proxy, notify }).issues;
+  if (unknown.length > 0) throw new ConfigurationError(unknown);
   const ofProxy = proxy === undefined ? [] : check(proxySchema, proxy, `${where}.proxy`).issues;
   const ofRanges = values
     .filter(([, value, { min, max }]) => !(Number.isInteger(value) && value >= min && value <= max))

@@ -77,7 +77,7 @@ export class FlowPipeline extends MeasuredPipeline {
   /** @throws {ConfigurationError} naming every issue of the props. */
   constructor(scope: Construct, id: string, props: FlowPipelineProps) {
     super(scope, id);
-    const checked = checkProps(props, this.node.path);
+    const checked = checkProps(props, this);
     const { context } = checked;
     this.pipelineName = context.pipeline;
     checkRegions(this, props);
@@ -249,12 +249,13 @@ export class FlowPipeline extends MeasuredPipeline {
     if (issues.length > 0) throw new ConfigurationError(issues);
   }
 
-  #newFunctions(props: FlowPipelineProps, { context, maxConcurrency, batchWindow, collectors }: CheckedProps) {
+  #newFunctions(props: FlowPipelineProps, checked: CheckedProps) {
+    const { context, maxConcurrency, batchWindow, collectors } = checked;
     const { encryptionKey } = props;
     const { uploadConcurrency, canaryKey } = context.settings;
     const shared = {
       parts: this.#parts,
-      environment: this.#environment(context, props),
+      environment: this.#environment(checked, props),
       expire: props.resultsRetention !== undefined,
       network: this.#network(props, context.baseUrl),
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
@@ -275,16 +276,17 @@ export class FlowPipeline extends MeasuredPipeline {
   }
 
   #environment(
-    { pipeline, baseUrl, routes, settings, service }: Context,
+    { context, serviceUrl, laterValues }: CheckedProps,
     { proxy, monitoring, resultsRetention }: Pick<FlowPipelineProps, 'proxy' | 'monitoring' | 'resultsRetention'>,
   ): Env {
+    const { pipeline, routes, settings, service } = context;
     const described = shortOf(service);
     const changed = Object.entries(settings).filter(
       ([name, value]) => !isDeepStrictEqual(value, SETTINGS_DEFAULT[name as keyof PipelineSettings]),
     );
     return {
       PIPELINE: pipeline,
-      FLOW_SERVICE_URL: baseUrl.href.replace(/\/$/, ''),
+      FLOW_SERVICE_URL: serviceUrl,
       TOKEN_SECRET_ID: this.tokenSecretId,
       INBOX_BUCKET: this.inboxBucket.bucketName,
       RESULTS_BUCKET: this.resultsBucket.bucketName,
@@ -296,6 +298,7 @@ export class FlowPipeline extends MeasuredPipeline {
       COMMAND: OWN_COMMAND,
       EVENT_BUS: this.#parts.events.busArn,
       ROUTES: JSON.stringify(routes),
+      ...laterValues,
       SETTINGS: JSON.stringify(Object.fromEntries(changed)),
       ...(described !== undefined && { SERVICE: JSON.stringify(described) }),
       ...(monitoring !== undefined && { MONITORING: monitoring }),

@@ -42,8 +42,13 @@ export interface Env extends ProxyVariables {
   readonly LOCAL_INBOX?: string;
   /** Name or ARN of the event bus that receives an event for each ended upload. */
   readonly EVENT_BUS: string;
-  /** JSON of the routes. Or `file:<name>`: a file with that JSON beside the bundle, if they are too long for here. */
+  /**
+   * JSON of the routes. Or `file:<name>`: a file with that JSON beside the bundle, if they are too long for here. A text
+   * such as `{TEXT_1}` in it is the name of a variable with the value.
+   */
   readonly ROUTES: string;
+  /** A value of the routes that is known only at deployment. */
+  readonly [name: LaterName]: string;
   /** JSON of the {@link PipelineSettings} that differ from the defaults. */
   readonly SETTINGS: string;
   /** JSON of how the service speaks: the name of a description, or a description. Default: `flows`. */
@@ -53,6 +58,9 @@ export interface Env extends ProxyVariables {
   /** Days after which the lifecycle of the results bucket expires assets. Absent: they stay, and get no tag. */
   readonly RESULTS_RETENTION_DAYS?: string;
 }
+
+/** Name of the variable of a value that is known only at deployment. */
+export type LaterName = `TEXT_${number}` | `NUMBER_${number}`;
 
 /** The settings of both functions: their environment, parsed and frozen. */
 export interface Settings extends PipelineSettings {
@@ -110,7 +118,7 @@ const envSchema = z.object({
  */
 export function parseEnv(env: Variables): Settings {
   const variables = check(envSchema, env, '');
-  const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env));
+  const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env), withLater(env));
   const chosen = checkJson(settingsSchema, 'SETTINGS', () => env.SETTINGS);
   const service = checkJson(serviceSchema, 'SERVICE', () => env.SERVICE ?? '"flows"');
   const { proxies, ...checked } = checkProxies(env);
@@ -159,11 +167,25 @@ function readRoutes(env: Variables): string | undefined {
   return readFileSync(join(LAMBDA_TASK_ROOT ?? '.', basename(ROUTES.slice(FILE_PREFIX.length))), 'utf8');
 }
 
-function checkJson<T extends z.core.$ZodType>(schema: T, name: string, read: () => string | undefined) {
+/** Puts values that are known only since the deployment in the places of the names of their variables. */
+const withLater = (env: Variables) => (_: string, value: unknown) => {
+  const [, name, kind] = (typeof value === 'string' && /^\{((TEXT|NUMBER)_\d+)\}$/.exec(value)) || [];
+  if (name === undefined) return value;
+  const later = kind === 'NUMBER' ? Number(env[name]?.trim() || Number.NaN) : env[name];
+  if (later === undefined || Number.isNaN(later)) throw new Error(`${name} is ${quoted(env[name])}`);
+  return later;
+};
+
+function checkJson<T extends z.core.$ZodType>(
+  schema: T,
+  name: string,
+  read: () => string | undefined,
+  reviver?: (name: string, value: unknown) => unknown,
+) {
   let json: string | undefined;
   try {
     json = read();
-    return check(schema, json === undefined ? undefined : JSON.parse(json), name);
+    return check(schema, json === undefined ? undefined : JSON.parse(json, reviver), name);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     return { issues: [`${name}: expected JSON, got ${quoted(json)} (${why})`], data: undefined };

@@ -1,4 +1,14 @@
-import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, StringConcat, Token, Tokenization } from 'aws-cdk-lib';
+import {
+  Annotations,
+  ArnFormat,
+  Duration,
+  RemovalPolicy,
+  Stack,
+  StringConcat,
+  Token,
+  Tokenization,
+  Validations,
+} from 'aws-cdk-lib';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Architecture, Function as LambdaFunction, Runtime } from 'aws-cdk-lib/aws-lambda';
@@ -93,15 +103,17 @@ export class PipelineFunction extends Construct {
     const fits = inline <= ENVIRONMENT_BYTES_MAX;
     const fitted = fits ? environment : { ...environment, ROUTES: ROUTES_BESIDE_BUNDLE };
     const bytes = bytesOf(fitted);
-    if (!fits && Token.isUnresolved(environment.ROUTES)) {
+    const known = bytesOf(fitted, 0);
+    if (known > ENVIRONMENT_BYTES_MAX) {
       throw new Error(
-        `${this.node.path}: the routes hold values that are known only after deployment, so they must fit into the ` +
-          `environment. It would take up to ${inline} bytes, and Lambda allows ${ENVIRONMENT_BYTES_MAX}`,
+        `${this.node.path}: the environment takes ${known} bytes even without routes, and Lambda allows ${ENVIRONMENT_BYTES_MAX}`,
       );
     }
     if (bytes > ENVIRONMENT_BYTES_MAX) {
-      throw new Error(
-        `${this.node.path}: the environment takes ${bytes} bytes even without routes, and Lambda allows ${ENVIRONMENT_BYTES_MAX}`,
+      Validations.of(this).addWarning(
+        'flowdrop:environment-length',
+        `Lambda allows an environment of ${ENVIRONMENT_BYTES_MAX} bytes. If the values that are known only at deployment take more than ` +
+          `${ENVIRONMENT_BYTES_MAX - known} of them together, the deployment fails, and changes nothing.`,
       );
     }
     Annotations.of(this).addInfo(
@@ -140,22 +152,19 @@ export class PipelineFunction extends Construct {
   }
 }
 
-/** The variables that hold JSON. In such a text, only some values may be known after deployment. */
-const JSON_NAMES: readonly string[] = ['ROUTES', 'SETTINGS', 'SERVICE'] satisfies (keyof Env)[];
-
-function bytesOf(environment: Env): number {
-  return Object.entries(environment).reduce(
-    (sum, [name, value]) => sum + name.length + (JSON_NAMES.includes(name) ? bytesOfJson(value) : bytesOfValue(value)),
+/** @param unknownBytes assumed length of a value that is known only after deployment. */
+const bytesOf = (environment: Env, unknownBytes = UNKNOWN_VALUE_BYTES): number =>
+  Object.entries(environment).reduce(
+    (sum, [name, value]) => sum + name.length + bytesOfValue(value, unknownBytes, LATER_NAME.test(name)),
     0,
   );
+
+/** Variables that the app makes, of as many values and texts as it likes. One of ours has at most one such value. */
+const LATER_NAME = /^(?:TEXT|NUMBER)_/;
+
+function bytesOfValue(value: string, unknownBytes: number, countsEach: boolean): number {
+  if (!Token.isUnresolved(value)) return Buffer.byteLength(value);
+  if (!countsEach) return unknownBytes;
+  const fragments = Tokenization.reverseString(value).mapTokens({ mapToken: () => '?'.repeat(unknownBytes) });
+  return Buffer.byteLength(fragments.join(new StringConcat()));
 }
-
-const bytesOfValue = (value: string): number =>
-  Token.isUnresolved(value) ? UNKNOWN_VALUE_BYTES : Buffer.byteLength(value);
-
-const bytesOfJson = (value: string): number =>
-  Buffer.byteLength(
-    Tokenization.reverseString(value)
-      .mapTokens({ mapToken: () => '?'.repeat(UNKNOWN_VALUE_BYTES) })
-      .join(new StringConcat()),
-  );

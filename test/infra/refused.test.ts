@@ -1,4 +1,5 @@
-import { App, Duration, Stack } from 'aws-cdk-lib';
+import { App, CfnParameter, Duration, Fn, Lazy, Stack } from 'aws-cdk-lib';
+import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { expect, it } from 'vitest';
@@ -131,6 +132,34 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
   'a target that EventBridge does not reach, one in another region, and a bus of another account': (stack) => ({
     notify: [{ url: 'http://127.0.0.1:8000/' }, { queueArn: `arn:aws:sqs:eu-west-1:${account}:orders` }],
     eventBus: EventBus.fromEventBusArn(stack, 'Bus', `arn:aws:events:eu-central-1:${account}:event-bus/theirs`),
+  }),
+  'values that must be known at synth': (stack) => {
+    const value = new CfnParameter(stack, 'Value').valueAsString;
+    const { valueAsNumber } = new CfnParameter(stack, 'Number', { type: 'Number' });
+    const list = new CfnParameter(stack, 'List', { type: 'CommaDelimitedList' }).valueAsList;
+    const parameters = { [value]: 1, sizes: list, tone: Lazy.any({ produce: () => 1 }) as unknown as string };
+    return {
+      baseUrl: value,
+      routes: [
+        { ...ROUTE, prefixes: [`${value}/`], alias: `models/${value}/{name}{ext}`, parameters },
+        { ...ROUTE, name: value, mediaTypes: list, deadlineSeconds: valueAsNumber },
+      ],
+      settings: { inboxPrefix: Fn.importValue('prefix'), attemptsMax: valueAsNumber },
+    };
+  },
+  'other properties that must be known at synth': (stack) => {
+    const value = new CfnParameter(stack, 'Value').valueAsString;
+    const { valueAsNumber } = new CfnParameter(stack, 'Number', { type: 'Number' });
+    return {
+      proxy: { url: value },
+      notify: [{ url: value }],
+      maxConcurrency: valueAsNumber,
+      batchWindow: Duration.seconds(valueAsNumber),
+    };
+  },
+  'an address that must be known for a new security group': (stack) => ({
+    baseUrl: new CfnParameter(stack, 'Value').valueAsString,
+    vpc: new Vpc(stack, 'Vpc'),
   }),
   'targets that are wrong themselves': () => ({ notify: [{ url: 'ftp://hooks.example.com' }] }),
   'access logs in another account': (stack) => ({ accessLogsBucket: bucketOf(stack, { account }) }),

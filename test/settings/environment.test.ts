@@ -96,3 +96,29 @@ describe('routes in a file beside the bundle', () => {
     ]);
   });
 });
+
+describe('values of the routes that are known only since the deployment', () => {
+  const ROUTES = JSON.stringify([
+    { ...route, template: '{TEXT_1}', parameters: { '{TEXT_1}': ['{NUMBER_2}', 'a {TEXT_1}'] } },
+  ]);
+
+  it('are read from variables of their own, as they are', () => {
+    const odd = 'say "hi" \\n {TEXT_1}';
+    expect(parseEnv(env({ ROUTES, TEXT_1: odd, NUMBER_2: '-1.5' })).routes).toEqual([
+      { ...route, template: odd, parameters: { '{TEXT_1}': [-1.5, 'a {TEXT_1}'] } },
+    ]);
+  });
+
+  it.each([
+    ['TEXT_1', { NUMBER_2: '7' }, /^ROUTES: expected .*\(TEXT_1 is undefined\)$/],
+    ['NUMBER_2', { TEXT_1: 'a', NUMBER_2: 'seven' }, /^ROUTES: expected .*\(NUMBER_2 is "seven"\)$/],
+    ['NUMBER_2', { TEXT_1: 'a', NUMBER_2: ' ' }, /^ROUTES: expected .*\(NUMBER_2 is " "\)$/],
+    [
+      'TEXT_1',
+      { TEXT_1: 'a'.repeat(257), NUMBER_2: '7' },
+      /^ROUTES\[0\]\.template: expected the id or name of a template/,
+    ],
+  ])('lead to an issue if %s is missing or wrong', (_, variables, issue) => {
+    expect(messagesOf(() => parseEnv(env({ ROUTES, ...variables })))).toEqual([expect.stringMatching(issue)]);
+  });
+});
