@@ -1,4 +1,4 @@
-import { Stack, Token, Validations } from 'aws-cdk-lib';
+import { Annotations, Stack, Token } from 'aws-cdk-lib';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Bucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
@@ -18,7 +18,7 @@ export const RUNBOOK_IN_PACKAGE = 'docs/runbook.md';
 /** Warns at synth if an alarm would reach no one, or would name a runbook that its reader cannot open. */
 export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined, runbookUrl: string | undefined): void {
   if (topic === undefined) {
-    Validations.of(scope).addWarning(
+    Annotations.of(scope).addWarningV2(
       'flowdrop:alarms-unsent',
       'No one is notified of alarms. Set deployment.alarmEmail or deployment.alarmTopicArn (the prop alarmTopic), or look at them every day.',
     );
@@ -26,7 +26,7 @@ export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined,
   }
   warnIfUnsubscribed(scope, topic);
   if (runbookUrl === undefined) {
-    Validations.of(scope).addWarning(
+    Annotations.of(scope).addWarningV2(
       'flowdrop:runbook-not-reachable',
       `Notifications of alarms name ${RUNBOOK_IN_PACKAGE}, which their readers cannot open. Set runbookUrl to a copy that your team can read.`,
     );
@@ -41,14 +41,14 @@ export function warnOfRoutes(scope: Construct, routes: readonly Route[], budget:
   ];
   for (const [index, warning] of warnings.entries()) {
     // Warnings with one id are shown once.
-    Validations.of(scope).addWarning(`flowdrop:route-${index + 1}`, warning);
+    Annotations.of(scope).addWarningV2(`flowdrop:route-${index + 1}`, warning);
   }
 }
 
 /** Warns at synth if the URL of the flow service is still the example. */
 export function warnOfExampleHost(scope: Construct, baseUrl: URL): void {
   const warning = warningOfExampleHost(baseUrl);
-  if (warning !== undefined) Validations.of(scope).addWarning('flowdrop:example-host', warning);
+  if (warning !== undefined) Annotations.of(scope).addWarningV2('flowdrop:example-host', warning);
 }
 
 /** True if both are known at synth, and are not the same. */
@@ -98,7 +98,7 @@ export function checkAccessLogsBucket(scope: Construct, bucket: IBucket | undefi
     ]);
   }
   if (bucket.encryptionKey !== undefined) {
-    Validations.of(scope).addWarning(
+    Annotations.of(scope).addWarningV2(
       'flowdrop:access-logs-key',
       'S3 does not support a default encryption with a key of KMS for access logs. Use SSE-S3 for accessLogsBucket.',
     );
@@ -110,7 +110,7 @@ export function checkAccessLogsBucket(scope: Construct, bucket: IBucket | undefi
     resources: [bucket.arnForObjects(`${prefix}*`)],
     conditions: { StringEquals: { 'aws:SourceAccount': account } },
   });
-  Validations.of(scope).addWarning(
+  Annotations.of(scope).addWarningV2(
     'flowdrop:access-logs-policy',
     `This app cannot change the policy of the bucket for the access logs. Add this statement to it: ${printed(scope, statement)}`,
   );
@@ -127,7 +127,7 @@ function warnIfUnsubscribed(scope: Construct, topic: ITopic): void {
       const isOfTopic = ({ topicArn }: CfnSubscription) => isSameInApp(topicArn, topic.topicArn);
       const all = scope.node.root.node.findAll();
       if (!all.some((each) => each instanceof CfnSubscription && isOfTopic(each))) {
-        Validations.of(scope).addWarning(
+        Annotations.of(scope).addWarningV2(
           'flowdrop:alarms-unsubscribed',
           `No one is notified of alarms: the topic ${topic.node.path} has no subscription in this app.`,
         );

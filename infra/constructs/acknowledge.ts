@@ -1,6 +1,10 @@
-import { AspectPriority, Aspects, CfnResource, Stack, Validations } from 'aws-cdk-lib';
+import * as cdk from 'aws-cdk-lib';
+import { AspectPriority, Aspects, CfnResource, Stack } from 'aws-cdk-lib';
 import { CfnManagedPolicy, CfnPolicy } from 'aws-cdk-lib/aws-iam';
 import type { IConstruct } from 'constructs';
+
+/** Absent in an older CDK, such as 2.240. */
+const { Validations }: Partial<Pick<typeof cdk, 'Validations'>> = cdk;
 
 /** A rule of cdk-nag, and why what it finds here is right as it is. */
 export interface Acknowledgement {
@@ -10,7 +14,7 @@ export interface Acknowledgement {
 
 /** Acknowledges what cdk-nag finds at a construct. Its version 3 asks the construct, and version 2 its resource. */
 export function acknowledge(construct: IConstruct, acknowledgement: Acknowledgement): void {
-  Validations.of(construct).acknowledge(acknowledgement);
+  Validations?.of(construct).acknowledge(acknowledgement);
   const resource = construct.node.defaultChild;
   if (CfnResource.isCfnResource(resource)) addMetadata(resource, acknowledgement);
 }
@@ -41,7 +45,12 @@ export function acknowledgeWildcards(role: IConstruct, resources: readonly strin
       .filter((finding) => finding.includes('*'));
   role.node.addValidation({
     validate: () => {
-      for (const finding of findings()) Validations.of(role).acknowledge({ id: `${WILDCARDS}[${finding}]`, reason });
+      try {
+        for (const finding of findings()) Validations?.of(role).acknowledge({ id: `${WILDCARDS}[${finding}]`, reason });
+      } catch (error) {
+        // An older CDK, such as 2.253, refuses an id that ends in a resource. Then nothing can acknowledge it.
+        if (!String(error).includes('Invalid validation rule ID')) throw error;
+      }
       return [];
     },
   });

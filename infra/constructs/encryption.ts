@@ -1,4 +1,4 @@
-import { Stack, Validations } from 'aws-cdk-lib';
+import { Annotations, Stack } from 'aws-cdk-lib';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IConstruct } from 'constructs';
@@ -40,7 +40,7 @@ function allowService(scope: IConstruct, key: IKey | undefined, { service, actio
   const principals = [new ServicePrincipal(service)];
   const statement = new PolicyStatement({ principals, actions, resources: ['*'], conditions });
   if (key.addToResourcePolicy(statement, true).statementAdded) return;
-  Validations.of(scope).addWarning(
+  Annotations.of(scope).addWarningV2(
     `flowdrop:key-policy-${service.split('.')[0]}`,
     `This app cannot change the policy of the encryption key. Add this statement to it: ${printed(scope, statement)}`,
   );

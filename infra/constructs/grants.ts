@@ -1,4 +1,4 @@
-import { Stack, Token, TokenComparison, Validations } from 'aws-cdk-lib';
+import { Annotations, Stack, Token, TokenComparison } from 'aws-cdk-lib';
 import {
   Grant,
   type IGrantable,
@@ -80,7 +80,7 @@ export class Grants {
     const principal = this.#grantee.grantPrincipal;
     const id = Construct.isConstruct(principal) ? principal.node.addr : principal;
     for (const [whose, statements] of this.#missing) {
-      Validations.of(this.#scope).addWarning(
+      Annotations.of(this.#scope).addWarningV2(
         `flowdrop:${this.#method}-${whose}-${id}`,
         `${this.#method}: this app cannot change the policy of the ${whose}. Add to it: ` +
           statements.map((statement) => printed(this.#scope, statement)).join(', '),

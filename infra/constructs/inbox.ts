@@ -59,7 +59,7 @@ export class Inbox extends Construct {
       eventBridgeConfiguration: s3Events ? { eventBridgeEnabled: true } : undefined,
     };
     // S3 sends a test message when the notification is set. If the queue does not accept it, the deployment fails.
-    resource.addResourceDependency(uploads.allowSender('s3.amazonaws.com'));
+    resource.node.addDependency(uploads.allowSender('s3.amazonaws.com'));
     return bucket;
   }
 

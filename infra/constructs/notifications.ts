@@ -1,4 +1,4 @@
-import { SecretValue, Stack, Validations } from 'aws-cdk-lib';
+import { Annotations, SecretValue, Stack } from 'aws-cdk-lib';
 import {
   ApiDestination,
   Authorization,
@@ -164,7 +164,7 @@ function addressTarget(
 
 /** An existing queue, whose policy this app cannot change. */
 function queueTarget(scope: Construct, queueArn: string, { rule, ruleArn, deadLetters }: QueueTarget): IRuleTarget {
-  Validations.of(scope).addWarning(
+  Annotations.of(scope).addWarningV2(
     `flowdrop:queue-policy-${rule.node.addr}`,
     `This app cannot change the policy of the queue ${queueArn}. Add this statement to it: ${printed(scope, sendingTo(queueArn, ruleArn))}. ` +
       `If the queue has a key of KMS, that must let ${EVENTS} use it, too.`,

@@ -1,17 +1,7 @@
-import {
-  Annotations,
-  ArnFormat,
-  Duration,
-  RemovalPolicy,
-  Stack,
-  StringConcat,
-  Token,
-  Tokenization,
-  Validations,
-} from 'aws-cdk-lib';
+import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, StringConcat, Token, Tokenization } from 'aws-cdk-lib';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import { Architecture, Function as LambdaFunction, Runtime } from 'aws-cdk-lib/aws-lambda';
+import { Architecture, Function as LambdaFunction, Runtime, RuntimeFamily } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, type RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { Env } from '../../functions/settings/environment.ts';
@@ -36,6 +26,9 @@ const ENVIRONMENT_BYTES_MAX = 4096;
 
 /** Assumed length of a value that is known only after deployment. The ARNs and URLs of a pipeline are shorter. */
 const UNKNOWN_VALUE_BYTES = 256;
+
+/** `Runtime.NODEJS_24_X`, which an older CDK, such as 2.220, does not have. */
+const NODEJS_24 = new Runtime('nodejs24.x', RuntimeFamily.NODEJS);
 
 /** Settings that both functions share. */
 export interface FunctionSettings {
@@ -76,7 +69,7 @@ export class PipelineFunction extends Construct {
     this.function = new LambdaFunction(this, 'Function', {
       functionName,
       description,
-      runtime: Runtime.NODEJS_24_X,
+      runtime: NODEJS_24,
       architecture: Architecture.ARM_64,
       handler: BUNDLE_HANDLER,
       code: functionCode(entry, routes),
@@ -110,7 +103,7 @@ export class PipelineFunction extends Construct {
       );
     }
     if (bytes > ENVIRONMENT_BYTES_MAX) {
-      Validations.of(this).addWarning(
+      Annotations.of(this).addWarningV2(
         'flowdrop:environment-length',
         `Lambda allows an environment of ${ENVIRONMENT_BYTES_MAX} bytes. If the values that are known only at deployment take more than ` +
           `${ENVIRONMENT_BYTES_MAX - known} of them together, the deployment fails, and changes nothing.`,

@@ -1,4 +1,4 @@
-import { Aspects, Stack, Stage, Validations } from 'aws-cdk-lib';
+import { Annotations, Aspects, Stack, Stage } from 'aws-cdk-lib';
 import { Alarm, ComparisonOperator, type CreateAlarmOptions, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
@@ -98,7 +98,7 @@ function allowAlarms(scope: Construct, topic: ITopic): void {
     conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } },
   });
   const warnOfPolicy = (which: string): void =>
-    Validations.of(scope).addWarning(
+    Annotations.of(scope).addWarningV2(
       `flowdrop:topic-policy-${topic.node.addr}`,
       `${which} If it has one that does not let alarms publish, they reach no one. Add this statement to it: ${printed(scope, statement)}`,
     );
