@@ -45,6 +45,7 @@ export interface MadeQuery {
  * The files of a route that succeeded, and that are what is in the inbox now. A stage begins with results, so its file may
  * be gone. The ledger lists files by their date.
  * @throws {RoutesUnknownError} only with `from`.
+ * @internal
  */
 export async function madeBy(
   { route, before, since = 0 }: MadeQuery,
@@ -86,7 +87,10 @@ export async function madeBy(
 
 const GONE = 'the file is gone from the inbox, and its results stay';
 
-/** A file that would be made anew, with its chain. */
+/**
+ * A file that would be made anew, with its chain.
+ * @internal
+ */
 export async function againBy(
   upload: FoundUpload,
   asked: Asked,
@@ -166,6 +170,7 @@ function isMadeAlike(
  * The stage that would be made anew in the chain of a file, or that was added since and would begin.
  * @param isOnlyAdded true to leave out a chain that has the stage. Default false.
  * @throws {RoutesUnknownError}
+ * @internal
  */
 export async function stageBy(
   { id, key, entry, issue }: FoundUpload,
@@ -238,6 +243,7 @@ function whyNothing({ withheld, endedAt }: Chain, from: string, before: Chain['w
 /**
  * Has a stage of chains made anew. A chain may begin thousands of flows, and is asked for again until all have begun.
  * @returns what became of the uploads of the stage; or of the first file, if nothing was begun.
+ * @internal
  */
 export async function makeAnew(
   {
