@@ -71,6 +71,8 @@ export type MetricName =
   | 'UploadsSuperseded'
   | 'FlowsAdopted'
   | 'FlowsOrphaned'
+  | 'FlowsDeleted'
+  | 'FlowsNotDeleted'
   | 'UploadsWaiting'
   | 'UploadsHeld'
   | 'UploadsResubmitted'

@@ -3,6 +3,7 @@ import type { Invocation } from '../base/invocation.ts';
 import type { Pacer } from '../flow-service/pacer.ts';
 import { holdRoom } from '../holds/permit.ts';
 import { finishAnew, type OperatorPorts } from '../operator/operator.ts';
+import { FlowDeletions } from '../resubmit/flow-deletion.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { AssetSlots } from './asset-slots.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
@@ -132,7 +133,11 @@ class Tick {
     this.#storing = storing;
     this.#polls = new FlowPolls(state, ports, this.#context, { flows, storing });
     this.#waitingUploads = new WaitingUploads(
-      { ...ports, finishAnew: (firstId, signal) => finishAnew(firstId, ports, signal) },
+      {
+        ...ports,
+        finishAnew: (firstId, signal) => finishAnew(firstId, ports, signal),
+        deletions: new FlowDeletions(ports),
+      },
       state.line,
       { isOurs: (uploadId) => isIn(share, uploadId), room: (signal) => holdRoom(ports, signal) },
     );

@@ -279,7 +279,11 @@ class HttpFlowService implements FlowService {
     return this.#change('abort', flowId, signal, of);
   }
 
-  delete(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {
+  delete(
+    flowId: string,
+    signal: AbortSignal,
+    of: OfUpload & Pick<CreateRequest, 'startBy'> = {},
+  ): Promise<FlowServiceError | undefined> {
     return this.#change('delete', flowId, signal, of);
   }
 
@@ -288,7 +292,7 @@ class HttpFlowService implements FlowService {
     operation: 'abort' | 'delete',
     flowId: string,
     signal: AbortSignal,
-    { uploadId, template }: OfUpload,
+    { uploadId, template, startBy }: OfUpload & Pick<CreateRequest, 'startBy'>,
   ): Promise<FlowServiceError | undefined> {
     const change = this.#service[operation];
     if (change === undefined) {
@@ -300,7 +304,7 @@ class HttpFlowService implements FlowService {
       const body = described && (() => jsonBody(filled(described, { '{id}': flowId, '{template}': template })));
       // A subject of its own: a flow whose polls are always throttled may still be aborted.
       const subject = `${operation} ${flowSubject(flowId)}`;
-      const answer = await this.#requests.send({ operation, method, url, subject, uploadId, body }, signal);
+      const answer = await this.#requests.send({ operation, method, url, subject, uploadId, body, startBy }, signal);
       if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
       answer.response.destroy();
       return undefined;

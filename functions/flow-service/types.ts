@@ -173,8 +173,15 @@ export interface FlowService {
    * the signal's reason: nobody can do more about a flow that is not wanted any more.
    */
   abort(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<FlowServiceError | undefined>;
-  /** `DELETE /flows/{id}`, of an ended flow. Returns and throws as {@link abort} does. */
-  delete(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<FlowServiceError | undefined>;
+  /**
+   * `DELETE /flows/{id}`, of an ended flow. Returns and throws as {@link abort} does. With `startBy`, it is not sent later
+   * than that.
+   */
+  delete(
+    flowId: string,
+    signal: AbortSignal,
+    options?: OfUpload & Pick<CreateRequest, 'startBy'>,
+  ): Promise<FlowServiceError | undefined>;
   /**
    * Tells whether the address serves flows at this moment, by one request for their listing. False also if the service
    * does not list flows, or cannot answer now.

@@ -398,6 +398,19 @@ const ending = {
   failedOutputs,
   /** What begins with this end. It is written here before anything of it begins. */
   next: z.optional(z.readonly(z.array(nextStage))),
+  /** What became of its flow at the service, as `deleteFlow` of the route asks. Absent before the first attempt. */
+  flowDeletion: z.optional(
+    readonlyObject({
+      /** Attempts that have begun. */
+      attempts: count,
+      /** When the last one began. */
+      at: time,
+      /** When the service had deleted it, or did not know it any more. */
+      deletedAt: z.optional(time),
+      /** Why the last attempt failed. If this is absent too, the attempt is under way, or its invocation has died. */
+      message: z.optional(z.string()),
+    }),
+  ),
 };
 
 /** The form of an entry. The types in `entry.ts` are made from it. */

@@ -1,6 +1,7 @@
 import type * as z from 'zod/mini';
 import { shortSegment } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { Price } from '../uploads/budget.ts';
 import { laterRoute } from '../uploads/chain-routes.ts';
@@ -23,7 +24,7 @@ import {
 } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
-import { isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
+import { isSuccess, isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
 import { isAfterFailure, WAITS, type WaitReason } from './waits.ts';
 
 /**
@@ -596,6 +597,51 @@ export function collectedAgain(
 export const isFlowShared = (entry: Entry): boolean =>
   ('isShared' in entry && entry.isShared === true) ||
   (entry.state === 'failed' && entry.failure.code === 'flow-shared');
+
+/**
+ * The flows that are deleted at the service once nothing is left to publish: that of a success, and those of successes
+ * before it. None if the route does not ask for it, or it is done.
+ */
+export function flowsToDelete(entry: TerminalEntry, routes: readonly Route[]): readonly string[] {
+  const { upload, route, state, flow, previous = [], flowDeletion } = entry;
+  const name = upload.stage?.route ?? route.name;
+  const isAsked = routes.find((each) => each.name === name)?.deleteFlow === true;
+  if (!isAsked || isFlowShared(entry) || flowDeletion?.deletedAt !== undefined) return [];
+  const own = flow !== undefined && isSuccess(state) ? [flow.id] : [];
+  return [...new Set([...previous.filter((end) => isSuccess(end.state)).map((end) => end.flow), ...own])];
+}
+
+/** Attempts to delete a flow at the service: those of about a week. */
+const DELETIONS_MAX = 15;
+
+const DELETION_WAIT_MAX_MS = 24 * 3_600_000;
+
+/**
+ * When the flow of an ended upload is to be deleted: as long after the end as the service may take to list a new flow, and
+ * after a failure twice as long each time, up to a day. Undefined if it is not, or no more.
+ */
+export function deletionDueAt(entry: TerminalEntry, routes: readonly Route[]): number | undefined {
+  const { endedAt, flowDeletion: { attempts, at } = { attempts: 0, at: endedAt } } = entry;
+  if (attempts >= DELETIONS_MAX || flowsToDelete(entry, routes).length === 0) return undefined;
+  return at + Math.min(DELETION_WAIT_MAX_MS, LISTING_DELAY_MAX_MS * 2 ** Math.max(0, attempts - 1));
+}
+
+/** The entry of an upload whose flow is about to be deleted. From then on, nobody collects from it. */
+export const deletionBegun = (entry: TerminalEntry, now: number): TerminalEntry => ({
+  ...entry,
+  flowDeletion: { attempts: (entry.flowDeletion?.attempts ?? 0) + 1, at: now },
+});
+
+/** The same after the attempt. @param message why it failed. */
+export function deletionEnded(entry: TerminalEntry, now: number, message?: string): TerminalEntry {
+  const { attempts = 1, at = now } = entry.flowDeletion ?? {};
+  const end = message === undefined ? { deletedAt: now } : { message: shorten(message, MESSAGE_CHARS_MAX) };
+  return { ...entry, flowDeletion: { attempts, at, ...end } };
+}
+
+/** True if the flow of an ended upload was deleted at the service, or is just being deleted. */
+export const isFlowDeleted = ({ flowDeletion }: TerminalEntry): boolean =>
+  flowDeletion !== undefined && flowDeletion.message === undefined;
 
 /** True for a failure whose receipt, event or marker may not be out. */
 export const isUntold = (entry: Entry): entry is FailedEntry & { readonly isTold?: undefined } =>

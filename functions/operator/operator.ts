@@ -15,8 +15,8 @@ import {
 } from '../chains/chain.ts';
 import type { Chain, ChainUpload } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
-import { FlowServiceError, type FlowServiceErrorCode, NotFoundError } from '../flow-service/errors.ts';
-import type { FlowService, ListingSample, OfUpload, ShownFlow } from '../flow-service/types.ts';
+import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
+import type { FlowService, ListingSample, ShownFlow } from '../flow-service/types.ts';
 import type { HoldPorts } from '../holds/attempt.ts';
 import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
 import { type Holds, pause, resume } from '../holds/holds.ts';
@@ -26,6 +26,7 @@ import {
   type Entry,
   ended,
   failedMarkerOf,
+  isFlowDeleted,
   isFlowShared,
   isInLine,
   isTerminal,
@@ -45,6 +46,7 @@ import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Aliases, OtherSuccess } from '../publish/aliases.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
 import type { Sources } from '../publish/sources.ts';
+import { deleteFlow } from '../resubmit/flow-deletion.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -113,7 +115,7 @@ export interface Changed {
   /**
    * The first four say that it was done, and so do `deleted`, `gone` (the service has no such flow) and `shown`. The others say why not. `being sent`: an invocation is at work on it, and its
    * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
-   * never fetched. `source gone`: the file is not in the inbox any more, or an asset that it takes not in the results, so nothing can be sent. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
+   * never fetched. `flow deleted`: its route has `deleteFlow`, so the service has nothing to fetch any more. `source gone`: the file is not in the inbox any more, or an asset that it takes not in the results, so nothing can be sent. `not in its chain`: no route of that name is a later stage of the file's chain. `withheld`: a stage
    * before failed, and the route does not allow that. `not begun yet`: one request begins {@link ANEW_AT_ONCE_MAX} uploads
    * of stages only. The same request begins the next ones. Without it, ticks begin them.
    */
@@ -122,7 +124,7 @@ export interface Changed {
     | ('deleted' | 'gone' | 'not deleted')
     | ('shown' | 'not shown' | 'without an alias' | 'no such flow')
     | ('unknown' | 'not approved' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
-    | ('overrides not allowed' | 'without a flow' | 'shared' | 'source gone')
+    | ('overrides not allowed' | 'without a flow' | 'shared' | 'flow deleted' | 'source gone')
     | ('not in its chain' | 'withheld' | 'not begun yet');
   /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
   readonly isAborted?: boolean;
@@ -557,6 +559,7 @@ export function collectAgain(
     if (!isTerminal(entry)) return { upload, result: 'under way' };
     if (entry.flow === undefined) return { upload, result: 'without a flow' };
     if (isFlowShared(entry)) return { upload, result: 'shared' };
+    if (isFlowDeleted(entry)) return { upload, result: 'flow deleted' };
     const assets = await assetsThere(entry, ports, signal);
     const again = collectedAgain(await ranked(entry, ports, signal), entry.flow, assets, ports.clock.now());
     return { upload, result: (await beginAgain(stored, again, ports, signal)) ? 'begun' : 'under way' };
@@ -580,29 +583,11 @@ export function deleteFlows(
     if (isFlowShared(entry)) return { upload, result: 'shared' };
     const { id: flowId } = entry.flow;
     const of = { uploadId: upload, template: entry.route.template };
-    const error = await flows.delete(flowId, signal, of);
-    if (error === undefined) return { upload, result: 'deleted' };
-    // A service that does not serve the request may answer 404 too.
-    if (error instanceof NotFoundError && (await isGone(flowId, flows, signal, of))) return { upload, result: 'gone' };
-    telemetry.log.warn('The flow could not be deleted', { uploadId: upload, flowId, error });
-    return { upload, result: 'not deleted', why: error.message };
+    const result = await deleteFlow(flowId, flows, of, signal);
+    if (!(result instanceof FlowServiceError)) return { upload, result };
+    telemetry.log.warn('The flow could not be deleted', { uploadId: upload, flowId, error: result });
+    return { upload, result: 'not deleted', why: result.message };
   });
-}
-
-/** True if the service does not know a flow, by its own answer about it. */
-async function isGone(
-  flowId: string,
-  flows: Pick<FlowService, 'get'>,
-  signal: AbortSignal,
-  of: OfUpload,
-): Promise<boolean> {
-  try {
-    await flows.get(flowId, signal, of);
-    return false;
-  } catch (error) {
-    if (!(error instanceof FlowServiceError)) throw error;
-    return error instanceof NotFoundError;
-  }
 }
 
 /** Has the aliases of a file show the results of another flow of its key, until a newer success comes. */

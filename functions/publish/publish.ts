@@ -1,6 +1,7 @@
 import type { Telemetry } from '../base/telemetry.ts';
 import { isInChain } from '../chains/chain.ts';
 import {
+  deletionDueAt,
   type FailedEntry,
   failedMarkerOf,
   isSameEnd,
@@ -22,7 +23,7 @@ import type { Receipt } from './report-schemas.ts';
 import type { Sources } from './sources.ts';
 
 export interface PublishPorts {
-  readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker' | 'putFailedMarker'>;
+  readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker' | 'putFailedMarker' | 'putWaitingMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
   readonly sources: Pick<Sources, 'settle'>;
@@ -35,8 +36,8 @@ export interface PublishPorts {
 
 /**
  * Publishes how an upload ended: notes in its chain which uploads begin with its assets, has the aliases show it, puts
- * the receipt, sends the event, begins the later stages of its chain, does with its file what `afterSuccess` says, puts the marker of a failure,
- * and at last deletes the running marker.
+ * the receipt, sends the event, begins the later stages of its chain, does with its file what `afterSuccess` says, puts the
+ * marker of a failure and that by which its flow is deleted, and at last deletes the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
  * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt,
@@ -59,6 +60,8 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
     await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);
     await writeTold(entry, hasChain, ports.ledger, signal);
   }
+  const notBefore = deletionDueAt(entry, routes);
+  if (notBefore !== undefined) await ports.ledger.putWaitingMarker({ uploadId: entry.upload.id, notBefore }, signal);
   if (entry.flow !== undefined) {
     await ports.ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   }

@@ -13,6 +13,7 @@ import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
 import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
+import type { FlowDeletions } from './flow-deletion.ts';
 
 /** The queue of uploads in SQS. */
 export function uploadQueue(sqs: SQSClient, QueueUrl: string): UploadQueue {
@@ -49,6 +50,8 @@ export interface ResubmitPorts {
    * how many milliseconds it has to go on. Undefined if nothing is left.
    */
   readonly finishAnew?: (firstId: string, signal: AbortSignal) => Promise<number | undefined>;
+  /** Deletes the flows of ended uploads at the service. */
+  readonly deletions?: Pick<FlowDeletions, 'beginRound' | 'goOn'>;
 }
 
 /**
@@ -87,7 +90,9 @@ export async function resubmit(
   const isFirst = entry?.state === 'succeeded' && entry.upload.stage === undefined;
   const mayBeMadeAnew = isFirst && isInChain(entry, settings.routes);
   const goOnMs = mayBeMadeAnew ? await ports.finishAnew?.(marker.uploadId, signal) : undefined;
-  if (goOnMs !== undefined) next = { uploadId: marker.uploadId, notBefore: clock.now() + goOnMs };
+  const deletionAt = stored && next === undefined ? await ports.deletions?.goOn(stored, signal) : undefined;
+  const goOnAt = Math.min(deletionAt ?? Number.POSITIVE_INFINITY, clock.now() + (goOnMs ?? Number.POSITIVE_INFINITY));
+  if (goOnAt < Number.POSITIVE_INFINITY) next = { uploadId: marker.uploadId, notBefore: goOnAt };
   if (next !== undefined) {
     if (waitingKey(next) === waitingKey(marker)) return sent; // It was due by another clock, and is not by ours. The marker stays.
     await ledger.putWaitingMarker(next, signal);

@@ -115,7 +115,8 @@ export class WaitingUploads {
    * @param endedCount flows that have ended in this tick so far.
    */
   async resubmitDue(endedCount: number, signal: AbortSignal): Promise<{ sent: number; failures: readonly unknown[] }> {
-    const { telemetry, clock, ledger } = this.#ports;
+    const { telemetry, clock, ledger, deletions } = this.#ports;
+    deletions?.beginRound();
     // What is left over the maximum follows in the next round.
     const { isOurs: isWanted, dueMax: max } = this.#options;
     const { due, isLine } = await ledger.waitingAt(clock.now(), { max, isWanted }, signal);

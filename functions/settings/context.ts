@@ -1,7 +1,12 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, compareMembers, type IsSound, strictObject } from '../base/validation.ts';
-import { inputUrlSeconds, type ServiceDescription, takesSeveralInputs } from '../flow-service/service-description.ts';
+import {
+  inputUrlSeconds,
+  keyHonouredMs,
+  type ServiceDescription,
+  takesSeveralInputs,
+} from '../flow-service/service-description.ts';
 import { FLOWS } from '../flow-service/services.ts';
 import { priceIssueOf } from '../uploads/budget.ts';
 import { pathTo } from '../uploads/chain-routes.ts';
@@ -75,6 +80,13 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
           context.addIssue({ code: 'custom', path: ['routes', index, 'input'], message, input });
         }
       }
+      const isDescribed = isSound('service') && service.create !== undefined && isSound('settings', 'inDoubt');
+      const whyKept = isDescribed ? whyFlowsStay(service, settings.inDoubt) : undefined;
+      for (const [index, { deleteFlow }] of whyKept !== undefined ? routes.entries() : []) {
+        const path = ['routes', index, 'deleteFlow'];
+        if (deleteFlow && isSound(...path))
+          context.addIssue({ code: 'custom', path, message: `expected none: ${whyKept}` });
+      }
       for (const [index, { alias }] of isSound('routes') && isSound('settings', 'resultsKey') ? routes.entries() : []) {
         if (alias === undefined) continue;
         const first = (route: Route | undefined) => route && pathTo(routes, route)[0];
@@ -108,6 +120,16 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
       }
     }),
   );
+
+/** Why no flow may be deleted. Undefined if it may. */
+function whyFlowsStay(service: ServiceDescription, inDoubt: PipelineSettings['inDoubt']): string | undefined {
+  if (service.delete === undefined) return 'the description of the service has no "delete"';
+  if (service.list === undefined || inDoubt === 'ask' || keyHonouredMs(service) > 0) return undefined;
+  return (
+    'after a lost answer, only the listing of flows proves whether a file was sent, and it proves less if flows are deleted. ' +
+    'Set settings.inDoubt to "ask", or service.create.idempotency if the service honours a key'
+  );
+}
 
 /** The conditions of a route that can be read, though its other members may be wrong. */
 function soundConditions(route: Route, isSound: IsSound, index: number): Partial<Route> {

@@ -4,7 +4,15 @@ import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { mediaTypeOf } from '../base/media-type.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
-import { type Entry, failedMarkerOf, isTerminal, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
+import {
+  deletionDueAt,
+  type Entry,
+  failedMarkerOf,
+  isTerminal,
+  isUntold,
+  runningMarkerOf,
+  waitingMarkerOf,
+} from '../ledger/entry.ts';
 import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
@@ -424,6 +432,8 @@ export class SweepRun {
     if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
     const waiting = waitingMarkerOf(entry, this.#ports.settings);
     if (waiting !== undefined) await ledger.putWaitingMarker(waiting, closing);
+    const deletionAt = isTerminal(entry) ? deletionDueAt(entry, this.#ports.settings.routes) : undefined;
+    if (deletionAt !== undefined) await ledger.putWaitingMarker({ uploadId: id, notBefore: deletionAt }, closing);
     if (entry.state === 'failed' && missing.includes('failed marker')) {
       await ledger.putFailedMarker(failedMarkerOf(entry), closing);
     }

@@ -62,6 +62,11 @@ export interface Route extends Conditions {
    */
   readonly afterSuccess?: 'tag' | 'delete' | undefined;
   /**
+   * True if a flow is deleted at the service some minutes after its upload, and the whole chain, has ended as succeeded.
+   * Default: false.
+   */
+  readonly deleteFlow?: boolean | undefined;
+  /**
    * The key below `resultsPrefix` at which the newest success of a file is copied, such as `models/{folder}/{name}{ext}`.
    * Default: none.
    */

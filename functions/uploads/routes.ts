@@ -141,6 +141,7 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     reviewHours: z.optional(timeSchema('hours', REVIEW_HOURS_MAX)),
     makes: MEDIA_TYPES_SCHEMA,
     afterSuccess: z.optional(z.enum(['tag', 'delete'], { error: 'expected "tag" or "delete"' })),
+    deleteFlow: z.optional(z.boolean({ error: 'expected true or false' })),
     alias: z.optional(aliasSchema),
     price: z.optional(priceSchema),
     budget: z.optional(budgetSchema),

@@ -11,6 +11,11 @@ interface Listed {
   readonly state: string;
 }
 
+interface ListedChain {
+  readonly uploads: readonly Listed[];
+  readonly endedAt?: number;
+}
+
 /**
  * Watches what is written about chains when it takes effect, and finds what was begun or told too early. The state at
  * the end would not show it: what begins too early is an upload like any other.
@@ -22,21 +27,31 @@ export class ChainWatch {
   /** The uploads of each chain as they were written last, by the upload id of the first file. */
   readonly #listed = new Map<string, readonly Listed[]>();
   readonly #texts = new Map<string, string>();
+  /** The chains that had ended when they were written last, by the upload ids of their first files. */
+  readonly ended = new Set<string>();
 
   constructor(order: OrderChecker) {
     this.#order = order;
   }
 
+  /** True if a chain has begun, and had not ended when it was written last. */
+  isUnderWay(first: string): boolean {
+    return this.#listed.has(first) && !this.ended.has(first);
+  }
+
   /** A call of S3 took effect. The order checker has seen it. */
   sees({ kind, key, body }: CompletedCall): void {
-    if (kind === 'chain.put') this.#seesChain(key, JSON.parse(body) as { readonly uploads: readonly Listed[] });
+    if (kind === 'chain.put') this.#seesChain(key, JSON.parse(body) as ListedChain);
     else if (kind === 'entry.create') this.#seesBegin(JSON.parse(body) as Entry);
     else if (kind === 'receipt.put' && key.endsWith('/chain.json')) this.#seesReport(body);
   }
 
   /** A chain says that an upload has ended only after its entry says so. */
-  #seesChain(key: string, { uploads }: { readonly uploads: readonly Listed[] }): void {
-    this.#listed.set(/^chains\/(.*)\.json$/.exec(key)?.[1] ?? '', uploads);
+  #seesChain(key: string, { uploads, endedAt }: ListedChain): void {
+    const first = /^chains\/(.*)\.json$/.exec(key)?.[1] ?? '';
+    this.#listed.set(first, uploads);
+    if (endedAt === undefined) this.ended.delete(first);
+    else this.ended.add(first);
     for (const { id, generation, state } of uploads) {
       if (state === 'under way' || this.#order.hasEnded(id, generation)) continue;
       this.#order.broken.push(`a chain says of an upload that it has ended, and its entry does not: ${key}, ${id}`);

@@ -26,7 +26,9 @@ const S3_CALLS = [
 ] as const;
 
 const SERVICE_CALLS = ['flow.create', 'flow.get', 'flow.outputs', 'flow.asset', 'flow.abort', 'flows.list'] as const;
-export type ServiceCallKind = (typeof SERVICE_CALLS)[number];
+/** Calls that `deleteFlow` of a route makes. They come last of all, for the same reason. */
+const DELETION_CALLS = ['flow.delete'] as const;
+export type ServiceCallKind = (typeof SERVICE_CALLS | typeof DELETION_CALLS)[number];
 
 const OTHER_CALLS = ['secret.read', 'queue.send', 'event.send'] as const;
 
@@ -60,6 +62,7 @@ const CALLS: readonly CallKind[] = [
   ...HOLD_CALLS,
   ...SOURCE_CALLS,
   ...ALIAS_CALLS,
+  ...DELETION_CALLS,
 ];
 const S3_NO_BODY: readonly CallKind[] = [
   'alias.head',
@@ -78,7 +81,7 @@ const oneOf =
   (call: CallKind): boolean =>
     calls.includes(call);
 const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS, ...SOURCE_CALLS, ...ALIAS_CALLS]);
-const isService = oneOf(SERVICE_CALLS);
+const isService = oneOf([...SERVICE_CALLS, ...DELETION_CALLS]);
 const isOther = oneOf([...OTHER_CALLS, ...BACKFILL_CALLS]);
 /** The answer of these calls is JSON, and not an asset. */
 const hasJsonAnswer = (call: CallKind): boolean => isService(call) && call !== 'flow.asset';
@@ -121,7 +124,7 @@ const FAULTS = {
   '429 in seconds': isService,
   '429 with a date': isService,
   '500': isService,
-  '500 after': (call) => call === 'flow.create' || call === 'flow.abort',
+  '500 after': (call) => ['flow.create', 'flow.abort', 'flow.delete'].includes(call),
   '502': isService,
   '503': isService,
   '503 in seconds': isService,
@@ -134,7 +137,7 @@ const FAULTS = {
   /** A byte in the middle becomes one that is not allowed in JSON. */
   garbled: hasJsonAnswer,
   /** JSON without any id. */
-  'no ids': (call) => hasJsonAnswer(call) && call !== 'flow.abort',
+  'no ids': (call) => hasJsonAnswer(call) && call !== 'flow.abort' && call !== 'flow.delete',
   endless: isService,
   /** A gateway answers in place of the service, mostly after the call has taken effect. */
   gateway: (call) => call === 'flow.create',
@@ -230,6 +233,7 @@ const RARE_CALLS: readonly CallKind[] = [
   'source.tag',
   'source.delete',
   ...ALIAS_CALLS,
+  ...DELETION_CALLS,
 ];
 /** Calls that only one world in many makes. */
 const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort', 'queue.ask'];

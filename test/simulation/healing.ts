@@ -55,12 +55,20 @@ async function isQuiet(world: World): Promise<boolean> {
     // A marker may stand without an entry until a tick takes it up: the sweep writes it first.
     if (opened === undefined) return false;
     const entry = JSON.parse(opened.body.toString()) as Entry;
+    // Its chain may wait for the decision about another upload.
+    if (isKept(world, entry)) continue;
     if (entry.state !== 'waiting' || entry.reason !== 'undecided') return false;
     held += 1;
   }
   // Each held upload is searched for once an hour. If there are many, one of them is always on its way.
   return visible + inFlight + delayed <= held;
 }
+
+/** True if the flow of a success is to be deleted once its chain has ended. */
+export const isKept = ({ chainWatch, scenario }: World, { state, upload }: Entry): boolean =>
+  state === 'succeeded' &&
+  scenario.routes.some(({ deleteFlow }) => deleteFlow === true) &&
+  chainWatch.isUnderWay(upload.stage?.first.id ?? upload.id);
 
 /** Delivers everything once more that ever came through the queue. Dead letters did not come through. */
 export function redeliver({ deadLetters, queue, notifications }: World): void {

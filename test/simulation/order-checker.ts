@@ -32,6 +32,8 @@ export class OrderChecker {
   readonly broken: string[] = [];
   /** The uploads and generations whose receipt was ever written. */
   readonly receipted = new Set<string>();
+  /** The uploads and generations whose end was told by an event, after the receipt. */
+  readonly told = new Set<string>();
   /** Every upload that ever had an entry, by its id. */
   readonly uploads = new Map<string, Entry['upload']>();
   /** When the first entry of each upload was written, by its id. */
@@ -200,6 +202,7 @@ export class OrderChecker {
   /** The event comes after the terminal entry. */
   seesEvent(detail: string): void {
     const { upload, generation } = JSON.parse(detail) as { upload: { id: string }; generation: number };
+    this.told.add(`${upload.id}-${generation}`);
     if (this.hasEnded(upload.id, generation)) return;
     this.broken.push(`an end was told of before the entry was at it: ${upload.id}-${generation}`);
   }

@@ -3,6 +3,7 @@ import type { Fault, ServiceCallKind } from './faults.ts';
 import { flowTagOf } from './flow-tag.ts';
 import type { Lambda } from './lambda.ts';
 import { POISONED_BODY_BYTES_MIN } from './scenario.ts';
+import { seesFlowDeletion } from './storm-deletions.ts';
 import { SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -41,6 +42,7 @@ export class ServiceWatch {
     if (timeline.now() < this.#heldBackUntil[paceOf(kind)]) observed.sentDespiteRefusal += 1;
     if (isPoll(kind)) observed.polledAt.set(flowId, timeline.now());
     if (kind === 'flow.abort' && lambda.function === 'create') this.#seesAbort(flowId);
+    if (kind === 'flow.delete') seesFlowDeletion(this.#world, flowId);
     if (kind === 'flows.list' && scenario.doNeighboursDelete) neighbours.deleteSoon();
   }
 

@@ -30,6 +30,7 @@ const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
   listOutputs: 'flow.outputs',
   getAsset: 'flow.asset',
   changeFlow: 'flow.abort',
+  deleteFlow: 'flow.delete',
   listFlows: 'flows.list',
   // Asked for only if a 403 may be about the token.
   listTemplates: 'flows.list',

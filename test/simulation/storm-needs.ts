@@ -17,6 +17,8 @@ export interface StormNeeds {
   readonly areChained?: boolean;
   /** True if routes have an `afterSuccess`. */
   readonly areSettled?: boolean;
+  /** True if routes have their flows deleted. */
+  readonly areDeleted?: boolean;
   /** True if routes have an alias. */
   readonly haveAliases?: boolean;
   /** True if uploads are held. */
@@ -69,6 +71,7 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'alias.copy': { haveAliases: true, areQuick: true },
   'alias.complete': { haveAliases: true, areQuick: true },
   'alias.delete': { haveAliases: true, areQuick: true },
+  'flow.delete': { areDeleted: true, areQuick: true },
   'queue.ask': { areBackfilled: true, faultPlan: { rate: 0, faults: [], persistence: 0 } },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
 };

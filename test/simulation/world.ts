@@ -43,6 +43,7 @@ import { slowScenarioOf } from './slow-counterpart.ts';
 import { withAliases } from './storm-aliases.ts';
 import { withChains } from './storm-chains.ts';
 import { withCopies } from './storm-copies.ts';
+import { withDeletions } from './storm-deletions.ts';
 import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobApi } from './storm-job-api.ts';
 import { withJobs } from './storm-jobs.ts';
@@ -261,7 +262,8 @@ function scenarioFor(seed: number): Scenario {
   const withHonouredKeys = withKeys(withStageChanges(changed, new Random(seed, 16)), new Random(seed, 17));
   const withEnds = withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
   const withStill = withAliases(withSettling(withEnds, new Random(seed, 23)), new Random(seed, 21));
-  return withAddedStages(withReview(withStill, new Random(seed, 24)), new Random(seed, 26));
+  const withAnew = withAddedStages(withReview(withStill, new Random(seed, 24)), new Random(seed, 26));
+  return withDeletions(withAnew, new Random(seed, 27));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -3,6 +3,7 @@ import type { World } from '../world.ts';
 import { checkAliases } from './aliases.ts';
 import { checkChains } from './chains.ts';
 import { checkCopies } from './copies.ts';
+import { checkDeletions } from './deletions.ts';
 import { checkEndings } from './endings.ts';
 import { checkEntries, checkFailedMarkers, checkMarkers } from './entries.ts';
 import { isTerminal } from './facts.ts';
@@ -42,6 +43,7 @@ export async function checkAll(world: World): Promise<void> {
   checkEvents(world, terminal);
   await checkChains(world, entries);
   await checkSources(world, terminal);
+  checkDeletions(world, terminal);
   await checkAliases(world);
   await checkNoToken(world);
 }

@@ -1,6 +1,7 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
+import { isKept } from '../healing.ts';
 import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { routeNameFor } from '../storm-routes.ts';
@@ -102,9 +103,10 @@ function checkUploadOf(world: World, entry: Entry): void {
   demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
 }
 
-/** Only held uploads have markers. What waits for a damaged entry stays. */
+/** Only held uploads have markers, and successes whose flow is still to be deleted. What waits for a damaged entry stays. */
 export async function checkMarkers(world: World, entries: readonly Entry[]): Promise<void> {
-  const held = new Set(entries.filter(({ state }) => state === 'waiting').map(({ upload }) => upload.id));
+  const mayHave = (entry: Entry) => entry.state === 'waiting' || isKept(world, entry);
+  const held = new Set(entries.filter(mayHave).map(({ upload }) => upload.id));
   const running = (await world.inspector.list(LEDGER, 'running/')).filter(({ key }) => !world.isDamaged(key));
   demand(running.length === 0, 'a marker of a running flow is left', running);
   const waiting = (await world.inspector.list(LEDGER, 'waiting/')).filter(({ key }) => !world.isStuck(key));

@@ -1,0 +1,149 @@
+import type { Clock } from '../base/clock.ts';
+import type { Telemetry } from '../base/telemetry.ts';
+import { isInChain } from '../chains/chain.ts';
+import type { ChainStore } from '../chains/chain-store.ts';
+import { FlowServiceError, NotFoundError } from '../flow-service/errors.ts';
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
+import type { FlowService, OfUpload } from '../flow-service/types.ts';
+import {
+  deletionBegun,
+  deletionDueAt,
+  deletionEnded,
+  flowsToDelete,
+  isTerminal,
+  type TerminalEntry,
+} from '../ledger/entry.ts';
+import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
+import { isPublished } from '../publish/publish.ts';
+import type { Settings } from '../settings/environment.ts';
+import { firstOf } from '../uploads/upload.ts';
+
+/** Time of a round in which deletions begin, in milliseconds. Files that wait are sent by the same round. */
+const ROUND_MS = 10_000;
+
+/** Time after which a deletion that had no turn is due again, in milliseconds. */
+const NEXT_MS = 60_000;
+
+interface DeletionPorts {
+  readonly ledger: Ledger;
+  readonly chains: Pick<ChainStore, 'read'>;
+  readonly flows: Pick<FlowService, 'delete' | 'get'>;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  readonly settings: Pick<Settings, 'routes'>;
+}
+
+/**
+ * Deletes flows at the service, as `deleteFlow` of their routes asks. A waiting marker leads to each.
+ *
+ * No search for a lost flow may miss one because of this. A search is for the tag of one generation of an upload, and only
+ * the flows of generations that have ended are deleted. It is written into the entry before it is done, so that nobody
+ * collects the flow at the same time.
+ */
+export class FlowDeletions {
+  readonly #ports: DeletionPorts;
+  #startBy = 0;
+
+  constructor(ports: DeletionPorts) {
+    this.#ports = ports;
+  }
+
+  beginRound(): void {
+    this.#startBy = this.#ports.clock.now() + ROUND_MS;
+  }
+
+  /**
+   * Deletes the flow of an ended upload, if that is due.
+   * @returns when to look at the upload again. Undefined if nothing is left to do.
+   */
+  async goOn(stored: Stored, signal: AbortSignal): Promise<number | undefined> {
+    const { ledger, clock, settings } = this.#ports;
+    const { entry } = stored;
+    const dueAt = isTerminal(entry) ? deletionDueAt(entry, settings.routes) : undefined;
+    const now = clock.now();
+    if (dueAt === undefined || dueAt > now || !isTerminal(entry)) return dueAt;
+    if (now >= this.#startBy) return now + NEXT_MS;
+    if (!(await this.#isOver(entry, signal))) return nextLook(entry, now);
+    const begun = await ledger.replace(stored, deletionBegun(entry, now), signal);
+    if (!begun.won) return now + NEXT_MS;
+    const message = await this.#delete(entry, signal);
+    const next = deletionEnded(deletionBegun(entry, now), clock.now(), message);
+    await ledger.replace(begun.stored, next, signal);
+    const again = deletionDueAt(next, settings.routes);
+    this.#report(next, message, again === undefined);
+    return again;
+  }
+
+  /** True if all of the upload and of its chain has ended and is told. */
+  async #isOver(entry: TerminalEntry, signal: AbortSignal): Promise<boolean> {
+    const { ledger, chains, settings } = this.#ports;
+    if (!(await isPublished(entry, ledger, signal))) return false;
+    if (!isInChain(entry, settings.routes)) return true;
+    try {
+      const chain = await chains.read(firstOf(entry.upload).id, signal);
+      return chain === undefined || chain.endedAt !== undefined;
+    } catch (error) {
+      if (error instanceof UnreadableEntryError) return false;
+      throw error;
+    }
+  }
+
+  /** @returns why a flow was not deleted. */
+  async #delete(entry: TerminalEntry, signal: AbortSignal): Promise<string | undefined> {
+    const { flows, settings } = this.#ports;
+    const of = { uploadId: entry.upload.id, template: entry.route.template, startBy: this.#startBy };
+    for (const flowId of flowsToDelete(entry, settings.routes)) {
+      const result = await deleteFlow(flowId, flows, of, signal);
+      if (result instanceof FlowServiceError) return result.message;
+    }
+    return undefined;
+  }
+
+  #report({ upload, flow }: TerminalEntry, message: string | undefined, isLast: boolean): void {
+    const { log, metrics } = this.#ports.telemetry;
+    const about = { uploadId: upload.id, flowId: flow?.id };
+    if (message === undefined) log.info('The flow was deleted at the service', about);
+    else log.warn('The flow could not be deleted at the service', { ...about, why: message, isLast });
+    if (message === undefined) metrics.add('FlowsDeleted');
+    else if (isLast) metrics.add('FlowsNotDeleted');
+  }
+}
+
+/**
+ * When the end of a chain is looked for again. It may take weeks, so each time is twice as far from the upload's end as the
+ * one before. All markers of an upload lead to the same time, where they become one.
+ */
+function nextLook({ endedAt }: TerminalEntry, now: number): number {
+  let sinceMs = LISTING_DELAY_MAX_MS;
+  while (endedAt + sinceMs <= now) sinceMs *= 2;
+  return endedAt + sinceMs;
+}
+
+/** Deletes a flow at the service. `gone` if the service does not know it any more. @returns why it could not. */
+export async function deleteFlow(
+  flowId: string,
+  flows: Pick<FlowService, 'delete' | 'get'>,
+  of: OfUpload & { readonly startBy?: number },
+  signal: AbortSignal,
+): Promise<'deleted' | 'gone' | FlowServiceError> {
+  const error = await flows.delete(flowId, signal, of);
+  if (error === undefined) return 'deleted';
+  // A service that does not serve the request may answer 404 too.
+  return error instanceof NotFoundError && (await isGone(flowId, flows, signal, of)) ? 'gone' : error;
+}
+
+/** True if the service does not know a flow, by its own answer about it. */
+async function isGone(
+  flowId: string,
+  flows: Pick<FlowService, 'get'>,
+  signal: AbortSignal,
+  { uploadId, template }: OfUpload,
+): Promise<boolean> {
+  try {
+    await flows.get(flowId, signal, { uploadId, template });
+    return false;
+  } catch (error) {
+    if (!(error instanceof FlowServiceError)) throw error;
+    return error instanceof NotFoundError;
+  }
+}

@@ -1,0 +1,199 @@
+import { describe, expect, it } from 'vitest';
+import type { TerminalEntry } from '../../functions/ledger/entry.ts';
+import type { Changed } from '../../functions/operator/operator.ts';
+import { parseContext } from '../../functions/settings/context.ts';
+import type { Route } from '../../functions/uploads/route.ts';
+import { DAY, dyingAt, ECHO, HOUR, LEDGER, MINUTE, start, world } from '../support/world.ts';
+
+const DELETES: Route = { ...ECHO, deleteFlow: true };
+const LATER: Route = { ...DELETES, name: 'later', after: 'echo' };
+
+const begin = (...routes: readonly Route[]) => start({ routes, settings: { inDoubt: 'ask' } });
+const deleted = (): readonly boolean[] => world.service.flows.map((flow) => flow.deleted);
+const deletion = async () => ((await world.entry()) as TerminalEntry).flowDeletion;
+const waiting = () => world.keys(LEDGER, 'waiting/');
+const ask = async (event: object): Promise<readonly unknown[]> =>
+  ((await world.collect(event)) as readonly Changed[]).map(({ result }) => result);
+const idOf = async (route = 'echo'): Promise<string> =>
+  (await world.entries()).find((entry) => entry.route.name === route)?.upload.id ?? '';
+
+/** Sends a file, and has it succeed. */
+async function succeed(): Promise<void> {
+  await world.send('a');
+  await world.tickAfter(2 * MINUTE);
+}
+
+it('the flow of a success is deleted five minutes after its end, and not before', async () => {
+  await begin(DELETES);
+  await succeed();
+  await world.tickAfter(4 * MINUTE);
+  expect([deleted(), (await waiting()).length]).toEqual([[false], 1]);
+  await world.tickAfter(2 * MINUTE);
+  expect([deleted(), await waiting()]).toEqual([[true], []]);
+  expect(await deletion()).toMatchObject({ attempts: 1, deletedAt: expect.any(Number) });
+  expect([world.count('FlowsDeleted'), world.queue.counts().visible]).toEqual([1, 0]);
+});
+
+it.each([
+  ['without the setting', ECHO],
+  ['of a failure', { ...DELETES, parameters: { fail: true } }],
+])('a flow stays: %s', async (_, route) => {
+  await begin(route);
+  await succeed();
+  await world.settle();
+  expect(deleted()).toEqual([false]);
+});
+
+it('a flow is not deleted before its receipt is out', async () => {
+  await begin(DELETES);
+  await world.send('a');
+  const live = dyingAt(world.ports.ledger, 'deleteRunningMarker');
+  for (let ticks = 0; ticks < 3; ticks += 1) await world.tickAfter(6 * MINUTE).catch(() => {});
+  expect(deleted()).toEqual([false]);
+  live();
+  await world.settle();
+  expect(deleted()).toEqual([true]);
+});
+
+it('the flows of a chain are deleted after the end of all of it', async () => {
+  await begin(DELETES, LATER, { ...LATER, name: 'last', after: 'later', deleteFlow: false });
+  await succeed();
+  await world.collect({ hold: { action: 'pause', route: 'last' } });
+  await world.deliverAndTick(6, 20 * MINUTE);
+  expect(deleted()).toEqual([false, false]);
+  await world.collect({ hold: { action: 'resume', route: 'last' } });
+  await world.settle();
+  expect(deleted()).toEqual([true, true, false]);
+  expect(await waiting()).toEqual([]);
+});
+
+it('a success that is made anew takes the flows of the ones before along', async () => {
+  await begin(DELETES);
+  await succeed();
+  expect(await ask({ again: [await idOf()] })).toEqual(['resubmitted']);
+  await world.deliverAndTick(1, 2 * MINUTE);
+  expect(deleted()).toEqual([false, false]);
+  await world.settle();
+  expect(deleted()).toEqual([true, true]);
+});
+
+describe('if the service does not delete it', () => {
+  const refuse = (status: number): void => {
+    world.service.intercept = (_, { operation }) => (operation === 'deleteFlow' ? { status } : undefined);
+  };
+
+  it('it is tried again, less and less often, and given up after a week', async () => {
+    await begin(DELETES);
+    await succeed();
+    refuse(500);
+    const tries: number[] = [];
+    let attempts = 0;
+    for (let hours = 0; hours < 24 * 20; hours += 1) {
+      await world.tickAfter(HOUR);
+      const now = (await deletion())?.attempts ?? 0;
+      if (now > attempts) tries.push(hours);
+      attempts = now;
+    }
+    expect(attempts).toBe(15);
+    expect(tries.at(-1)).toBeGreaterThan(5 * 24);
+    expect([await waiting(), world.count('FlowsNotDeleted'), deleted()]).toEqual([[], 1, [false]]);
+    expect(await deletion()).toMatchObject({ message: expect.stringContaining('delete: 500') });
+    expect((await world.entry()).state).toBe('succeeded');
+  });
+
+  it.each([404, 410])('a %d means that it is gone, if the service does not know the flow', async (status) => {
+    await begin(DELETES);
+    await succeed();
+    world.service.intercept = (_, { operation }) =>
+      ['deleteFlow', 'getFlow'].includes(operation) ? { status } : undefined;
+    await world.settle();
+    expect(await deletion()).toHaveProperty('deletedAt');
+  });
+
+  it('a 404 of the request alone means nothing', async () => {
+    await begin(DELETES);
+    await succeed();
+    refuse(404);
+    await world.tickAfter(6 * MINUTE);
+    expect(await deletion()).toMatchObject({ attempts: 1, message: expect.stringContaining('404') });
+  });
+
+  it('an answer that was lost is found out by the next attempt', async () => {
+    await begin(DELETES);
+    await succeed();
+    let calls = 0;
+    world.service.intercept = (_, { operation }) => {
+      if (operation !== 'deleteFlow') return undefined;
+      calls += 1;
+      return calls === 1 ? { reset: 'after-effect' } : undefined;
+    };
+    await world.settle();
+    expect([await deletion(), deleted()]).toMatchObject([{ attempts: 2, deletedAt: expect.any(Number) }, [true]]);
+  });
+});
+
+it('an invocation may die between all steps', async () => {
+  await begin(DELETES);
+  await succeed();
+  for (const method of ['replace', 'deleteWaitingMarker'] as const) {
+    for (const from of [1, 2]) {
+      const live = dyingAt(world.ports.ledger, method, from);
+      await world.tickAfter(6 * MINUTE).catch(() => {});
+      live();
+    }
+  }
+  await world.settle();
+  expect([deleted(), await waiting()]).toEqual([[true], []]);
+});
+
+it('the daily sweep finds a flow whose marker was lost', async () => {
+  await begin(DELETES);
+  await world.sweep();
+  await succeed();
+  for (const key of await waiting()) await world.remove(key, LEDGER);
+  world.clock.advance(DAY / 2);
+  await world.sweep();
+  expect(await waiting()).toHaveLength(1);
+  await world.settle();
+  expect(deleted()).toEqual([true]);
+  world.clock.advance(DAY / 2);
+  await world.sweep();
+  expect(await waiting()).toEqual([]);
+});
+
+describe('what an operator asks for', () => {
+  it('is no collection of a flow that was deleted', async () => {
+    await begin(DELETES);
+    await succeed();
+    expect(await ask({ collect: [await idOf()] })).toEqual(['begun']);
+    await world.settle();
+    expect(deleted()).toEqual([true]);
+    expect(await ask({ collect: [await idOf()] })).toEqual(['flow deleted']);
+    expect((await world.entry()).state).toBe('succeeded');
+    expect(await ask({ delete: [await idOf()] })).toEqual(['gone']);
+  });
+});
+
+describe('a configuration', () => {
+  const parsed = (more: object) => () =>
+    parseContext({
+      baseUrl: 'https://flows.example.com',
+      routes: [{ name: 'a', template: 't', deleteFlow: true }],
+      ...more,
+    });
+
+  it.each([
+    ['the description has no way to delete a flow', { service: 'tripo' }, /has no "delete"/],
+    ['only the listing proves anything in a doubt', {}, /inDoubt to "ask"/],
+  ])('is refused if %s', (_, more, message) => {
+    expect(parsed(more)).toThrow(message);
+  });
+
+  it.each([
+    ['the operator is asked', { settings: { inDoubt: 'ask' } }],
+    ['the service honours a key', { service: { from: 'flows', create: { idempotency: { hours: 24 } } } }],
+    ['the service lists no flows', { service: { from: 'flows', list: null } }],
+  ])('is taken if %s', (_, more) => {
+    expect(parsed(more)).not.toThrow();
+  });
+});

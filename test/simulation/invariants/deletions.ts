@@ -1,0 +1,25 @@
+import type { TerminalEntry } from '../../../functions/ledger/entry.ts';
+import { demand } from '../demand.ts';
+import { isKept } from '../healing.ts';
+import type { World } from '../world.ts';
+
+/**
+ * In the end, every flow of a success is deleted at the service if its route asks for it and its chain has ended, and no
+ * other.
+ */
+export function checkDeletions(world: World, entries: readonly TerminalEntry[]): void {
+  const { observed, settings, service } = world;
+  if (observed.routings.length > 1 || observed.damaged !== undefined) return;
+  for (const entry of entries) {
+    const { upload, route, state, flow, previous = [] } = entry;
+    const name = upload.stage?.route ?? route.name;
+    const isAsked = settings.routes.find((each) => each.name === name)?.deleteFlow === true;
+    const ends = [...previous, ...(flow === undefined ? [] : [{ state, flow: flow.id }])];
+    for (const end of ends) {
+      const isDeleted = service.flows.find(({ id }) => id === end.flow)?.deleted === true;
+      const mustBe = isAsked && end.state === 'succeeded' && !observed.expired.has(upload.id) && !isKept(world, entry);
+      demand(!mustBe || isDeleted, 'a flow was not deleted after its success', entry);
+      demand(!isDeleted || mustBe, 'a flow was deleted that was to stay', end, entry);
+    }
+  }
+}
