@@ -589,6 +589,24 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'const version = { Bucket: bucket, Key: key, VersionId: versionId };',
     with: 'const version = { Bucket: bucket, Key: key };',
   }),
+  mistake('a flow deleted before its chain has ended', 200, {
+    file: 'resubmit/flow-deletion.ts',
+    in: 'FlowDeletions.#isOver',
+    replace: 'return chain === undefined || chain.endedAt !== undefined;',
+    with: 'return true;',
+  }),
+  mistake('a flow deleted before its end is told', 400, {
+    file: 'resubmit/flow-deletion.ts',
+    in: 'FlowDeletions.#isOver',
+    replace: 'if (!(await isPublished(entry, ledger, signal))) return false;',
+    with: '',
+  }),
+  mistake('a flow that nothing leads to any more', 60, {
+    file: 'publish/publish.ts',
+    in: 'publish',
+    replace: 'if (notBefore !== undefined) await ports.ledger.putWaitingMarker(…);',
+    with: '',
+  }),
   mistake('an older success that ends later takes the alias', 60, {
     file: 'publish/aliases.ts',
     in: 'Aliases.show',
