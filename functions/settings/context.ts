@@ -87,24 +87,8 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
         if (deleteFlow && isSound(...path))
           context.addIssue({ code: 'custom', path, message: `expected none: ${whyKept}` });
       }
-      for (const [index, { alias }] of isSound('routes') && isSound('settings', 'resultsKey') ? routes.entries() : []) {
-        if (alias === undefined) continue;
-        const first = (route: Route | undefined) => route && pathTo(routes, route)[0];
-        const twin = routes.findIndex((route) => route.alias === alias && first(route) === first(routes[index]));
-        if (twin < index) {
-          const message = `expected another than that of routes[${twin}]: both belong to one chain, and would replace each other's copies`;
-          context.addIssue({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
-        }
-        const folder = aliasFolderOf(alias);
-        const begins = (text: string): boolean => text.startsWith(folder);
-        const taker = routes.findIndex(({ prefixes = [], jobs }) =>
-          [...prefixes, ...(jobs ? [jobs] : [])].some(begins),
-        );
-        if (taker === -1 && !begins(settings.resultsKey)) continue;
-        const whose = taker === -1 ? 'settings.resultsKey' : `files of routes[${taker}]`;
-        const message = `expected another folder at its beginning: results of ${whose} lie in ${folder}`;
-        context.addIssue({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
-      }
+      if (isSound('routes') && isSound('settings', 'resultsKey'))
+        aliasIssues(routes, settings, (issue) => context.addIssue(issue));
       const dead = routes.map((route, index) => deadMembers(soundConditions(route, isSound, index)));
       for (const [index, members] of dead.entries()) {
         for (const { path, message } of members) {
@@ -120,6 +104,30 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
       }
     }),
   );
+
+/** Aliases that would meet each other, or other objects of the results. */
+function aliasIssues(
+  routes: readonly Route[],
+  settings: Pick<PipelineSettings, 'resultsKey'>,
+  add: (issue: { code: 'custom'; path: (string | number)[]; message: string; input: unknown }) => void,
+): void {
+  const first = (route: Route | undefined) => route && pathTo(routes, route)[0];
+  for (const [index, { alias }] of routes.entries()) {
+    if (alias === undefined) continue;
+    const twin = routes.findIndex((route) => route.alias === alias && first(route) === first(routes[index]));
+    if (twin < index) {
+      const message = `expected another than that of routes[${twin}]: both belong to one chain, and would replace each other's copies`;
+      add({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
+    }
+    const folder = aliasFolderOf(alias);
+    const begins = (text: string): boolean => text.startsWith(folder);
+    const taker = routes.findIndex(({ prefixes = [], jobs }) => [...prefixes, ...(jobs ? [jobs] : [])].some(begins));
+    if (taker === -1 && !begins(settings.resultsKey)) continue;
+    const whose = taker === -1 ? 'settings.resultsKey' : `files of routes[${taker}]`;
+    const message = `expected another folder at its beginning: results of ${whose} lie in ${folder}`;
+    add({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
+  }
+}
 
 /** Why no flow may be deleted. Undefined if it may. */
 function whyFlowsStay(service: ServiceDescription, inDoubt: PipelineSettings['inDoubt']): string | undefined {

@@ -586,8 +586,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('the version that is current is tagged, and not the one that was sent', 60, {
     file: SOURCES,
     in: 'Sources.#tag',
-    replace: 'const version = { Bucket: bucket, Key: key, VersionId: versionId };',
-    with: 'const version = { Bucket: bucket, Key: key };',
+    replace: '{ Bucket: bucket, Key: key, VersionId: versionId }',
+    with: '{ Bucket: bucket, Key: key }',
   }),
   mistake('a flow deleted before its chain has ended', 200, {
     file: 'resubmit/flow-deletion.ts',

@@ -124,7 +124,7 @@ function codesOfJob(world: World, put: Put): readonly (string | undefined)[] {
 }
 
 interface Snapshot {
-  /** The ETags of all objects in all buckets, without the notes that the ticks make, and the entries of held uploads. */
+  /** The ETags of all objects in all buckets, and the texts of receipts, without the notes that the ticks make, and the entries of held uploads. */
   readonly etags: ReadonlyMap<string, string>;
   /** The ids of held uploads. */
   readonly held: ReadonlySet<string>;
@@ -138,10 +138,19 @@ export async function snapshotOf(world: World): Promise<Snapshot> {
     key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? '');
   for (const bucket of [INBOX, NEXT_INBOX, ...RESULT_BUCKETS, LEDGER]) {
     for (const { key, etag } of await world.inspector.list(bucket)) {
-      if (bucket !== LEDGER || !isNote(key)) etags.set(`${bucket}/${key}`, etag);
+      if (bucket === LEDGER && isNote(key)) continue;
+      const isReceipt = RESULT_BUCKETS.some((name) => name === bucket) && key.endsWith('/receipt.json');
+      etags.set(`${bucket}/${key}`, isReceipt ? await textOfReceipt(world, bucket, key) : etag);
     }
   }
   return { etags, held };
+}
+
+/** A receipt without what became of the file: the present routes decide about that, and they may have changed since. */
+async function textOfReceipt(world: World, bucket: string, key: string): Promise<string> {
+  const opened = await world.inspector.open(bucket, key);
+  const { sourceIssue: _, ...receipt } = JSON.parse(opened?.body.toString() ?? '{}') as Record<string, unknown>;
+  return JSON.stringify(receipt);
 }
 
 export function checkUnchanged(before: Snapshot, after: Snapshot): void {

@@ -61,12 +61,12 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
     (put.isCopy ? !isOfFailure(world, put) : isUnknown) && mayRepeat.some(({ etag }) => etag === put.etag);
   // An empty file that is replaced or deleted within seconds is no upload.
   const isReplacedEmpty = put.content.byteLength === 0 && !isCurrent;
-  const isExcused =
-    isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty || isSentWithEarlier(world, put, ofKey, entries);
+  const isWithEarlier = isSentWithEarlier(world, put, ofKey, entries);
+  const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty || isWithEarlier;
   const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
   // A copy may have none. But then no upload has given way to it: nothing would come of either.
-  if (own.length === 1 || !isCurrent || isExpired) return;
+  if (own.length === 1 || !isCurrent || isExpired || isWithEarlier) return;
   const ofUploads = entries.filter(({ upload }) => upload.bucket === put.bucket && upload.key === put.key);
   const newest = ofUploads.toSorted((one, other) => one.upload.lastModified - other.upload.lastModified).at(-1);
   const code = newest && failureCodeOf(newest);
@@ -89,8 +89,8 @@ function isSentWithEarlier(world: World, put: Put, ofKey: readonly Put[], entrie
     .some((entry) => {
       const flows = service.flows.filter((flow) => flowTagOf(flow)?.upload === entry.upload.id);
       if (flows.length > 0) return flows.some(({ createdAt }) => createdAt >= stillAt);
-      const code = failureCodeOf(entry);
-      return code === undefined || (code === 'superseded' && !isNewest);
+      if (entry.state !== 'failed') return true;
+      return entry.failure.code === 'superseded' ? !isNewest : entry.endedAt >= stillAt;
     });
 }
 
