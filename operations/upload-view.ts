@@ -5,6 +5,7 @@ import {
   isFlowShared,
   isWaitingInPlace,
   type RunningEntry,
+  type TerminalEntry,
   type WaitingEntry,
 } from '../functions/ledger/entry.ts';
 import { adviceFor } from '../functions/ledger/failures.ts';
@@ -60,6 +61,8 @@ export interface UploadView {
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
   /** What keeps results of its flow from being stored: an error, or a word that is not declared. It is tried again by itself. */
   readonly obstacle?: { readonly message: string; readonly since: string } | undefined;
+  /** When its flow was deleted at the service, as `deleteFlow` of its route asks; or why it could not be deleted yet. */
+  readonly flowDeletion?: { readonly deletedAt?: string; readonly message?: string } | undefined;
   /** True if the service gave the flow to another upload too. Nothing of it is collected then. */
   readonly isFlowShared: boolean;
   readonly endedAt?: string | undefined;
@@ -162,7 +165,7 @@ function stateOf(
   entry: Entry,
   holds: HoldsView | undefined,
   { service }: Pick<Settings, 'service'>,
-): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'obstacle' | 'endedAt' | 'failure'> {
+): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'obstacle' | 'endedAt' | 'flowDeletion' | 'failure'> {
   switch (entry.state) {
     case 'waiting':
       return { wait: heldWait(waitOf(entry), heldBy(entry, holds)) };
@@ -174,10 +177,17 @@ function stateOf(
       return {
         flow: flowOf(entry.flow),
         endedAt: iso(entry.endedAt),
+        flowDeletion: deletionOf(entry),
         failure: 'failure' in entry ? advised(entry.failure, keptWords(service)) : undefined,
       };
   }
 }
+
+const deletionOf = ({ flowDeletion }: TerminalEntry): UploadView['flowDeletion'] => {
+  const { deletedAt, message } = flowDeletion ?? {};
+  if (deletedAt !== undefined) return { deletedAt: iso(deletedAt) };
+  return message === undefined ? undefined : { message };
+};
 
 /** @internal */
 export const obstacleOf = ({ obstacle }: RunningEntry): UploadView['obstacle'] =>

@@ -252,6 +252,7 @@ export function showUpload(
           '  it is tried again by itself',
         ]
       : []),
+    ...deletionLines(view),
     ...(view.claimedUntil
       ? [`  is being sent; if that fails, it is taken up again ${relative(view.claimedUntil)}`]
       : []),
@@ -341,6 +342,12 @@ const endOf = (view: UploadView): string =>
   view.failure === undefined
     ? `succeeded, with ${counted(view.assets.length, 'result')}`
     : `${shownState(view)}: ${view.failure.code}`;
+
+/** What became of its flow at the service. */
+function deletionLines({ flowDeletion: { deletedAt, message } = {} }: UploadView): readonly string[] {
+  if (deletedAt !== undefined) return [`  its flow was deleted at the service: ${when(deletedAt)}`];
+  return message === undefined ? [] : [`  its flow is not deleted at the service yet: ${message}`];
+}
 
 const reasonOf = ({ wait, failure, flow, obstacle, assets, state }: UploadView): string => {
   if (wait !== undefined) {
