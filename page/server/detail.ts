@@ -1,5 +1,4 @@
 import type { TerminalState } from '../../functions/ledger/terminal-states.ts';
-import { atItsTime } from '../../functions/ledger/waits.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/actions.ts';
 import { aliasOf } from '../../operations/alias.ts';
@@ -9,7 +8,14 @@ import type { Deployment } from '../../operations/deployment.ts';
 import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { inputsOf, openResult } from '../../operations/stored-bytes.ts';
-import { isTerminalState, shownState, type UploadView, uploadName, viewOf } from '../../operations/upload-view.ts';
+import {
+  atItsTime,
+  isTerminalState,
+  shownState,
+  type UploadView,
+  uploadName,
+  viewOf,
+} from '../../operations/upload-view.ts';
 import type { Step, StoredObject, UploadDetail } from '../api.ts';
 import type { Access } from './access.ts';
 import { isShown } from './bytes.ts';

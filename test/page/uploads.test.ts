@@ -68,8 +68,9 @@ describe('a file', () => {
     ]);
     expect(shown.timeline.filter(({ isNow }) => isNow)).toHaveLength(1);
     expect(issuesOf('upload', shown.upload)).toBe('');
-    const { assetCount, ...ofUpload } = shown.row;
+    const { assetCount, thumbnail, ...ofUpload } = shown.row;
     expect(assetCount).toBe(shown.upload.assets.length);
+    expect(thumbnail).toEqual({ picture: `/api/uploads/${row.id}/assets/0` });
     expect(shown.upload).toMatchObject(ofUpload);
     expect(shown.command.get).toBe('npm run -s flowdrop -- get photos/robot.png');
     const [asset] = shown.assets;

@@ -12,8 +12,8 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 596_000, gzipped: 204_000 },
-  'collect-outputs': { raw: 658_000, gzipped: 222_000 },
+  'create-flow': { raw: 604_000, gzipped: 206_000 },
+  'collect-outputs': { raw: 670_000, gzipped: 226_000 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
