@@ -64,11 +64,11 @@ async function isQuiet(world: World): Promise<boolean> {
   return visible + inFlight + delayed <= held;
 }
 
-/** True if the flow of a success is to be deleted once its chain has ended. */
-export const isKept = ({ chainWatch, scenario }: World, { state, upload }: Entry): boolean =>
-  state === 'succeeded' &&
+/** True if the flow of a success is to be deleted once its chain has ended, or by another attempt, within a day. */
+export const isKept = ({ chainWatch, scenario }: World, entry: Entry): boolean =>
+  entry.state === 'succeeded' &&
   scenario.routes.some(({ deleteFlow }) => deleteFlow === true) &&
-  chainWatch.isUnderWay(upload.stage?.first.id ?? upload.id);
+  (entry.flowDeletion?.message !== undefined || chainWatch.isUnderWay(entry.upload.stage?.first.id ?? entry.upload.id));
 
 /** Delivers everything once more that ever came through the queue. Dead letters did not come through. */
 export function redeliver({ deadLetters, queue, notifications }: World): void {
