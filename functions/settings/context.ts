@@ -85,7 +85,7 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
       for (const [index, { deleteFlow }] of whyKept !== undefined ? routes.entries() : []) {
         const path = ['routes', index, 'deleteFlow'];
         if (deleteFlow && isSound(...path))
-          context.addIssue({ code: 'custom', path, message: `expected none: ${whyKept}` });
+          context.addIssue({ code: 'custom', path, message: `expected none: ${whyKept}`, input: deleteFlow });
       }
       if (isSound('routes') && isSound('settings', 'resultsKey'))
         aliasIssues(routes, settings, (issue) => context.addIssue(issue));
