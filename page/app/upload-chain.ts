@@ -13,6 +13,9 @@ import { clockTime, duration, fullTime, plural, STATE_WORDS } from './words.ts';
  */
 const SETTLE_MS = 1_500;
 
+/** Time after which a file that succeeded has surely begun its later stages, in milliseconds. */
+const BEGUN_MS = 10_000;
+
 type Line = ShownChain['tree'];
 type Node = Extract<Line, { kind: 'upload' }>['node'];
 
@@ -25,6 +28,7 @@ export class UploadChain extends LightElement {
     about: { attribute: false },
     now: { attribute: false },
     chain: { state: true },
+    answeredId: { state: true },
     problem: { state: true },
   };
   /** The upload that is open. */
@@ -34,6 +38,8 @@ export class UploadChain extends LightElement {
   declare about: About | undefined;
   declare now: number;
   declare chain: ShownChain | undefined;
+  /** The upload whose chain, or that it has none, was read last. */
+  declare answeredId: string | undefined;
   declare problem: string | undefined;
   /** What the list said of the uploads of the chain when it was read. */
   #read = '';
@@ -80,6 +86,7 @@ export class UploadChain extends LightElement {
     this.problem = typeof answer === 'string' && this.chain !== undefined ? answer : undefined;
     if (typeof answer === 'string') return;
     this.chain = answer.chain;
+    this.answeredId = uploadId;
     if (answer.chain?.state === 'under way' && !hasUnderWay(answer.chain.tree)) {
       this.#timer = window.setTimeout(() => void this.#load(), SETTLE_MS);
     }
@@ -88,7 +95,7 @@ export class UploadChain extends LightElement {
   protected override render(): TemplateResult | typeof nothing {
     const { chain, problem } = this;
     // A file without later stages looks as ever.
-    if (chain === undefined || chain.tree.branches.length === 0) return nothing;
+    if (chain === undefined || chain.tree.branches.length === 0) return this.#added();
     const { tree, isSample, generation } = chain;
     const state = stateOf(chain);
     return html`<section class="chain" aria-labelledby="chain-title">
@@ -176,13 +183,28 @@ export class UploadChain extends LightElement {
           ? nothing
           : html`<div class="chain-anew" role="group" aria-labelledby="anew-title">
               <span id="anew-title" class="muted">Make anew, with all stages after it:</span>
-              ${this.#stagesToMake(stages, tree).map(
-                (route) =>
-                  html`<button type="button" class="quiet small" @click=${tell({ action: 'again', from: route })}>${printable(route)}…</button>`,
-              )}
+              ${this.#stagesToMake(stages, tree).map((route) => this.#stageButton(route, first.id))}
             </div>`
       }
     </div>`;
+  }
+
+  /** The stages that were added to the routes after a file had succeeded. */
+  #added(): TemplateResult | typeof nothing {
+    const { row, about } = this;
+    if (row?.state !== 'succeeded' || row.first !== undefined || this.answeredId !== row.id) return nothing;
+    if (this.now < Date.parse(row.endedAt ?? '') + BEGUN_MS) return nothing;
+    const added = (about?.routes ?? []).filter(({ after }) => after === row.route);
+    if (added.length === 0) return nothing;
+    return html`<div class="chain-anew" role="group" aria-labelledby="added-title">
+      <span id="added-title" class="muted">Begin from its results:</span>
+      ${added.map(({ name }) => this.#stageButton(name, row.id))}
+    </div>`;
+  }
+
+  #stageButton(from: string, chain: string): TemplateResult {
+    const tell = () => this.tell('act-on-chain', { action: 'again', from, chain } satisfies PlanRequest);
+    return html`<button type="button" class="quiet small" @click=${tell}>${printable(from)}…</button>`;
   }
 
   /** The stages that have begun, those that were withheld, and those that the routes have by now. */
