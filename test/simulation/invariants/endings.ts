@@ -146,7 +146,10 @@ class Ending {
     const { settleSeconds, steps } = this.#world.scenario;
     const isSettling = settleSeconds !== undefined && upload.stage === undefined && this.#entry.flow === undefined;
     const mayGiveWay = upload.stage !== undefined || isUnsentJob || isSettling || this.#put.versionId === undefined;
-    const isDeleted = isSettling && steps.some(({ kind, key }) => kind === 'delete' && key === this.#put.key);
+    // If the entry of a success expires, `afterSuccess` may have deleted the file before the upload begins again.
+    const wasEnded = this.#world.observed.expired.has(upload.id);
+    const isDeleted =
+      isSettling && (wasEnded || steps.some(({ kind, key }) => kind === 'delete' && key === this.#put.key));
     this.#demand(mayGiveWay && (isOld || isDeleted), 'an upload is called superseded whose file was not replaced');
   }
 
