@@ -595,17 +595,11 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'return chain === undefined || chain.endedAt !== undefined;',
     with: 'return true;',
   }),
-  mistake('a flow deleted before its end is told', 400, {
-    file: 'resubmit/flow-deletion.ts',
-    in: 'FlowDeletions.#isOver',
-    replace: 'if (!(await isPublished(entry, ledger, signal))) return false;',
-    with: '',
-  }),
-  mistake('a flow that nothing leads to any more', 60, {
-    file: 'publish/publish.ts',
-    in: 'publish',
-    replace: 'if (notBefore !== undefined) await ports.ledger.putWaitingMarker(…);',
-    with: '',
+  mistake('the flow of a failure deleted', 100, {
+    file: 'ledger/entry.ts',
+    in: 'flowsToDelete',
+    replace: 'flow !== undefined && isSuccess(state)',
+    with: 'flow !== undefined',
   }),
   mistake('an older success that ends later takes the alias', 60, {
     file: 'publish/aliases.ts',
