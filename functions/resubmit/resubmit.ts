@@ -78,7 +78,8 @@ export async function resubmit(
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
   let sent: Entry | undefined;
-  if (stored?.entry.state === 'waiting' && next !== undefined && stored.entry.notBefore > now)
+  // Its marker was due only so that somebody looks at it.
+  if (stored?.entry.state === 'waiting' && next !== undefined && next.notBefore <= now && stored.entry.notBefore > now)
     next = { ...next, notBefore: lookAt(stored.entry, now) };
   // An upload in the line is resubmitted only from its marker there. From another marker, we only put that one back.
   const isItsMarker = next?.turn === undefined || marker.turn !== undefined;

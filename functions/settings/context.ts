@@ -80,8 +80,8 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
           context.addIssue({ code: 'custom', path: ['routes', index, 'input'], message, input });
         }
       }
-      const isDescribed = isSound('service') && service.create !== undefined && isSound('settings', 'inDoubt');
-      const whyKept = isDescribed ? whyFlowsStay(service, settings.inDoubt) : undefined;
+      const areSound = isSound('routes') && isSound('service') && isSound('settings', 'inDoubt');
+      const whyKept = areSound && service.create !== undefined ? whyFlowsStay(service, settings.inDoubt) : undefined;
       for (const [index, { deleteFlow }] of whyKept !== undefined ? routes.entries() : []) {
         const path = ['routes', index, 'deleteFlow'];
         if (deleteFlow && isSound(...path))

@@ -8,6 +8,8 @@ const KEPT_MAX = 300;
 
 /** By the path of the object: the address of its picture in memory. The last one was made last. */
 const pictures = new Map<string, string>();
+/** The paths of pictures that were asked for, and are not forgotten. */
+const asked = new Set<string>();
 /** Tells the rows that there is a new picture. */
 const made = new EventTarget();
 
@@ -25,6 +27,7 @@ export const hasPicture = ({ model = '', picture }: Thumbnail): boolean => pictu
 function forget(path: string): void {
   URL.revokeObjectURL(pictures.get(path) ?? '');
   pictures.delete(path);
+  asked.delete(path);
 }
 
 /** A small picture of what an upload is about. Empty if there is none. */
@@ -48,10 +51,13 @@ export class RowThumbnail extends LightElement {
     if (!changed.has('thumbnail')) return;
     this.#take();
     const { picture } = this.thumbnail ?? {};
-    if (this.shown !== undefined || picture === undefined) return;
+    if (this.shown !== undefined || picture === undefined || asked.has(picture)) return;
+    asked.add(picture);
     // The list works without it: the object may be gone.
-    void fetchBytes(picture)
-      .then(async (response) => keepThumbnail(picture, await response.blob()))
+    void fetchBytes(`${picture}?thumbnail`)
+      .then(async (response) => {
+        if (response.status === 200) keepThumbnail(picture, await response.blob());
+      })
       .catch(() => undefined);
   }
 
