@@ -3,6 +3,7 @@ import { demand } from '../demand.ts';
 import { HEALING_GAP_MAX_MS } from '../healing.ts';
 import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, NEXT_RESULTS, RESULT_BUCKETS } from '../names.ts';
 import type { Put } from '../observations.ts';
+import { isAlias } from '../s3-calls.ts';
 import { routeNameFor } from '../storm-routes.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isSuperseded, isTerminal, isTooLarge, putOf } from './facts.ts';
@@ -156,7 +157,8 @@ async function textOfReceipt(world: World, bucket: string, key: string): Promise
 export function checkUnchanged(before: Snapshot, after: Snapshot): void {
   // What is told again goes to today's bucket of the results.
   const isToldAnew = (key: string): boolean =>
-    key.startsWith(`${NEXT_RESULTS}/`) && /\/(receipt|chain)\.json$/.test(key);
+    key.startsWith(`${NEXT_RESULTS}/`) &&
+    (/\/(receipt|chain)\.json$/.test(key) || isAlias(key.slice(NEXT_RESULTS.length + 1)));
   const keys = [...new Set([...before.etags.keys(), ...after.etags.keys()])];
   // A held upload may end when its flow is searched for once more.
   const isOfHeld = (key: string): boolean => [...before.held].some((id) => key.includes(id));
