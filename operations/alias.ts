@@ -1,6 +1,6 @@
 import pMap from 'p-map';
 import { encodedId } from '../functions/base/key-segment.ts';
-import type { Entry } from '../functions/ledger/entry.ts';
+import { type Entry, presentRouteOf } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { FLOW_METADATA } from '../functions/results/results-keys.ts';
 import { headObject } from '../functions/s3/objects.ts';
@@ -35,12 +35,12 @@ export interface AliasView {
  * @internal
  */
 export async function aliasOf(
-  { upload, route }: Pick<Entry, 'upload' | 'route'>,
+  entry: Pick<Entry, 'upload' | 'route'>,
   { aliases, settings, s3 }: Pick<Deployment, 'aliases' | 'settings' | 's3'>,
   signal: AbortSignal,
 ): Promise<AliasView | undefined> {
-  const name = upload.stage?.route ?? route.name;
-  const pattern = settings.routes.find((each) => each.name === name)?.alias;
+  const { upload } = entry;
+  const pattern = presentRouteOf(entry, settings.routes)?.alias;
   if (pattern === undefined) return undefined;
   const state = await aliases.read(upload, signal).catch((error) => {
     if (error instanceof UnreadableEntryError) return null;

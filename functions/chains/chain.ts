@@ -10,6 +10,7 @@ import {
   type RunningEntry,
   type StoredAsset,
   sentBy,
+  stageOf,
   type TerminalEntry,
   type WaitingEntry,
 } from '../ledger/entry.ts';
@@ -59,9 +60,6 @@ export function takenFrom(chain: Chain, routes: readonly Route[]): readonly Chai
   const before = new Set(stagesOf(chain, routes).map(({ after }) => after));
   return chain.uploads.filter(({ route }) => before.has(route));
 }
-
-/** Name of an upload's stage. */
-const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string => upload.stage?.route ?? route.name;
 
 /**
  * What is planned to come after an upload that succeeds: what its entry says. For the first file, these are the stages
@@ -278,12 +276,12 @@ function withoutDescendants(chain: Chain, { id, stage }: Upload): Chain {
   return { ...chain, uploads: chain.uploads.filter((upload) => !gone.has(upload.id)) };
 }
 
-const identityOf = ({ upload, route, generation, arrivedAt }: Entry) => ({
-  id: upload.id,
-  route: upload.stage?.route ?? route.name,
-  parent: upload.stage?.parent.asset === undefined ? undefined : upload.stage.parent.id,
-  generation,
-  arrivedAt,
+const identityOf = (entry: Entry) => ({
+  id: entry.upload.id,
+  route: stageOf(entry),
+  parent: entry.upload.stage?.parent.asset === undefined ? undefined : entry.upload.stage.parent.id,
+  generation: entry.generation,
+  arrivedAt: entry.arrivedAt,
 });
 
 const underWay = (entry: Entry): ChainUpload => ({

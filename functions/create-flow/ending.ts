@@ -6,6 +6,7 @@ import {
   type Entry,
   ended,
   inDoubt,
+  isReplaced,
   isTerminal,
   running,
   runningMarkerOf,
@@ -17,7 +18,6 @@ import {
 } from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Stored } from '../ledger/store.ts';
-import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { publish } from '../publish/publish.ts';
 import { reviewEvent } from '../publish/review-event.ts';
 import { type Claim, isKeyGood, replaceClaim } from './claim.ts';
@@ -131,7 +131,7 @@ async function writeEnd<E extends Entry>(delivery: Delivery, claim: Claim, next:
 
 async function concludeFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
   // A stage whose file was replaced is no fault, and needs no alarm.
-  const isSuperseded = entry.state === 'failed' && entry.failure.code === SUPERSEDED;
+  const isSuperseded = entry.state === 'failed' && isReplaced(entry);
   const isFault = entry.state === 'failed' && entry.failure.code !== 'cancelled';
   if (isFault) delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
   await writeRest(delivery, entry);

@@ -3,7 +3,7 @@ import type { Route } from '../uploads/route.ts';
 import { NO_METADATA } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
 import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
-import type { Entry } from './entry.ts';
+import { type Entry, hasGivenWay } from './entry.ts';
 import { isDamaged, type Ledger, type Stored, UnreadableEntryError } from './store.ts';
 import { SWEEP_REACH_MS } from './waits.ts';
 
@@ -33,8 +33,9 @@ type CurrentPorts = CopyPorts & { readonly inbox: Pick<Inbox, 'current'> };
 
 /**
  * The entry of the upload of this key that had the same content before: the same size, and the same ETag or checksum. It
- * had not failed when this one was put, and the metadata that Flowdrop reads are the same. Undefined if there is none:
- * then the upload is meant. So is the hourly canary, and a copy of an upload whose entry is damaged.
+ * had not failed when this one was put, has not given way to another file, and the metadata that Flowdrop reads are the same.
+ * Undefined if there is none: then the upload is meant. So is the hourly canary, and a copy of an upload whose entry is
+ * damaged.
  * @param known the id of an upload that may be the one before it.
  * @throws any error of S3.
  */
@@ -54,7 +55,9 @@ export async function copiedEntry(
     if (isDamaged(error)) return undefined;
     throw error;
   }
-  return before?.state === 'failed' && before.endedAt < upload.lastModified + SECOND_MS ? undefined : before;
+  if (before?.state !== 'failed') return before;
+  // What was not at its key any more stands for no file, whenever it ended: this one was put there later.
+  return hasGivenWay(before) || before.endedAt < upload.lastModified + SECOND_MS ? undefined : before;
 }
 
 /**

@@ -110,6 +110,16 @@ export const isWaitingJob = (entry: Entry): boolean => entry.state === 'waiting'
 export const isWaitingInPlace = ({ claimedAt, answer }: ClaimedEntry): boolean =>
   answer !== undefined && answer.at >= claimedAt;
 
+/** Name of an upload's stage: that of a later stage is the name of its route. */
+export const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string =>
+  upload.stage?.route ?? route.name;
+
+/** The present route of an upload's stage. Undefined if the configuration has none of that name any more. */
+export function presentRouteOf(entry: Pick<Entry, 'upload' | 'route'>, routes: readonly Route[]): Route | undefined {
+  const stage = stageOf(entry);
+  return routes.find(({ name }) => name === stage);
+}
+
 /** Tells whether the upload is a job. A job whose file cannot be used is none. */
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>
   upload.stage === undefined && (job !== undefined || inputs !== undefined);
@@ -188,8 +198,14 @@ export const ageFrom = ({ createdAt, collectedAgainAt = createdAt }: FlowFacts):
 export const failedMarkerOf = ({ endedAt, upload, failure }: FailedEntry): FailedMarker => ({
   endedAt,
   uploadId: upload.id,
-  ...(failure.code === SUPERSEDED && { isReplaced: true }),
+  ...(isReplaced({ failure }) && { isReplaced: true }),
 });
+
+/** True if an upload failed because a newer file took its place. */
+export const isReplaced = ({ failure }: Pick<FailedEntry, 'failure'>): boolean => failure.code === SUPERSEDED;
+
+/** True if an upload failed because it was not at its key any more. */
+export const hasGivenWay = (entry: FailedEntry): boolean => isReplaced(entry) || entry.failure.code === 'upload-gone';
 
 /**
  * True if a claim of this upload has died, or its last attempt ran out of time. Such an upload is sent alone. Ask it
@@ -414,7 +430,6 @@ export const settled = (entry: ClaimedEntry, now: number): ClaimedEntry =>
  */
 export function isStillAfter(entry: Entry, putAt: number): boolean {
   const { settles, stillAt = 0 } = entry;
-  if (entry.state === 'failed' && entry.failure.code === SUPERSEDED) return false;
   if (settles === undefined) return stillAt >= putAt;
   return entry.state !== 'claimed' || entry.claimedAt >= putAt;
 }
@@ -607,9 +622,8 @@ export const isFlowShared = (entry: Entry): boolean =>
  * before it. None if the route does not ask for it, or it is done.
  */
 export function flowsToDelete(entry: TerminalEntry, routes: readonly Route[]): readonly string[] {
-  const { upload, route, state, flow, previous = [], flowDeletion } = entry;
-  const name = upload.stage?.route ?? route.name;
-  const isAsked = routes.find((each) => each.name === name)?.deleteFlow === true;
+  const { state, flow, previous = [], flowDeletion } = entry;
+  const isAsked = presentRouteOf(entry, routes)?.deleteFlow === true;
   if (!isAsked || isFlowShared(entry) || flowDeletion?.deletedAt !== undefined) return [];
   const own = flow !== undefined && isSuccess(state) ? [flow.id] : [];
   return [...new Set([...previous.filter((end) => isSuccess(end.state)).map((end) => end.flow), ...own])];

@@ -5,7 +5,7 @@ import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { encodedId } from '../base/key-segment.ts';
 import { Document } from '../ledger/document.ts';
-import type { StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import { presentRouteOf, type StoredAsset, type TerminalEntry } from '../ledger/entry.ts';
 import { count, LEDGER_FORMAT, readonlyObject, uploadId } from '../ledger/entry-schema.ts';
 import { aliasStateKey } from '../ledger/keys.ts';
 import { LedgerContendedError, parsedObject, UnreadableEntryError } from '../ledger/store.ts';
@@ -136,9 +136,8 @@ export class Aliases {
 
   /** Undefined if it is no success, or its route has no alias. */
   #stateOf(entry: TerminalEntry, assets: readonly StoredAsset[]): AliasState | undefined {
-    const { upload, route, flow } = entry;
-    const name = upload.stage?.route ?? route.name;
-    const pattern = this.#settings.routes.find((each) => each.name === name)?.alias;
+    const { upload, flow } = entry;
+    const pattern = presentRouteOf(entry, this.#settings.routes)?.alias;
     if (pattern === undefined || flow === undefined || !isSuccess(entry.state)) return undefined;
     const { key } = firstOf(upload);
     const max = pattern.includes('{n}') ? ALIASES_MAX : 1;

@@ -121,7 +121,7 @@ interface ParsedState {
  * work again and leaves no upload out.
  *
  * The `since` of the last daily pass is such a time. All uploads from before it were swept earlier, and it is not
- * before the first day. A damaged pass is forgotten: a tick begins a daily one again, and the operator must request a
+ * before the first day. So is that of a backfill: the operator wants all uploads after it. A damaged pass is forgotten: a tick begins a daily one again, and the operator must request a
  * backfill again. If neither a time nor a daily pass can be read, the deployment begins now. Then only a backfill finds
  * older uploads.
  * @throws {OtherFormatError}
@@ -132,7 +132,9 @@ export function parsedState(text: string, now: number): ParsedState {
   const schema = stateSchema(now);
   const { firstDay, watermark, ...members } = schema.parse(stored);
   const lastSince = (members.daily ?? members.ended?.daily)?.since;
-  const begunAt = firstDay ?? lastSince ?? watermark ?? firstSecondOf(now);
+  const sinces = [lastSince, members.backfill?.since, members.ended?.backfill?.since, watermark];
+  const known = sinces.filter((since) => since !== undefined);
+  const begunAt = firstDay ?? Math.max(0, Math.min(...known, firstSecondOf(now)));
   const state = { firstDay: begunAt, watermark: watermark ?? lastSince ?? begunAt, ...members };
   const read: Readonly<Record<string, unknown>> = { firstDay, watermark, ...members };
   const isExpected = (name: string) => stored[name] !== undefined || name === 'firstDay' || name === 'watermark';

@@ -27,6 +27,39 @@ async function copy(form: 's3' | 'bridge', ...upload: Parameters<typeof world.up
 
 const laterBy = (ms: number) => world.clock.advance(ms);
 
+it.each([
+  ['superseded', () => world.upload('a', 'other')],
+  ['upload-gone', () => world.remove('a')],
+] as const)(
+  'is sent if it was put while the one before it ended as %s, and only the sweep finds it',
+  async (code, act) => {
+    await start({ versioning: undefined });
+    await world.collect({ hold: { action: 'pause' } });
+    await world.send('a', 'x');
+    laterBy(MINUTE);
+    await act();
+    let isPut = false;
+    world.beforeS3(async (call, { Key, Body }) => {
+      if (isPut || call !== 'PutObject' || !Key?.startsWith('uploads/')) return;
+      if (JSON.parse(String(Body)).state !== 'failed') return;
+      isPut = true;
+      // S3's clock is two seconds behind.
+      laterBy(-2_000);
+      await world.upload('a', 'x');
+      laterBy(2_000);
+      world.takeMessages();
+    });
+    world.takeMessages();
+    await world.collect({ hold: { action: 'resume' } });
+    await world.settle();
+    expect(await world.entries()).toMatchObject([{ state: 'failed', failure: { code } }]);
+    laterBy(HOUR);
+    await world.sweep({ since: '2026-01-01' });
+    await world.settle();
+    expect((await world.entries()).map(({ state }) => state)).toEqual(['failed', 'succeeded']);
+  },
+);
+
 describe.each([
   ['Enabled', 's3'],
   ['Enabled', 'bridge'],

@@ -148,6 +148,33 @@ it('a file that is deleted while a hold keeps it after it was still is sent all 
   expect(await ends()).toEqual(['succeeded']);
 });
 
+it.each([undefined, 'Enabled'] as const)(
+  'a file is sent although an earlier one with its content gives way at that moment, with versioning %s',
+  async (versioning) => {
+    await begin({ versioning });
+    await world.send('a', 'x');
+    const first = (await world.entry()).upload.id;
+    await world.upload('a', 'other');
+    let isPut = false;
+    world.takeMessages();
+    world.beforeS3(async (call, { Key }) => {
+      // The other file was seen at the key.
+      if (isPut || call !== 'GetObject' || !Key?.startsWith('uploads/') || Key.includes(first)) return;
+      isPut = true;
+      await world.upload('a', 'x');
+      world.takeMessages();
+      world.clock.advance(2 * SECOND);
+    });
+    await passMinutes();
+    expect(isPut).toBe(true);
+    world.clock.advance(30 * MINUTE);
+    await world.sweep({ since: new Date(0).toISOString() });
+    await passMinutes();
+    const sent = (await world.entries()).filter(({ state }) => state === 'succeeded');
+    expect(sent.map(({ upload }) => upload.bytes)).toContain(1);
+  },
+);
+
 it('a copy onto itself is no new file, and makes the file wait for as long again', async () => {
   await begin({ versioning: 'Enabled' });
   await world.send('a', 'x');

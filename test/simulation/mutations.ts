@@ -454,7 +454,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a sweep that begins anew because of one damaged time', 200, {
     file: 'sweep/sweep-state.ts',
     in: 'parsedState',
-    replace: 'firstDay ?? lastSince ?? watermark ?? firstSecondOf(now)',
+    replace: 'firstDay ?? Math.max(0, …)',
     with: '(watermark !== undefined && firstDay) || firstSecondOf(now)',
   }),
   mistake('an upload that was held sent by the route that it had', 300, {
@@ -490,7 +490,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy skipped after a failure', 100, {
     file: COPIES,
     in: 'copiedEntry',
-    replace: "before?.state === 'failed' && before.endedAt < upload.lastModified + SECOND_MS ? undefined : before",
+    replace: 'hasGivenWay(before) || before.endedAt < upload.lastModified + SECOND_MS ? undefined : before',
     with: 'before',
   }),
   mistake('a copy that replaces the upload before it', 200, {

@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { uploadId } from '../../functions/uploads/upload.ts';
 import { liveWithBackfill } from './backfill.ts';
 import { Violation } from './demand.ts';
 import type { FaultTable } from './faults.ts';
@@ -176,11 +177,10 @@ async function doEverythingAgain(world: World): Promise<void> {
   // If clocks differ by minutes, nobody knows whether a copy came before the failure of what it repeats.
   const mayBeMeant = world.scenario.isSkewWild === true && puts.some(({ isCopy }) => isCopy);
   // Nor whether the sweep has found a copy or a put. The message of a put, if it comes at last, tells.
-  const wasTakenForCopy = world.observed.logged.some(
-    ({ message, fields }) =>
-      message.startsWith('A copy with the same content') &&
-      !puts.some(({ isCopy, key }) => isCopy && key === fields?.key),
-  );
+  const takenForCopies = world.observed.logged
+    .filter(({ message }) => message.startsWith('A copy with the same content'))
+    .map(({ fields }) => fields?.uploadId);
+  const wasTakenForCopy = puts.some((put) => !put.isCopy && takenForCopies.includes(uploadId(put)));
   // What a damaged entry was about cannot be known, so a copy of its upload is sent.
   const { damaged } = world.observed;
   const mayRepeatDamaged = puts.some(({ isCopy, key }) => isCopy && key === damaged?.key);

@@ -30,6 +30,19 @@ describe('the state of the sweep', () => {
     ['watermark', { watermark: FAR }, { firstDay, watermark: since }, ['watermark']],
     ['first day', { firstDay: FAR }, { firstDay: since, watermark }, ['firstDay']],
     [
+      'first day beside a backfill',
+      { firstDay: FAR, ended: { backfill: ended.daily } },
+      { firstDay: since, watermark },
+      ['firstDay'],
+    ],
+    [
+      'first day beside an older daily pass that has not ended, and a backfill',
+      { firstDay: FAR, daily: { ...pass, since: NOW - 4 * DAY }, backfill: { ...pass, since: FAR } },
+      { firstDay: NOW - 4 * DAY, watermark },
+      ['firstDay'],
+    ],
+    ['first day, without a pass', { firstDay: FAR, ended: undefined }, { firstDay: watermark }, ['firstDay']],
+    [
       'watermark and first day',
       { firstDay: FAR, watermark: FAR },
       { firstDay: since, watermark: since },
