@@ -167,9 +167,7 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
     return issue.keys.map((key) => {
       const instead = gone?.get(key);
       if (instead !== undefined) return `${pathOf([...issue.path, key], where)}: ${instead}`;
-      const meant = didYouMean(key, known);
-      const hint = meant === undefined ? '' : `. Did you mean ${meant}?`;
-      return `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here${hint}`;
+      return `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here${hintOf(key, known)}`;
     });
   }
   if (issue.code === 'invalid_union') {
@@ -183,7 +181,15 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   // The schema has quoted as much of the value as may be shown.
   if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}${issue.message}`];
   if (issue.input === undefined) return [`${path}${issue.message}, but it is missing`];
-  return [`${path}${issue.message}, got ${quoted(issue.input)}`];
+  const isWord = issue.code === 'invalid_value' && typeof issue.input === 'string';
+  const hint = isWord ? hintOf(issue.input as string, issue.values.map(String)) : '';
+  return [`${path}${issue.message}, got ${quoted(issue.input)}${hint}`];
+}
+
+/** Names the word that was most likely meant. */
+function hintOf(word: string, known: readonly string[]): string {
+  const meant = didYouMean(word, known);
+  return meant === undefined ? '' : `. Did you mean ${meant}?`;
 }
 
 /** True if the value is of another kind than is wanted: by one form of a union, or by a check of its members. */

@@ -40,7 +40,7 @@ const DEPLOYMENTS: readonly object[] = [
       },
     ],
   },
-  { notify: [{ url: 'https://hooks.example.com', events: ['Flow Ended'] }] },
+  { notify: [{ url: 'https://hooks.example.com', events: ['Flow Ended', 'flow succeded'] }] },
   { notify: [{ url: 'https://hooks.example.com', events: [], header: 'X-Key' }] },
   { notify: Array.from({ length: 21 }, (_, i) => ({ url: `https://hooks.example.com/${i}` })) },
   { logRetentionDays: 2 },
