@@ -350,6 +350,8 @@ export interface PlannedAction {
   readonly inDoubt: number;
   /** Uploads that will be changed. */
   readonly uploads: number;
+  /** Only for `again` with `from`: true if no chain has the stage yet, so that it begins. */
+  readonly isAdded?: boolean | undefined;
   /** By their names: see `uploadName`. */
   readonly skipped: readonly { readonly name: string; readonly reason: string }[];
   /** What holds flows of a retry. */

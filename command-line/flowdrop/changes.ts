@@ -189,8 +189,10 @@ function sentAgain({ uploads }: Plan): string {
 }
 
 function madeAnew(stages: readonly PlannedStage[], from: string): string {
+  const added = stages.filter(({ isAdded }) => isAdded).length;
   const where = stages.length === 1 ? `of ${stages[0]?.key}` : `of ${counted(stages.length, 'file')}`;
-  return `The stage ${from} ${where} would ${stages.every(({ isAdded }) => isAdded) ? 'begin' : 'be made anew'}`;
+  const hows = [...(added > 0 ? ['begin'] : []), ...(added < stages.length ? ['be made anew'] : [])];
+  return `The stage ${from} ${where} would ${hows.join(' or ')}`;
 }
 
 function addCollect(add: Add): void {

@@ -50,6 +50,7 @@ const VERBS = {
   cancel: { heading: 'Cancel', done: 'cancelled', will: 'will be cancelled' },
   approve: { heading: 'Approve', done: 'approved', will: 'will be approved and sent' },
   again: { heading: 'Make anew', done: 'begun anew', will: 'will be made anew' },
+  begin: { heading: 'Begin', done: 'begun', will: 'will begin' },
   collect: { heading: 'Collect again', done: 'collected again', will: 'will be collected again' },
 } as const;
 
@@ -103,9 +104,16 @@ export class ActionDialog extends Dialog {
   }
 
   protected override heading(): string {
-    const { action = 'retry', from, chain } = this.request ?? {};
-    if (from !== undefined) return `Make ${printable(from)} anew`;
-    return chain === undefined ? VERBS[action].heading : `${VERBS[action].heading} in the chain`;
+    const { from, chain } = this.request ?? {};
+    const { heading } = this.#verb;
+    if (from === undefined) return chain === undefined ? heading : `${heading} in the chain`;
+    if (this.planned === undefined) return `The stage ${printable(from)}`;
+    return this.planned.isAdded ? `Begin ${printable(from)}` : `Make ${printable(from)} anew`;
+  }
+
+  /** The words for what is done. A stage that is in no chain yet begins. */
+  get #verb(): (typeof VERBS)[keyof typeof VERBS] {
+    return this.planned?.isAdded ? VERBS.begin : VERBS[this.request?.action ?? 'retry'];
   }
 
   protected override content(): TemplateResult {
@@ -128,17 +136,15 @@ export class ActionDialog extends Dialog {
   }
 
   #confirmation({ uploads, costs }: PlannedAction): string {
-    const { action = 'retry' } = this.request ?? {};
-    const verb = VERBS[action].heading;
-    return costs.flows > 0 ? `${verb}: pay for ${costsText(costs)}` : `${verb}: ${plural(uploads, 'upload')}`;
+    const { heading } = this.#verb;
+    return costs.flows > 0 ? `${heading}: pay for ${costsText(costs)}` : `${heading}: ${plural(uploads, 'upload')}`;
   }
 
   #plan({ uploads, costs, inDoubt, skipped, held }: PlannedAction): TemplateResult {
-    const { action = 'retry' } = this.request ?? {};
     return html`
       <p class="plan">
-        <strong>${plural(uploads, 'upload')} ${VERBS[action].will}.</strong>
-        ${action === 'again' && uploads > 0 ? 'The old results stay.' : nothing}
+        <strong>${plural(uploads, 'upload')} ${this.#verb.will}.</strong>
+        ${this.#verb === VERBS.again && uploads > 0 ? 'The old results stay.' : nothing}
         ${costs.flows === 0 ? 'No flow is paid for.' : paidFor(costs)}
         ${
           inDoubt === 0
@@ -191,7 +197,7 @@ export class ActionDialog extends Dialog {
   }
 
   #outcome({ results }: ActAnswer): TemplateResult {
-    const { done } = VERBS[this.request?.action ?? 'retry'];
+    const { done } = this.#verb;
     const failed = results.filter(({ isDone }) => !isDone);
     return html`
       <p role="status">
@@ -212,17 +218,18 @@ export class ActionDialog extends Dialog {
     const { request, planned } = this;
     if (request === undefined || planned === undefined || this.isBusy) return;
     this.isBusy = true;
+    const verb = this.#verb;
     try {
       const answer = await act((await this.#agreed(request, planned)).plan);
       const done = answer.results.filter(({ isDone }) => isDone).length;
-      const words = `${done} of ${plural(answer.results.length, 'upload')} ${VERBS[request.action].done}`;
+      const words = `${done} of ${plural(answer.results.length, 'upload')} ${verb.done}`;
       if (this.request !== request) {
         this.tell('say', words);
         return;
       }
       this.answer = answer;
       if (done === answer.results.length) {
-        this.tell('say', `${plural(done, 'upload')} ${VERBS[request.action].done}`);
+        this.tell('say', `${plural(done, 'upload')} ${verb.done}`);
         this.close();
       }
     } catch (error) {

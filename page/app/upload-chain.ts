@@ -178,14 +178,8 @@ export class UploadChain extends LightElement {
       ${looked === undefined || looked.id === this.uploadId ? nothing : html`<a class="button primary" href="#/uploads/${encodeURIComponent(looked.id)}">Look at what waits for approval</a>`}
       ${canRetry ? html`<button type="button" class="primary" @click=${tell({ action: 'retry' })}>Retry what failed in the chain…</button>` : nothing}
       ${isUnderWay ? html`<button type="button" class="quiet" @click=${tell({ action: 'cancel' })}>Cancel the chain…</button>` : nothing}
-      ${
-        isUnderWay
-          ? nothing
-          : html`<div class="chain-anew" role="group" aria-labelledby="anew-title">
-              <span id="anew-title" class="muted">Make anew, with all stages after it:</span>
-              ${this.#stagesToMake(stages, tree).map((route) => this.#stageButton(route, first.id))}
-            </div>`
-      }
+      ${isUnderWay ? nothing : this.#stages('Make anew, with all stages after it:', stages, first.id)}
+      ${isUnderWay ? nothing : this.#stages('Begin, with all stages after it:', this.#unbegun(stages, tree), first.id)}
     </div>`;
   }
 
@@ -195,27 +189,33 @@ export class UploadChain extends LightElement {
     if (row?.state !== 'succeeded' || row.first !== undefined || this.answeredId !== row.id) return nothing;
     if (this.now < Date.parse(row.endedAt ?? '') + BEGUN_MS) return nothing;
     const added = (about?.routes ?? []).filter(({ after }) => after === row.route);
-    if (added.length === 0) return nothing;
-    return html`<div class="chain-anew" role="group" aria-labelledby="added-title">
-      <span id="added-title" class="muted">Begin from its results:</span>
-      ${added.map(({ name }) => this.#stageButton(name, row.id))}
+    return this.#stages(
+      'Begin from its results:',
+      added.map(({ name }) => name),
+      row.id,
+    );
+  }
+
+  /** A button for each of some stages. */
+  #stages(label: string, names: readonly string[], chain: string): TemplateResult | typeof nothing {
+    if (names.length === 0) return nothing;
+    const tell = (from: string) => () =>
+      this.tell('act-on-chain', { action: 'again', from, chain } satisfies PlanRequest);
+    return html`<div class="chain-anew" role="group" aria-label=${label}>
+      <span class="muted">${label}</span>
+      ${names.map((name) => html`<button type="button" class="quiet small" @click=${tell(name)}>${printable(name)}…</button>`)}
     </div>`;
   }
 
-  #stageButton(from: string, chain: string): TemplateResult {
-    const tell = () => this.tell('act-on-chain', { action: 'again', from, chain } satisfies PlanRequest);
-    return html`<button type="button" class="quiet small" @click=${tell}>${printable(from)}…</button>`;
-  }
-
-  /** The stages that have begun, those that were withheld, and those that the routes have by now. */
-  #stagesToMake(stages: readonly string[], tree: Line): readonly string[] {
+  /** The stages that were withheld, and those that the routes have by now. */
+  #unbegun(stages: readonly string[], tree: Line): readonly string[] {
     const names = new Set([...stages, ...withheldIn(tree)]);
     const routes = this.about?.routes ?? [];
     for (const name of names) {
       // What is added while a set is walked through is walked through too.
       for (const route of routes) if (route.after === name) names.add(route.name);
     }
-    return [...names];
+    return [...names].filter((name) => !stages.includes(name));
   }
 }
 

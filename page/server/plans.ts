@@ -112,7 +112,8 @@ export class Plans {
     const inDoubt = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
     const costs = costsOf(what, this.#deployment);
     const held = await heldFlows(what, this.#deployment, signal);
-    return { plan: this.#keep(what), costs, inDoubt, uploads: changed, skipped, held };
+    const isAdded = stages.length > 0 && stages.every((stage) => stage.isAdded);
+    return { plan: this.#keep(what), costs, inDoubt, uploads: changed, isAdded, skipped, held };
   }
 
   #keep(what: Omit<Kept, 'endsAt'>): string {

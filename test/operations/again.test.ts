@@ -213,6 +213,10 @@ describe('a stage that was added after files had succeeded', () => {
     );
     const asked = await later.run('again', 'old/c.png', '--from', 'refined');
     expect(asked.errors).toContain('The stage refined of old/c.png would begin, and may be paid for: 2 flows');
+    const both = await later.run('again', 'old/c.png', 'new.png', '--from', 'refined');
+    expect(both.errors).toContain(
+      'The stage refined of 2 files would begin or be made anew, and may be paid for: 4 flows',
+    );
   });
 
   it('is asked for in few requests, of which each begins what it can', async () => {

@@ -1,7 +1,11 @@
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import type { Page } from 'playwright-core';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Operated } from '../../operations/support.ts';
 import { Visitor } from '../support.ts';
 import { describeInBrowser, PATIENCE_MS, violations } from './support.ts';
 
@@ -736,6 +740,54 @@ describeInBrowser('operating', (shown) => {
     await fits();
   });
 });
+
+/** A pipeline whose routes were changed between two runs. */
+let restarted: Operated;
+
+describeInBrowser(
+  'a later route that was added after a file had succeeded',
+  (shown) => {
+    it('begins from its results, after the costs were seen, and is made anew from then on', async () => {
+      await using visit = await shown.open({ viewport: { width: 390, height: 800 } });
+      const { page } = visit;
+      await visit.openDetail('old.bin');
+      expect(await page.locator('upload-chain .chain').count()).toBe(0);
+      const added = page.getByRole('group', { name: 'Begin from its results:' });
+      await added.getByRole('button', { name: 'checked…' }).click();
+      const dialog = page.getByRole('dialog', { name: 'Begin checked' });
+      await dialog.getByText('1 upload will begin.').waitFor();
+      await dialog.getByText('1 flow, 0.25 EUR is paid for.').waitFor();
+      expect(await dialog.textContent()).not.toMatch(/anew|old results/);
+      expect(await violations(page, 'action-dialog')).toEqual([]);
+      expect(await visit.overflow()).toBe(0);
+      expect(restarted.standIn.counts.createFlow).toBe(0);
+
+      await dialog.getByRole('button', { name: 'Begin: pay for 1 flow, 0.25 EUR' }).click();
+      await page.locator('#announcements').getByText('1 upload begun').waitFor();
+      await page.locator('.chain-state').getByText('Succeeded').waitFor();
+      await page.locator('upload-chain').getByText('2 stages').waitFor();
+      expect(restarted.standIn.counts.createFlow).toBe(1);
+      const anew = page.getByRole('group', { name: 'Make anew, with all stages after it:' });
+      expect(await anew.getByRole('button').allTextContents()).toEqual(['kept…', 'checked…']);
+      expect(await page.getByRole('group', { name: /^Begin/ }).count()).toBe(0);
+      await anew.getByRole('button', { name: 'checked…' }).click();
+      await page.getByRole('dialog', { name: 'Make checked anew' }).getByText('The old results stay.').waitFor();
+    });
+  },
+  async ({ closing }) => {
+    const stateDir = await mkdtemp(join(tmpdir(), 'flowdrop-routes-'));
+    closing.defer(() => rm(stateDir, { recursive: true, force: true, maxRetries: 5 }));
+    const kept = { name: 'kept', input: 'file', template: 'bytes_echo' } as const;
+    const checked = { ...kept, name: 'checked', after: 'kept', price: { amount: 0.25, currency: 'EUR' } } as const;
+    {
+      await using before = await Operated.start({ routes: [kept], stateDir });
+      await before.put('old.bin', 'succeeded');
+    }
+    restarted = closing.use(await Operated.start({ routes: [kept, checked], stateDir }));
+    await restarted.pipeline.resume();
+    return restarted.deployment;
+  },
+);
 
 /** The words of what has the focus. A field has those of its label. */
 function focused(page: Page): Promise<string> {
