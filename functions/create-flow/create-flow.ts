@@ -460,12 +460,16 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
   return job === undefined ? send(delivery, claim, object) : sendJob(delivery, claim, object, job);
 }
 
-/** How an upload ends or waits whose route wants an approval. Undefined if it has one, or needs none. */
+/**
+ * How an upload ends or waits whose route wants an approval, or wanted one when it began to wait for it. Undefined if it
+ * has one, or needs none.
+ */
 function unapproved(delivery: Delivery, claim: Claim): Ending | undefined {
   const { clock, settings } = delivery.ports;
   const { upload, review } = claim.entry;
   const route = upload.stage && laterRoute(settings.routes, upload.stage.route);
-  if (route?.review !== true || review?.approvedAt !== undefined) return undefined;
+  const isWanted = route?.review === true || review !== undefined;
+  if (route === undefined || !isWanted || review?.approvedAt !== undefined) return undefined;
   const now = clock.now();
   const { reviewHours } = route;
   const notBefore = (review?.wantedAt ?? now) + (reviewHours === undefined ? REVIEW_MAX_MS : reviewHours * 3_600_000);

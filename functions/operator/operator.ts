@@ -50,7 +50,6 @@ import { deleteFlow } from '../resubmit/flow-deletion.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
-import { laterRoute } from '../uploads/chain-routes.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
 import type { GivenOverrides } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
@@ -159,7 +158,8 @@ export function retryUploads(
     const { entry } = stored;
     if (entry.state === 'succeeded' && !isAnew) return { upload, result: 'succeeded already' };
     if (entry.state === 'claimed' || entry.state === 'running') return { upload, result: 'under way' };
-    if (entry.state === 'waiting' && isToBeApproved(entry, ports.settings)) return { upload, result: 'not approved' };
+    // No retry takes the place of an approval.
+    if (entry.state === 'waiting' && entry.reason === 'review') return { upload, result: 'not approved' };
     // A flow of a waiting upload may exist already, with the parameters that it had.
     if (entry.state === 'waiting' && (isAnew || given !== undefined)) return { upload, result: 'under way' };
     // The address of a later stage may look like a key of the inbox.
@@ -471,10 +471,6 @@ export function approveUploads(
     return { upload, result: 'approved' };
   });
 }
-
-/** True if an upload waits for an approval that its present route wants, and no retry may take the place of. */
-const isToBeApproved = ({ reason, upload: { stage } }: WaitingEntry, { routes }: Settings): boolean =>
-  reason === 'review' && stage !== undefined && laterRoute(routes, stage.route)?.review === true;
 
 /** Ends uploads that wait or run as failed, with a receipt, and aborts their flows where the service can. */
 export function cancelUploads(

@@ -104,6 +104,33 @@ it('a stage that waited for something else waits to be approved if its route wan
   expect(flowCount()).toBe(1);
 });
 
+it.each([{}, { reviewHours: 2 }])(
+  'what waits to be approved is sent after that only, although its route asks for it no more (%j)',
+  async (later) => {
+    await begin(later);
+    const { upload } = await sendFirst();
+    world.redeploy({ routes: [ECHO, { ...REFINED, review: undefined }] });
+    await world.deliverAndTick(16, 10 * MINUTE);
+    expect(await world.collect({ retry: [upload.id] })).toEqual([{ upload: upload.id, result: 'not approved' }]);
+    await world.deliverAndTick(16, 10 * MINUTE);
+    expect(await stage()).toMatchObject({ state: 'waiting', reason: 'review' });
+    expect(flowCount()).toBe(1);
+    await world.collect({ approve: [upload.id] });
+    await world.deliverAndTick(8, 15 * SECOND);
+    expect(await stage()).toMatchObject({ state: 'succeeded' });
+    expect(flowCount()).toBe(2);
+  },
+);
+
+it('what waits to be approved ends if its route is gone when it is approved', async () => {
+  await begin();
+  const { upload } = await sendFirst();
+  world.redeploy({ routes: [ECHO] });
+  await world.collect({ approve: [upload.id] });
+  await world.deliverAndTick(8, 15 * SECOND);
+  expect(await stage()).toMatchObject({ failure: { code: 'unrouted' } });
+});
+
 it('the operator can cancel it', async () => {
   await begin();
   const { upload } = await sendFirst();
