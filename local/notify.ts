@@ -1,5 +1,6 @@
 import { systemClock } from '../functions/base/clock.ts';
 import { Semaphore } from '../functions/base/semaphore.ts';
+import { SUPERSEDED } from '../functions/ledger/terminal-states.ts';
 import { EVENT_NAMES, EVENT_SOURCE, notifyRuleName, TEST_EVENT } from '../functions/publish/completion-event.ts';
 import { uploadName } from '../functions/uploads/upload.ts';
 import { type NotifyTarget, PIPELINE_HEADER } from '../infra/notify.ts';
@@ -81,7 +82,10 @@ export class Notifier {
       targetArn: queueArn ?? arnOf('events', `api-destination/notify-${number}`),
       deadLettersArn: arnOf('sqs', deadLetters.name),
       matches: ({ source, detail, ...event }) =>
-        source === EVENT_SOURCE && detail.pipeline === pipeline && names.includes(event['detail-type']),
+        source === EVENT_SOURCE &&
+        detail.pipeline === pipeline &&
+        names.includes(event['detail-type']) &&
+        (detail.failure as { readonly code?: string } | undefined)?.code !== SUPERSEDED,
       deliver: (event) => {
         if (url === undefined) {
           onTold({ number, where: `the queue ${queueArn?.split(':').at(-1)}`, event, outcome: 'queue' });

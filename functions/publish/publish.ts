@@ -4,6 +4,7 @@ import {
   deletionDueAt,
   type FailedEntry,
   failedMarkerOf,
+  isReplaced,
   isSameEnd,
   isUntold,
   runningMarkerOf,
@@ -76,11 +77,14 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
 }
 
 async function settleSource(
-  { upload, route, state, failedOutputs }: TerminalEntry,
+  entry: TerminalEntry,
   receipt: Receipt,
   { sources, receipts, telemetry }: PublishPorts,
   signal: AbortSignal,
 ): Promise<void> {
+  const { upload, route, state, failedOutputs } = entry;
+  // Nothing was sent of it, and nothing is wrong with it.
+  if (entry.state === 'failed' && isReplaced(entry)) return;
   const isWhole = isSuccess(state) && failedOutputs.length === 0;
   const sourceIssue = await sources.settle({ upload, route: route.name, isWhole }, signal);
   if (sourceIssue === undefined) return;

@@ -13,6 +13,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { ConfigurationError } from '../../functions/base/validation.ts';
+import { SUPERSEDED } from '../../functions/ledger/terminal-states.ts';
 import { EVENT_NAMES, EVENT_SOURCE, notifyRuleName, TEST_EVENT } from '../../functions/publish/completion-event.ts';
 import { type NotifyTarget, PIPELINE_HEADER, SECRET_HEADER } from '../notify.ts';
 import { differs } from '../warnings.ts';
@@ -54,8 +55,8 @@ export class Notifications extends Construct {
         eventPattern: {
           source: [EVENT_SOURCE],
           detailType: [...(target.events ?? EVENT_NAMES), TEST_EVENT],
-          // Other pipelines may use the same bus.
-          detail: { pipeline: [pipeline] },
+          // Other pipelines may use the same bus. And nobody is woken because a newer file took a file's place.
+          detail: { pipeline: [pipeline], failure: { code: [{ exists: false }, { 'anything-but': [SUPERSEDED] }] } },
         },
       });
       rule.addTarget(

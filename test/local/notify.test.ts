@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import { describe, expect, it, vi } from 'vitest';
+import type { Route } from '../../functions/uploads/route.ts';
 import type { NotifyTarget } from '../../infra/notify.ts';
 import { type Told, toldLine } from '../../local/notify.ts';
 import { Operated, ROUTES } from '../operations/support.ts';
@@ -36,9 +37,12 @@ async function hook(): Promise<{ readonly origin: string; readonly got: Got[] }>
 }
 
 /** A pipeline with these targets, and what it says of each event. */
-async function telling(notify: readonly NotifyTarget[]) {
+async function telling(notify: readonly NotifyTarget[], more: Partial<Route> = {}) {
   const told: Told[] = [];
-  const routes = [...ROUTES, { name: 'later', input: 'file', template: 'bytes_echo', after: 'texts' }] as const;
+  const routes = [
+    ...ROUTES.map((route) => ({ ...route, ...more })),
+    { name: 'later', input: 'file', template: 'bytes_echo', after: 'texts' },
+  ] as const;
   const operated = await Operated.forTest({ notify, routes, onTold: (each) => told.push(each) });
   return { operated, told };
 }
@@ -74,6 +78,18 @@ describe('the targets of notify in a local run', () => {
     const lines = told.map(toldLine);
     expect(lines).toContain(`one.png  Flow Succeeded: told ${new URL(origin).host}`);
     expect(lines).toContain('one.png  Flow Succeeded: would go to the queue orders, which a local run does not reach');
+  });
+
+  it('are told of no file that a newer one has replaced', async () => {
+    const { origin, got } = await hook();
+    const { operated } = await telling([{ url: origin }], { settleSeconds: 1 });
+    await operated.upload('one.png', 'one');
+    await operated.put('one.png', 'succeeded', 'another');
+    await vi.waitFor(async () => {
+      const { output } = await operated.run('list', '--failed', '--json');
+      expect(JSON.parse(output).uploads).toMatchObject([{ failure: { code: 'superseded' } }]);
+    }, PATIENCE);
+    await vi.waitFor(() => expect(typesOf(got)).toEqual(['/ Flow Succeeded']), PATIENCE);
   });
 
   it('get no header in place of their secret, which the run does not read', async () => {

@@ -70,6 +70,15 @@ describe('with "afterSuccess": "tag", a file', () => {
     expect(await tagsOf()).toEqual(['flowdrop=failed']);
   });
 
+  it('is not tagged if a newer file takes its place before it is sent', async () => {
+    await begin([{ ...TAG, settleSeconds: 60 }], { versioning: 'Enabled' });
+    const first = await put('a', '1');
+    const second = await put('a', '2');
+    await world.settle();
+    expect((await world.entries()).map(({ state }) => state).toSorted()).toEqual(['failed', 'succeeded']);
+    expect([await tagsOf(first), await tagsOf(second)]).toEqual([[], ['flowdrop=succeeded']]);
+  });
+
   it('is tagged anew by the next end', async () => {
     await begin([{ ...TAG, parameters: { fail: true } }]);
     await put('a', '1');

@@ -3,6 +3,7 @@ import { demand } from '../demand.ts';
 import { DENIED_KEY } from '../names.ts';
 import { isWholeReport } from '../storm-sources.ts';
 import type { World } from '../world.ts';
+import { failureCodeOf } from './facts.ts';
 
 /**
  * Each file was tagged or deleted, as its route asks, in exactly the version that was sent. The route may have been another
@@ -22,23 +23,24 @@ export async function checkSources(world: World, entries: readonly TerminalEntry
   }
 }
 
-/** Whether the ends of an upload, or of its chain, were whole, the last one last. */
+/** Whether the ends of an upload, or of its chain, were whole, the last one last. One that gave way is no end of a file. */
 function endsOf({ settings, orderChecker, chainWatch }: World, { upload, route }: TerminalEntry): readonly boolean[] {
   if (settings.routes.some(({ after }) => after === route.name)) {
     return (chainWatch.reports.get(upload.id) ?? []).map(isWholeReport);
   }
   return [...orderChecker.endings.values()]
-    .filter((end) => end.upload.id === upload.id)
+    .filter((end) => end.upload.id === upload.id && failureCodeOf(end) !== 'superseded')
     .map(({ state, failedOutputs }) => state === 'succeeded' && failedOutputs.length === 0);
 }
 
 async function checkTag(world: World, { upload, flow }: TerminalEntry, ends: readonly boolean[]): Promise<void> {
   const { bucket, key, versionId } = upload;
   const { inspector, observed, scenario, faultPlan } = world;
-  if (versionId === undefined || ends.length === 0) return;
+  if (versionId === undefined) return;
   // The sweep takes what follows a receipt for done.
   const mayMessageDie = scenario.isLossy && flow === undefined;
   const tags = await inspector.tags(bucket, key, versionId);
+  if (ends.length === 0) return demand(tags.length === 0, 'a file that was not sent has a tag', key, tags);
   // A tag has no condition. One of an earlier end may come late.
   const mayBeLate = observed.wasAnyFrozen || 'source.tag × late' in faultPlan.table;
   const wanted = (mayBeLate ? ends : ends.slice(-1)).map((isWhole) => `flowdrop=${isWhole ? 'succeeded' : 'failed'}`);
