@@ -23,19 +23,17 @@ const REACHES_MS = [60_000, SWEEP_REACH_MS];
 const PAGES_MAX = 10;
 
 export interface CopyPorts {
-  readonly inbox: Pick<Inbox, 'pages' | 'facts'>;
+  readonly inbox: Pick<Inbox, 'pages' | 'facts' | 'current'>;
   readonly ledger: Pick<Ledger, 'read' | 'entryPages'>;
   readonly receipts: { uploadAt(key: string, signal: AbortSignal): Promise<string | undefined> };
   readonly settings: { readonly inboxBucket: string; readonly canaryKey: string; readonly routes: readonly Route[] };
 }
 
-type CurrentPorts = CopyPorts & { readonly inbox: Pick<Inbox, 'current'> };
-
 /**
  * The entry of the upload of this key that had the same content before: the same size, and the same ETag or checksum. It
- * had not failed when this one was put, has not given way to another file, and the metadata that Flowdrop reads are the same.
- * Undefined if there is none: then the upload is meant. So is the hourly canary, and a copy of an upload whose entry is
- * damaged.
+ * had not failed when this one was put, and the metadata that Flowdrop reads are the same. Undefined if there is none: then
+ * the upload is meant. So is the hourly canary, a copy of an upload whose entry is damaged, and one at its key of an upload
+ * that was not there any more.
  * @param known the id of an upload that may be the one before it.
  * @throws any error of S3.
  */
@@ -56,8 +54,11 @@ export async function copiedEntry(
     throw error;
   }
   if (before?.state !== 'failed') return before;
-  // What was not at its key any more stands for no file, whenever it ended: this one was put there later.
-  return hasGivenWay(before) || before.endedAt < upload.lastModified + SECOND_MS ? undefined : before;
+  if (before.endedAt < upload.lastModified + SECOND_MS) return undefined;
+  if (!hasGivenWay(before)) return before;
+  // It was not at its key any more, so it stands for no file that is: that was put there later.
+  const current = await ports.inbox.current(upload.bucket, upload.key, signal);
+  return current?.id === upload.id ? undefined : before;
 }
 
 /**
@@ -68,7 +69,7 @@ export async function copiedEntry(
  */
 export async function currentUploadId(
   known: Pick<Upload, 'bucket' | 'key' | 'id'>,
-  ports: CurrentPorts,
+  ports: CopyPorts,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const { current, copied } = await currentUpload(known, ports, signal);
@@ -78,7 +79,7 @@ export async function currentUploadId(
 /** The same upload as S3 shows it; and if it is a copy, the entry of the one that it repeats. */
 export async function currentUpload(
   { bucket, key, id: known }: Pick<Upload, 'bucket' | 'key' | 'id'>,
-  ports: CurrentPorts,
+  ports: CopyPorts,
   signal: AbortSignal,
 ): Promise<{ readonly current?: Upload | undefined; readonly copied?: Entry | undefined }> {
   const current = await ports.inbox.current(bucket, key, signal);

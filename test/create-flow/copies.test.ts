@@ -177,6 +177,19 @@ describe.each([
     expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded']);
   });
 
+  it('is not sent if its message comes again after a newer file has taken the place of both', async () => {
+    await start({ versioning, routes: [{ ...ECHO, settleSeconds: 60 }] });
+    await world.send('a', 'x');
+    laterBy(1_000);
+    await copy(form, 'a', 'x');
+    const announced = world.takeMessages();
+    await world.send('a', 'other');
+    await world.settle();
+    for (const message of announced) await world.ports.queue.send(message, new AbortController().signal);
+    await world.settle();
+    expect((await world.entries()).map(({ state }) => state)).toEqual(['failed', 'succeeded']);
+  });
+
   it('is sent after a failure', async () => {
     await start({ versioning });
     world.fault('createFlow', answer({ detail: 'No' }, 422), 1);

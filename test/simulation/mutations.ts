@@ -490,8 +490,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy skipped after a failure', 100, {
     file: COPIES,
     in: 'copiedEntry',
-    replace: 'hasGivenWay(before) || before.endedAt < upload.lastModified + SECOND_MS ? undefined : before',
-    with: 'before',
+    replace: 'before.endedAt < upload.lastModified + SECOND_MS',
+    with: 'false',
   }),
   mistake('a copy that replaces the upload before it', 200, {
     file: COPIES,

@@ -1,4 +1,4 @@
-import type { Entry } from '../../../functions/ledger/entry.ts';
+import { type Entry, isJob } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import type { Put } from '../observations.ts';
@@ -15,8 +15,7 @@ export function checkSettling(world: World, entries: readonly Entry[]): void {
     if (pipeline === 'another') continue;
     const entry = entries.find(({ upload }) => upload.id === id);
     // An expired entry was made anew by the sweep, which knows no time of the put.
-    if (entry === undefined || generation !== 1 || entry.upload.stage !== undefined || entry.inputs !== undefined)
-      continue;
+    if (entry === undefined || generation !== 1 || entry.upload.stage !== undefined || isJob(entry)) continue;
     const isAsked = world.observed.asked.some(({ retry = [] }) => retry.includes(entry.upload.id));
     if (isAsked || world.observed.expired.has(entry.upload.id)) continue;
     const own = putOf(world, entry);
