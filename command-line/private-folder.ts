@@ -83,11 +83,17 @@ export class OpenFolder implements AsyncDisposable {
     return join(this.#itself, name);
   }
 
-  /** Opens a folder in this one, and makes it if it is missing. @throws as `open` does, and ENOTDIR for a file. */
-  async subfolder(name: string): Promise<OpenFolder> {
-    await mkdir(this.entry(name), PRIVATE_FOLDER_MODE).catch((error) => {
-      if (error.code !== 'EEXIST') throw error;
-    });
+  /**
+   * Opens a folder in this one.
+   * @param makesFolders true to make it if it is missing.
+   * @throws as `open` does, and ENOTDIR for a file.
+   */
+  async subfolder(name: string, { makesFolders }: { readonly makesFolders: boolean }): Promise<OpenFolder> {
+    if (makesFolders) {
+      await mkdir(this.entry(name), PRIVATE_FOLDER_MODE).catch((error) => {
+        if (error.code !== 'EEXIST') throw error;
+      });
+    }
     return OpenFolder.#open(this.entry(name), join(this.path, name));
   }
 

@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
 import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
@@ -21,6 +22,14 @@ const NO_PLACE_CODES = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', '
 
 /** A file that is being written. The number is the process that writes it. */
 const INCOMING = /^\.incoming-(\d+)-/;
+
+/** A file of the results folder has other bytes than were written there. It stays. */
+export class ChangedFileError extends Error {
+  override readonly name = 'ChangedFileError';
+  constructor(path: string) {
+    super(`${path} was changed after it was written, so it stays although the object is gone`);
+  }
+}
 
 /** The folder that gets the objects of a bucket. Each file's path is its key, as far as file systems allow. */
 export class ResultsFolder {
@@ -52,18 +61,38 @@ export class ResultsFolder {
       const file = await open(aside, 'wx', PRIVATE_FILE_MODE);
       await pipeline(body, file.createWriteStream());
       await onWritten?.(aside);
-      const names = key.split('/').map(safeName);
-      await move(aside, root, names).catch(async (error) => {
+      const [own, other] = placesOf(key);
+      const moveTo = async (names: readonly string[]): Promise<string> => {
+        await at(root, names, (path) => rename(aside, path), { makesFolders: true });
+        return join(this.#dir, ...names);
+      };
+      return await moveTo(own).catch((error) => {
         if (!NO_PLACE_CODES.has(error.code)) throw error;
-        const hash = createHash('sha256').update(key).digest('hex').slice(0, 32);
-        // An extension is no whole name, so it may begin with a dot.
-        const extension = safeName(`_${extname(key).slice(0, 16)}`).slice(1);
-        names.splice(0, names.length, `%${hash}${extension}`);
-        await move(aside, root, names);
+        return moveTo(other);
       });
-      return join(this.#dir, ...names);
     } finally {
       await rm(aside, { force: true });
+    }
+  }
+
+  /**
+   * Removes the file of an object, if it is there. No symlink is followed, and none is removed.
+   * @param sha256 of what was written, in hexadecimal.
+   * @throws {ChangedFileError}
+   */
+  async remove(key: string, sha256: string): Promise<void> {
+    for (const names of placesOf(key)) {
+      const remove = async (path: string): Promise<void> => {
+        if ((await sha256Of(path)) !== sha256) throw new ChangedFileError(join(this.#dir, ...names));
+        await rm(path);
+      };
+      try {
+        await using root = await OpenFolder.open(await realpath(this.#dir));
+        return await at(root, names, remove, { makesFolders: false });
+      } catch (error) {
+        const { code = '' } = error as NodeJS.ErrnoException;
+        if (code !== 'ENOENT' && !NO_PLACE_CODES.has(code)) throw error;
+      }
     }
   }
 
@@ -78,19 +107,43 @@ export class ResultsFolder {
   }
 }
 
-/** Moves a file to a path below `root`, through folders only. @throws an error with one of the codes above. */
-async function move(from: string, root: OpenFolder, names: readonly string[]): Promise<void> {
+/** The names that lead to the file of a key: its own and, if these can be no path, one that is made of a hash. */
+function placesOf(key: string): readonly [readonly string[], readonly string[]] {
+  const hash = createHash('sha256').update(key).digest('hex').slice(0, 32);
+  // An extension is no whole name, so it may begin with a dot.
+  const extension = safeName(`_${extname(key).slice(0, 16)}`).slice(1);
+  return [key.split('/').map(safeName), [`%${hash}${extension}`]];
+}
+
+/** @throws an error with one of the codes above if there is no file, but a folder or a symlink. */
+async function sha256Of(path: string): Promise<string> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+  const hash = createHash('sha256');
+  for await (const chunk of file.createReadStream()) hash.update(chunk);
+  return hash.digest('hex');
+}
+
+/**
+ * Changes what is at a path below `root`, which is reached through folders only.
+ * @throws an error with one of the codes above.
+ */
+async function at(
+  root: OpenFolder,
+  names: readonly string[],
+  change: (path: string) => Promise<void>,
+  how: { readonly makesFolders: boolean },
+): Promise<void> {
   let folder = root;
   try {
     for (const name of names.slice(0, -1)) {
       const parent = folder;
-      folder = await parent.subfolder(name);
+      folder = await parent.subfolder(name, how);
       if (parent !== root) await parent.close();
     }
     if (!(await folder.isInPlace())) {
-      throw Object.assign(new Error(`${folder.path} was moved while a file was written into it`), { code: 'ELOOP' });
+      throw Object.assign(new Error(`${folder.path} was moved while a file in it was changed`), { code: 'ELOOP' });
     }
-    await rename(from, folder.entry(names.at(-1) as string));
+    await change(folder.entry(names.at(-1) as string));
   } finally {
     if (folder !== root) await folder.close();
   }

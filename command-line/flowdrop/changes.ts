@@ -604,7 +604,9 @@ function keptOf(
             'they are of other uploads, or name none.',
         ]),
     ...toldFlows(flows),
-    ...(deployment.isLocal ? ['Copies in your folders stay: the file that you dropped, and its results.'] : []),
+    ...(deployment.isLocal
+      ? ['Copies in your folders stay: the file that you dropped, and its results, but for aliases.']
+      : []),
     'The logs of the functions name the key until they expire.',
   ];
 }

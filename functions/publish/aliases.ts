@@ -26,7 +26,7 @@ const ALIASES_MAX = 100;
 const TRIES_MAX = 10;
 
 /** Metadata of an alias: the file that owns it, and which success it shows. */
-const OWNER = 'flowdrop-alias';
+export const ALIAS_METADATA = 'flowdrop-alias';
 const SHOWS = 'flowdrop-alias-of';
 
 const DIGITS = 20;
@@ -209,11 +209,11 @@ export class Aliases {
     const at = { Bucket: this.#settings.resultsBucket, Key: file.alias };
     const shows = shownBy(state);
     const there = await headObject(s3, at, signal);
-    if (there !== undefined && there.Metadata?.[OWNER] !== owner) {
+    if (there !== undefined && there.Metadata?.[ALIAS_METADATA] !== owner) {
       throw new AliasTakenError('it is an object of something else, and was left as it is.');
     }
     if (there?.Metadata?.[SHOWS] === shows) return true;
-    const metadata = { [OWNER]: owner, [SHOWS]: shows, [UPLOAD_METADATA]: state.upload };
+    const metadata = { [ALIAS_METADATA]: owner, [SHOWS]: shows, [UPLOAD_METADATA]: state.upload };
     const upload = new MultipartUpload(
       s3,
       {
@@ -235,7 +235,7 @@ export class Aliases {
     const { s3 } = this.#ports;
     const at = { Bucket: this.#settings.resultsBucket, Key: alias };
     const there = await headObject(s3, at, signal);
-    if (there?.Metadata?.[OWNER] !== owner) return true;
+    if (there?.Metadata?.[ALIAS_METADATA] !== owner) return true;
     return isWon(s3.send(new DeleteObjectCommand({ ...at, IfMatch: there.ETag }), { abortSignal: signal }));
   }
 }

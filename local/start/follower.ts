@@ -1,3 +1,4 @@
+import { createHash, type Hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
 import { GetObjectCommand, type GetObjectCommandOutput, ListObjectsV2Command, type S3Client } from '@aws-sdk/client-s3';
@@ -5,6 +6,7 @@ import { PRIVATE_FILE_MODE } from '../../command-line/private-folder.ts';
 import type { ResultsFolder } from '../../command-line/results-folder.ts';
 import { type Entry, isTerminal } from '../../functions/ledger/entry.ts';
 import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
+import { ALIAS_METADATA } from '../../functions/publish/aliases.ts';
 import { type ReceiptSettings, receiptOf } from '../../functions/publish/receipts.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import { CHAIN_NAME, RECEIPT_NAME, receiptKey } from '../../functions/results/results-keys.ts';
@@ -118,12 +120,17 @@ export class Follower {
       }
       case RESULTS_BUCKET:
         if (isCreated) await this.copy(key);
+        else if (this.#isAlias(key)) await this.#inTurn(key, () => this.#followAlias(key));
     }
   }
 
-  /** The keys of the receipts and chains that an earlier run stored in the bucket, and did not copy before it ended. */
-  async uncopied(): Promise<readonly string[]> {
-    const keys: string[] = [];
+  /**
+   * What an earlier run left to {@link copy} when it ended: receipts and chains that are not in the folder, and aliases of
+   * the folder that are gone from the bucket.
+   */
+  async leftovers(): Promise<{ readonly uncopied: readonly string[]; readonly gone: readonly string[] }> {
+    const uncopied: string[] = [];
+    const gone = new Set(this.#delivered.aliases());
     let token: string | undefined;
     do {
       const page = await this.#s3.send(
@@ -134,18 +141,22 @@ export class Follower {
       );
       for (const { Key = '', ETag = '' } of page.Contents ?? []) {
         const isCopied = Key.endsWith(`/${RECEIPT_NAME}`) || Key.endsWith(`/${CHAIN_NAME}`);
-        if (isCopied && !this.#delivered.has(Key, ETag)) keys.push(Key);
+        if (isCopied && !this.#delivered.has(Key, ETag)) uncopied.push(Key);
+        gone.delete(Key);
       }
       token = page.NextContinuationToken;
     } while (token !== undefined);
-    return keys;
+    return { uncopied, gone: [...gone] };
   }
 
-  /** Copies a receipt with its assets, a chain, or an alias. Rejects if it cannot be copied. */
+  /**
+   * Copies a receipt with its assets, a chain, or an alias. If an alias is gone, its copy is removed. Rejects if it cannot be
+   * copied, or a person has changed the copy that was to be removed.
+   */
   async copy(key: string): Promise<void> {
     if (key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(key);
     else if (key.endsWith(`/${CHAIN_NAME}`)) await this.#copyChain(key);
-    else if (this.#aliasFolders.some((folder) => key.startsWith(folder))) await this.#copyAliases([key]);
+    else if (this.#isAlias(key)) await this.#inTurn(key, () => this.#followAlias(key));
   }
 
   async #readEntry(ledgerKey: string): Promise<void> {
@@ -225,7 +236,9 @@ export class Follower {
     const receipt = JSON.parse(text) as Receipt;
     try {
       const assets = await this.#copyAll(receipt.assets);
-      await this.#copyAliases(receipt.aliases ?? []);
+      for (const alias of receipt.aliases ?? []) {
+        await this.#inTurn(alias, async () => void (await this.#copyAlias(alias)));
+      }
       const receiptPath = await this.#results.write(key, [Buffer.from(text)]);
       this.#report({ kind: 'ended', receipt, receiptPath, assets });
     } catch (error) {
@@ -252,26 +265,47 @@ export class Follower {
     await this.#delivered.add(key, ETag);
   }
 
-  /** An alias may show a newer success by now, or be gone. */
-  async #copyAliases(keys: readonly string[]): Promise<void> {
-    for (const key of keys) {
-      await this.#inTurn(key, async () => {
-        await this.#copyAll([{ key, bytes: 0 }]);
-      }).catch((error) => {
-        if (!isAbsent(error)) throw error;
-      });
+  #isAlias(key: string): boolean {
+    const isInFolder = this.#aliasFolders.some((folder) => key.startsWith(folder));
+    return isInFolder || this.#delivered.digestOf(key) !== undefined;
+  }
+
+  /** @throws {ChangedFileError} the alias is gone, and its copy stays. */
+  async #followAlias(key: string): Promise<void> {
+    if (await this.#copyAlias(key)) return;
+    const digest = this.#delivered.digestOf(key);
+    if (digest === undefined) return;
+    await this.#results.remove(key, digest).finally(() => this.#delivered.addAlias(key, undefined));
+  }
+
+  /** An alias may show a newer success by now. @returns false if it is gone. */
+  async #copyAlias(key: string): Promise<boolean> {
+    try {
+      const object = await this.#get(RESULTS_BUCKET, key);
+      const hash = createHash('sha256');
+      await this.#write(key, { ...object, Body: hashed(object.Body as AsyncIterable<Uint8Array>, hash) });
+      // An asset may stand in the folder of aliases too. The copy of an asset stays.
+      const isAlias = object.Metadata?.[ALIAS_METADATA] !== undefined;
+      if (isAlias) await this.#delivered.addAlias(key, hash.digest('hex'));
+      return true;
+    } catch (error) {
+      if (isAbsent(error)) return false;
+      throw error;
     }
   }
 
   #copyAll(assets: readonly { readonly key: string; readonly bytes: number }[]): Promise<Ended['assets']> {
     return Promise.all(
-      assets.map(async ({ key, bytes }) => {
-        const { Body, ETag: etag = '' } = await this.#get(RESULTS_BUCKET, key);
-        const share = (copy: string) =>
-          this.#share?.({ bucket: RESULTS_BUCKET, key, etag }, copy).catch(() => undefined);
-        return { path: await this.#results.write(key, Body as AsyncIterable<Uint8Array>, share), bytes };
-      }),
+      assets.map(async ({ key, bytes }) => ({
+        path: await this.#write(key, await this.#get(RESULTS_BUCKET, key)),
+        bytes,
+      })),
     );
+  }
+
+  #write(key: string, { Body, ETag: etag = '' }: { readonly Body?: unknown; readonly ETag?: string | undefined }) {
+    const share = (copy: string) => this.#share?.({ bucket: RESULTS_BUCKET, key, etag }, copy).catch(() => undefined);
+    return this.#results.write(key, Body as AsyncIterable<Uint8Array>, share);
   }
 
   /** Undefined if the entry is gone. */
@@ -301,10 +335,20 @@ export const isFullDisk = (error: unknown): boolean =>
 
 const endOf = ({ upload, generation }: Receipt): string => `${upload.id} ${generation}`;
 
+async function* hashed(body: AsyncIterable<Uint8Array>, hash: Hash): AsyncIterable<Uint8Array> {
+  for await (const chunk of body) {
+    hash.update(chunk);
+    yield chunk;
+  }
+}
+
+/** Tells the digest of an alias from an ETag. */
+const DIGEST = 'sha256:';
+
 /**
- * Remembers, in a file with one line for each, which receipts are in the results folder with their assets. If a run is
- * killed before it has copied a result, the next run copies it. A result that the user has moved away is not copied
- * again.
+ * Remembers, in a file with one line for each, which receipts are in the results folder with their assets, and which
+ * aliases. If a run is killed before it has copied a result, the next run copies it. A result that the user has moved away
+ * is not copied again.
  */
 export class DeliveredReceipts {
   readonly #path: string | undefined;
@@ -321,6 +365,22 @@ export class DeliveredReceipts {
 
   has(key: string, etag: string): boolean {
     return this.#etags.get(key) === etag;
+  }
+
+  /** The SHA-256 of the copy of an alias, in hexadecimal. Undefined if there is none. */
+  digestOf(key: string): string | undefined {
+    const etag = this.#etags.get(key);
+    return etag?.startsWith(DIGEST) ? etag.slice(DIGEST.length) : undefined;
+  }
+
+  /** The keys of the aliases that have a copy. */
+  aliases(): readonly string[] {
+    return [...this.#etags.keys()].filter((key) => this.digestOf(key) !== undefined);
+  }
+
+  /** @param digest undefined if the copy is gone, or stays as a file of the user. */
+  async addAlias(key: string, digest: string | undefined): Promise<void> {
+    if (digest !== this.digestOf(key)) await this.add(key, digest === undefined ? '' : `${DIGEST}${digest}`);
   }
 
   async add(key: string, etag: string): Promise<void> {

@@ -247,13 +247,13 @@ export class Session {
    */
   async resume(otherInbox?: string): Promise<void> {
     const { screen } = this.#options;
-    const uncopied = await this.#follower.uncopied();
+    const { uncopied, gone } = await this.#follower.leftovers();
     if (uncopied.length > 0) {
       const names = namesOf([...new Set(uncopied.map(fileOf))]);
       screen.line(`Results of the run before that were not copied are copied now: ${names}.`);
     }
     // The disk may still be full. The files of this run do not wait for that.
-    void this.#copyAll(uncopied);
+    void this.#copyAll([...uncopied, ...gone]);
     const entries = await this.#pipeline.resume();
     if (entries.length === 0) return;
     const which = otherInbox === undefined ? '' : `, which watched ${otherInbox},`;
@@ -458,7 +458,7 @@ export class Session {
     void this.#keepCopying(record.s3.object.key, () => this.#follower.follow(record));
   }
 
-  /** Copies receipts and chains one after the other: there may be thousands. */
+  /** Copies objects one after the other: there may be thousands. */
   async #copyAll(keys: readonly string[]): Promise<void> {
     for (const key of keys) if (!this.#isClosing) await this.#keepCopying(key, () => this.#follower.copy(key));
   }

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -65,6 +66,39 @@ describe('the results folder', () => {
     await write('receipt.json', 'first, and longer');
     await write('receipt.json', 'second');
     expect(await readFile(join(dir, 'receipt.json'), 'utf8')).toBe('second');
+  });
+
+  describe('removes what it wrote', () => {
+    const digestOf = (text: string) => createHash('sha256').update(text).digest('hex');
+
+    it.each([['models/oak.glb'], ['.git/config'], [`${'n'.repeat(300)}.glb`]])('at the key %j', async (key) => {
+      const path = await write(key, 'content');
+      await results.remove(key, digestOf('content'));
+      await expect(readFile(join(dir, path))).rejects.toThrow('ENOENT');
+      await results.remove(key, digestOf('content'));
+    });
+
+    it('unless it was changed', async () => {
+      const path = join(dir, await write('models/oak.glb', 'content'));
+      await writeFile(path, 'another content');
+      const removed = results.remove('models/oak.glb', digestOf('content'));
+      await expect(removed).rejects.toThrow(`${path} was changed after it was written, so it stays`);
+      expect(await readFile(path, 'utf8')).toBe('another content');
+    });
+
+    it('and no folder, no symlink, and nothing that a symlink leads to', async () => {
+      const outside = join(parent, 'outside');
+      await mkdir(outside);
+      await writeFile(join(outside, 'oak.glb'), 'content');
+      await mkdir(dir);
+      await symlink(outside, join(dir, 'models'));
+      await symlink(join(outside, 'oak.glb'), join(dir, 'oak.glb'));
+      await results.remove('models/oak.glb', digestOf('content'));
+      await results.remove('oak.glb', digestOf('content'));
+      await results.remove('models', digestOf('content'));
+      expect(await readFile(join(outside, 'oak.glb'), 'utf8')).toBe('content');
+      expect((await readdir(dir)).sort()).toEqual(['models', 'oak.glb']);
+    });
   });
 
   it('leaves nothing of an object whose body fails', async () => {

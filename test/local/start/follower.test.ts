@@ -1,9 +1,11 @@
-import { appendFile, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ResultsFolder } from '../../../command-line/results-folder.ts';
 import { FLOWS } from '../../../functions/flow-service/services.ts';
+import { ALIAS_METADATA } from '../../../functions/publish/aliases.ts';
+import type { S3EventRecord } from '../../../local/aws/s3/events.ts';
 import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../../../local/pipeline.ts';
@@ -33,11 +35,17 @@ describe('the follower', () => {
   let results: SlowFolder;
   let progress: Progress[];
   let followed: Promise<void>[];
+  /** True if the run that follows the pipeline was killed. */
+  let isEnded: boolean;
   beforeEach(async () => {
     dir = await temporaryFolder();
     progress = [];
     followed = [];
-    embedded = new EmbeddedS3({ onEvent: (record) => void followed.push(follower.follow(record)) });
+    isEnded = false;
+    const onEvent = (record: S3EventRecord) => {
+      if (!isEnded) followed.push(follower.follow(record));
+    };
+    embedded = new EmbeddedS3({ onEvent });
     embedded.createBucket(RESULTS_BUCKET);
     s3 = new S3Client({
       endpoint: 'http://s3.test',
@@ -53,7 +61,7 @@ describe('the follower', () => {
     s3.destroy();
     embedded.close();
   });
-  const newFollower = () =>
+  const newFollower = (aliasFolders = ['models/']) =>
     new Follower({
       s3,
       results,
@@ -62,7 +70,7 @@ describe('the follower', () => {
         ...{ collectFunction: 'collect-outputs', command: 'flowdrop', localInbox: '' },
         ...{ resultsBucket: RESULTS_BUCKET, resultsPrefix: '', service: FLOWS },
       },
-      aliasFolders: ['models/'],
+      aliasFolders,
       onProgress: (each) => progress.push(each),
     });
   const put = (Key: string, Body: string) => s3.send(new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body }));
@@ -110,6 +118,69 @@ describe('the follower', () => {
     expect(await readFile(join(dir, 'results', 'models', 'a.glb'), 'utf8')).toBe('another');
   });
 
+  describe('the copy of an alias that is gone from the bucket', () => {
+    const path = () => join(dir, 'results', 'models', 'a.glb');
+    const at = { Bucket: RESULTS_BUCKET, Key: 'models/a.glb' };
+    const remove = () => s3.send(new DeleteObjectCommand(at));
+    const isThere = async () => (await readdir(join(dir, 'results', 'models'))).includes('a.glb');
+    beforeEach(async () => {
+      results.held.resolve();
+      const Metadata = { [ALIAS_METADATA]: 'its owner' };
+      await s3.send(new PutObjectCommand({ ...at, Body: 'an older one', Metadata }));
+      await s3.send(new PutObjectCommand({ ...at, Body: 'the newest', Metadata }));
+      await Promise.all(followed.splice(0));
+    });
+
+    it('is removed', async () => {
+      await remove();
+      await Promise.all(followed);
+      expect(await isThere()).toBe(false);
+    });
+
+    it('stays if a person changed it, which is told once', async () => {
+      await writeFile(path(), 'repaired by hand');
+      await remove();
+      const told = await Promise.allSettled(followed.splice(0));
+      const message = `${path()} was changed after it was written, so it stays although the object is gone`;
+      expect(told).toMatchObject([{ status: 'rejected', reason: { message } }]);
+      expect(await readFile(path(), 'utf8')).toBe('repaired by hand');
+      expect(await newFollower().leftovers()).toEqual({ uncopied: [], gone: [] });
+    });
+
+    it('is removed too if it was just being written', async () => {
+      const body = 'large'.repeat(1_000_000);
+      await s3.send(new PutObjectCommand({ ...at, Body: body, Metadata: { [ALIAS_METADATA]: 'its owner' } }));
+      await remove();
+      await Promise.all(followed);
+      expect(await isThere()).toBe(false);
+    });
+
+    it('may have been moved away by a person', async () => {
+      await rm(path());
+      await remove();
+      await Promise.all(followed);
+    });
+
+    it('is removed by the next run, which need not have the route any more', async () => {
+      isEnded = true;
+      await remove();
+      const follower = newFollower([]);
+      const { gone } = await follower.leftovers();
+      expect(gone).toEqual(['models/a.glb']);
+      for (const key of gone) await follower.copy(key);
+      expect(await isThere()).toBe(false);
+      expect((await newFollower().leftovers()).gone).toEqual([]);
+    });
+
+    it('is an asset below the same folder in no case', async () => {
+      await put('models/b.png/flow/asset.glb', 'an asset');
+      await s3.send(new DeleteObjectCommand({ ...at, Key: 'models/b.png/flow/asset.glb' }));
+      await Promise.all(followed);
+      const asset = join(dir, 'results', 'models', 'b.png', 'flow', 'asset.glb');
+      expect(await readFile(asset, 'utf8')).toBe('an asset');
+    });
+  });
+
   it('reports an end whose receipt an earlier run has put with that receipt', async () => {
     embedded.createBucket(LEDGER_BUCKET);
     results.held.resolve();
@@ -143,7 +214,7 @@ describe('the follower', () => {
     progress = [];
     const catchUp = async () => {
       const follower = newFollower();
-      for (const key of await follower.uncopied()) await follower.copy(key);
+      for (const key of (await follower.leftovers()).uncopied) await follower.copy(key);
     };
     await catchUp();
     expect(progress).toEqual([]);
