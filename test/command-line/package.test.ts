@@ -45,7 +45,7 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
     expect(tarball).toBe(join(directory, `flowdrop-${version}.tgz`));
     cpSync(here('../../examples/own-app'), app, { recursive: true });
     cpSync(tarball, join(app, basename(tarball)));
-    // Without what npm would ask a registry for. The nightly workflow installs all, and runs the app's own test.
+    // Without what npm would ask a registry for. .ci/run installs all, and runs the app’s own test.
     const { flowdrop } = example.dependencies;
     writeFileSync(join(app, 'package.json'), JSON.stringify({ dependencies: { flowdrop } }));
     // An empty cache proves that the package needs nothing from a registry. The app brings CDK. npm skips peer
@@ -179,7 +179,7 @@ describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
   });
 
   it('lets the example, a CommonJS app, run its own test, which synthesises both functions', () => {
-    // Its `npm test` is Jest with swc, which would nearly double our package-lock.json: the nightly workflow runs that.
+    // Its `npm test` is Jest with swc, which would nearly double our package-lock.json: .ci/run installs and runs that.
     writeFileSync(join(app, 'jest.d.ts'), 'declare const test: (name: string, body: () => void) => void;');
     writeFileSync(join(app, 'jest.cjs'), "globalThis.test = require('node:test');");
     const include = ['bin', 'lib', 'test', 'jest.d.ts'];
