@@ -1,4 +1,4 @@
-import { createHmac, hash } from 'node:crypto';
+import { createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import { isSameSecret } from '../secrets.ts';
 import { type Credentials, REGION } from './endpoint.ts';
 
@@ -73,6 +73,8 @@ export class SignatureVerifier {
   readonly #credentials: ReadonlyMap<string, Credentials>;
   readonly #service: string;
   readonly #now: () => number;
+  /** The signing key of each access key, with the scope that it was derived for. Deriving takes longer than the rest. */
+  readonly #signingKeys = new Map<string, { readonly scope: string; readonly key: KeyObject }>();
 
   constructor({ credentials, service, now = Date.now }: VerifierOptions) {
     this.#credentials = new Map(credentials.map((each) => [each.accessKeyId, each]));
@@ -96,9 +98,17 @@ export class SignatureVerifier {
     this.#checkTime(sent);
     checkSignedHeaders(request, sent);
     const text = [ALGORITHM, sent.timestamp, sent.scope, sha256(canonical(request, query, sent, payload))].join('\n');
-    const key = sent.scope.split('/').reduce<Buffer>(hmac, Buffer.from(`AWS4${known.secretAccessKey}`));
-    if (!isSameSecret(sent.signature, hmac(key, text).toString('hex'))) throw new SignatureError('mismatch');
+    const signature = hmac(this.#signingKey(known, sent.scope), text).toString('hex');
+    if (!isSameSecret(sent.signature, signature)) throw new SignatureError('mismatch');
     return sent.accessKeyId;
+  }
+
+  #signingKey({ accessKeyId, secretAccessKey }: Credentials, scope: string): KeyObject {
+    const last = this.#signingKeys.get(accessKeyId);
+    if (last?.scope === scope) return last.key;
+    const key = createSecretKey(scope.split('/').reduce<Buffer>(hmac, Buffer.from(`AWS4${secretAccessKey}`)));
+    this.#signingKeys.set(accessKeyId, { scope, key });
+    return key;
   }
 
   #checkScope({ scope, timestamp }: SentSignature): void {
@@ -238,7 +248,7 @@ function timeOf(timestamp: string): number {
   return Date.parse(`${y}-${mo}-${d}T${h}:${mi}:${s}Z`);
 }
 
-function hmac(key: Buffer, text: string): Buffer {
+function hmac(key: Buffer | KeyObject, text: string): Buffer {
   return createHmac('sha256', key).update(text).digest();
 }
 

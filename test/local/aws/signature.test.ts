@@ -122,6 +122,18 @@ describe('a signature in the header', () => {
     expect((await send(endpoint, method, path, rest)).outcome).toBe(outcome);
     expect(await list(at)).toEqual(outcome === '200' ? ['k'] : []);
   });
+
+  it('is verified on each of several days, which have keys of their own', async () => {
+    const endpoint = 'http://127.0.0.1';
+    let date = new Date();
+    const verifier = new SignatureVerifier({ credentials: [CREDENTIALS], service: 's3', now: () => date.getTime() });
+    for (const day of [1, 2, 1]) {
+      date = new Date(Date.UTC(2026, 0, day));
+      const { method, path: url } = PUT;
+      const headers = await signedHeaders(PUT, signing(endpoint, { date }));
+      expect(verifier.verify({ method, url, headers }, sha256('hello'))).toBe(CREDENTIALS.accessKeyId);
+    }
+  });
 });
 
 describe('a presigned address', () => {
