@@ -21,6 +21,9 @@ import {
  */
 const SWEEP_INTERVAL_MS = 24 * 3_600_000;
 
+/** Age of the last sweep from which it is measured, in milliseconds. Its alarm is raised after two days. */
+const MEASURED_AFTER_MS = SWEEP_INTERVAL_MS + 3_600_000;
+
 /** Missed uploads that are submitted in a second by default. Few, so that today's files need not wait for them. */
 const UPLOADS_PER_SECOND_DEFAULT = 10;
 
@@ -123,9 +126,10 @@ export async function continueSweep(ports: SweepPorts, invocation: Invocation): 
   const isDue = ({ watermark }: SweepState): boolean => now - watermark >= SWEEP_INTERVAL_MS;
   const store = storeOf(ports);
   const seen = await store.read(closing);
-  // Written only while a pass is due: a metric costs money for the hours in which it is written.
-  if (isDue(seen)) telemetry.metrics.add('SweepAgeSeconds', secondsBetween(seen.watermark, now));
-  else if (underWay(seen) === undefined) return undefined;
+  // Not written for a pass in time: a metric costs money for the hours in which it is written.
+  const isLate = now - seen.watermark >= MEASURED_AFTER_MS;
+  if (isLate) telemetry.metrics.add('SweepAgeSeconds', secondsBetween(seen.watermark, now));
+  if (!isDue(seen) && underWay(seen) === undefined) return undefined;
   const holder = nonce();
   const state = await store.update((current) => {
     if (SWEEP_KINDS.some((kind) => now < (current[kind]?.heldUntil ?? 0))) return current;
