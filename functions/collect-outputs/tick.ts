@@ -191,14 +191,14 @@ class Tick {
       await this.#round();
       if (this.#context.isolation.halt !== undefined) return;
       const next = startedAt + this.#roundMs(startedAt, this.#polls.counts.polled - polledBefore);
-      // The release writes the state.
       if (!this.#mayRoundBeginAt(next, startedAt) || this.#isHandedOver(next)) return;
-      await this.#lease.write(this.#context.invocation.closing);
       while (clock.now() < next && this.#mayRoundBeginAt(next, startedAt)) {
         await this.#pauseUntil(next);
         if (this.#mayRoundBeginAt(next, startedAt) && this.#isHandedOver(next)) return;
       }
       if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt)) return;
+      // Not before the pause: most storings end in it, and then the release writes the state.
+      await this.#lease.write(this.#context.invocation.closing);
     }
   }
 
