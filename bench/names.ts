@@ -7,6 +7,7 @@ export const TOKEN_SECRET = 'benchmark/token';
 export const PIPELINE = 'benchmark';
 
 /** Every file in the inbox has this one version. */
+export const FILE_VERSION = 'the-only-version';
 export const FILE_ETAG = '00000000000000000000000000000000';
 /** The start of today: a file older than two days would cost one more request. */
 export const FILE_MODIFIED = new Date(Math.floor(Date.now() / 86_400_000) * 86_400_000).toUTCString();

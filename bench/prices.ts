@@ -28,14 +28,21 @@ export const PRICES = {
   transferOutGb: 0.09,
 } as const;
 
-/** S3's DELETE is free. */
-export const S3_PRICES: Readonly<Record<string, number>> = {
-  GetObject: PRICES.s3Read,
-  HeadObject: PRICES.s3Read,
-  PutObject: PRICES.s3Write,
-  ListObjectsV2: PRICES.s3Write,
-  CreateMultipartUpload: PRICES.s3Write,
-  UploadPart: PRICES.s3Write,
-  CompleteMultipartUpload: PRICES.s3Write,
-  DeleteObject: 0,
-};
+/** What a request costs, by service and operation. S3's DELETE is free, and so is the end of a multipart upload. */
+export const REQUEST_PRICES = {
+  s3: {
+    GetObject: PRICES.s3Read,
+    HeadObject: PRICES.s3Read,
+    PutObject: PRICES.s3Write,
+    ListObjectsV2: PRICES.s3Write,
+    ListObjectVersions: PRICES.s3Write,
+    CreateMultipartUpload: PRICES.s3Write,
+    UploadPart: PRICES.s3Write,
+    CompleteMultipartUpload: PRICES.s3Write,
+    AbortMultipartUpload: 0,
+    DeleteObject: 0,
+  },
+  queue: { SendMessage: PRICES.sqsRequest, ReceiveMessage: PRICES.sqsRequest, DeleteMessage: PRICES.sqsRequest },
+  events: { PutEvents: PRICES.eventBridgeEvent },
+  secret: { GetSecretValue: PRICES.secretRead },
+} as const satisfies Readonly<Record<string, Readonly<Record<string, number>>>>;

@@ -11,7 +11,7 @@ import type { FunctionName } from '../infra/bundle/bundle.ts';
 import { type Bundles, makeBundles } from './bundles.ts';
 import { selfSigned } from './certificate.ts';
 import { Child } from './child.ts';
-import { BUCKETS, CREDENTIALS, FILE_ETAG, FILE_MODIFIED, PIPELINE, TOKEN_SECRET } from './names.ts';
+import { BUCKETS, CREDENTIALS, FILE_ETAG, FILE_MODIFIED, FILE_VERSION, PIPELINE, TOKEN_SECRET } from './names.ts';
 import type { AwsCalls } from './servers/aws-process.ts';
 import { doneFlow } from './servers/flow-service.ts';
 import type { FlowServiceCalls } from './servers/flow-service-process.ts';
@@ -86,6 +86,11 @@ export class Stage {
     return this.#made;
   }
 
+  /** Delays every answer of both servers from now on. */
+  async setAnswerMs(answerMs: number): Promise<void> {
+    for (const server of [this.aws, this.service]) await server.call('setAnswerMs', { answerMs });
+  }
+
   port(of: 'aws' | 'service', transport: Transport): number {
     return this.#parts.ports[of][transport];
   }
@@ -114,6 +119,8 @@ export class Stage {
       AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
       AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
       AWS_LAMBDA_FUNCTION_NAME: 'benchmark',
+      // Lambda sets it for each invocation. It is in each line of the log.
+      _X_AMZN_TRACE_ID: 'Root=1-00000000-000000000000000000000000;Parent=0000000000000000;Sampled=0',
       AWS_ENDPOINT_URL: awsUrl,
     };
   }
@@ -144,24 +151,30 @@ export class Stage {
 
   /** An event of the queue with `count` new files of this length. */
   uploads(bytes: number, count: number): object {
-    const record = () => {
-      const { bucket, key } = this.upload(bytes);
-      const s3 = { bucket: { name: bucket }, object: { key, size: bytes, eTag: FILE_ETAG } };
-      return { eventSource: 'aws:s3', eventName: 'ObjectCreated:Put', s3 };
-    };
+    return this.event(Array.from({ length: count }, () => this.message(this.upload(bytes).key, bytes)));
+  }
+
+  /** An event of the queue with these messages. */
+  event(bodies: readonly string[]): object {
     return {
-      Records: Array.from({ length: count }, () => ({
-        messageId: `message-${this.next()}`,
-        eventSource: 'aws:sqs',
-        body: JSON.stringify({ Records: [record()] }),
-      })),
+      Records: bodies.map((body) => ({ messageId: `message-${this.next()}`, eventSource: 'aws:sqs', body })),
     };
+  }
+
+  /** What S3 sends of a file. */
+  message(key: string, bytes: number): string {
+    const s3 = {
+      bucket: { name: BUCKETS.inbox },
+      object: { key, size: bytes, eTag: FILE_ETAG, versionId: FILE_VERSION },
+    };
+    return JSON.stringify({ Records: [{ eventSource: 'aws:s3', eventName: 'ObjectCreated:Put', s3 }] });
   }
 
   upload(bytes: number): Upload {
     const facts = {
       bucket: BUCKETS.inbox,
       key: `${bytes}/${this.next()}.bin`,
+      versionId: FILE_VERSION,
       etag: FILE_ETAG,
       bytes,
       lastModified: Date.parse(FILE_MODIFIED),

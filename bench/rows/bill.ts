@@ -1,17 +1,19 @@
 import { App, Stack } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
-import { isWritten, type MetricName, type Monitoring } from '../../functions/base/telemetry.ts';
+import type { Monitoring } from '../../functions/base/telemetry.ts';
 import { EARLY_POLLS, isEarly } from '../../functions/collect-outputs/poll-schedule.ts';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import { PRICES, PRICES_DATE } from '../prices.ts';
 import { atMost, type Check, type Table } from '../report.ts';
-import { type FileCosts, priceOf, type Spent } from './costs.ts';
+import { CASES } from './alone.ts';
+import { billFor, type Spent, sumOf } from './spent.ts';
 
 /*
  * The bill of AWS for a month: what is deployed is counted in the template, and what is requested in the row "costs".
  */
 
+const DAYS = 730 / 24;
 const MINUTES = 730 * 60;
 const MINUTE_MS = 60_000;
 const INTERVAL_MS = SETTINGS_DEFAULT.pollIntervalSeconds * 1000;
@@ -21,76 +23,90 @@ const TICK_MS = 55_000;
 const ASKED_A_MINUTE = 5 * 3;
 /** Processes that read the token when it is five minutes old: one of each function. */
 const TOKEN_READS_A_MINUTE = 2 / 5;
-/** Bytes of a ledger entry. */
-const ENTRY_BYTES = 1_000;
+/** Keys in a page of a listing. */
+const PAGE_KEYS = 1_000;
+/** Days of entries that the daily sweep lists. */
+const SWEPT_DAYS = 4;
+
+type Kind = Exclude<keyof typeof CASES, 'jobOf2'>;
 
 interface Month {
   readonly name: string;
-  readonly files: number;
-  /** Time between two files. The youngest flow is never older. Undefined without files. */
-  readonly gapMs: number | undefined;
-  /** Dollars that it may cost with `monitoring: "alarms"`. */
-  readonly max: number;
+  /** What comes. Undefined if nothing does. */
+  readonly of?: Kind;
+  readonly count: number;
+  /** Dollars that it may cost with `monitoring: "alarms"`. Undefined without a target. */
+  readonly max?: number;
 }
 
 const MONTHS: readonly Month[] = [
-  { name: 'nothing', files: 0, gapMs: undefined, max: 5 },
-  { name: 'one file a minute, each with a flow of a minute', files: MINUTES, gapMs: MINUTE_MS, max: 20 },
-  { name: 'a million files', files: 1_000_000, gapMs: (MINUTES * MINUTE_MS) / 1_000_000, max: 58 },
+  { name: 'nothing', count: 0, max: 5 },
+  { name: 'one file a minute, each with a flow of a minute', of: 'file', count: MINUTES, max: 20 },
+  { name: 'the same, each with a later stage', of: 'chain', count: MINUTES },
+  { name: 'one job of three files a minute', of: 'jobOf3', count: MINUTES },
+  // One comes every 2.6 seconds, and a round collects every 5.
+  { name: 'a million files', of: 'pair', count: 1_000_000, max: 58 },
 ];
 
-export function monthsOf(
-  file: FileCosts,
-  rounds: { readonly tick: Spent; readonly round: Spent },
-): { readonly table: Table; readonly checks: readonly Check[] } {
+/** The same with `monitoring: "alarms"` and `"full"`, which logs more. */
+export type ByMonitoring = Readonly<Record<Exclude<Monitoring, 'none'>, Spent>>;
+
+type Kinds = Readonly<Record<Kind, ByMonitoring>>;
+
+/** A tick that finds nothing, and a later round of a tick. */
+export interface Rounds {
+  readonly tick: ByMonitoring;
+  readonly round: ByMonitoring;
+}
+
+export function monthsOf(kinds: Kinds, rounds: Rounds): { readonly table: Table; readonly checks: readonly Check[] } {
   const bills = (['full', 'alarms'] as const).flatMap((monitoring) =>
-    MONTHS.map((month) => ({ monitoring, month, bill: billOf(month, monitoring, file, rounds) })),
+    MONTHS.map((month) => ({ monitoring, month, bill: billOf(month, monitoring, kinds, rounds) })),
   );
-  const sum = (bill: object): number => Object.values(bill).reduce((total, dollars) => total + dollars, 0);
   return {
     table: {
-      title: `A month, in US dollars, prices of ${PRICES_DATE}, files of 20 KB`,
+      title: `A month, in US dollars, prices of ${PRICES_DATE}, files of 20 KB that come evenly`,
       columns: ['month', 'monitoring', ...Object.keys(bills[0]?.bill ?? {}), 'sum'],
       rows: bills.map(({ monitoring, month, bill }) => [
         month.name,
         monitoring,
-        ...[...Object.values(bill), sum(bill)].map((dollars) => dollars.toFixed(2)),
+        ...[...Object.values(bill), sumOf(bill)].map((dollars) => dollars.toFixed(2)),
       ]),
     },
-    checks: bills
-      .filter(({ monitoring }) => monitoring === 'alarms')
-      .map(({ month, bill }) => atMost(`costs: a month of ${month.name}, alarms only`, sum(bill), month.max, ' $')),
+    checks: bills.flatMap(({ monitoring, month: { name, max }, bill }) =>
+      monitoring === 'full' || max === undefined
+        ? []
+        : [atMost(`costs: a month of ${name}, alarms only`, sumOf(bill), max, ' $')],
+    ),
   };
 }
 
-function billOf(
-  { files, gapMs }: Month,
-  monitoring: Monitoring,
-  file: FileCosts,
-  { tick, round }: { readonly tick: Spent; readonly round: Spent },
-) {
+function billOf({ of, count }: Month, monitoring: keyof ByMonitoring, kinds: Kinds, rounds: Rounds) {
   const { alarmMetrics, dashboards, eventSources } = deployed(monitoring);
-  const ofFiles = files === 0 ? [] : [...file.metrics, 'OldestRunningSeconds'];
-  const written = new Set([...tick.metrics, ...ofFiles].filter((name) => isWritten(name as MetricName, monitoring)));
-  const laterRounds = MINUTES * (gapMs === undefined ? 0 : roundsAMinute(gapMs) - 1);
+  const [tick, round] = [rounds.tick[monitoring], rounds.round[monitoring]];
+  const own = of && kinds[of][monitoring];
+  const written = new Set([...tick.metrics, ...(own?.metrics ?? [])]);
+  const laterRounds = own === undefined ? 0 : MINUTES * (roundsAMinute((MINUTES * MINUTE_MS) / count) - 1);
   return {
-    files: files * file.total,
-    ticks: MINUTES * (dollarsOf(tick) + PRICES.schedulerInvocation),
-    // A message is sent, received and deleted.
-    rounds: laterRounds * (dollarsOf(round) + 3 * PRICES.sqsRequest),
+    files: own === undefined ? 0 : count * sumOf(billFor(own)),
+    ticks: MINUTES * (sumOf(billFor(tick)) + PRICES.schedulerInvocation),
+    rounds: laterRounds * sumOf(billFor(round)),
+    sweeps: sweepsOf(of, count),
     queues: eventSources * MINUTES * ASKED_A_MINUTE * PRICES.sqsRequest,
-    secret: PRICES.secretMonth + (files === 0 ? 0 : MINUTES * TOKEN_READS_A_MINUTE * PRICES.secretRead),
+    secret: PRICES.secretMonth + (own === undefined ? 0 : MINUTES * TOKEN_READS_A_MINUTE * PRICES.secretRead),
     metrics: written.size * PRICES.metricMonth,
     alarms: alarmMetrics * PRICES.alarmMetricMonth,
     dashboard: dashboards * PRICES.dashboardMonth,
-    ledger: ((files * ENTRY_BYTES) / 1e9) * PRICES.s3GbMonth,
   };
 }
 
-const dollarsOf = ({ gbSeconds, s3, loggedBytes }: Spent): number =>
-  gbSeconds * PRICES.lambdaGbSecondArm64 + PRICES.lambdaRequest + priceOf(s3) + (loggedBytes / 1e9) * PRICES.logsGb;
+/** The daily sweeps of a month, in which the inbox begins empty: of inbox, ledger and what waits. Each page is noted. */
+function sweepsOf(of: Kind | undefined, count: number): number {
+  const pages = DAYS * 3 + ((DAYS * count) / 2 + SWEPT_DAYS * count) / PAGE_KEYS;
+  return 2 * pages * PRICES.s3Write + (of === undefined ? 0 : count * CASES[of].sweepReads * PRICES.s3Read);
+}
 
-/** Rounds of a tick, on average over the times at which the files come. */
+/** Rounds of a tick, on average over the times at which the files come. The youngest flow is never older than the gap. */
 function roundsAMinute(gapMs: number): number {
   let rounds = 0;
   for (let offset = 0; offset < MINUTE_MS; offset += 1_000) {

@@ -7,7 +7,7 @@ import { type Counts, total } from '../statistics.ts';
 /** Time that the service takes to answer a request, in milliseconds. */
 const ANSWER_MS = 20;
 
-/** Requests to S3 of a tick that finds nothing: see `test/request-counts.test.ts`. */
+/** Requests to S3 of a tick that finds nothing: one fewer than in `test/request-counts.test.ts`, as the holds were just read. */
 const TICK_REQUESTS = 6;
 
 const CONCURRENCY = SETTINGS_DEFAULT.pollConcurrency;

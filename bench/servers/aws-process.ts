@@ -29,6 +29,7 @@ const calls = {
   text: ({ bucket, key }: { bucket: string; key: string }) => aws.get(bucket, key)?.body.toString(),
   clear: () => aws.clear(),
   takeCounts: () => aws.takeCounts(),
+  takeMessages: () => aws.takeMessages(),
 };
 export type AwsCalls = typeof calls;
 

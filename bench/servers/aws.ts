@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { BUCKETS, FILE_ETAG, FILE_MODIFIED, TOKEN } from '../names.ts';
+import { isJobFile } from '../../functions/uploads/job-keys.ts';
+import { BUCKETS, FILE_ETAG, FILE_MODIFIED, FILE_VERSION, TOKEN } from '../names.ts';
 import { file } from './bytes.ts';
 import type { WireAnswer, WireRequest } from './wire.ts';
 
@@ -15,8 +16,8 @@ interface StoredObject {
 const PAGE_KEYS_MAX = 1_000;
 
 /**
- * The operations of S3, Secrets Manager and EventBridge that the functions use, at the speed of the wire. Files of
- * any size are generated as they are read (`<bytes>/<name>` in the inbox). Large bodies are counted and discarded.
+ * The operations of S3, SQS, Secrets Manager and EventBridge that the functions use, at the speed of the wire. Files of
+ * any size are generated as they are read (`<bytes>/<name>` in the inbox); only a job file must have been put. Large bodies are counted and discarded.
  * Small ones are kept, with conditional writes.
  *
  * This is not the embedded S3 of `local/aws/s3`, because a server must cost little beside what is measured. A PUT of 64
@@ -29,6 +30,14 @@ export class Aws {
   /** Sorted keys by bucket and first segment. Dropped when a key is added or removed. */
   readonly #listings = new Map<string, readonly string[]>();
   #counts: Record<string, number> = {};
+  #messages: string[] = [];
+
+  /** The messages that the functions have sent since the last call. */
+  takeMessages(): readonly string[] {
+    const messages = this.#messages;
+    this.#messages = [];
+    return messages;
+  }
 
   /** Requests by operation since the last call. */
   takeCounts(): Readonly<Record<string, number>> {
@@ -61,28 +70,31 @@ export class Aws {
 
   readonly handle = (request: WireRequest): WireAnswer => {
     const target = request.headers['x-amz-target'];
-    if (target !== undefined) return this.#json(target.split('.').at(-1) ?? '');
+    if (target !== undefined) return this.#json(target.split('.').at(-1) ?? '', request);
     const [, bucket = '', ...segments] = request.url.pathname.split('/');
     const key = decodeURIComponent(segments.join('/'));
     return this.#s3(bucket, key, request);
   };
 
-  #json(operation: string): WireAnswer {
+  #json(operation: string, { body }: WireRequest): WireAnswer {
     this.#count(operation);
+    if (operation === 'SendMessage') return this.#send(JSON.parse(body.toString()).MessageBody);
     const answers: Record<string, object> = {
       GetSecretValue: { Name: 'token', SecretString: TOKEN },
       PutEvents: { FailedEntryCount: 0, Entries: [{ EventId: randomUUID() }] },
     };
-    return {
-      status: 200,
-      headers: { 'Content-Type': 'application/x-amz-json-1.1' },
-      body: JSON.stringify(answers[operation]),
-    };
+    return json(answers[operation]);
+  }
+
+  #send(message: string): WireAnswer {
+    this.#messages.push(message);
+    return json({ MessageId: randomUUID(), MD5OfMessageBody: createHash('md5').update(message).digest('hex') });
   }
 
   #s3(bucket: string, key: string, request: WireRequest): WireAnswer {
     const { method } = request;
     const query = request.url.searchParams;
+    if (method === 'GET' && query.has('versions')) return this.#listVersions(query.get('prefix') ?? '');
     if (method === 'GET' && query.has('list-type')) return this.#list(bucket, query);
     if (query.has('uploads') || query.has('uploadId')) return this.#multipart(bucket, key, request);
     switch (method) {
@@ -140,14 +152,26 @@ export class Aws {
     if (bucket === BUCKETS.inbox) {
       const headers = {
         ETag: `"${FILE_ETAG}"`,
+        'x-amz-version-id': FILE_VERSION,
         'Last-Modified': FILE_MODIFIED,
         'Content-Type': 'application/octet-stream',
       };
-      return { status: 200, headers, body: file(Number(key.split('/')[0])) };
+      if (!isJobFile(key)) return { status: 200, headers, body: file(Number(key.split('/')[0])) };
+      const job = this.get(bucket, key);
+      return job === undefined ? fault(404, 'NoSuchKey') : { status: 200, headers, body: job.body };
     }
     const object = this.get(bucket, key);
     if (object === undefined) return fault(404, 'NoSuchKey');
     return { status: 200, headers: { ETag: object.etag, ...object.metadata }, body: object.body };
+  }
+
+  /** The only version of a file of the inbox. Nothing lists more than that. */
+  #listVersions(key: string): WireAnswer {
+    this.#count('ListObjectVersions');
+    const modified = new Date(FILE_MODIFIED).toISOString();
+    return xml(
+      `<ListVersionsResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated><Version><Key>${encodeURIComponent(key)}</Key><VersionId>${FILE_VERSION}</VersionId><IsLatest>true</IsLatest><LastModified>${modified}</LastModified><ETag>&quot;${FILE_ETAG}&quot;</ETag><Size>0</Size></Version></ListVersionsResult>`,
+    );
   }
 
   #list(bucket: string, query: URLSearchParams): WireAnswer {
@@ -209,6 +233,12 @@ function refused(headers: WireRequest['headers'], object: StoredObject | undefin
   if (object === undefined) return fault(404, 'NoSuchKey');
   return object.etag === match ? undefined : fault(412, 'PreconditionFailed');
 }
+
+const json = (value: object | undefined): WireAnswer => ({
+  status: 200,
+  headers: { 'Content-Type': 'application/x-amz-json-1.1' },
+  body: JSON.stringify(value),
+});
 
 const xml = (body: string, status = 200): WireAnswer => ({
   status,

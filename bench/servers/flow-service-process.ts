@@ -4,7 +4,11 @@ import { wireServer } from './wire.ts';
 
 const service = new FlowService();
 
-const calls = { ...wireServer(service.handle), takeCounts: () => service.takeCounts() };
+const calls = {
+  ...wireServer(service.handle),
+  endAtOnce: (how: { bytes?: number }) => service.endAtOnce(how),
+  takeCounts: () => service.takeCounts(),
+};
 export type FlowServiceCalls = typeof calls;
 
 answerCalls(calls);

@@ -10,7 +10,14 @@ export class FlowService {
   #counts: Record<string, number> = {};
   #created = 0;
   #received = 0;
+  #endsWithBytes: number | undefined;
 
+  /** Flows that are created from now on end at once, with one asset of this length. Without one, they run. */
+  endAtOnce({ bytes }: { bytes?: number }): void {
+    this.#endsWithBytes = bytes;
+  }
+
+  /** Requests by operation since the last call, and the bytes of all of them with their heads. */
   takeCounts(): Readonly<Record<string, number>> {
     const counts = { ...this.#counts, receivedBytes: this.#received };
     this.#counts = {};
@@ -18,13 +25,15 @@ export class FlowService {
     return counts;
   }
 
-  readonly handle = ({ method, url, bodyBytes }: WireRequest): WireAnswer => {
+  readonly handle = ({ method, url, bodyBytes, headBytes }: WireRequest): WireAnswer => {
+    this.#received += bodyBytes + headBytes;
     const [, , flowId = '', outputs, assetId] = url.pathname.split('/');
     if (method === 'POST') {
       this.#count('create');
-      this.#received += bodyBytes;
       this.#created += 1;
-      return json({ flow_id: runningFlow(this.#created), state: 'created' }, 201);
+      const ends = this.#endsWithBytes;
+      const flowId = ends === undefined ? runningFlow(this.#created) : doneFlow(ends, this.#created);
+      return json({ flow_id: flowId, state: 'created' }, 201);
     }
     if (assetId !== undefined) {
       this.#count('asset');

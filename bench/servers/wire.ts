@@ -15,6 +15,7 @@ export interface WireRequest {
   /** The body. Empty if it is longer than {@link KEPT_BYTES_MAX}. */
   readonly body: Buffer;
   readonly bodyBytes: number;
+  readonly headBytes: number;
 }
 
 export interface WireAnswer {
@@ -162,5 +163,6 @@ function parseHead(head: string): Omit<WireRequest, 'body'> {
     url: new URL(target, 'http://127.0.0.1'),
     headers,
     bodyBytes: Number(headers['content-length'] ?? 0),
+    headBytes: head.length + HEAD_END.byteLength,
   };
 }
