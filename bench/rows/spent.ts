@@ -89,7 +89,11 @@ export async function spentOn(stage: Stage, costs: readonly Cost[], queue: Count
 const gbSecondsOf = ({ wallMs, cpuMs }: Cost): number =>
   ((MEMORY_MIB / 1024) * (Math.max(0, wallMs - cpuMs) + cpuMs / PROCESSOR_SHARE)) / 1000;
 
-/** @throws {Error} a request has no price. */
+/**
+ * The bill for what was spent. A process reads the token every five minutes, whatever it does, so only the bill of a month
+ * has that.
+ * @throws {Error} a request has no price.
+ */
 export function billFor({ gbSeconds, invocations, requests, served, loggedBytes }: Spent): Bill {
   const known = new Set(Object.values(REQUEST_PRICES).flatMap((prices) => Object.keys(prices)));
   const unknown = Object.keys(requests).filter((name) => !known.has(name));
@@ -100,7 +104,6 @@ export function billFor({ gbSeconds, invocations, requests, served, loggedBytes 
     lambda: gbSeconds * PRICES.lambdaGbSecondArm64 + invocations * PRICES.lambdaRequest,
     s3: priceOf('s3'),
     queue: priceOf('queue'),
-    // A process reads the token every five minutes, so the bill of a month has that.
     events: priceOf('events'),
     logs: (loggedBytes / GB) * PRICES.logsGb,
     transfer: ((served.receivedBytes ?? 0) / GB) * PRICES.transferOutGb,
