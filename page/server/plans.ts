@@ -112,7 +112,7 @@ export class Plans {
     const inDoubt = action === 'retry' ? uploads.filter(({ isInDoubt }) => isInDoubt).length : 0;
     const costs = costsOf(what, this.#deployment);
     const held = await heldFlows(what, this.#deployment, signal);
-    const isAdded = stages.length > 0 && stages.every((stage) => stage.isAdded);
+    const isAdded = (stages.length > 0 && stages.every((stage) => stage.isAdded)) || undefined;
     return { plan: this.#keep(what), costs, inDoubt, uploads: changed, isAdded, skipped, held };
   }
 
