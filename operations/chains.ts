@@ -3,13 +3,14 @@ import type { Chain, ChainUpload } from '../functions/chains/chain-schema.ts';
 import { assetCountOf } from '../functions/chains/chain-size.ts';
 import { ChainStore } from '../functions/chains/chain-store.ts';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
+import { parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isAllReplaced, isTerminalState, type ShownState, shownState } from '../functions/ledger/terminal-states.ts';
-import { firstOf, type Upload } from '../functions/uploads/upload.ts';
+import { firstOf, secondsIn, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { type HoldsView, holdsFor } from './holds.ts';
 import type { FoundUpload } from './listing.ts';
-import { type ReadEntry, readEntries } from './listing.ts';
+import { objects, type ReadEntry, readEntries } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
 /** Uploads under way whose entries are read for what they wait for. Of more, only that they are under way is shown. */
@@ -116,6 +117,30 @@ export async function stateOfChain(
     if (!(error instanceof UnreadableEntryError)) throw error;
     return undefined;
   }
+}
+
+/**
+ * The entries of the later stages of a file. The chain does not name those that a retry or a stage made anew has replaced.
+ * But the ids of all begin with the second of the first file, so a short listing has them.
+ * @param max if more entries would have to be read, none is. Default: there is no limit.
+ * @internal
+ */
+export async function laterEntries(
+  firstId: string,
+  deployment: Deployment,
+  signal: AbortSignal,
+  max = Number.POSITIVE_INFINITY,
+): Promise<readonly Entry[]> {
+  const { s3, settings } = deployment;
+  const prefix = `${UPLOADS_PREFIX}${secondsIn(firstId)}`;
+  const ids: string[] = [];
+  for await (const { Key = '' } of objects({ s3, bucket: settings.ledgerBucket, prefix }, signal)) {
+    const id = parseEntryKey(Key);
+    if (id !== undefined) ids.push(id);
+    if (ids.length > max) return [];
+  }
+  const entries = await readEntries(ids, deployment, signal);
+  return entries.flatMap(({ entry }) => (entry?.upload.stage?.first.id === firstId ? [entry] : []));
 }
 
 function stateOf(chain: Chain): ChainView['state'] {

@@ -2,7 +2,7 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import type { Chain } from '../functions/chains/chain-schema.ts';
 import { type Entry, failedMarkerOf, isTerminal, type TerminalEntry } from '../functions/ledger/entry.ts';
-import { chainKey, entryKey, failedKey, parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
+import { chainKey, entryKey, failedKey } from '../functions/ledger/keys.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { aliasKeyOf } from '../functions/publish/aliases.ts';
 import { isPublished } from '../functions/publish/publish.ts';
@@ -10,7 +10,7 @@ import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.t
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
 import { secondDigits, UPLOAD_ID, uploadName } from '../functions/uploads/upload.ts';
 import { AT_ONCE_MAX, resultsSchema } from './actions.ts';
-import { readChain } from './chains.ts';
+import { laterEntries, readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { findUpload, withPrefix } from './find.ts';
@@ -199,11 +199,7 @@ async function leftOf(id: string, deployment: Deployment, signal: AbortSignal): 
   return { id, key, state: 'unknown', lastModified: undefined, ...nothing, ledger: [chainKey(id)] };
 }
 
-/**
- * The uploads of later stages that the ledger has entries of. The chain does not name those that a retry or a stage made
- * anew has replaced. But the ids of all begin with the second of the first file, so a short listing has them.
- * @throws {UnderWayError}
- */
+/** The uploads of later stages that the ledger has entries of. @throws {UnderWayError} */
 async function laterStages(
   { first, endedAt }: Chain,
   deployment: Deployment,
@@ -213,15 +209,7 @@ async function laterStages(
     const command = uploadCommand('cancel', first, deployment);
     throw new UnderWayError(`The chain of ${first.key} is under way. Cancel it first: ${command}`);
   }
-  const { s3, settings } = deployment;
-  const prefix = `${UPLOADS_PREFIX}${secondDigits(first.lastModified)}`;
-  const ids: string[] = [];
-  for await (const { Key = '' } of objects({ s3, bucket: settings.ledgerBucket, prefix }, signal)) {
-    const id = parseEntryKey(Key);
-    if (id !== undefined) ids.push(id);
-  }
-  const entries = (await readEntries(ids, deployment, signal)).flatMap(({ entry }) => (entry ? [entry] : []));
-  const later = entries.filter(({ upload }) => upload.stage?.first.id === first.id);
+  const later = await laterEntries(first.id, deployment, signal);
   return pMap(later, (entry) => atRest(entry, deployment, signal), { concurrency: READS_MAX });
 }
 

@@ -208,8 +208,15 @@ export interface UploadDetail {
   readonly takesOthers: boolean;
   /** Copies of the newest success at keys that stay. Absent if its route makes none. */
   readonly alias?: (Omit<AliasView, 'files'> & { readonly objects: readonly StoredObject[] }) | undefined;
-  /** Earlier generations, the latest last: with what each was made, and its first results. */
-  readonly previous: readonly (Generation & { readonly objects: readonly StoredObject[] })[];
+  /**
+   * Earlier generations, the latest last: with what each was made, and its first results. In a later stage, those of other
+   * uploads too: each generation of the parent begins another.
+   */
+  readonly previous: readonly (Generation & {
+    readonly objects: readonly StoredObject[];
+    /** Only of another upload: the generation that it was made from, such as `robot.png, generation 1`. */
+    readonly from?: string | undefined;
+  })[];
 }
 
 /** `GET /api/uploads/:id/chain`: the chain that an upload belongs to. */
@@ -351,7 +358,7 @@ export interface PlannedAction {
   /** Uploads that will be changed. */
   readonly uploads: number;
   /** Only for `again` with `from`: true if no chain has the stage yet, so that it begins. */
-  readonly isAdded?: boolean | undefined;
+  readonly isAdded?: true | undefined;
   /** By their names: see `uploadName`. */
   readonly skipped: readonly { readonly name: string; readonly reason: string }[];
   /** What holds flows of a retry. */

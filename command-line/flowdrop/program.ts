@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { printableLines } from '../../functions/base/printable.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
-import { generationsOf } from '../../operations/compare.ts';
+import { compare } from '../../operations/compare.ts';
 import { COSTS_BY, type CostsBy, costs } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
@@ -12,7 +12,6 @@ import { logs } from '../../operations/logs.ts';
 import { ServiceQuestions } from '../../operations/service-answer.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
-import { viewOf } from '../../operations/upload-view.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
@@ -175,7 +174,7 @@ const isBad = (state: Status): boolean =>
 
 function addCompare(add: Add): void {
   const command = new Command('compare')
-    .description('the generations of a file side by side: with what each was made, and what came of it')
+    .description('the generations of a file, and of later stages, side by side: how each was made, and what came of it')
     .argument('<key>', 'the key of a file, the name of a later stage, or an upload id')
     .addHelpText('after', example('compare photos/robot.png', 'compare photos/robot.png --json'));
   add(command, async ({ deployment, console, signal }, [word = '']) => {
@@ -185,9 +184,11 @@ function addCompare(add: Add): void {
     );
     const { entry, issue } = found.kind === 'upload' ? found.upload : {};
     if (entry === undefined) throw new UsageError(issue?.message ?? `${word} is no single file: name one`);
-    const view = viewOf(entry, deployment.settings);
-    const generations = generationsOf(view);
-    console.answer({ id: view.id, key: view.key, generations }, () => showGenerations(view, generations));
+    const compared = await console.during(
+      () => 'Reading the chain',
+      () => compare(entry, deployment, signal),
+    );
+    console.answer(compared, () => [compared, ...(compared.stages ?? [])].flatMap(showGenerations));
     return EXIT_OK;
   });
 }

@@ -1,6 +1,7 @@
 import { counted } from '../../functions/base/printable.ts';
 import { type Branch, chainTree } from '../../operations/chain-tree.ts';
 import type { ChainView } from '../../operations/chains.ts';
+import { shortId } from '../../operations/compare.ts';
 import { cut, localTime } from '../texts.ts';
 import { coloured, indented, joined, type Text, table } from './console.ts';
 
@@ -55,6 +56,3 @@ function cellsOf(branch: Branch): readonly Text[] {
       return [branch.route, coloured('withheld'), `after ${branch.after}`, branch.why];
   }
 }
-
-/** Enough of an id to tell the uploads of one chain apart, whose ids begin with the same second. */
-const shortId = (id: string): string => id.slice(8, 16);

@@ -8,7 +8,7 @@ import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
-import type { Generation } from '../../operations/compare.ts';
+import { type Compared, type Generation, parentOf, shortId } from '../../operations/compare.ts';
 import type { CostRow, CostsView } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation, JobInputView } from '../../operations/explanation.ts';
@@ -189,9 +189,16 @@ const rowBelow = (one: UploadStatus): readonly Text[] => {
 };
 
 /** A column for each generation of an upload. */
-export function showGenerations({ key }: UploadView, generations: readonly Generation[]): readonly Text[] {
+/** In a later stage, each generation of the parent begins another upload. */
+const generationName = ({ id, stage, generation }: Generation): string =>
+  stage === undefined ? `${generation}` : `${generation} of ${shortId(id)}`;
+
+export function showGenerations({ key, generations }: Compared): readonly Text[] {
   const rows: readonly (readonly [string, (each: Generation) => Text])[] = [
-    ['generation', (each) => String(each.generation)],
+    ['generation', generationName],
+    ...(generations[0]?.stage === undefined
+      ? []
+      : [['made from', (each: Generation) => parentOf(each) ?? ''] as const]),
     ['state', ({ state }) => coloured(state)],
     ['template', ({ template }) => template],
     ['parameters', ({ parameters }) => (parameters === undefined ? '' : printable(JSON.stringify(parameters)))],
@@ -208,8 +215,8 @@ export function showGenerations({ key }: UploadView, generations: readonly Gener
   return [
     uploadName(key),
     ...indented(table(rows.map(([name, text]) => [name, ...generations.map(text)]))),
-    ...generations.flatMap(({ generation, assets, assetCount }) => [
-      ...(assets.length === 0 ? [] : [`  generation ${generation}:`]),
+    ...generations.flatMap(({ assets, assetCount, ...each }) => [
+      ...(assets.length === 0 ? [] : [`  generation ${generationName({ assets, assetCount, ...each })}:`]),
       ...assets.map((asset) => `    ${asset.key}  ${size(asset.bytes)}`),
       ...(assetCount > assets.length ? [`    and ${assetCount - assets.length} more`] : []),
     ]),

@@ -305,7 +305,7 @@ export class UploadDetailView extends LightElement {
     if (alias === undefined) return nothing;
     const { pattern, flow, objects, missing } = alias;
     const own = upload.flow?.id;
-    const earlier = previous.find((each) => each.flow === flow)?.generation;
+    const earlier = previous.find((each) => each.id === upload.id && each.flow === flow)?.generation;
     const shows = flow === own ? 'the results above' : earlier === undefined ? `flow ${flow}` : `generation ${earlier}`;
     return html`<section class="alias" aria-labelledby="alias-title">
       <h3 id="alias-title">Alias</h3>
@@ -357,11 +357,11 @@ export class UploadDetailView extends LightElement {
       <h3 id="generations-title">Earlier generations</h3>
       ${previous.toReversed().map(
         ({ objects, ...each }) => html`
-          <h4>Generation ${each.generation}</h4>
+          <h4>${generationName(each)}</h4>
           <dl class="facts">${factsOfGeneration(each).map(([name, text]) => fact(name, text))}</dl>
-          ${alias === undefined || each.assetCount === 0 || upload.endedAt === undefined ? nothing : this.#aliasButton('Have the alias show these', each.flow, alias.flow)}
+          ${alias === undefined || each.id !== upload.id || each.assetCount === 0 || upload.endedAt === undefined ? nothing : this.#aliasButton('Have the alias show these', each.flow, alias.flow)}
           <div class="object-grid">
-            ${objects.map((object, at) => objectView(object, `Generation ${each.generation}, result`, at, objects.length))}
+            ${objects.map((object, at) => objectView(object, `${generationName(each)}, result`, at, objects.length))}
           </div>
         `,
       )}
@@ -455,6 +455,9 @@ const badge = (state: RowState): TemplateResult =>
 
 const objectView = (object: StoredObject, word: string, at: number, of: number): TemplateResult =>
   html`<stored-object .object=${object} .label=${of === 1 ? word : `${word} ${at + 1} of ${of}`}></stored-object>`;
+
+const generationName = ({ generation, from }: Pick<UploadDetail['previous'][number], 'generation' | 'from'>): string =>
+  `Generation ${generation}${from === undefined ? '' : `, from ${printable(from)}`}`;
 
 /** With what a generation was made, and what came of it. */
 function factsOfGeneration(each: Generation): readonly (readonly [string, string])[] {

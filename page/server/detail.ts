@@ -3,7 +3,7 @@ import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { actionsFor } from '../../operations/actions.ts';
 import { aliasOf } from '../../operations/alias.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
-import { type Generation, generationsOf } from '../../operations/compare.ts';
+import { generationsOf, parentOf, samePlace } from '../../operations/compare.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { heldBy, holdsFor } from '../../operations/holds.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
@@ -24,6 +24,14 @@ import { rowOf } from './rows.ts';
 /** A receipt above this size, in bytes, is not shown: it has thousands of outputs. */
 const RECEIPT_BYTES_MAX = 8 * 1024 * 1024;
 
+/** Entries that are read to find what a later stage made of earlier generations. A larger chain shows none. */
+const COMPARED_READS_MAX = 200;
+
+/** Results of another upload that are shown: as many as an entry has of an earlier generation. */
+const OTHERS_SHOWN_MAX = 6;
+
+type ObjectFacts = Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>;
+
 type Entry = NonNullable<ReadEntry['entry']>;
 
 /** All that is known of one upload. */
@@ -38,22 +46,22 @@ export async function detailOf(
   const holds = await holdsFor([entry], deployment, signal);
   const view = viewOf(entry, settings, holds);
   const isEnded = view.endedAt !== undefined;
-  const [row, current, receipt, alias] = await Promise.all([
+  const [row, current, receipt, alias, same] = await Promise.all([
     rowOf(entry, holds, deployment, signal),
     inbox.current(settings.inboxBucket, first.key, signal),
     isEnded ? receiptOf(view, deployment, signal) : undefined,
     aliasOf(entry, deployment, signal),
+    stage === undefined ? [entry] : samePlace(entry, deployment, signal, COMPARED_READS_MAX),
   ]);
   const isCurrent = current?.id === first.id;
   const hold = heldBy(entry, holds);
   const base = `/api/uploads/${id}`;
-  const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, path: string) => ({
+  const stored = (facts: ObjectFacts, path: string): StoredObject => ({
     ...{ key: facts.key, bytes: facts.bytes, mediaType: facts.mediaType },
     ...{ url: access.proven(path), isShown: isShown(facts.mediaType) },
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const route = settings.routes.find(({ name }) => name === view.route);
-  const generations = generationsOf(view);
   const command = (name: string) => uploadCommand(name, { id, key }, deployment);
   return {
     ...{ row, upload: view, isCurrent, receipt },
@@ -71,12 +79,33 @@ export async function detailOf(
       objects: alias.files.map((file, index) => stored(file, `${base}/aliases/${index}`)),
     },
     takesOthers: stage === undefined && route?.overrides === true,
-    previous: (entry.previous ?? []).map(({ assets: made }, at, all) => {
-      const before = all.slice(0, at).reduce((sum, each) => sum + each.assets.length, 0);
-      const objects = made.map((asset, index) => stored(asset, `${base}/previous/${before + index}`));
-      return { ...(generations[at] as Generation), objects };
-    }),
+    previous: same
+      .filter((each) => each.upload.id === id || (isTerminalState(each.state) && each.arrivedAt < entry.arrivedAt))
+      .flatMap((each) => earlierOf(each, each.upload.id !== id, { settings, stored })),
   };
+}
+
+/** The generations of an upload before the present one. @param isOther true for an upload with the present one too. */
+function earlierOf(
+  entry: Entry,
+  isOther: boolean,
+  {
+    settings,
+    stored,
+  }: Pick<Deployment, 'settings'> & { readonly stored: (facts: ObjectFacts, path: string) => StoredObject },
+): UploadDetail['previous'] {
+  const base = `/api/uploads/${entry.upload.id}`;
+  const generations = generationsOf(viewOf(entry, settings));
+  const earlier = entry.previous ?? [];
+  const made = 'assets' in entry ? (entry.assets ?? []) : [];
+  let before = 0;
+  const objects = [
+    ...earlier.map(({ assets }) => assets.map((asset) => stored(asset, `${base}/previous/${before++}`))),
+    made.slice(0, OTHERS_SHOWN_MAX).map((asset, index) => stored(asset, `${base}/assets/${index}`)),
+  ];
+  const shown = isOther ? generations : generations.slice(0, -1);
+  const from = isOther ? parentOf(entry.upload) : undefined;
+  return shown.map((generation, at) => ({ ...generation, objects: objects[at] ?? [], from }));
 }
 
 /** The receipt at the upload's key. Undefined if it is another upload's, or not there yet. */

@@ -2,6 +2,7 @@ import { DeleteObjectCommand, ListObjectVersionsCommand } from '@aws-sdk/client-
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { INBOX_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import { act, plan } from '../../operations/act.ts';
+import type { Generation } from '../../operations/compare.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { Operated, signal } from './support.ts';
@@ -68,6 +69,51 @@ describe('again', () => {
     expect((await operated.run('compare', 'fox.txt')).output).toMatch(/parameters +\{"copies":2\}\n/);
     const refused = await operated.run('again', 'robot.png', '--template', 'other', '--yes');
     expect(refused).toMatchObject({ code: 1, errors: expect.stringContaining('does not allow other parameters') });
+  });
+
+  it('compares a later stage with what it made of the generations before of its file, asset by asset', async () => {
+    const copies = { Metadata: { 'flow-parameters': '{"copies":2}' } };
+    await operated.upload('pair.txt', 'a pair', copies);
+    const { id } = await operated.becomes('pair.txt', 'succeeded');
+    const chainEnds = () =>
+      vi.waitFor(async () => expect((await json('status', 'pair.txt')).chain?.state).toBe('succeeded'), PATIENCE);
+    await chainEnds();
+    expect((await json('compare', 'pair.txt')).stages).toBeUndefined();
+    expect((await operated.run('again', 'pair.txt', '--yes', '--wait')).code).toBe(0);
+    await chainEnds();
+    expect((await operated.run('again', 'pair.txt', '--from', 'checked', '--yes', '--wait')).code).toBe(0);
+
+    const { chain } = await json('status', 'pair.txt');
+    const present: readonly string[] = chain.root.uploads.map((node: { id: string }) => node.id);
+    expect(present).toHaveLength(2);
+    const answer = await json('compare', 'pair.txt');
+    expect(issuesOf('compare', answer)).toBe('');
+    expect(answer.generations.map((each: Generation) => [each.id, each.generation])).toEqual([
+      [id, 1],
+      [id, 2],
+    ]);
+    expect(answer.stages).toHaveLength(2);
+    const takenBy = ({ stage }: Generation) => stage?.parent.asset;
+    for (const [index, { generations }] of answer.stages.entries()) {
+      // The file was made anew, and then the stage alone.
+      expect(generations.map(({ generation, stage }: Generation) => [stage?.parent.generation, generation])).toEqual([
+        [1, 1],
+        [2, 1],
+        [2, 2],
+      ]);
+      const [first, second, third] = generations;
+      expect([first.id === second.id, second.id === third.id]).toEqual([false, true]);
+      const madeBy = (at: number): string => answer.generations[at].assets[index].key;
+      expect(madeBy(0)).toContain(`/${takenBy(first)}`);
+      expect(madeBy(1)).toContain(`/${takenBy(second)}`);
+      const own = await json('compare', third.id);
+      expect(issuesOf('compare', own)).toBe('');
+      expect(own.generations).toEqual(generations);
+    }
+
+    const { output } = await operated.run('compare', present[0] ?? '');
+    expect(output).toMatch(/generation +1 of [0-9a-f]{8} +1 of ([0-9a-f]{8}) +2 of \1\n/);
+    expect(output).toMatch(/made from +pair\.txt, generation 1 +pair\.txt, generation 2 +pair\.txt, generation 2\n/);
   });
 
   it('counts the files of a route without making one, and leaves out what would be made as before', async () => {

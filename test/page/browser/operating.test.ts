@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Operated } from '../../operations/support.ts';
+import { PATIENCE } from '../../support/patience.ts';
 import { Visitor } from '../support.ts';
 import { describeInBrowser, PATIENCE_MS, violations } from './support.ts';
 
@@ -772,6 +773,27 @@ describeInBrowser(
       expect(await page.getByRole('group', { name: /^Begin/ }).count()).toBe(0);
       await anew.getByRole('button', { name: 'checked…' }).click();
       await page.getByRole('dialog', { name: 'Make checked anew' }).getByText('The old results stay.').waitFor();
+    });
+
+    it('is shown beside what it made of the file before that was made anew', async () => {
+      await vi.waitFor(async () => {
+        expect((await restarted.run('again', 'old.bin', '--yes', '--wait')).code).toBe(0);
+      }, PATIENCE);
+      await using visit = await shown.open({ viewport: { width: 390, height: 800 } });
+      const { page } = visit;
+      await visit.openDetail('old.bin');
+      await page
+        .locator('upload-chain')
+        .getByRole('link', { name: /^checked Succeeded/ })
+        .click();
+      const earlier = page.getByRole('region', { name: 'Earlier generations' });
+      await earlier.getByRole('heading', { name: 'Generation 1, from old.bin, generation 1' }).waitFor();
+      await earlier.getByText('0.25 EUR').waitFor();
+      const download = page.waitForEvent('download');
+      await earlier.getByRole('link', { name: /^Download/ }).click();
+      expect((await download).suggestedFilename()).toMatch(/\.bin$/);
+      expect(await violations(page, 'upload-detail')).toEqual([]);
+      expect(await visit.overflow()).toBe(0);
     });
   },
   async ({ closing }) => {
