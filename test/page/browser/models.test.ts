@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import type { Locator, Page } from 'playwright-core';
-import { expect, it, vi } from 'vitest';
+import { beforeAll, expect, it, vi } from 'vitest';
 import { glb, triangle } from '../../support/glb.ts';
 import { PATIENCE } from '../../support/patience.ts';
-import { describeInBrowser, PATIENCE_MS, ROBOT, violations } from './support.ts';
+import { describeInBrowser, PATIENCE_MS, ROBOT, START_MS, type Visit, violations } from './support.ts';
 
 /** The gem of examples/, compressed with glTF Transform 4.5. */
 const compressed = (compression: string) => ({
@@ -16,10 +16,15 @@ const SMALL = { viewport: { width: 480, height: 480 } };
 
 const GLB = { ContentType: 'model/gltf-binary' };
 
-// All in one browser: without a graphics card, it takes the first viewer several seconds to make its light.
 describeInBrowser('models', (shown) => {
+  // One window for all that are drawn: without a graphics card, it takes the first viewer of each several seconds to make
+  // its light.
+  let visit: Visit;
+  beforeAll(async () => {
+    visit = shown.closing.use(await shown.open(SMALL));
+  }, START_MS);
+
   it('are shown when they are opened, compressed ones and those of each stage too, and the first turns with the mouse', async () => {
-    await using visit = await shown.open(SMALL);
     const { page } = visit;
     const scripts: string[] = [];
     page.on('request', (request) => {
@@ -58,7 +63,6 @@ describeInBrowser('models', (shown) => {
   });
 
   it('are sent to the next stage if they are approved beside the viewer, and not if they are cancelled there', async () => {
-    await using visit = await shown.open(SMALL);
     const { page } = visit;
     const created = () => shown.operated.standIn.counts.createFlow;
     const look = async (name: string) => {
