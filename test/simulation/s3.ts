@@ -4,6 +4,7 @@ import { GetObjectCommand, PutObjectCommand, type S3Client, type S3ClientConfig 
 import { s3Client } from '../../functions/s3/client.ts';
 import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
+import { withoutIdleSteps } from '../support/idle-steps.ts';
 import type { Fault, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import { keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
@@ -65,21 +66,7 @@ const client = s3Client({
   } as unknown as Handler,
 });
 
-/**
- * Steps of the SDK that change nothing here: there is one region and one attempt, the embedded S3 reads neither the user
- * agent nor a trace, and nothing is logged. They would take a quarter of the processor time of a call.
- */
-const IDLE_STEPS = [
-  'loggerMiddleware',
-  'regionRedirectMiddleware',
-  'addExpectContinueMiddleware',
-  's3ExpressMiddleware',
-  'getUserAgentMiddleware',
-  'recursionDetectionMiddleware',
-];
-for (const step of IDLE_STEPS) {
-  if (!client.middlewareStack.remove(step)) throw new Error(`The S3 client has no step ${step}`);
-}
+withoutIdleSteps(client);
 // The step that signs needs one of this name above it.
 client.middlewareStack.add((next) => (args) => next(args), {
   step: 'finalizeRequest',

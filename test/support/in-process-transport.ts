@@ -41,7 +41,8 @@ export function inProcessTransport(service: Service, clock: Clock): Transport {
       try {
         return await Promise.race([failure.promise, work]);
       } finally {
-        met.abort();
+        // Without a reason, each would make an error with a stack.
+        met.abort('met');
       }
     };
     const limitAnswer = (): void => {

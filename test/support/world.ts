@@ -48,6 +48,7 @@ import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
+import { withoutIdleSteps } from './idle-steps.ts';
 import { inProcessTransport } from './in-process-transport.ts';
 import { descriptionOf } from './speaking.ts';
 import { VirtualTime } from './virtual-time.ts';
@@ -305,7 +306,8 @@ export class World {
       visibilityTimeoutSeconds: 120,
       deadLetters: { queue: this.deadLetters, maxReceiveCount: 5 },
     });
-    this.s3 = s3Client({ ...s3, ...CREDENTIALS });
+    const client = s3Client({ ...s3, ...CREDENTIALS });
+    this.s3 = options.isVirtual === true ? withoutIdleSteps(client) : client;
     const settings = settingsOf(options, options.baseUrl ?? serviceUrl);
     const throughTest = options.transport?.(transport, serviceUrl) ?? transport;
     const pacer = new Pacer(this.clock, settings.requestsPerSecond);
