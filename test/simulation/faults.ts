@@ -44,12 +44,15 @@ const HOLD_CALLS = ['hold.get', 'hold.put'] as const;
 const SOURCE_CALLS = ['source.tags', 'source.tag', 'source.delete'] as const;
 /** Calls that the aliases of routes make, beside the beginning and the end of multipart uploads. */
 const ALIAS_CALLS = ['alias.get', 'alias.put', 'alias.head', 'alias.copy', 'alias.complete', 'alias.delete'] as const;
+/** Calls about assets that later stages have taken: to take them anew, and to let them expire. */
+const TAKEN_CALLS = ['asset.head', 'asset.tags', 'asset.tag'] as const;
 export type S3CallKind = (
   | typeof S3_CALLS
   | typeof CHAIN_CALLS
   | typeof HOLD_CALLS
   | typeof SOURCE_CALLS
   | typeof ALIAS_CALLS
+  | typeof TAKEN_CALLS
 )[number];
 export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS | typeof BACKFILL_CALLS)[number];
 
@@ -63,8 +66,10 @@ const CALLS: readonly CallKind[] = [
   ...SOURCE_CALLS,
   ...ALIAS_CALLS,
   ...DELETION_CALLS,
+  ...TAKEN_CALLS,
 ];
 const S3_NO_BODY: readonly CallKind[] = [
+  'asset.head',
   'alias.head',
   'alias.copy',
   'alias.delete',
@@ -80,7 +85,7 @@ const oneOf =
   (calls: readonly CallKind[]) =>
   (call: CallKind): boolean =>
     calls.includes(call);
-const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS, ...SOURCE_CALLS, ...ALIAS_CALLS]);
+const isS3 = oneOf([...S3_CALLS, ...CHAIN_CALLS, ...HOLD_CALLS, ...SOURCE_CALLS, ...ALIAS_CALLS, ...TAKEN_CALLS]);
 const isService = oneOf([...SERVICE_CALLS, ...DELETION_CALLS]);
 const isOther = oneOf([...OTHER_CALLS, ...BACKFILL_CALLS]);
 /** The answer of these calls is JSON, and not an asset. */
@@ -234,6 +239,7 @@ const RARE_CALLS: readonly CallKind[] = [
   'source.delete',
   ...ALIAS_CALLS,
   ...DELETION_CALLS,
+  ...TAKEN_CALLS,
 ];
 /** Calls that only one world in many makes. */
 const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort', 'queue.ask'];

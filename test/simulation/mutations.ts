@@ -601,6 +601,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'flow !== undefined && isSuccess(state)',
     with: 'flow !== undefined',
   }),
+  mistake('an upload of a stage that was added later taken for begun', 100, {
+    file: 'operator/operator.ts',
+    in: 'beginLeft',
+    replace: 'entry !== undefined && (!isTerminal(entry) || entry.generation >= upload.generation)',
+    with: 'entry === undefined || !isTerminal(entry) || entry.generation >= upload.generation',
+  }),
   mistake('an older success that ends later takes the alias', 60, {
     file: 'publish/aliases.ts',
     in: 'Aliases.show',

@@ -12,15 +12,11 @@ export interface SdkRequest {
 
 export const keyOf = ({ path }: SdkRequest): string => decodeURIComponent(/^\/[^/]+\/?(.*)$/s.exec(path)?.[1] ?? '');
 
-/** What a request is for. @throws {Error} if the functions are not known to make it. */
-export function kindOf(request: SdkRequest): S3CallKind {
+/** What a request is for. Undefined if the functions are not known to make it. */
+export function kindOf(request: SdkRequest): S3CallKind | undefined {
   const bucket = request.path.split('/')[1] ?? '';
   const kindIn = [INBOX, NEXT_INBOX].includes(bucket) ? inboxCall : bucket === LEDGER ? ledgerCall : resultsCall;
-  const kind = kindIn(request, keyOf(request));
-  if (kind === undefined) {
-    throw new Error(`An S3 call that the simulation does not know: ${request.method} ${request.path}`);
-  }
-  return kind;
+  return kindIn(request, keyOf(request));
 }
 
 function inboxCall({ method, query = {} }: SdkRequest, key: string): S3CallKind | undefined {
@@ -49,6 +45,8 @@ function resultsCall({ method, query = {} }: SdkRequest, key: string): S3CallKin
   // What a chain tells of its end is put by the same rule.
   if (/\/(receipt|chain)\.json$/.test(key)) return method === 'PUT' ? 'receipt.put' : 'receipt.head';
   if (isAlias(key)) return aliasCall(method, query);
+  if ('tagging' in query) return method === 'PUT' ? 'asset.tag' : 'asset.tags';
+  if (method === 'HEAD') return 'asset.head';
   if (method === 'POST') return 'uploads' in query ? 'asset.begin' : 'asset.complete';
   if (method === 'DELETE') return 'asset.abort';
   if (method === 'PUT') return 'partNumber' in query ? 'asset.put-part' : 'asset.put';

@@ -120,8 +120,14 @@ class S3Network {
   async send(sent: SdkRequest, signal: AbortSignal | undefined): Promise<{ response: SdkResponse }> {
     // The client writes a large body as a stream, and makes a new one for each of its own attempts.
     const request = sent.body instanceof Readable ? { ...sent, body: await bytesOf(sent.body) } : sent;
-    const { observed, faultPlan, randoms } = this.#world;
+    const { observed, faultPlan, randoms, orderChecker } = this.#world;
     const kind = kindOf(request);
+    if (kind === undefined) {
+      const message = `an S3 call that the simulation does not know: ${request.method} ${request.path}`;
+      // The functions may take the error for one of S3.
+      orderChecker.broken.push(message);
+      throw new Error(message);
+    }
     if (kind === 'asset.abort') observed.abortTried.add(String(request.query?.uploadId));
     const key = keyOf(request);
     const poison = this.#world.poisonOf(kind, { upload: key.includes(POISONED_PREFIX) ? key : undefined });

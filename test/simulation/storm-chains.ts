@@ -38,9 +38,9 @@ const WORKS: readonly NonNullable<Route['parameters']>[] = [
  */
 export function withChains(storm: Scenario, random: Random): Scenario {
   const { focus } = storm.faultPlan;
-  const isNeeded = focus !== undefined && NEEDS[focus.call]?.areChained === true;
-  if (storm.steps.length > STEPS_MAX || (!random.chance(CHAINED_SHARE) && !isNeeded)) return storm;
-  const isOperated = random.chance(0.5);
+  const { areChained, areMadeAnew = false } = (focus && NEEDS[focus.call]) ?? {};
+  if (storm.steps.length > STEPS_MAX || (!random.chance(CHAINED_SHARE) && areChained !== true)) return storm;
+  const isOperated = random.chance(0.5) || areMadeAnew;
   const isQuick = storm.flowMsMin < FLOW_MS_MAX && storm.flowMsMax < storm.settings.flowAgeMaxSeconds * 1000;
   return {
     ...storm,

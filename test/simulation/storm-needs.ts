@@ -19,6 +19,10 @@ export interface StormNeeds {
   readonly areSettled?: boolean;
   /** True if routes have their flows deleted. */
   readonly areDeleted?: boolean;
+  /** True if assets expire. */
+  readonly doExpire?: boolean;
+  /** True if the operator has stages of chains made anew. */
+  readonly areMadeAnew?: boolean;
   /** True if routes have an alias. */
   readonly haveAliases?: boolean;
   /** True if uploads are held. */
@@ -71,6 +75,9 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'alias.copy': { haveAliases: true, areQuick: true },
   'alias.complete': { haveAliases: true, areQuick: true },
   'alias.delete': { haveAliases: true, areQuick: true },
+  'asset.head': { areChained: true, areQuick: true, areMadeAnew: true },
+  'asset.tags': { areChained: true, areQuick: true, doExpire: true },
+  'asset.tag': { areChained: true, areQuick: true, doExpire: true },
   'flow.delete': { areDeleted: true, areQuick: true },
   'queue.ask': { areBackfilled: true, faultPlan: { rate: 0, faults: [], persistence: 0 } },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
