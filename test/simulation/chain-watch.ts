@@ -39,6 +39,13 @@ export class ChainWatch {
     return this.#listed.has(first) && !this.ended.has(first);
   }
 
+  /** The chain that an upload is a part of, by its first file. Undefined if it has none, or forgot this generation. */
+  chainOf({ upload, generation }: Pick<Entry, 'upload' | 'generation'>): string | undefined {
+    const first = upload.stage?.first.id ?? upload.id;
+    const isIt = (listed: Listed): boolean => listed.id === upload.id && listed.generation === generation;
+    return this.#listed.get(first)?.some(isIt) === true ? first : undefined;
+  }
+
   /** A call of S3 took effect. The order checker has seen it. */
   sees({ kind, key, body }: CompletedCall): void {
     if (kind === 'chain.put') this.#seesChain(key, JSON.parse(body) as ListedChain);

@@ -98,9 +98,12 @@ export class Inspector {
     if (status !== 200) throw new Error(`S3 answered ${status} to the end of a multipart upload of ${bucket}/${key}`);
   }
 
-  /** The tags of a version, as `name=value`. */
-  async tags(bucket: string, key: string, versionId: string): Promise<readonly string[]> {
-    const { body } = await this.#ask('GET', `/${bucket}/${encoded(key)}?tagging&versionId=${versionId}`);
+  /** The tags of a version, as `name=value`. Default: of the current one. */
+  async tags(bucket: string, key: string, versionId?: string): Promise<readonly string[]> {
+    const { body } = await this.#ask(
+      'GET',
+      `/${bucket}/${encoded(key)}?tagging${versionId === undefined ? '' : `&versionId=${versionId}`}`,
+    );
     const tags = [...body.toString().matchAll(/<Tag>(.*?)<\/Tag>/gs)];
     return tags.map(([, tag = '']) => `${textOf(tag, 'Key')}=${textOf(tag, 'Value')}`);
   }

@@ -601,6 +601,24 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'flow !== undefined && isSuccess(state)',
     with: 'flow !== undefined',
   }),
+  mistake('an asset that a stage takes may expire once it is stored', 60, {
+    file: 'collect-outputs/flow-assets.ts',
+    in: 'FlowAssets.#open',
+    replace: 'settings.resultsRetentionDays !== undefined && !isTaken',
+    with: 'settings.resultsRetentionDays !== undefined',
+  }),
+  mistake('assets that a chain has taken never expire', 60, {
+    file: CHAIN_NOTES,
+    in: 'ChainNotes.#publishEnd',
+    replace: 'await this.#letExpire(chain, signal);',
+    with: '',
+  }),
+  mistake('assets that a stage takes anew still expire', 200, {
+    file: SOURCES,
+    in: 'Sources.keep',
+    replace: 'await this.#setExpiry(undefined, inputs, signal);',
+    with: '',
+  }),
   mistake('an upload of a stage that was added later taken for begun', 100, {
     file: 'operator/operator.ts',
     in: 'beginLeft',

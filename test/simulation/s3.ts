@@ -22,6 +22,8 @@ export interface CompletedCall {
   readonly key: string;
   /** The body of the request, if it is text. */
   readonly body: string;
+  /** The tags that an object is put with. */
+  readonly tagging?: string | undefined;
 }
 
 interface SdkResponse {
@@ -217,11 +219,12 @@ class S3Network {
     world.trace(`${this.#lambda.name} ${nameOf(attempt)} -> ${response.statusCode}`);
     if (response.statusCode < 300) {
       const body = typeof request.body === 'string' ? request.body : '';
-      const call = { kind, key: keyOf(request), body };
+      const call = { kind, key: keyOf(request), body, tagging: request.headers['x-amz-tagging'] };
       world.orderChecker.sees(invocation, call);
       world.chainWatch.sees(call);
       seesSource(world, call);
       world.holdWatch?.sees(call);
+      world.expiryWatch?.sees(call);
     }
     switch (fault) {
       case 'killed after':

@@ -142,6 +142,8 @@ export interface Scenario {
   readonly settleSeconds?: number | undefined;
   /** True if the operator has to approve some later stages. */
   readonly isReviewed?: boolean | undefined;
+  /** Days after which assets expire. */
+  readonly resultsRetentionDays?: number | undefined;
   /** True if ids of flows and assets need encoding. */
   readonly hasOddIds: boolean;
 }

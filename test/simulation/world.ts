@@ -9,6 +9,7 @@ import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { descriptionOf } from '../support/speaking.ts';
 import { backfillScenarioOf } from './backfill.ts';
 import { ChainWatch } from './chain-watch.ts';
+import { ExpiryWatch } from './expiry-watch.ts';
 import { type CallKind, type Fault, FaultPlan, focusOf } from './faults.ts';
 import { HoldWatch } from './hold-watch.ts';
 import { Inspector, type MultipartUpload } from './inspector.ts';
@@ -48,6 +49,7 @@ import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobApi } from './storm-job-api.ts';
 import { withJobs } from './storm-jobs.ts';
 import { withKeys } from './storm-keys.ts';
+import { withRetention } from './storm-retention.ts';
 import { withReview } from './storm-review.ts';
 import { withAddedStages, withRouteChanges, withStageChanges } from './storm-routes.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
@@ -80,6 +82,8 @@ export class World {
   readonly chainWatch: ChainWatch;
   /** Present in a storm in which uploads are held. */
   readonly holdWatch: HoldWatch | undefined;
+  /** Present in a storm whose assets expire, and stay in one bucket. */
+  readonly expiryWatch: ExpiryWatch | undefined;
   readonly s3: EmbeddedS3;
   /** Reads and writes S3 on behalf of the test. */
   readonly inspector: Inspector;
@@ -122,6 +126,7 @@ export class World {
     this.orderChecker = orderCheckerOf(this);
     this.chainWatch = new ChainWatch(this.orderChecker);
     this.holdWatch = this.scenario.holds && new HoldWatch(this.timeline);
+    this.expiryWatch = expiryWatchOf(this);
     this.s3 = s3Of(this);
     this.inspector = new Inspector(this.s3);
     this.secret = `fake-token-${this.randoms.ids.hex(16)}`;
@@ -263,7 +268,7 @@ function scenarioFor(seed: number): Scenario {
   const withEnds = withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
   const withStill = withAliases(withSettling(withEnds, new Random(seed, 23)), new Random(seed, 21));
   const withAnew = withAddedStages(withReview(withStill, new Random(seed, 24)), new Random(seed, 26));
-  return withDeletions(withAnew, new Random(seed, 27));
+  return withRetention(withDeletions(withAnew, new Random(seed, 27)), new Random(seed, 28));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {
@@ -318,9 +323,18 @@ function serviceOf(world: World): StandInFlowService {
   });
 }
 
-function settingsOf({ settings, routes, variation, speaks }: Scenario): Settings {
+function expiryWatchOf({ scenario, orderChecker, chainWatch, observed }: World): ExpiryWatch | undefined {
+  const { resultsRetentionDays, routeChanges = [] } = scenario;
+  // The functions may not read a bucket that had the results before, so assets in it keep the tags that they have.
+  const areMoved = routeChanges.some(({ areResultsMoved }) => areResultsMoved);
+  if (resultsRetentionDays === undefined || areMoved) return undefined;
+  return new ExpiryWatch(orderChecker, chainWatch, () => observed.routings.length);
+}
+
+function settingsOf({ settings, routes, variation, speaks, resultsRetentionDays }: Scenario): Settings {
   return {
     ...settings,
+    resultsRetentionDays,
     service: descriptionOf(variation, speaks),
     pipeline: PIPELINE,
     baseUrl: BASE_URL,

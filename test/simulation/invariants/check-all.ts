@@ -12,6 +12,7 @@ import { checkHolds } from './holds.ts';
 import { checkJobs } from './jobs.ts';
 import { checkEvents, checkReceipts } from './publications.ts';
 import { checkMultipartUploads, checkResults } from './results.ts';
+import { checkRetention } from './retention.ts';
 import { checkReviews } from './reviews.ts';
 import { checkSettling } from './settling.ts';
 import { checkSources } from './sources.ts';
@@ -45,5 +46,6 @@ export async function checkAll(world: World): Promise<void> {
   await checkSources(world, terminal);
   checkDeletions(world, terminal);
   await checkAliases(world);
+  await checkRetention(world, terminal);
   await checkNoToken(world);
 }
