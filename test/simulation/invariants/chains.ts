@@ -323,7 +323,7 @@ function expectedFactsOf({ scenario }: World, { first, uploads, withheld }: Expe
 
 const hasEnded = ({ uploads }: ExpectedChain): boolean => uploads.every(isTerminal);
 
-const isLaterEnd = (one: ChainReport, other: ChainReport): boolean =>
+export const isLaterEnd = (one: ChainReport, other: ChainReport): boolean =>
   one.generation === other.generation ? one.endedAt > other.endedAt : one.generation > other.generation;
 
 /** The last event of a chain that has ended says how. */

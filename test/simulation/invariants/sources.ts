@@ -1,8 +1,11 @@
 import type { TerminalEntry } from '../../../functions/ledger/entry.ts';
+import type { ChainReport } from '../../../functions/publish/report-schemas.ts';
 import { demand } from '../demand.ts';
 import { DENIED_KEY } from '../names.ts';
+import { isOfChain } from '../observations.ts';
 import { isWholeReport } from '../storm-sources.ts';
 import type { World } from '../world.ts';
+import { isLaterEnd } from './chains.ts';
 import { failureCodeOf } from './facts.ts';
 
 /**
@@ -24,9 +27,12 @@ export async function checkSources(world: World, entries: readonly TerminalEntry
 }
 
 /** Whether the ends of an upload, or of its chain, were whole, the last one last. One that gave way is no end of a file. */
-function endsOf({ settings, orderChecker, chainWatch }: World, { upload, route }: TerminalEntry): readonly boolean[] {
+function endsOf({ settings, orderChecker, observed }: World, { upload, route }: TerminalEntry): readonly boolean[] {
   if (settings.routes.some(({ after }) => after === route.name)) {
-    return (chainWatch.reports.get(upload.id) ?? []).map(isWholeReport);
+    // If a newer file has the address, there is an event, and no chain.json.
+    const told = observed.published.filter(isOfChain).map(({ detail }) => JSON.parse(detail) as ChainReport);
+    const own = told.filter((report) => report.upload.id === upload.id);
+    return own.toSorted((one, other) => (isLaterEnd(one, other) ? 1 : -1)).map(isWholeReport);
   }
   return [...orderChecker.endings.values()]
     .filter((end) => end.upload.id === upload.id && failureCodeOf(end) !== 'superseded')
