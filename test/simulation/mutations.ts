@@ -517,7 +517,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'mayBeCopy || isLate',
     with: 'mayBeCopy',
   }),
-  mistake('a file taken for one with the same content that was sent before it', 600, {
+  mistake('a file taken for one with the same content that was sent before it', 300, {
     file: CREATE_FLOW,
     in: 'begin',
     replace: 'mayBeCopy || isStillAfter(before, upload.lastModified)',

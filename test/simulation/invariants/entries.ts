@@ -78,13 +78,15 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
  * Nothing is sent of this one if its message comes late; and of neither, if a newer file was put.
  */
 function isSentWithEarlier(world: World, put: Put, ofKey: readonly Put[], entries: readonly Entry[]): boolean {
-  const { scenario, service } = world;
+  const { scenario, service, observed, orderChecker } = world;
   if (scenario.settleSeconds === undefined) return false;
   const stillAt = put.at - scenario.skewMs;
   const isNewest = ofKey.at(-1) === put;
-  return ofKey
-    .slice(0, ofKey.indexOf(put))
-    .filter(({ etag }) => etag === put.etag)
+  const alike = ofKey.slice(0, ofKey.indexOf(put)).filter(({ etag }) => etag === put.etag);
+  const expired = [...observed.expired.keys()].flatMap((id) => orderChecker.uploads.get(id) ?? []);
+  // When an entry expired, it is gone, and with it what it was sent as.
+  if (alike.some((earlier) => expired.some((upload) => isOf(earlier, { upload })))) return true;
+  return alike
     .flatMap((earlier) => entries.filter((entry) => isOf(earlier, entry)))
     .some((entry) => {
       const flows = service.flows.filter((flow) => flowTagOf(flow)?.upload === entry.upload.id);
