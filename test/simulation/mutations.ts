@@ -631,4 +631,10 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'there === undefined || there.order < mine.order',
     with: 'there === undefined || there.order !== mine.order',
   }),
+  mistake('an alias counts as refused if the answer to its completion was lost', 400, {
+    file: 'results/multipart-upload.ts',
+    in: 'MultipartUpload.abort',
+    replace: 'if (!isAbsent(error)) throw error;',
+    with: 'throw error;',
+  }),
 ];
