@@ -21,6 +21,7 @@ import type { Ledger, Stored } from '../ledger/store.ts';
 import { isSuccess, TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
+import type { Sources } from '../publish/sources.ts';
 import type { Settings } from '../settings/environment.ts';
 import { TOLD_AFTER_POLLS, type UndeclaredWord } from './collector.ts';
 import { outageOf } from './failure-isolation.ts';
@@ -35,6 +36,7 @@ const NO_OUTPUTS_MS = 2 * 60_000;
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly holds: HoldStore;
   readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
+  readonly sources: Pick<Sources, 'settle' | 'keep'>;
   readonly ledger: Ledger;
   readonly settings: Settings;
 }
@@ -300,9 +302,12 @@ export class FlowCollector {
     const { closing } = this.#tick.invocation;
     const earlierSuccess = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
     const decided = earlierSuccess ?? ending;
-    const { routes } = this.#ports.settings;
+    const { routes, resultsRetentionDays } = this.#ports.settings;
     const next = nextStages(stored.entry, decided.assets ?? [], routes);
     const plan = planOf(stored.entry, routes);
+    // What was put before its route had a later stage has the tag by which it expires.
+    const isAdded = plan !== undefined && plan.length > 0 && (stored.entry.plan ?? []).length === 0;
+    if (isAdded && resultsRetentionDays !== undefined) await this.#ports.sources.keep(decided.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {

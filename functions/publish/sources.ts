@@ -112,7 +112,7 @@ export class Sources {
   }
 
   /**
-   * Has S3 keep what a later stage takes anew, until its chain has ended.
+   * Has S3 keep what a later stage takes anew, or for the first time, until its chain has ended.
    * @returns false if any of it is gone. Then all stays as it is.
    */
   async keep(inputs: readonly Input[], signal: AbortSignal): Promise<boolean> {

@@ -79,6 +79,20 @@ it('assets that a stage may take get the tag when the whole chain has ended, and
   expect(await allTags()).toEqual({ echo: before, middle: EXPIRES, last: EXPIRES, ...reports });
 });
 
+it('assets that a stage takes which was added while they were stored do not expire before it', async () => {
+  await begin([{ ...ECHO, parameters: { copies: 2 } }]);
+  world.service.intercept = (_, { operation, n }) =>
+    operation === 'getAsset' && n === 2 ? { status: 503 } : undefined;
+  await world.send('a');
+  await world.deliverAndTick(1, 2 * MINUTE);
+  expect(await allTags()).toEqual({ echo: EXPIRES });
+  world.redeploy({ routes: [ECHO, { ...MIDDLE, review: true }], resultsRetentionDays: 30 });
+  await world.deliverAndTick(8, 2 * MINUTE);
+  expect((await world.entries()).map(({ state }) => state).toSorted()).toEqual(['succeeded', 'waiting', 'waiting']);
+  const assets = (await world.keys(RESULTS)).filter((key) => !key.endsWith('.json'));
+  expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
+});
+
 it('the last upload of a chain may fail before it has a flow, and an invocation may die', async () => {
   await begin([ECHO, MIDDLE, LAST]);
   await world.send('a');

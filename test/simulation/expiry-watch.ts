@@ -11,17 +11,14 @@ const EXPIRES = /^flowdrop=asset$|<Value>asset<\/Value>/;
 export class ExpiryWatch {
   readonly #order: OrderChecker;
   readonly #chains: ChainWatch;
-  readonly #deployments: () => number;
-  /** The assets that have the tag: how often routes had been deployed when each got it, by their keys. */
-  readonly #expiring = new Map<string, number>();
+  /** The keys of the assets that have the tag. */
+  readonly #expiring = new Set<string>();
   /** What the uploads of later stages take that are under way, by their ids. */
   readonly #needed = new Map<string, readonly string[]>();
 
-  /** @param deployments tells how often routes have been deployed. */
-  constructor(order: OrderChecker, chains: ChainWatch, deployments: () => number) {
+  constructor(order: OrderChecker, chains: ChainWatch) {
     this.#order = order;
     this.#chains = chains;
-    this.#deployments = deployments;
   }
 
   /** A call of S3 took effect. The order checker and the watch of the chains have seen it. */
@@ -35,9 +32,6 @@ export class ExpiryWatch {
 
   #seesEntry(entry: Entry): void {
     const { upload, inputs = [] } = entry;
-    // A stage that is deployed between the put of an asset and the end of its upload takes the asset with its tag.
-    const assets = isTerminal(entry) ? entry.assets.map(({ key }) => key) : [];
-    for (const key of assets) if (this.#expiring.get(key) !== this.#deployments()) this.#expiring.delete(key);
     if (upload.stage === undefined || isTerminal(entry)) {
       this.#needed.delete(upload.id);
       return;
@@ -48,7 +42,7 @@ export class ExpiryWatch {
   }
 
   #seesExpiry(key: string, isLater: boolean): void {
-    this.#expiring.set(key, this.#deployments());
+    this.#expiring.add(key);
     const isNeeded = [...this.#needed.values()].some((keys) => keys.includes(key));
     if (isNeeded || (isLater && this.#isOfOpenChain(key))) this.#breaks(key);
   }
