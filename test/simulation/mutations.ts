@@ -619,7 +619,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'await this.#setExpiry(undefined, inputs, signal);',
     with: '',
   }),
-  mistake('an upload of a stage that was added later taken for begun', 100, {
+  mistake('an upload of a stage that is made anew taken for begun', 100, {
     file: 'operator/operator.ts',
     in: 'beginLeft',
     replace: 'entry !== undefined && (!isTerminal(entry) || entry.generation >= upload.generation)',
