@@ -1,6 +1,6 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
-import { HEALING_GAP_MAX_MS } from '../healing.ts';
+import { HEALING_GAP_MAX_MS, isKept } from '../healing.ts';
 import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, NEXT_RESULTS, RESULT_BUCKETS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { isAlias } from '../s3-calls.ts';
@@ -127,14 +127,16 @@ function codesOfJob(world: World, put: Put): readonly (string | undefined)[] {
 interface Snapshot {
   /** The ETags of all objects in all buckets, and the texts of receipts, without the notes that the ticks make, and the entries of held uploads. */
   readonly etags: ReadonlyMap<string, string>;
-  /** The ids of held uploads. */
+  /** The ids of held uploads, and of those whose flow is still to be deleted. */
   readonly held: ReadonlySet<string>;
 }
 
 export async function snapshotOf(world: World): Promise<Snapshot> {
   const etags = new Map<string, string>();
-  // The functions search for the flow of a held upload every hour, and its entry counts that.
-  const held = new Set((await world.entries()).filter((entry) => !isTerminal(entry)).map(({ upload }) => upload.id));
+  // The functions search for the flow of a held upload every hour, and its entry counts that. So does one whose flow could
+  // not be deleted.
+  const goesOn = (entry: Entry): boolean => !isTerminal(entry) || isKept(world, entry);
+  const held = new Set((await world.entries()).filter(goesOn).map(({ upload }) => upload.id));
   const isNote = (key: string): boolean =>
     key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? '');
   for (const bucket of [INBOX, NEXT_INBOX, ...RESULT_BUCKETS, LEDGER]) {
