@@ -474,10 +474,11 @@ export class Session {
 
   /** Copies results again while the disk is full. The next run copies what this one could not. */
   async #copyToEnd(copy: () => Promise<void>): Promise<void> {
-    for (;;) {
+    for (let wasFull = false; ; wasFull = true) {
       try {
         await copy();
-        this.#isFullDiskTold = false;
+        // Some have nothing to copy, and end well on a full disk too.
+        if (wasFull) this.#isFullDiskTold = false;
         return;
       } catch (error) {
         if (!isFullDisk(error) || this.#isClosing) throw error;

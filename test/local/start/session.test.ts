@@ -177,10 +177,11 @@ describe('a session', () => {
     const { session, shown, watch } = await start({ isTTY: true });
     watch();
     await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
-    await writeFile(join(home, 'inbox', 'b.txt'), 'v1');
     const told = 'The disk has no space for results in ./results. The copy is tried again every 5 seconds.';
     await vi.waitFor(() => expect(shown()).toContain(`! ${told} Free some space.`), PATIENCE);
     await vi.waitFor(() => expect(shown()).toMatch(/a\.txt +has ended\. The disk/), PATIENCE);
+    await writeFile(join(home, 'inbox', 'b.txt'), 'v1');
+    await vi.waitFor(() => expect(shown()).toMatch(/b\.txt +has ended\. The disk/), PATIENCE);
     expect(shown()).not.toContain('a.txt  done');
     disk.isFull = false;
     for (const name of ['a.txt', 'b.txt']) {
