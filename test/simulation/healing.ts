@@ -1,4 +1,4 @@
-import type { Entry } from '../../functions/ledger/entry.ts';
+import { type Entry, isTerminal } from '../../functions/ledger/entry.ts';
 import { Violation } from './demand.ts';
 import { LEDGER } from './names.ts';
 import { approveSome, redrive } from './operator.ts';
@@ -64,9 +64,13 @@ async function isQuiet(world: World): Promise<boolean> {
   return visible + inFlight + delayed <= held;
 }
 
-/** True if the flow of a success is to be deleted once its chain has ended, or by another attempt, within a day. */
+/**
+ * True if the flow of a success is to be deleted once its chain has ended, or by another attempt, within a day. It may be
+ * an earlier success of an upload that was made anew, and failed.
+ */
 export const isKept = ({ chainWatch, scenario }: World, entry: Entry): boolean =>
-  entry.state === 'succeeded' &&
+  isTerminal(entry) &&
+  [entry, ...(entry.previous ?? [])].some(({ state }) => state === 'succeeded') &&
   scenario.routes.some(({ deleteFlow }) => deleteFlow === true) &&
   (entry.flowDeletion?.message !== undefined || chainWatch.isUnderWay(entry.upload.stage?.first.id ?? entry.upload.id));
 
