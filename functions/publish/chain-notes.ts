@@ -129,7 +129,8 @@ export class ChainNotes {
     // An earlier invocation may have written that they begin, and died before it began them.
     const begins = chain.gathered.flatMap(({ upload }) => gatheredEntry(chain, upload.id) ?? []);
     await this.#beginAll(begins, chain, signal);
-    if (chain.endedAt !== undefined) await this.#publishEnd(chain, signal);
+    // An upload that is under way again, and that the chain has forgotten, ends nothing. Others may be about to reopen it.
+    if (chain.endedAt !== undefined && entries.some(isTerminal)) await this.#publishEnd(chain, signal);
     return chain;
   }
 

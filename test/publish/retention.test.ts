@@ -93,6 +93,30 @@ it('assets that a stage takes which was added while they were stored do not expi
   expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
 });
 
+it('a retry of what the chain has forgotten lets no input expire of another that is retried with it', async () => {
+  await begin([ECHO, MIDDLE]);
+  await world.send('a');
+  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { status: 422 } : undefined);
+  await world.settle();
+  const forgotten = await idOf('middle');
+  world.service.intercept = undefined;
+  await ask({ again: [await idOf('echo')] });
+  await world.deliver();
+  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { status: 422 } : undefined);
+  await world.settle();
+  const stages = (await world.entries()).filter(({ upload }) => upload.stage !== undefined);
+  const own = stages.find(({ upload }) => upload.id !== forgotten);
+  await world.collect({ hold: { action: 'pause', route: 'middle' } });
+  // The chain hears of the other one first.
+  world.beforeS3((call, { Key }) =>
+    call === 'PutObject' && Key === `uploads/${own?.upload.id}.json` ? world.clock.sleep(1_000) : undefined,
+  );
+  expect(await ask({ retry: [forgotten, own?.upload.id] })).toEqual(['resubmitted', 'resubmitted']);
+  const keys = own?.inputs?.map(({ key }) => key) ?? [];
+  expect(keys).toHaveLength(1);
+  expect(await Promise.all(keys.map(tagsOf))).toEqual([[]]);
+});
+
 it('the last upload of a chain may fail before it has a flow, and an invocation may die', async () => {
   await begin([ECHO, MIDDLE, LAST]);
   await world.send('a');

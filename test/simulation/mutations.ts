@@ -423,8 +423,8 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: CHAIN_NOTES,
       in: 'ChainNotes.#write',
-      replace: 'if (chain.endedAt !== undefined)',
-      with: 'if (isChanged && chain.endedAt !== undefined)',
+      replace: 'chain.endedAt !== undefined && entries.some(isTerminal)',
+      with: 'isChanged && chain.endedAt !== undefined && entries.some(isTerminal)',
     },
   ),
   mistake(
