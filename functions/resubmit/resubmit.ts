@@ -78,7 +78,7 @@ export async function resubmit(
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
   let sent: Entry | undefined;
-  // Its marker was due only so that somebody looks at it.
+  // It only waits to be approved, and a tick looks at it once a day.
   if (stored?.entry.state === 'waiting' && next !== undefined && next.notBefore <= now && stored.entry.notBefore > now)
     next = { ...next, notBefore: lookAt(stored.entry, now) };
   // An upload in the line is resubmitted only from its marker there. From another marker, we only put that one back.
