@@ -99,16 +99,17 @@ export function nextStages(
   });
 }
 
-/** The first entries of the uploads that begin with single assets of an upload. */
-export function childrenOf(entry: TerminalEntry): readonly WaitingEntry[] {
-  const { upload, generation, endedAt, next = [], assets: stored } = entry;
-  const parent = { id: upload.id, key: upload.key, generation };
+/** The first entries of the uploads that begin with single assets of an upload. @param chain of which they are a part. */
+export function childrenOf(entry: TerminalEntry, chain?: Pick<Chain, 'generation'>): readonly WaitingEntry[] {
+  const { upload, endedAt, next = [], assets: stored } = entry;
+  const parent = { id: upload.id, key: upload.key, generation: entry.generation };
+  const { generation } = chain ?? {};
   return next.flatMap(({ route, assets: ids }) => {
     const taken = new Set(ids);
     const plan = entry.plan && planBehind(entry.plan, route.name);
     return stored
       .filter(({ id }) => taken.has(id))
-      .map((asset) => childOf({ first: upload, parent, asset }, { route, plan }, endedAt));
+      .map((asset) => childOf({ first: upload, generation, parent, asset }, { route, plan }, endedAt));
   });
 }
 
@@ -116,22 +117,19 @@ export function childrenOf(entry: TerminalEntry): readonly WaitingEntry[] {
 interface TakenAsset {
   /** The upload of the chain's first file, or any later upload of the chain. */
   readonly first: Upload;
+  /** The generation of the chain. */
+  readonly generation: number | undefined;
   readonly parent: { readonly id: string; readonly key: string; readonly generation: number };
   readonly asset: StoredAsset;
 }
 
 /** The first entry of the upload that takes one asset. */
 function childOf(
-  { first, parent, asset }: TakenAsset,
+  { first, generation, parent, asset }: TakenAsset,
   { route, plan }: Pick<Entry, 'route' | 'plan'>,
   now: number,
 ): WaitingEntry {
-  const { id, key, generation } = parent;
-  const stage: Stage = {
-    first: firstOf(first),
-    route: route.name,
-    parent: { id, key, generation, asset: asset.id },
-  };
+  const stage: Stage = { first: firstOf(first), route: route.name, generation, parent: { ...parent, asset: asset.id } };
   return planned(begun(stageUpload(first, stage, asset), route, [inputOf(asset)], now), plan);
 }
 
@@ -431,7 +429,7 @@ function gather(chain: Chain, { route: name, after }: PlannedStage, isWhole: boo
     return withheld(`The stage before made ${inputs.length} assets, and one flow takes at most ${INPUTS_MAX}.`);
   }
   const { id, key } = first;
-  const stage: Stage = { first: { id, key }, route: name, parent: { id, key, generation } };
+  const stage: Stage = { first: { id, key }, route: name, generation, parent: { id, key, generation } };
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
   const upload = stageUpload(first, stage, { bytes, mediaType: inputs[0]?.mediaType ?? '' });
   const gathered = { upload, route: snapshot(route), inputs };
@@ -493,7 +491,7 @@ export function madeAnew(chain: Chain, name: string, routes: readonly Route[], n
               .filter((asset) => matchesAsset(route, chain.first.key, asset))
               .map((asset) => {
                 const parent = { id, generation, key: addressOf(chain, { id, route: parentRoute }) };
-                return childOf({ first: chain.first, parent, asset }, child, now);
+                return childOf({ ...reopenedChain, parent, asset }, child, now);
               }),
           );
   // The stages beside this one keep what they have begun.
@@ -570,7 +568,7 @@ export function begunAnew(
   const parent = chain.uploads.find(({ id }) => id === upload.parent);
   if (gathered !== undefined || route === undefined || parent === undefined) return gathered;
   const { id, generation } = parent;
-  const from = { first: chain.first, parent: { id, generation, key: addressOf(chain, parent) } };
+  const from = { ...chain, parent: { id, generation, key: addressOf(chain, parent) } };
   const child = { route: snapshot(route), plan: chain.plan && planBehind(chain.plan, upload.route) };
   for (const asset of made) {
     const entry = childOf({ ...from, asset }, child, upload.arrivedAt);

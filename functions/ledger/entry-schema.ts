@@ -37,6 +37,7 @@ const first = z.object({ id: uploadId, key: z.string() });
 const stage: z.ZodMiniType<Stage> = z.object({
   first,
   route: z.string(),
+  generation: z.optional(count),
   parent: z.extend(first, { generation: count, asset: z.optional(z.string()) }),
 });
 

@@ -275,8 +275,8 @@ function staleOf(there: AliasState | undefined, { files }: AliasState): readonly
 }
 
 /**
- * Sorts the successes of a file: first by the upload, as receipts do, then by generation and end. A later stage has no
- * generation that tells it from the uploads before it, so there the end decides.
+ * Sorts the successes of a file: first by the upload, as receipts do, then by generation and end. A later stage may have
+ * several uploads, so there the generation is that of the chain.
  */
 function orderOf({ upload, generation, endedAt }: TerminalEntry): string {
   const { lastModified, currentAt = 0, sequencer, stage } = upload;
@@ -285,7 +285,7 @@ function orderOf({ upload, generation, endedAt }: TerminalEntry): string {
     String(seconds).padStart(12, '0'),
     sequencer?.toLowerCase().padEnd(SEQUENCER_DIGITS_MAX, '0') ?? 'without',
     firstOf(upload).id,
-    String(stage === undefined ? generation : 0).padStart(6, '0'),
+    String(stage === undefined ? generation : (stage.generation ?? 0)).padStart(6, '0'),
     String(endedAt).padStart(15, '0'),
   ].join(' ');
 }

@@ -82,7 +82,7 @@ export class ChainNotes {
   async note(entry: Entry, signal: AbortSignal): Promise<void> {
     const chain = await this.#noted(entry, signal);
     if (chain === undefined || !isTerminal(entry)) return;
-    await this.#beginAll(childrenOf(entry), chain, signal);
+    await this.#beginAll(childrenOf(entry, chain), chain, signal);
   }
 
   /** Writes how an upload stands into its chain, together with other uploads. */

@@ -37,6 +37,8 @@ export interface Stage {
   readonly first: { readonly id: string; readonly key: string };
   /** Name of the route that wants the assets. */
   readonly route: string;
+  /** The generation of the chain in which it began. An older one has none. */
+  readonly generation?: number | undefined;
   /**
    * The upload whose asset this is. If the route takes all assets of a stage together, `asset` is absent, the parent is
    * the first file, and the generation is that of the chain.

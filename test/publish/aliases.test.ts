@@ -286,6 +286,31 @@ describe('an alias', () => {
     const [stage] = (await world.entries()).filter(({ upload: { stage: at } }) => at !== undefined);
     expect((await receipt(stage?.upload.key)).aliases).toEqual([KEY]);
   });
+
+  it.each([
+    ['echo', 'each'],
+    ['echo', 'all'],
+    ['middle', 'each'],
+    ['middle', 'all'],
+    ['next', 'all'],
+  ])('of a later stage is not moved by a retry of what it made before %s was made anew: %s', async (from, inputs) => {
+    const next: Route = { ...ALIAS, name: 'next', after: 'middle', ...(inputs === 'all' && { inputs }) };
+    const routes = [ECHO, { ...ECHO, name: 'middle', after: 'echo' }];
+    await start({ routes: [...routes, { ...next, parameters: { fail: true } }] });
+    await succeed('one');
+    const uploads = async () => (await world.entries()).filter(({ upload: { stage } }) => stage?.route === 'next');
+    const [before] = await uploads();
+    world.redeploy({ routes: [...routes, next] });
+    const first = before?.upload.stage?.first.id;
+    await world.collect({ again: [first], from: from === 'echo' ? undefined : from });
+    await world.settle();
+    const newest = lastFlow();
+    await world.collect({ retry: [before?.upload.id] });
+    await world.settle();
+    expect((await uploads()).map(({ state }) => state)).toEqual(['succeeded', 'succeeded']);
+    expect(lastFlow()).not.toBe(newest);
+    expect((await world.object(RESULTS, KEY)).metadata).toMatchObject({ 'flowdrop-flow': newest });
+  });
 });
 
 describe('the operator', () => {

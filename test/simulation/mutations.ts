@@ -631,6 +631,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'there === undefined || there.order < mine.order',
     with: 'there === undefined || there.order !== mine.order',
   }),
+  mistake('what a stage made before it was made anew takes the alias', 400, {
+    file: 'publish/aliases.ts',
+    in: 'orderOf',
+    replace: '(stage.generation ?? 0)',
+    with: '0',
+  }),
   mistake('an alias counts as refused if the answer to its completion was lost', 400, {
     file: 'results/multipart-upload.ts',
     in: 'MultipartUpload.abort',

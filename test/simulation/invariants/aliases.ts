@@ -59,8 +59,9 @@ function newestOf(world: World, ends: readonly TerminalEntry[]): ReadonlySet<str
   return new Set([...byUpload.values()].flatMap((all) => all.toSorted(byTime).at(-1)?.flow?.id ?? []));
 }
 
-/** In a later stage, several uploads share the aliases. */
+/** In a later stage, several uploads share the aliases. There it counts when their chain was made. */
 const byTime = (one: TerminalEntry, other: TerminalEntry): number =>
-  one.upload.id === other.upload.id && one.generation !== other.generation && one.upload.stage === undefined
-    ? one.generation - other.generation
-    : one.endedAt - other.endedAt;
+  generationOf(one) - generationOf(other) || one.endedAt - other.endedAt;
+
+const generationOf = ({ upload: { stage }, generation }: TerminalEntry): number =>
+  stage === undefined ? generation : (stage.generation ?? 0);
