@@ -727,12 +727,17 @@ async function beginAgain(
   return true;
 }
 
-/** Puts the marker of an upload that waits. If it does not wait in the line, its message is sent at once. */
+/**
+ * Puts the marker of an upload that waits. If it does not wait in the line, its message is sent at once. Its chain knows
+ * that it is under way.
+ */
 async function putAndSend(
   entry: WaitingEntry,
-  { ledger, queue, settings }: OperatorPorts,
+  { ledger, queue, settings, sources }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<void> {
+  // Before its chain knew, an end of that may have let them expire.
+  if (settings.resultsRetentionDays !== undefined) await sources.keep(entry.inputs ?? [], signal);
   await ledger.putWaitingMarker(waitingMarkerOf(entry, settings) as WaitingMarker, signal);
   if (!isInLine(entry)) await queue.send(messageFor(entry.upload), signal);
 }

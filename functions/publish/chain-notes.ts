@@ -173,17 +173,20 @@ export class ChainNotes {
     await receipts.putChain({ ...report, sourceIssue }, signal);
   }
 
+  /** Lets the assets of a chain expire that has ended. If it goes on meanwhile, they stay. */
   async #letExpire(chain: Chain, signal: AbortSignal): Promise<void> {
-    const { ledger, sources, settings, telemetry } = this.#ports;
+    const { chains, ledger, sources, settings, telemetry } = this.#ports;
     if (settings.resultsRetentionDays === undefined) return;
-    const expire = async ({ id, assets, assetCount }: Chain['uploads'][number]): Promise<void> => {
+    const follow = async ({ id, assets, assetCount }: Chain['uploads'][number]): Promise<void> => {
       // A large chain does not hold its assets.
       const entry = assetCount === undefined ? undefined : await readableEntry(id, ledger, signal);
       const made = entry !== undefined && isTerminal(entry) ? entry.assets : assets;
-      const issue = await sources.expire(made, signal);
+      const issue = await sources.expire(made, signal, chain.endedAt !== undefined);
       if (issue !== undefined) telemetry.log.warn(issue, { uploadId: id });
     };
-    await pMap(takenFrom(chain, settings.routes), expire, { concurrency: CONCURRENCY });
+    await pMap(takenFrom(chain, settings.routes), follow, { concurrency: CONCURRENCY });
+    const now = await chains.read(chain.first.id, signal);
+    if (now !== undefined && now.endedAt !== chain.endedAt) await this.#letExpire(now, signal);
   }
 }
 

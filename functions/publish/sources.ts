@@ -98,16 +98,16 @@ export class Sources {
   }
 
   /**
-   * Lets S3 expire assets that no later stage takes any more.
+   * Lets S3 expire assets that no later stage takes any more, or has it keep them after all.
    * @returns why S3 has refused it for one of them, which stays. Undefined if all have their tag, or are gone.
    */
-  async expire(assets: readonly Input[], signal: AbortSignal): Promise<string | undefined> {
+  async expire(assets: readonly Input[], signal: AbortSignal, mayExpire = true): Promise<string | undefined> {
     try {
-      await this.#setExpiry(EXPIRY_TAG.Value, assets, signal);
+      await this.#setExpiry(mayExpire ? EXPIRY_TAG.Value : undefined, assets, signal);
       return undefined;
     } catch (error) {
       if (!isRefused(error)) throw error;
-      return `S3 refused to tag an asset, so it does not expire: ${(error as Error).message}`;
+      return `S3 refused to tag an asset, so it does not expire with its chain: ${(error as Error).message}`;
     }
   }
 

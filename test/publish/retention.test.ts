@@ -2,7 +2,7 @@ import { GetObjectTaggingCommand, PutObjectTaggingCommand } from '@aws-sdk/clien
 import { expect, it } from 'vitest';
 import type { Changed } from '../../functions/operator/operator.ts';
 import type { Route } from '../../functions/uploads/route.ts';
-import { dyingAt, ECHO, MINUTE, RESULTS, start, world } from '../support/world.ts';
+import { dyingAt, ECHO, HOUR, MINUTE, RESULTS, start, world } from '../support/world.ts';
 
 const MIDDLE: Route = { ...ECHO, name: 'middle', after: 'echo' };
 const LAST: Route = { ...ECHO, name: 'last', after: 'middle' };
@@ -115,6 +115,52 @@ it('a retry of what the chain has forgotten lets no input expire of another that
   const keys = own?.inputs?.map(({ key }) => key) ?? [];
   expect(keys).toHaveLength(1);
   expect(await Promise.all(keys.map(tagsOf))).toEqual([[]]);
+});
+
+/** A chain with two uploads of the stage `middle` that have failed. The end of the second one was not told. */
+async function twoFailures(): Promise<readonly [string, string]> {
+  await begin([{ ...ECHO, parameters: { copies: 2 } }, MIDDLE]);
+  await world.send('a');
+  await world.deliverAndTick(1, 2 * MINUTE);
+  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { status: 422 } : undefined);
+  const stages = (await world.entries()).flatMap(({ upload }) => (upload.stage === undefined ? [] : [upload.id]));
+  const [told = '', untold = ''] = stages;
+  expect(stages).toHaveLength(2);
+  const { receipts } = world.ports;
+  const put = receipts.put;
+  receipts.put = (receipt, signal) =>
+    receipt.upload.id === untold ? Promise.reject(new Error('killed')) : put.call(receipts, receipt, signal);
+  await world.deliver();
+  receipts.put = put;
+  world.service.intercept = undefined;
+  await world.collect({ hold: { action: 'pause', route: 'middle' } });
+  return [told, untold];
+}
+
+it('an end of a chain that is told only with a retry lets no input expire that the retry takes', async () => {
+  const [told, untold] = await twoFailures();
+  // The chain hears of this one after it has ended.
+  world.beforeS3((call, { Key }) =>
+    call === 'PutObject' && Key === `uploads/${told}.json` ? world.clock.sleep(1_000) : undefined,
+  );
+  expect(await ask({ retry: [told, untold] })).toEqual(['resubmitted', 'resubmitted']);
+  const assets = (await world.keys(RESULTS)).filter((key) => !key.endsWith('.json'));
+  expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
+});
+
+it('an end of a chain that is being told while an upload of it is retried lets none of its inputs expire', async () => {
+  const [told] = await twoFailures();
+  let retry: Promise<readonly unknown[]> | undefined;
+  world.beforeS3(async (call) => {
+    if (call !== 'PutObjectTagging' || retry !== undefined) return;
+    retry = ask({ retry: [told] });
+    await retry;
+  });
+  world.clock.advance(HOUR);
+  await world.deliver();
+  expect(await retry).toEqual(['resubmitted']);
+  const assets = (await world.keys(RESULTS)).filter((key) => !key.endsWith('.json'));
+  expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
 });
 
 it('the last upload of a chain may fail before it has a flow, and an invocation may die', async () => {

@@ -1,3 +1,4 @@
+import type { Clock } from '../../functions/base/clock.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { ChainWatch } from './chain-watch.ts';
 import { isTerminal } from './invariants/facts.ts';
@@ -7,26 +8,38 @@ import type { CompletedCall } from './s3.ts';
 /** The tag by which S3 expires assets, in a header and in a body. */
 const EXPIRES = /^flowdrop=asset$|<Value>asset<\/Value>/;
 
+/**
+ * Time for which an asset that is needed may have the tag, in milliseconds: S3 looks once a day. An invocation that takes
+ * the tag away again has done so within its fifteen minutes.
+ */
+const LASTING_MS = 20 * 60_000;
+
 /** Watches which assets S3 may expire, and finds those that a later stage still needs. */
 export class ExpiryWatch {
   readonly #order: OrderChecker;
   readonly #chains: ChainWatch;
-  /** The keys of the assets that have the tag. */
-  readonly #expiring = new Set<string>();
+  readonly #clock: Pick<Clock, 'now'>;
+  /** The keys of the assets that have the tag. True if they had got it after they were stored. */
+  readonly #expiring = new Map<string, boolean>();
+  /** Since when an asset is needed, and has the tag. */
+  readonly #endangered = new Map<string, number>();
   /** What the uploads of later stages take that are under way, by their ids. */
   readonly #needed = new Map<string, readonly string[]>();
 
-  constructor(order: OrderChecker, chains: ChainWatch) {
+  constructor(order: OrderChecker, chains: ChainWatch, clock: Pick<Clock, 'now'>) {
     this.#order = order;
     this.#chains = chains;
+    this.#clock = clock;
   }
 
   /** A call of S3 took effect. The order checker and the watch of the chains have seen it. */
   sees({ kind, key, body, tagging = body }: CompletedCall): void {
+    for (const endangered of this.#endangered.keys()) this.#look(endangered);
     if (kind === 'entry.create' || kind === 'entry.replace') this.#seesEntry(JSON.parse(body) as Entry);
     else if (kind === 'asset.put' || kind === 'asset.begin' || kind === 'asset.tag') {
-      if (!EXPIRES.test(tagging)) this.#expiring.delete(key);
-      else this.#seesExpiry(key, kind === 'asset.tag');
+      if (EXPIRES.test(tagging)) this.#expiring.set(key, kind === 'asset.tag');
+      else this.#expiring.delete(key);
+      this.#look(key);
     }
   }
 
@@ -38,13 +51,20 @@ export class ExpiryWatch {
     }
     const keys = inputs.map(({ key }) => key);
     this.#needed.set(upload.id, keys);
-    for (const key of keys) if (this.#expiring.has(key)) this.#breaks(key);
+    for (const key of keys) this.#look(key);
   }
 
-  #seesExpiry(key: string, isLater: boolean): void {
-    this.#expiring.add(key);
+  #look(key: string): void {
+    const isLater = this.#expiring.get(key);
     const isNeeded = [...this.#needed.values()].some((keys) => keys.includes(key));
-    if (isNeeded || (isLater && this.#isOfOpenChain(key))) this.#breaks(key);
+    if (isLater === undefined || !(isNeeded || (isLater && this.#isOfOpenChain(key)))) {
+      this.#endangered.delete(key);
+      return;
+    }
+    const now = this.#clock.now();
+    const since = this.#endangered.get(key) ?? now;
+    this.#endangered.set(key, since);
+    if (now - since > LASTING_MS) this.#breaks(key);
   }
 
   /** True if a chain that has not ended has the upload that made an asset. */

@@ -323,12 +323,12 @@ function serviceOf(world: World): StandInFlowService {
   });
 }
 
-function expiryWatchOf({ scenario, orderChecker, chainWatch }: World): ExpiryWatch | undefined {
+function expiryWatchOf({ scenario, orderChecker, chainWatch, timeline }: World): ExpiryWatch | undefined {
   const { resultsRetentionDays, routeChanges = [] } = scenario;
   // The functions may not read a bucket that had the results before, so assets in it keep the tags that they have.
   const areMoved = routeChanges.some(({ areResultsMoved }) => areResultsMoved);
   if (resultsRetentionDays === undefined || areMoved) return undefined;
-  return new ExpiryWatch(orderChecker, chainWatch);
+  return new ExpiryWatch(orderChecker, chainWatch, timeline);
 }
 
 function settingsOf({ settings, routes, variation, speaks, resultsRetentionDays }: Scenario): Settings {
