@@ -4,7 +4,7 @@ import type { Maker, Stage } from '../stage.ts';
 import { ratio, type Spread, spread } from '../statistics.ts';
 
 /** Modules of Node.js that a first call must not load. */
-const FORBIDDEN_MODULES = /undici/;
+const FORBIDDEN_MODULES = /undici|webstreams|parse_args/;
 
 /** Target for the time from the beginning of loading to the end of the first call, to that of the naive function. */
 const START_RATIO_MAX = 1;

@@ -55,16 +55,54 @@ const nativeHashes: Plugin = {
   },
 };
 
-/** Leaves out the SDK's handling of a browser's streams. Its HTTP client has those of Node.js only. */
+/**
+ * Leaves out the SDK's handling of a browser's streams: its HTTP client has those of Node.js only. It asks of each body
+ * whether it is another, and Node.js would load all of those for the question.
+ */
 const nativeStreams: Plugin = {
   name: 'native streams',
-  setup({ onLoad }) {
-    const only = `() => { throw new Error('This bundle has only the streams of Node.js') }`;
+  setup({ initialOptions, onLoad }) {
+    initialOptions.define = { ReadableStream: 'undefined' };
     onLoad({ filter: /[\\/]sdk-stream-mixin\.browser\.js$/ }, () => ({
-      contents: `export const sdkStreamMixin = ${only};`,
+      contents: `export const sdkStreamMixin = () => { throw new Error('This bundle has only the streams of Node.js') };`,
     }));
-    onLoad({ filter: /[\\/]createChecksumStream\.browser\.js$/ }, () => ({
-      contents: `export const createChecksumStream = ${only};`,
+  },
+};
+
+/**
+ * Leaves out what the SDK does for nothing in a function. It looks for each option of each client in files that Lambda does
+ * not have, and prepares a line of its log for each request although it has no log.
+ */
+const leanRequests: Plugin = {
+  name: 'lean requests',
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/]node-config-provider[\\/]configLoader\.js$/ }, () => ({
+      contents: `import { memoize } from '../property-provider/memoize';
+        export const loadConfig = ({ environmentVariableSelector, default: otherwise }, { signingName, logger } = {}) =>
+          memoize(async () => {
+            let value;
+            try { value = environmentVariableSelector(process.env, { signingName, logger }) } catch {}
+            return value !== undefined ? value : typeof otherwise === 'function' ? otherwise() : otherwise;
+          });`,
+    }));
+    onLoad({ filter: /[\\/]middleware-logger[\\/]loggerMiddleware\.js$/ }, () => ({
+      contents: `export const loggerMiddleware = () => (next) => next;
+        export const loggerMiddlewareOptions = {};
+        export const getLoggerPlugin = () => ({ applyToStack() {} });`,
+    }));
+  },
+};
+
+/**
+ * Stand-ins for modules of Node.js. An ESM import of one initialises all of its lazy exports (nodejs/node#59686): node:http
+ * loads undici, node:crypto loads Web Crypto, node:process opens the standard streams, node:util loads a parser of
+ * arguments. That is a good part of a cold start. The stand-ins return the same modules without loading any of that.
+ */
+const leanNode: Plugin = {
+  name: 'lean Node.js',
+  setup({ onResolve }) {
+    onResolve({ filter: /^(?:node:)?(?:http|https|crypto|process|dns|util|fs)$/ }, ({ path }) => ({
+      path: here(`aliases/${path.replace('node:', '')}.ts`),
     }));
   },
 };
@@ -89,20 +127,12 @@ const { metafile } = await build({
   // "node:..." is not supported".
   mainFields: ['module', 'main'],
   alias: {
-    // An ESM import of a Node.js module initialises all of its lazy exports (nodejs/node#59686): node:http loads
-    // undici, node:crypto loads Web Crypto, node:process opens the standard streams. That is a good part of a cold
-    // start. The stand-ins return the same modules without loading any of that.
-    ...Object.fromEntries(
-      ['http', 'https', 'crypto', 'process', 'dns'].flatMap((name) =>
-        [`node:${name}`, name].map((specifier) => [specifier, here(`aliases/${name}.ts`)]),
-      ),
-    ),
     // Lambda passes credentials in the environment only. The SDK's search in other places (SSO, profiles, instance
     // metadata) would be a fifth of the bundle.
     '@aws-sdk/credential-provider-node': here('aliases/credentials.ts'),
     '@smithy/core/event-streams': here('aliases/event-streams.ts'),
   },
-  plugins: [leanClients, leanMediaTypes, nativeHashes, nativeStreams, thirdPartyNotices],
+  plugins: [leanNode, leanClients, leanMediaTypes, leanRequests, nativeHashes, nativeStreams, thirdPartyNotices],
   // If code imports a name that a stand-in above lacks, the build must fail, not the function.
   logOverride: { 'import-is-undefined': 'error' },
 });

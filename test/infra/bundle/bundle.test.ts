@@ -75,7 +75,8 @@ describe('a bundle', () => {
   it('imports only modules of Node.js, and none that would load lazy exports', () => {
     const imported = Object.values(metafile.outputs).flatMap(({ imports }) => imports.map(({ path }) => path));
     expect(imported.filter((path) => !path.startsWith('node:'))).toEqual([]);
-    for (const name of ['http', 'https', 'crypto', 'process', 'dns']) expect(imported).not.toContain(`node:${name}`);
+    for (const name of ['http', 'https', 'crypto', 'process', 'dns', 'util', 'fs'])
+      expect(imported).not.toContain(`node:${name}`);
   });
 
   it('is the same with its notices, wherever the build is started', () => {

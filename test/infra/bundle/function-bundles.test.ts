@@ -44,6 +44,7 @@ describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
   it.each([
     ['undici', /node_modules\/undici\//],
     ["the SDK's search for credentials", /credential-provider|nested-clients|token-providers/],
+    ["the SDK's search for options in files", /shared-ini-file-loader/],
     ["the SDK's codec of event streams", /[\\/]event-streams[\\/]/],
     ["zod's languages", /zod\/v4\/locales\/(?!en\.)/],
     [
