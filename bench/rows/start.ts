@@ -6,7 +6,7 @@ import { ratio, type Spread, spread } from '../statistics.ts';
 /** Modules of Node.js that a first call must not load. */
 const FORBIDDEN_MODULES = /undici|webstreams|parse_args/;
 
-/** Target for the time from the beginning of loading to the end of the first call, to that of the naive function. */
+/** Target for the processor time of loading and the first call, to that of the naive function. */
 const START_RATIO_MAX = 1;
 
 const FILE_BYTES = 20_000;
@@ -18,10 +18,11 @@ interface Figures {
   readonly toNaive: Spread;
 }
 
-/** Measures the time from starting to load a bundle to the end of its first call. */
+/** Measures the processor time of loading a bundle, and of its first call. */
 export async function start(stage: Stage, { rounds }: { rounds: number }): Promise<Report> {
   const all: Figures[] = [];
-  for (const name of FUNCTION_NAMES) {
+  // First collect-outputs: the naive one would also poll every flow that create-flow has made.
+  for (const name of FUNCTION_NAMES.toReversed()) {
     const runs = await starts(stage, name, rounds);
     const totals = (list: readonly Start[]) => list.map(({ totalMs }) => totalMs);
     all.push({ name, runs, toNaive: ratio(totals(runs.ours), totals(runs.naive)) });
@@ -49,7 +50,7 @@ function startsTable(all: readonly Figures[]): Table {
     figure(spread(list.map(({ totalMs }) => totalMs)).median),
   ];
   return {
-    title: 'Start, in ms',
+    title: 'Start, in ms of processor time',
     columns: ['function', 'load', '+ first call', 'naive load', '+ first call', 'ours : naive'],
     rows: all.map(({ name, runs: { ours, naive }, toNaive }) => [
       name,
@@ -78,9 +79,9 @@ async function starts(stage: Stage, name: FunctionName, rounds: number): Promise
     await using subject = await stage.subject(maker, name, stage.environment('plain'));
     if (name === 'collect-outputs') await stage.addEnded(FILE_BYTES, 1, maker);
     const event = name === 'create-flow' ? stage.uploads(FILE_BYTES, 1) : {};
-    const loadMs = await subject.call('loadMs');
-    const { wallMs } = await subject.call('invoke', { event });
-    runs[maker].push({ loadMs, totalMs: loadMs + wallMs });
+    const loadMs = await subject.call('loadCpuMs');
+    const { cpuMs } = await subject.call('invoke', { event });
+    runs[maker].push({ loadMs, totalMs: loadMs + cpuMs });
     if (maker === 'ours') modules = await subject.call('loaded');
   }
   return { ...runs, modules };
