@@ -172,13 +172,16 @@ async function main(): Promise<number> {
       screen,
       logs,
       cwd,
-      command: (path) => commandFor(shownPath(path, callersDir), given.optionWords),
+      command: (path) => commandWith([...given.optionWords, shownPath(path, callersDir)]),
     });
     const unlike = service === undefined ? issueOfStandIn(speaks) : undefined;
     for (const warning of [...warnings, ...(unlike === undefined ? [] : [unlike])]) screen.line(`! ${warning}`);
     if (targets.length > 0) screen.line(lineOfTargets(targets, args.notifies));
     if (resultsRetentionDays !== undefined) screen.line(RETENTION_LINE);
-    if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
+    if (args.files !== undefined) {
+      const page = commandWith(given.optionWords);
+      return await processFiles(session, { files: args.files, args, page, screen, signal });
+    }
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
     keepS3Port(session, s3Port, screen);
@@ -415,18 +418,26 @@ function inputsOf({
   return `${inputs === 'all' ? 'all ' : ''}results of ${after}${conditions === '' ? '' : `: ${conditions}`}`;
 }
 
-/** A command as the user gave it, for another path. */
-const commandFor = (path: string, optionWords: readonly string[]): string =>
-  [`${COMMAND} --`, ...[...optionWords, path].map(shellWord)].join(' ');
+/** The command with these words. */
+const commandWith = (words: readonly string[]): string =>
+  [COMMAND, ...(words.length === 0 ? [] : ['--', ...words.map(shellWord)])].join(' ');
 
 async function processFiles(
   session: Session,
   {
     files: named,
     args: { resultsDir, unreadable, service },
+    page,
     screen,
     signal,
-  }: { files: readonly NamedFile[]; args: Arguments; screen: Screen; signal: AbortSignal },
+  }: {
+    files: readonly NamedFile[];
+    args: Arguments;
+    /** The command for the page. */
+    page: string;
+    screen: Screen;
+    signal: AbortSignal;
+  },
 ): Promise<number> {
   for (const { name, why } of unreadable) screen.line(`${name}  skipped: ${why}`);
   const files = await Promise.all(named.map(({ path, key }) => namedFile(path, key)));
@@ -445,7 +456,7 @@ async function processFiles(
   const isGood = succeeded && unreadable.length === 0;
   screen.line(
     isGood
-      ? `All done. Results are in ${where}.`
+      ? `All done. Results are in ${where}. To drop more files on a page: ${page}`
       : `Some files failed or wait, see above. The other results are in ${where}.`,
   );
   return isGood ? 0 : EXIT_FAILED;

@@ -69,7 +69,9 @@ it('a service is used with token, certificate and proxy of the environment, by t
     new Set([`Basic ${Buffer.from('me:fake-password').toString('base64')}`]),
   );
   expect(good.output).toContain('! The service does not list its flows');
-  expect(good.output).toMatch(/^fox\.txt {2}done .*\nAll done\. Results are in \.\/results\.\n$/m);
+  expect(good.output).toMatch(
+    /^fox\.txt {2}done .*\nAll done\. Results are in \.\/results\. To drop more files on a page: npm start.*\n$/m,
+  );
   expect(good.code).toBe(0);
   expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);
 
