@@ -130,10 +130,9 @@ async function writeEnd<E extends Entry>(delivery: Delivery, claim: Claim, next:
 }
 
 async function concludeFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
-  // A stage whose file was replaced is no fault, and needs no alarm.
-  const isSuperseded = entry.state === 'failed' && isReplaced(entry);
   const isFault = entry.state === 'failed' && entry.failure.code !== 'cancelled';
-  if (isFault) delivery.count(isSuperseded ? 'UploadsSuperseded' : 'UploadsFailed');
+  // A stage whose file was replaced is no fault, and needs no alarm.
+  if (isFault) delivery.count(isReplaced(entry) ? 'UploadsSuperseded' : 'UploadsFailed');
   await writeRest(delivery, entry);
   return 'failed';
 }

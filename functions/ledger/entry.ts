@@ -195,14 +195,14 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
 export const ageFrom = ({ createdAt, collectedAgainAt = createdAt }: FlowFacts): number => collectedAgainAt;
 
 /** The marker of an upload that failed. */
-export const failedMarkerOf = ({ endedAt, upload, failure }: FailedEntry): FailedMarker => ({
-  endedAt,
-  uploadId: upload.id,
-  ...(isReplaced({ failure }) && { isReplaced: true }),
+export const failedMarkerOf = (entry: FailedEntry): FailedMarker => ({
+  endedAt: entry.endedAt,
+  uploadId: entry.upload.id,
+  ...(isReplaced(entry) && { isReplaced: true }),
 });
 
 /** True if an upload failed because a newer file took its place. */
-export const isReplaced = ({ failure }: Pick<FailedEntry, 'failure'>): boolean => failure.code === SUPERSEDED;
+export const isReplaced = (entry: Entry): boolean => entry.state === 'failed' && entry.failure.code === SUPERSEDED;
 
 /** True if an upload failed because it was not at its key any more. */
 export const hasGivenWay = (entry: FailedEntry): boolean => isReplaced(entry) || entry.failure.code === 'upload-gone';

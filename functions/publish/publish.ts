@@ -84,7 +84,7 @@ async function settleSource(
 ): Promise<void> {
   const { upload, route, state, failedOutputs } = entry;
   // Nothing was sent of it, and nothing is wrong with it.
-  if (entry.state === 'failed' && isReplaced(entry)) return;
+  if (isReplaced(entry)) return;
   const isWhole = isSuccess(state) && failedOutputs.length === 0;
   const sourceIssue = await sources.settle({ upload, route: route.name, isWhole }, signal);
   if (sourceIssue === undefined) return;
