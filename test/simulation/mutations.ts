@@ -619,6 +619,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'await this.#setExpiry(undefined, inputs, signal);',
     with: '',
   }),
+  mistake('a file without a chain does not know that it has begun one', 400, {
+    file: 'operator/operator.ts',
+    in: 'makeStageAnew',
+    replace: '{ ...stored.entry, isInChain: true }',
+    with: 'stored.entry',
+  }),
   mistake('an upload of a stage that is made anew taken for begun', 100, {
     file: 'operator/operator.ts',
     in: 'beginLeft',

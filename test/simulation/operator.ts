@@ -96,6 +96,19 @@ export function makeOneAnew(world: World): void {
   });
 }
 
+/** Begins a stage that was added later, for all files of its route that have succeeded. */
+export async function beginAdded(world: World, added: readonly string[]): Promise<void> {
+  const entries = await world.entries();
+  for (const { name, after } of world.settings.routes.filter((route) => added.includes(route.name))) {
+    const ended = entries.filter(({ state, route, upload }) => {
+      return state === 'succeeded' && route.name === after && upload.stage === undefined;
+    });
+    if (ended.length === 0) continue;
+    world.trace(`the operator: begin ${name} for ${ended.length} files`);
+    void world.invocations.startCollect({ again: ended.map(({ upload }) => upload.id), from: name });
+  }
+}
+
 /** Retries all uploads that failed or are held, after the healing. */
 export async function retryFailures(world: World): Promise<void> {
   const entries = await world.entries();

@@ -1,9 +1,11 @@
 import type { Route } from '../../functions/uploads/route.ts';
 import { NEXT_RESULTS } from './names.ts';
+import { beginAdded } from './operator.ts';
 import type { Random } from './random.ts';
 import type { Scenario } from './scenario.ts';
 import { corrected } from './scenario.ts';
 import { deployCaps } from './storm-holds.ts';
+import { MINUTE } from './timeline.ts';
 import type { World } from './world.ts';
 
 /** Share of the storms with holds in which the routes of the inbox change. */
@@ -27,6 +29,8 @@ export interface RouteChange {
   /** True if the results go to another bucket from then on. */
   readonly areResultsMoved?: boolean;
   readonly what: string;
+  /** The names of stages that were not there before. */
+  readonly added?: readonly string[];
   readonly routes: readonly Route[];
 }
 
@@ -103,6 +107,9 @@ export function withStageChanges(storm: Scenario, random: Random): Scenario {
   return { ...storm, routeChanges: changes };
 }
 
+/** When the operator begins the stages that were added, after their deployment, in milliseconds. */
+const ADDED_STAGES_WAITS_MS = [MINUTE, 4 * MINUTE, 12 * MINUTE];
+
 /** Share of the operated storms with chains in which stages are added later. */
 const ADDED_SHARE = 0.4;
 
@@ -121,7 +128,8 @@ export function withAddedStages(storm: Scenario, random: Random): Scenario {
   }
   // What comes after a missing stage is missing too. Each stage stands behind the one that it comes after.
   for (const { name, after } of routes) if (after !== undefined && missing.has(after)) missing.add(name);
-  const change = { at: random.pick([0.15, 0.3, 0.5]) * storm.chaosMs, what: `add ${[...missing].join()}`, routes };
+  const at = random.pick([0.15, 0.3, 0.5, 0.7]) * storm.chaosMs;
+  const change = { at, what: `add ${[...missing].join()}`, routes, added: [...missing] };
   return { ...storm, routes: routes.filter(({ name }) => !missing.has(name)), routeChanges: [change] };
 }
 
@@ -147,7 +155,10 @@ function deployRoutes(world: World, routes: readonly Route[]): void {
 /** Schedules the deployments of other routes. @param start when the storm begins, in milliseconds since the epoch. */
 export function scheduleRouteChanges(world: World, start: number): void {
   const { timeline, scenario } = world;
-  for (const { at, what, routes, areResultsMoved } of scenario.routeChanges ?? []) {
+  for (const { at, what, routes, areResultsMoved, added = [] } of scenario.routeChanges ?? []) {
+    for (const wait of added.length === 0 ? [] : ADDED_STAGES_WAITS_MS) {
+      timeline.schedule(start + at + wait, () => void beginAdded(world, added));
+    }
     timeline.schedule(start + at, () => {
       if (areResultsMoved) world.settings = { ...world.settings, resultsBucket: NEXT_RESULTS };
       world.trace(`the operator: deploy routes: ${what}`);
