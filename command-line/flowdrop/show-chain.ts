@@ -12,7 +12,7 @@ const REASON_COLUMNS = 80;
 export function showChain(chain: ChainView): readonly Text[] {
   const { first, state, endedAt, generation, isSample } = chain;
   const end = endedAt === undefined ? '' : ` at ${localTime(endedAt)}`;
-  const anew = generation > 1 ? `, with stages made anew ${counted(generation - 1, 'time')}` : '';
+  const anew = generation > 1 ? `, with stages made anew or added ${counted(generation - 1, 'time')}` : '';
   return [
     joined(`the chain of ${first.key}: `, coloured(state), `${end}${anew}`),
     ...indented(table(rowsOf(chainTree(chain)))),

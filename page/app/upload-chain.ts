@@ -106,7 +106,7 @@ export class UploadChain extends LightElement {
       </h3>
       <ol class="chain-tree" role="list">${this.#line(tree)}</ol>
       ${isSample ? html`<p class="muted">More uploads are under way. What they wait for was not read.</p>` : nothing}
-      ${generation > 1 ? html`<p class="muted">Stages were made anew ${plural(generation - 1, 'time')}.</p>` : nothing}
+      ${generation > 1 ? html`<p class="muted">Stages were made anew or added ${plural(generation - 1, 'time')}.</p>` : nothing}
       ${problem === undefined ? nothing : html`<p class="note problem">${problem}</p>`}
       ${this.#actions(chain)}
     </section>`;

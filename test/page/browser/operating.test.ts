@@ -292,7 +292,7 @@ describeInBrowser('operating', (shown) => {
       const remake = page.getByRole('dialog', { name: 'Make checked anew' });
       await remake.getByText('2 uploads will be made anew.').waitFor();
       await remake.getByRole('button', { name: 'Make anew: pay for 3 flows' }).click();
-      await page.getByText('Stages were made anew 1 time.').waitFor();
+      await page.getByText('Stages were made anew or added 1 time.').waitFor();
       const waiting = ['doubled Succeeded 2 results', 'checked Waiting', 'checked Waiting'];
       await expect.poll(async () => words(await linesOf(page)), { timeout: PATIENCE_MS }).toEqual(waiting);
       // An upload waits for its turn before it waits for the token.
