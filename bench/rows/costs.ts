@@ -23,7 +23,6 @@ const POLLS_BEFORE_END = gridIndex(60_000, SETTINGS_DEFAULT.pollIntervalSeconds 
 const POLLED_FLOWS = 1_000;
 /** Ticks and rounds, as in `alone.ts`. */
 const ROUNDS = { warmUp: 40, counted: 10 };
-const HOUR_MS = 3_600_000;
 const ALONE = { monitoring: 'alarms', warmUp: 20, counted: 5, answerMs: ANSWER_MS } as const;
 /** What is logged does not depend on time. */
 const LOGGED = { monitoring: 'full', warmUp: 1, counted: 1, answerMs: 0 } as const;
@@ -161,7 +160,6 @@ async function collectOf(stage: Stage, bytes: number, files: number, tick: Spent
 
 /** A tick that finds nothing; a later round of it, which a message begins and in which a new flow is polled; and a poll. */
 async function ticksOf(stage: Stage): Promise<Rounds & { readonly poll: ByMonitoring }> {
-  const event = stage.event([JSON.stringify({ collector: { index: 0, of: 1 }, until: Date.now() + HOUR_MS })]);
   const all = async (monitoring: Monitoring) => {
     await stage.aws.call('clear');
     await using subject = await stage.subject('ours', 'collect-outputs', {
@@ -169,11 +167,11 @@ async function ticksOf(stage: Stage): Promise<Rounds & { readonly poll: ByMonito
       MONITORING: monitoring,
       ROUND_QUEUE_URL: `https://127.0.0.1:${stage.port('aws', 'tls')}/rounds`,
     });
-    const tick = await roundsOf(stage, subject, { event: {}, flows: 0 });
-    const round = await roundsOf(stage, subject, { event, flows: 1 });
+    const tick = await roundsOf(stage, subject, 0);
+    const round = await roundsOf(stage, subject, 1);
     // Each sends the message of the next. The event source receives and deletes it.
     const queue = { ...NOTHING, requests: { ReceiveMessage: 1, DeleteMessage: 1 } };
-    const polls = await roundsOf(stage, subject, { event, flows: POLLED_FLOWS }, { warmUp: 1, counted: 1 });
+    const polls = await roundsOf(stage, subject, POLLED_FLOWS, { warmUp: 1, counted: 1 });
     // The round is paid for anyway, so a poll is only its own request and time.
     const { gbSeconds, served } = plus(NOTHING, plus(polls, round, -1), 1 / (POLLED_FLOWS - 1));
     return { tick, round: plus(round, queue), poll: { ...NOTHING, gbSeconds, served } };
@@ -183,21 +181,22 @@ async function ticksOf(stage: Stage): Promise<Rounds & { readonly poll: ByMonito
   return { tick: by('tick'), round: by('round'), poll: by('poll') };
 }
 
-async function roundsOf(
-  stage: Stage,
-  subject: Subject,
-  { event, flows }: { readonly event: object; readonly flows: number },
-  { warmUp, counted } = ROUNDS,
-): Promise<Spent> {
+/** @param flows those that are polled in a later round. Without any, ticks are counted. */
+async function roundsOf(stage: Stage, subject: Subject, flows: number, { warmUp, counted } = ROUNDS): Promise<Spent> {
   const all: Spent[] = [];
   for (let n = -warmUp; n < counted; n += 1) {
-    // A flow that was polled before would not be due.
-    if (flows > 0) await stage.aws.call('clear');
-    await stage.addRunning(
-      Array.from({ length: flows }, () => runningFlow(stage.next())),
-      'ours',
-    );
     if (n === 0) await stage.setAnswerMs(ANSWER_MS);
+    let event = {};
+    if (flows > 0) {
+      // A flow that was polled before would not be due.
+      await stage.aws.call('clear');
+      await stage.addRunning([runningFlow(stage.next())], 'ours');
+      await stage.aws.call('takeMessages');
+      await subject.call('invoke', { event });
+      event = stage.event(await stage.aws.call('takeMessages'));
+      const polled = Array.from({ length: flows }, () => runningFlow(stage.next()));
+      await stage.addRunning(polled, 'ours');
+    }
     // The holds are read again then.
     if (n >= 0) await sleep(HOLDS_AGE_MAX_MS);
     await countAnew(stage);

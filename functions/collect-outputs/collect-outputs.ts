@@ -44,6 +44,7 @@ export async function collect(
   const {
     collector,
     until,
+    left,
     retry,
     again,
     parameters,
@@ -74,7 +75,7 @@ export async function collect(
   if (alias !== undefined) return [await showOther(alias.upload, alias.to, ports, invocation.closing)];
   if (hold !== undefined) return changeHold(hold, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
-  if (until !== undefined) return collectOutputs(collector, ports, invocation, until);
+  if (until !== undefined) return collectOutputs(collector, ports, invocation, { until, left });
   const isFirst = collector.index === 0;
   const [tick, ...others] = await Promise.allSettled([
     collectOutputs(collector, ports, invocation),

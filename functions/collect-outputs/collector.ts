@@ -14,6 +14,15 @@ import { spreadOf, UPLOAD_ID } from '../uploads/upload.ts';
 /** Duration of a lease, in milliseconds. It is renewed after a third of it. */
 const LEASE_MS = 30_000;
 
+/**
+ * Duration of a lease that was left, in milliseconds. It is shorter, so that it may be left once more without lasting
+ * beyond the tick's minute.
+ */
+const LEFT_LEASE_MS = 10_000;
+
+/** Maximum length of a state in a message, in characters. SQS takes 256 KiB, and a character may become three bytes. */
+const LEFT_STATE_LENGTH_MAX = 50_000;
+
 /** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
 const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
 
@@ -118,6 +127,14 @@ export function parsedState(text: string, now: number): CollectorState {
   }
 }
 
+/** A lease that one invocation left to the next. */
+export interface LeftLease {
+  /** Of the state as the invocation last wrote it. */
+  readonly etag: string;
+  /** The state as it is, in JSON. */
+  readonly state: string;
+}
+
 interface LeasePorts {
   readonly s3: S3Client;
   /** The ledger bucket. */
@@ -146,10 +163,11 @@ export async function readState(ports: LeasePorts, collector: number, signal: Ab
 export class Lease {
   readonly #document: Document<CollectorState>;
   readonly #clock: Clock;
+  readonly #ms: number;
   #state: CollectorState;
   /**
-   * True if the last tick released the lease. False if it died, or is still at work: it may have polled flows after its
-   * last write, so the state does not hold what it saw last.
+   * True if the last tick released the lease, or left it to this one. False if it died, or is still at work: it may have
+   * polled flows after its last write, so the state does not hold what it saw last.
    */
   readonly wasReleased: boolean;
   #lost = false;
@@ -159,19 +177,28 @@ export class Lease {
   readonly #ended = new AbortController();
   #renewing: Promise<void> = Promise.resolve();
 
-  private constructor(document: Document<CollectorState>, clock: Clock, state: CollectorState) {
+  private constructor(document: Document<CollectorState>, clock: Clock, state: CollectorState, isLeft: boolean) {
     this.#document = document;
     this.#clock = clock;
     this.#state = state;
-    this.wasReleased = state.heldUntil === 0;
+    this.#ms = isLeft ? LEFT_LEASE_MS : LEASE_MS;
+    this.wasReleased = isLeft || state.heldUntil === 0;
   }
 
-  /** Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same time. */
-  static async take(ports: LeasePorts, collector: number, signal: AbortSignal): Promise<Lease | undefined> {
+  /**
+   * Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same time.
+   * @param left the lease that was left to this invocation. It is not there any more if another one has taken it since.
+   */
+  static async take(
+    ports: LeasePorts,
+    collector: number,
+    signal: AbortSignal,
+    left?: LeftLease,
+  ): Promise<Lease | undefined> {
     const document = documentOf(ports, collector);
-    const { value: state = {} } = await document.read(signal);
-    if (ports.clock.now() < (state.heldUntil ?? 0)) return undefined;
-    const lease = new Lease(document, ports.clock, state);
+    const state = left ? document.assume(left.state, left.etag) : ((await document.read(signal)).value ?? {});
+    if (left === undefined && ports.clock.now() < (state.heldUntil ?? 0)) return undefined;
+    const lease = new Lease(document, ports.clock, state, left !== undefined);
     await lease.write(signal);
     if (lease.#lost) return undefined;
     lease.#renewing = lease.#keepRenewing(signal);
@@ -214,11 +241,30 @@ export class Lease {
     await this.write(signal, { ...last, heldUntil: 0 }).catch(() => {});
   }
 
+  /**
+   * Leaves the lease to the invocation that gets what is returned. That saves a write. Its first write is conditional on
+   * the ETag, so of two copies of a message only one takes the lease. If the message is lost, the lease expires. The lease
+   * is released instead if it would expire only after `until`, and keep the next tick from its work, or if the state is
+   * too long for a message.
+   * @param last what else the state holds from now on.
+   * @returns undefined if the lease was released.
+   */
+  async leave(signal: AbortSignal, last: Partial<CollectorState>, until: number): Promise<LeftLease | undefined> {
+    this.#ended.abort();
+    await this.#renewing;
+    const { etag } = this.#document;
+    const state = JSON.stringify({ ...this.#state, ...this.#memory(), ...last });
+    const isShort = (this.#state.heldUntil ?? 0) <= until && state.length <= LEFT_STATE_LENGTH_MAX;
+    if (isShort && etag !== undefined) return { etag, state };
+    await this.release(signal, last);
+    return undefined;
+  }
+
   async #keepRenewing(signal: AbortSignal): Promise<void> {
     const until = AbortSignal.any([signal, this.#ended.signal]);
     while (!until.aborted && !this.#lost) {
       try {
-        await this.#clock.sleep(LEASE_MS / 3, until);
+        await this.#clock.sleep(this.#ms / 3, until);
         await this.write(signal);
       } catch {
         // The tick ended, or the lease could not be renewed. Then the lease expires, and at worst two ticks do the same
@@ -229,7 +275,7 @@ export class Lease {
 
   async #put(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
     if (this.#lost) return;
-    const state = { ...this.#state, heldUntil: this.#clock.now() + LEASE_MS, ...change };
+    const state = { ...this.#state, heldUntil: this.#clock.now() + this.#ms, ...change };
     // If only the answer to our own write was lost, the lease expires, and a later tick takes it.
     if (await this.#document.put(state, signal)) this.#state = state;
     else this.#lost = true;

@@ -7,7 +7,7 @@ import { FlowDeletions } from '../resubmit/flow-deletion.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { AssetSlots } from './asset-slots.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
-import { type CollectorShare, type CollectorState, isIn, Lease, NotedUploads } from './collector.ts';
+import { type CollectorShare, type CollectorState, isIn, Lease, type LeftLease, NotedUploads } from './collector.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
@@ -33,6 +33,14 @@ export type CollectPorts = CollectFlowPorts &
     readonly nextRound?: ((event: object, delaySeconds: number, signal: AbortSignal) => Promise<void>) | undefined;
   };
 
+/** What the invocations after the first are given. */
+interface LaterRound {
+  /** When the tick's minute is over. */
+  readonly until?: number | undefined;
+  /** The lease, unless the invocation before has released it. */
+  readonly left?: LeftLease | undefined;
+}
+
 export interface TickSummary {
   readonly result: 'completed' | 'lease taken' | Halt;
   readonly rounds: number;
@@ -50,26 +58,28 @@ const NOTHING_DONE = { rounds: 0, resubmitted: 0, running: 0, polled: 0, succeed
  * ends the flows that finished. Rounds repeat while assets are being stored or slow polls are left. While a young flow
  * is running, they repeat until the tick's minute is over: mostly each in an invocation of its own, because Lambda bills
  * a process that waits.
- * @param until when the minute is over. Given to the invocations after the first.
  * @throws {AggregateError} the failures of single uploads, at the end of the tick.
  */
 export async function collectOutputs(
   share: CollectorShare,
   ports: CollectPorts,
   invocation: Invocation,
-  until: number = invocation.startedAt + TICK_MS,
+  { until = invocation.startedAt + TICK_MS, left }: LaterRound = {},
 ): Promise<TickSummary> {
   const { clock, settings, telemetry } = ports;
   const { closing } = invocation;
-  const lease = await Lease.take({ s3: ports.s3, bucket: settings.ledgerBucket, clock }, share.index, closing);
+  const lease = await Lease.take({ s3: ports.s3, bucket: settings.ledgerBucket, clock }, share.index, closing, left);
   if (lease === undefined) return { result: 'lease taken', ...NOTHING_DONE };
   const tick = new Tick(share, lease, ports, { invocation, until });
   lease.keeps(() => tick.memory);
+  const last = () => (tick.isCutShort ? {} : { tickCompletedAt: clock.now() });
+  let toLeave: LeftLease | undefined;
   try {
     await tick.run();
   } finally {
     await tick.allStored();
-    await lease.release(closing, tick.isCutShort ? {} : { tickCompletedAt: clock.now() });
+    if (tick.handedOverUntil === undefined) await lease.release(closing, last());
+    else toLeave = await lease.leave(closing, last(), until);
   }
   if (tick.isCutShort) telemetry.metrics.add('TicksCutShort');
   else {
@@ -81,7 +91,12 @@ export async function collectOutputs(
   telemetry.log.info('Tick ended', { ...summary });
   if (tick.handedOverUntil !== undefined) {
     const delaySeconds = Math.max(0, Math.ceil((tick.handedOverUntil - clock.now()) / 1000));
-    await ports.nextRound?.({ collector: share, until }, delaySeconds, closing);
+    try {
+      await ports.nextRound?.({ collector: share, until, left: toLeave }, delaySeconds, closing);
+    } catch (error) {
+      await lease.release(closing, last());
+      throw error;
+    }
   }
   tick.throwFailures();
   return summary;

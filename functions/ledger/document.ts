@@ -104,6 +104,18 @@ export class Document<T> {
     }
   }
 
+  /** ETag of the document as this process knows it. Undefined if it knows none. */
+  get etag(): string | undefined {
+    return this.#known?.etag;
+  }
+
+  /** Takes another process's word for the document, and its ETag. A put finds out if it was written since. */
+  assume(text: string, etag: string): T {
+    const value = this.#ports.parse(text);
+    this.#known = { value, etag, at: Number.NEGATIVE_INFINITY };
+    return value;
+  }
+
   /**
    * Writes the document over the one that this process knows.
    * @returns false if another process has written it since, or made or deleted it.

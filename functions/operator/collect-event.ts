@@ -47,6 +47,8 @@ export const holdRequestSchema = z.strictObject({
 const eventShape = z.strictObject({
   /** In a message of a tick to itself: the time, in milliseconds since the epoch, after which it begins no further round. */
   until: z.optional(z.int()),
+  /** In such a message: see `LeftLease`. */
+  left: z.optional(z.strictObject({ etag: z.string(), state: z.string() })),
   collector: z._default(
     z
       .strictObject({

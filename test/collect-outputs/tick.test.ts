@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
-import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
+import type { CollectorState, LeftLease } from '../../functions/collect-outputs/collector.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import {
@@ -470,24 +470,48 @@ describe('a tick', () => {
 });
 
 describe('the rounds of a tick that may leave them to messages', () => {
-  /** The messages of the tick to itself. They come to it after their delays. */
+  interface Sent {
+    readonly event: { readonly until: number; readonly left?: LeftLease };
+    readonly delaySeconds: number;
+  }
+
+  /** The messages of the tick to itself, from now on. */
+  function roundsSent(): Sent[] {
+    const sent: Sent[] = [];
+    const nextRound = async (event: object, delaySeconds: number) =>
+      void sent.push({ event: event as Sent['event'], delaySeconds });
+    world.ports = { ...world.ports, nextRound };
+    return sent;
+  }
+
+  const comes = async ({ event }: Sent) =>
+    (await world.collect({ Records: [{ messageId: 'm', body: JSON.stringify(event) }] })) as TickSummary;
+
+  /** A tick and all its rounds. The messages come after their delays. */
   async function ticked(options: WorldOptions, prepare: () => Promise<unknown>) {
     await begin({ isVirtual: true, ...options });
     await prepare();
-    const sent: { readonly event: object; readonly delaySeconds: number }[] = [];
-    world.ports = {
-      ...world.ports,
-      nextRound: async (event, delaySeconds) => void sent.push({ event, delaySeconds }),
-    };
+    const sent = roundsSent();
     const startedAt = world.clock.now();
     const summaries = [(await world.collect()) as TickSummary];
-    for (const { event, delaySeconds } of sent) {
-      world.clock.advance(delaySeconds * SECOND);
-      const message = { Records: [{ messageId: 'm', body: JSON.stringify(event) }] };
-      summaries.push((await world.collect(message)) as TickSummary);
+    for (const message of sent) {
+      world.clock.advance(message.delaySeconds * SECOND);
+      summaries.push(await comes(message));
     }
     return { sent, summaries, tookMs: world.clock.now() - startedAt };
   }
+
+  /** A tick that has left its second round to the message that is returned. */
+  async function left(prepare?: () => unknown): Promise<readonly [Sent, ...Sent[]]> {
+    await begin({ isVirtual: true, ...running });
+    await flowsOf(['a']);
+    await prepare?.();
+    const sent = roundsSent();
+    await world.collect();
+    expect(sent).toHaveLength(1);
+    return sent as [Sent];
+  }
+
   const running = { settings: { pollIntervalSeconds: 15 }, service: { flowMs: 10 * MINUTE } };
 
   it('come one by one until the minute is over, and poll as often as a tick that waits', async () => {
@@ -498,6 +522,96 @@ describe('the rounds of a tick that may leave them to messages', () => {
     expect(summaries.reduce((sum, { polled }) => sum + polled, 0)).toBe(8);
     expect(tookMs).toBeLessThan(MINUTE);
     expect((await state()).heldUntil).toBe(0);
+  });
+
+  it('go on under one lease, which each takes by one write and only the last releases', async () => {
+    let writes = 0;
+    const { summaries } = await ticked(running, async () => {
+      await flowsOf(['a']);
+      world.beforeS3((call, { Key }) => {
+        if (call === 'PutObject' && Key === 'state/collector-0.json') writes += 1;
+      });
+    });
+    expect(writes).toBe(summaries.length + 1);
+  });
+
+  it('are done once, although a message comes twice', async () => {
+    const sent = await left();
+    world.clock.advance(5 * SECOND);
+    const both = await Promise.all([comes(sent[0]), comes(sent[0])]);
+    expect(both.map(({ result, polled }) => ({ result, polled }))).toEqual(
+      expect.arrayContaining([
+        { result: 'completed', polled: 1 },
+        { result: 'lease taken', polled: 0 },
+      ]),
+    );
+    expect(sent).toHaveLength(2);
+    expect(await comes(sent[0])).toMatchObject({ result: 'lease taken' });
+  });
+
+  it('are done by the next tick if the message is lost, and not once more if it comes late', async () => {
+    const sent = await left();
+    world.clock.advance(55 * SECOND);
+    expect(await world.collect()).toMatchObject({ result: 'completed', polled: 1 });
+    expect(await comes(sent[0])).toMatchObject({ result: 'lease taken' });
+  });
+
+  it('may come late while there is no other tick', async () => {
+    const sent = await left();
+    world.clock.advance(HOUR);
+    expect(await comes(sent[0])).toMatchObject({ result: 'completed', polled: 1 });
+    expect(sent).toHaveLength(1);
+    expect((await state()).heldUntil).toBe(0);
+  });
+
+  it('keep what the round before has seen, so two rounds in a row can tell that a flow is gone', async () => {
+    const sent = await left(async () => {
+      const [gone = ''] = await flowsOf(['b']);
+      world.clock.advance(6 * MINUTE);
+      await world.collect();
+      world.clock.advance(MINUTE);
+      world.service.intercept = ({ url }, { operation }) =>
+        operation === 'listFlows' ? answer({ flows: [] }) : url.includes(gone) ? { status: 404 } : undefined;
+    });
+    world.clock.advance(sent[0].delaySeconds * SECOND);
+    expect(await comes(sent[0])).toMatchObject({ polled: 2, failed: 1 });
+  });
+
+  it.each<readonly [what: string, prepare: () => unknown]>([
+    [
+      'would keep the next tick from its work if the message were lost',
+      () => {
+        let delayMs = 29 * SECOND;
+        world.beforeS3(async (call) => {
+          if (call !== 'ListObjectsV2') return;
+          await world.clock.sleep(delayMs);
+          delayMs = 0;
+        });
+      },
+    ],
+    [
+      'has a state that is too long for a message',
+      async () => {
+        const live = { segments: { echo: 'x'.repeat(60_000) } };
+        const turns = { count: 0, live, late: { segments: {} } };
+        const line = { sentAt: world.clock.now(), sent: [], extra: 1, turns };
+        await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ heldUntil: 0, line }));
+      },
+    ],
+  ])('come without the lease if it %s', async (_, prepare) => {
+    const sent = await left(prepare);
+    expect(sent[0].event.left).toBeUndefined();
+    expect((await state()).heldUntil).toBe(0);
+    world.clock.advance(sent[0].delaySeconds * SECOND);
+    expect(await comes(sent[0])).toMatchObject({ result: 'completed', polled: 1 });
+  });
+
+  it('are left to the next tick if the message cannot be sent', async () => {
+    await begin({ isVirtual: true, ...running });
+    await flowsOf(['a']);
+    world.ports = { ...world.ports, nextRound: () => Promise.reject(new Error('no queue')) };
+    await expect(world.collect()).rejects.toThrow('no queue');
+    expect(await state()).toMatchObject({ heldUntil: 0, lastCompletedAt: expect.any(Number) });
   });
 
   it('end with the last young flow', async () => {

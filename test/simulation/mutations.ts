@@ -253,6 +253,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'lease.#renewing = lease.#keepRenewing(signal);',
     with: '',
   }),
+  mistake('a lease that was left taken by each copy of its message', 100, {
+    file: 'collect-outputs/collector.ts',
+    in: 'Lease.take',
+    replace: 'const lease = new Lease(…);',
+    with: 'if (left !== undefined) await document.read(signal); $&',
+  }),
   mistake('a flow called gone at the first poll', 300, {
     file: COLLECT_FLOW,
     in: 'FlowCollector.#endIfConfirmed',

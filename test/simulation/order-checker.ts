@@ -156,6 +156,11 @@ export class OrderChecker {
     this.broken.push(`a lease was taken while its holder was at work: ${holder}, ${writer}, ${key}`);
   }
 
+  /** A tick leaves its lease to the next. Its invocation may still be at work on a sweep. */
+  leavesLease(key: string): void {
+    this.#leases.delete(key);
+  }
+
   /** A flow is not aborted while its upload waits for it. */
   seesAbort(invocation: string, uploadId: string, generation: number): void {
     const last = this.#lastWrites.get(uploadId)?.entry;

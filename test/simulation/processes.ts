@@ -1,11 +1,13 @@
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { type Log, logTo } from '../../functions/base/telemetry.ts';
 import type { CollectPorts } from '../../functions/collect-outputs/collect-outputs.ts';
+import type { CollectorShare, LeftLease } from '../../functions/collect-outputs/collector.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { Pacer } from '../../functions/flow-service/pacer.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
+import { collectorKey } from '../../functions/ledger/keys.ts';
 import { ChainNotes } from '../../functions/publish/chain-notes.ts';
 import { callAws } from './aws-calls.ts';
 import { SECOND_FLOW_LINES } from './invariants/flows.ts';
@@ -129,9 +131,17 @@ function portsFor(world: World, lambda: Lambda, which: 'create' | 'collect'): Po
   });
   if (which === 'collect') {
     const nextRound: CollectPorts['nextRound'] = async (event, delaySeconds, signal) => {
-      const { timeline, invocations } = world;
+      const { invocations } = world;
+      const { collector, left } = event as { collector: CollectorShare; left?: LeftLease };
+      if (left !== undefined) orderChecker.leavesLease(collectorKey(collector.index));
       const at = timeline.now() + delaySeconds * SECOND;
-      const effect = () => timeline.schedule(at, () => void invocations.startCollect(event));
+      const effect = (): void => {
+        const come = () => void invocations.startCollect(event);
+        timeline.schedule(at, come);
+        // SQS promises to deliver at least once.
+        if (randoms.network.chance(world.scenario.againEarly))
+          timeline.schedule(at + randoms.network.int(0, 100), come);
+      };
       await callAws(world, lambda, { kind: 'queue.send', signal, effect });
     };
     return { ...ports, nextRound };
