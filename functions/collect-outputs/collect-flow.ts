@@ -302,12 +302,12 @@ export class FlowCollector {
     const { closing } = this.#tick.invocation;
     const earlierSuccess = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
     const decided = earlierSuccess ?? ending;
-    const { routes, resultsRetentionDays } = this.#ports.settings;
+    const { routes } = this.#ports.settings;
     const next = nextStages(stored.entry, decided.assets ?? [], routes);
     const plan = planOf(stored.entry, routes);
     // What was put before its route had a later stage has the tag by which it expires.
     const isAdded = plan !== undefined && plan.length > 0 && (stored.entry.plan ?? []).length === 0;
-    if (isAdded && resultsRetentionDays !== undefined) await this.#ports.sources.keep(decided.assets ?? [], closing);
+    if (isAdded) await this.#ports.sources.keep(decided.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {

@@ -75,7 +75,7 @@ export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly ledger: Ledger;
   readonly chains: ChainStore;
   readonly aliases: Pick<Aliases, 'show' | 'showOther'>;
-  readonly sources: Pick<Sources, 'settle' | 'keep' | 'expire'>;
+  readonly sources: Pick<Sources, 'settle' | 'areThere' | 'keep' | 'expire'>;
   readonly inbox: Pick<Inbox, 'current' | 'pages'>;
   readonly queue: UploadQueue;
   readonly flows: Pick<FlowService, 'abort' | 'delete' | 'get' | 'sample' | 'show' | 'templates'>;
@@ -255,7 +255,7 @@ async function makeStageAnew(
   const { begins = [], dropped = chain.uploads } = anew ?? {};
   if (!isFirst && begins.length === 0) return [{ upload, result: 'withheld' }];
   const inputs = begins.flatMap((each) => each.inputs ?? []);
-  if (!(await ports.sources.keep(inputs, signal))) return [{ upload, result: 'source gone' }];
+  if (!(await ports.sources.areThere(inputs, signal))) return [{ upload, result: 'source gone' }];
   const generations = await endedGenerations([...dropped, ...begins.map((each) => each.upload)], ports, signal);
   if (generations === undefined) return [{ upload, result: 'under way' }];
   const unfinished = dropped.filter(({ state }) => state === 'under way');
@@ -733,11 +733,12 @@ async function beginAgain(
  */
 async function putAndSend(
   entry: WaitingEntry,
-  { ledger, queue, settings, sources }: OperatorPorts,
+  { ledger, queue, settings, sources, telemetry }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<void> {
-  // Before its chain knew, an end of that may have let them expire.
-  if (settings.resultsRetentionDays !== undefined) await sources.keep(entry.inputs ?? [], signal);
+  // If this invocation dies before, the next one that looks at the upload does it.
+  const issue = await sources.keep(entry.inputs ?? [], signal);
+  if (issue !== undefined) telemetry.log.warn(issue, { uploadId: entry.upload.id });
   await ledger.putWaitingMarker(waitingMarkerOf(entry, settings) as WaitingMarker, signal);
   if (!isInLine(entry)) await queue.send(messageFor(entry.upload), signal);
 }
@@ -768,7 +769,7 @@ async function hasSource(
   { inbox, sources, settings }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  if (stage !== undefined) return sources.keep(inputs, signal);
+  if (stage !== undefined) return sources.areThere(inputs, signal);
   // An earlier inbox may be closed to the function.
   if (!isInside(settings, { bucket, key })) return true;
   if ((await inbox.current(bucket, key, signal))?.id === id) return true;

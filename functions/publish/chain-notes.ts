@@ -29,7 +29,7 @@ export interface ChainPorts {
   readonly ledger: Pick<Ledger, 'create' | 'putWaitingMarker' | 'read'>;
   readonly receipts: Pick<Receipts, 'putChain'>;
   readonly events: EventBus;
-  readonly sources: Pick<Sources, 'settle' | 'expire'>;
+  readonly sources: Pick<Sources, 'settle' | 'expire' | 'keep'>;
   readonly telemetry: Pick<Telemetry, 'log'>;
   /** Undefined in create-flow, which only reads the queue. A tick then sends what it begins. */
   readonly queue?: UploadQueue | undefined;
@@ -177,11 +177,12 @@ export class ChainNotes {
   async #letExpire(chain: Chain, signal: AbortSignal): Promise<void> {
     const { chains, ledger, sources, settings, telemetry } = this.#ports;
     if (settings.resultsRetentionDays === undefined) return;
+    const isEnded = chain.endedAt !== undefined;
     const follow = async ({ id, assets, assetCount }: Chain['uploads'][number]): Promise<void> => {
       // A large chain does not hold its assets.
       const entry = assetCount === undefined ? undefined : await readableEntry(id, ledger, signal);
       const made = entry !== undefined && isTerminal(entry) ? entry.assets : assets;
-      const issue = await sources.expire(made, signal, chain.endedAt !== undefined);
+      const issue = await (isEnded ? sources.expire(made, signal) : sources.keep(made, signal));
       if (issue !== undefined) telemetry.log.warn(issue, { uploadId: id });
     };
     await pMap(takenFrom(chain, settings.routes), follow, { concurrency: CONCURRENCY });

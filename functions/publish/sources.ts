@@ -98,30 +98,27 @@ export class Sources {
   }
 
   /**
-   * Lets S3 expire assets that no later stage takes any more, or has it keep them after all.
+   * Lets S3 expire assets that no later stage takes any more.
    * @returns why S3 has refused it for one of them, which stays. Undefined if all have their tag, or are gone.
    */
-  async expire(assets: readonly Input[], signal: AbortSignal, mayExpire = true): Promise<string | undefined> {
-    try {
-      await this.#setExpiry(mayExpire ? EXPIRY_TAG.Value : undefined, assets, signal);
-      return undefined;
-    } catch (error) {
-      if (!isRefused(error)) throw error;
-      return `S3 refused to tag an asset, so it does not expire with its chain: ${(error as Error).message}`;
-    }
+  expire(assets: readonly Input[], signal: AbortSignal): Promise<string | undefined> {
+    return this.#setExpiry(EXPIRY_TAG.Value, assets, signal);
+  }
+
+  /** True if everything is there that a later stage takes. */
+  async areThere(inputs: readonly Input[], signal: AbortSignal): Promise<boolean> {
+    const isThere = async ({ bucket: Bucket, key: Key, etag }: Input) =>
+      unquoted((await headObject(this.#s3, { Bucket, Key }, signal))?.ETag ?? '') === etag;
+    return !(await pMap(this.#here(inputs), isThere, { concurrency: CONCURRENCY })).includes(false);
   }
 
   /**
-   * Has S3 keep what a later stage takes anew, or for the first time, until its chain has ended.
-   * @returns false if any of it is gone. Then all stays as it is.
+   * Has S3 keep what a later stage takes anew, or for the first time, until its chain has ended. The chain has to know
+   * already that the stage is under way. Otherwise an end of it may let all expire again; and if it never begins, nobody.
+   * @returns as {@link expire} does.
    */
-  async keep(inputs: readonly Input[], signal: AbortSignal): Promise<boolean> {
-    const isThere = async ({ bucket: Bucket, key: Key, etag }: Input) =>
-      unquoted((await headObject(this.#s3, { Bucket, Key }, signal))?.ETag ?? '') === etag;
-    const there = await pMap(this.#here(inputs), isThere, { concurrency: CONCURRENCY });
-    if (there.includes(false)) return false;
-    await this.#setExpiry(undefined, inputs, signal);
-    return true;
+  keep(inputs: readonly Input[], signal: AbortSignal): Promise<string | undefined> {
+    return this.#setExpiry(undefined, inputs, signal);
   }
 
   /** The functions may not be allowed to read a bucket that had the results before. */
@@ -129,8 +126,12 @@ export class Sources {
     return objects.filter(({ bucket }) => bucket === this.#settings.resultsBucket);
   }
 
-  async #setExpiry(Value: string | undefined, objects: readonly Input[], signal: AbortSignal): Promise<void> {
-    if (this.#settings.resultsRetentionDays === undefined) return;
+  async #setExpiry(
+    Value: string | undefined,
+    objects: readonly Input[],
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    if (this.#settings.resultsRetentionDays === undefined) return undefined;
     const setOne = async ({ bucket: Bucket, key }: Input) => {
       try {
         await this.#set({ Key: EXPIRY_TAG.Key, Value }, { Bucket, Key: key }, signal);
@@ -138,7 +139,13 @@ export class Sources {
         if (!isAbsent(error)) throw error;
       }
     };
-    await pMap(this.#here(objects), setOne, { concurrency: CONCURRENCY });
+    try {
+      await pMap(this.#here(objects), setOne, { concurrency: CONCURRENCY });
+      return undefined;
+    } catch (error) {
+      if (!isRefused(error)) throw error;
+      return `S3 refused to tag an asset, so it does not expire with its chain: ${(error as Error).message}`;
+    }
   }
 
   /** With versions, this leaves a delete marker. The condition is about the current version. */

@@ -11,6 +11,7 @@ import { type Entry, isUntold, lookAt, runningMarkerOf, waitingMarkerOf } from '
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
+import type { Sources } from '../publish/sources.ts';
 import type { Settings } from '../settings/environment.ts';
 import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
 import type { FlowDeletions } from './flow-deletion.ts';
@@ -44,6 +45,7 @@ export interface ResubmitPorts {
   readonly queue: UploadQueue;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
+  readonly sources: Pick<Sources, 'keep'>;
   readonly settings: Pick<Settings, 'inboxPrefix' | 'routes'>;
   /**
    * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns after
@@ -66,7 +68,7 @@ export async function resubmit(
   ports: ResubmitPorts,
   signal: AbortSignal,
 ): Promise<Entry | undefined> {
-  const { ledger, queue, clock, settings } = ports;
+  const { ledger, queue, clock, settings, sources, telemetry } = ports;
   let stored: Stored | undefined;
   try {
     stored = await ledger.read(marker.uploadId, signal);
@@ -75,6 +77,10 @@ export async function resubmit(
     await postpone(marker, error, ports, signal);
     return undefined;
   }
+  // Whoever had it wait may have died before this, or let them expire meanwhile.
+  const inputs = stored?.entry.state === 'waiting' ? (stored.entry.inputs ?? []) : [];
+  const issue = await sources.keep(inputs, signal);
+  if (issue !== undefined) telemetry.log.warn(issue, { uploadId: marker.uploadId });
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
   let sent: Entry | undefined;

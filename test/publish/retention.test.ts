@@ -163,6 +163,33 @@ it('an end of a chain that is being told while an upload of it is retried lets n
   expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
 });
 
+it('a request that dies before the chain has heard of it leaves everything to expire', async () => {
+  await begin([ECHO, MIDDLE]);
+  await world.send('a');
+  await world.settle();
+  const live = dyingAt(world.ports.chains, 'update');
+  await expect(ask({ again: [await idOf('echo')], from: 'middle' })).rejects.toThrow('killed');
+  live();
+  await world.deliverAndTick(3, HOUR);
+  expect(await allTags()).toMatchObject({ echo: EXPIRES, middle: EXPIRES });
+});
+
+it.each([
+  ['retried', async () => ({ retry: [await idOf('middle')] })],
+  ['made anew', async () => ({ again: [await idOf('echo')], from: 'middle' })],
+])('what a stage takes stays if the invocation dies by which it is %s', async (_, request) => {
+  await begin([ECHO, { ...MIDDLE, parameters: { fail: true } }]);
+  await world.send('a');
+  await world.settle();
+  await world.collect({ hold: { action: 'pause', route: 'middle' } });
+  const live = dyingAt(world.ports.sources, 'keep');
+  await expect(ask(await request())).rejects.toThrow('killed');
+  live();
+  await world.deliverAndTick(2, 20 * MINUTE);
+  expect((await world.entries()).map(({ state }) => state).toSorted()).toEqual(['succeeded', 'waiting']);
+  expect(await allTags()).toMatchObject({ echo: [] });
+});
+
 it('the last upload of a chain may fail before it has a flow, and an invocation may die', async () => {
   await begin([ECHO, MIDDLE, LAST]);
   await world.send('a');

@@ -29,6 +29,8 @@ export class ChainWatch {
   readonly #texts = new Map<string, string>();
   /** The chains that had ended when they were written last, by the upload ids of their first files. */
   readonly ended = new Set<string>();
+  /** When each chain has ended last, in milliseconds since the epoch. */
+  readonly #lastEnds = new Map<string, number>();
 
   constructor(order: OrderChecker) {
     this.#order = order;
@@ -37,6 +39,11 @@ export class ChainWatch {
   /** True if a chain has begun, and had not ended when it was written last. */
   isUnderWay(first: string): boolean {
     return this.#listed.has(first) && !this.ended.has(first);
+  }
+
+  /** True if a chain has ended after one of its uploads. An operator may have had it go on since. */
+  hasEndedAfter(first: string, uploadEndedAt: number): boolean {
+    return this.ended.has(first) || (this.#lastEnds.get(first) ?? 0) >= uploadEndedAt;
   }
 
   /** The chain that an upload is a part of, by its first file. Undefined if it has none, or forgot this generation. */
@@ -58,7 +65,10 @@ export class ChainWatch {
     const first = /^chains\/(.*)\.json$/.exec(key)?.[1] ?? '';
     this.#listed.set(first, uploads);
     if (endedAt === undefined) this.ended.delete(first);
-    else this.ended.add(first);
+    else {
+      this.ended.add(first);
+      this.#lastEnds.set(first, endedAt);
+    }
     for (const { id, generation, state } of uploads) {
       if (state === 'under way' || this.#order.hasEnded(id, generation)) continue;
       this.#order.broken.push(`a chain says of an upload that it has ended, and its entry does not: ${key}, ${id}`);

@@ -9,10 +9,10 @@ import type { CompletedCall } from './s3.ts';
 const EXPIRES = /^flowdrop=asset$|<Value>asset<\/Value>/;
 
 /**
- * Time for which an asset that is needed may have the tag, in milliseconds: S3 looks once a day. An invocation that takes
- * the tag away again has done so within its fifteen minutes.
+ * Time for which an asset that is needed may have the tag, in milliseconds: S3 looks once a day. If the invocation dies
+ * that was about to take the tag away, a tick does so after sixteen minutes.
  */
-const LASTING_MS = 20 * 60_000;
+const LASTING_MS = 60 * 60_000;
 
 /** Watches which assets S3 may expire, and finds those that a later stage still needs. */
 export class ExpiryWatch {

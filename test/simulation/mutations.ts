@@ -622,8 +622,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('assets that a stage takes anew still expire', 200, {
     file: SOURCES,
     in: 'Sources.keep',
-    replace: 'await this.#setExpiry(undefined, inputs, signal);',
-    with: '',
+    replace: 'return this.#setExpiry(undefined, inputs, signal);',
+    with: 'return Promise.resolve(undefined);',
   }),
   mistake('a file without a chain does not know that it has begun one', 400, {
     file: 'operator/operator.ts',

@@ -29,11 +29,11 @@ export function seesFlowDeletion({ service, orderChecker, chainWatch }: World, f
   const ends = [...orderChecker.endings.values()].filter(
     ({ upload, state, flow: own }) => upload.id === tag?.upload && state === 'succeeded' && own?.id === flowId,
   );
-  const isOver = ends.some(({ upload, generation, plan = [] }) => {
+  const isOver = ends.some(({ upload, generation, plan = [], endedAt }) => {
     const hasChain = upload.stage !== undefined || plan.length > 0;
     // The receipt may be that of a newer file of its key.
     const isTold = orderChecker.told.has(`${upload.id}-${generation}`);
-    return isTold && (!hasChain || chainWatch.ended.has(upload.stage?.first.id ?? upload.id));
+    return isTold && (!hasChain || chainWatch.hasEndedAfter(upload.stage?.first.id ?? upload.id, endedAt));
   });
   if (!isOver) orderChecker.broken.push(`a flow was deleted before all of it had succeeded and was told: ${flowId}`);
 }
