@@ -6,10 +6,20 @@ import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { onTestFinished, vi } from 'vitest';
 import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
 import { failed } from '../../command-line/flowdrop/run.ts';
+import type { TickSummary } from '../../functions/collect-outputs/tick.ts';
 import type { WaitingEntry } from '../../functions/ledger/entry.ts';
+import { COLLECTORS_PREFIX, RUNNING_PREFIX, WAITING_PREFIX } from '../../functions/ledger/keys.ts';
+import type { S3EventRecord } from '../../local/aws/s3/events.ts';
 import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
-import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
+import {
+  COLLECT_FUNCTION,
+  INBOX_BUCKET,
+  LEDGER_BUCKET,
+  type Pipeline,
+  type PipelineOptions,
+  startPipeline,
+} from '../../local/pipeline.ts';
 import { writeRunFile } from '../../local/start/state.ts';
 import type { Checked } from '../../operations/checks.ts';
 import { connectLocal, connectStack, type Deployment } from '../../operations/deployment.ts';
@@ -35,27 +45,31 @@ export class Operated implements AsyncDisposable {
   /** The working directory of the operator, where the run has its file. */
   readonly directory: string;
   readonly deployment: Deployment;
+  readonly #work: WorkOfTicks;
   readonly #closing: AsyncDisposableStack;
 
-  static async start(options: Partial<PipelineOptions> = {}): Promise<Operated> {
+  static async start(options: Partial<Omit<PipelineOptions, 'onS3Event'>> = {}): Promise<Operated> {
     const closing = new AsyncDisposableStack();
     const directory = await mkdtemp(join(tmpdir(), 'flowdrop-operated-'));
     closing.defer(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
     const state = join(directory, '.flowdrop');
     await mkdir(state, { mode: 0o700 });
+    const work = new WorkOfTicks();
     const pipeline = await startPipeline({
       bundleDir: bundles(),
       name: 'operated',
       routes: ROUTES,
       standIn: { flowMs: 0 },
       tickIntervalMs: 300,
+      onS3Event: (record) => work.take(record),
       ...options,
     });
+    work.leaveOutIdleTicks(pipeline);
     closing.defer(() => pipeline.close());
     closing.defer(writeRunFile(state, pipeline.operator));
     const deployment = await connectLocal(directory, signal);
     closing.defer(() => deployment.close());
-    return new Operated(pipeline, { directory, deployment, closing });
+    return new Operated(pipeline, { directory, deployment, work, closing });
   }
 
   /** Starts one that ends with the test. */
@@ -67,11 +81,17 @@ export class Operated implements AsyncDisposable {
 
   private constructor(
     pipeline: Pipeline,
-    rest: { readonly directory: string; readonly deployment: Deployment; readonly closing: AsyncDisposableStack },
+    rest: {
+      readonly directory: string;
+      readonly deployment: Deployment;
+      readonly work: WorkOfTicks;
+      readonly closing: AsyncDisposableStack;
+    },
   ) {
     this.pipeline = pipeline;
     this.directory = rest.directory;
     this.deployment = rest.deployment;
+    this.#work = rest.work;
     this.#closing = rest.closing;
   }
 
@@ -82,10 +102,15 @@ export class Operated implements AsyncDisposable {
 
   /** Waits until an upload is in a state, with the marker of that state. If it has ended, its end is published. */
   becomes(key: string, state: UploadStatus['state']): Promise<UploadStatus> {
+    let last: { readonly changes: number; readonly error: Error } | undefined;
     return vi.waitFor(async () => {
+      // To look takes several requests, and shows nothing new while the ledger is the same.
+      const { changes } = this.#work;
+      if (last?.changes === changes) throw last.error;
       const found = await status(key, this.deployment, signal);
       if (found.kind === 'upload' && found.state === state && (await this.#isComplete(found))) return found;
-      throw new Error(`${key} is no ${state} upload yet: ${JSON.stringify(found)}`);
+      last = { changes, error: new Error(`${key} is no ${state} upload yet: ${JSON.stringify(found)}`) };
+      throw last.error;
     }, PATIENCE);
   }
 
@@ -161,6 +186,52 @@ export class Operated implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.#closing.disposeAsync();
+  }
+}
+
+/** From one idle tick to the next, in milliseconds. The time between two ticks of a deployed pipeline. */
+const IDLE_TICK_MS = 60_000;
+
+/**
+ * Knows whether a tick has anything to do: something runs or waits, or the ledger has changed since the tick before. A
+ * tick takes 30 ms of processor time, and most ticks of a test would find nothing.
+ */
+class WorkOfTicks {
+  readonly #markers = new Set<string>();
+  /** Changes of the ledger so far, without those of leases. */
+  changes = 0;
+  #isChanged = true;
+  #startedAt = 0;
+
+  take({ eventName, s3: { bucket, object } }: S3EventRecord): void {
+    const { key } = object;
+    // Each tick writes the object of its lease.
+    if (bucket.name !== LEDGER_BUCKET || key.startsWith(COLLECTORS_PREFIX)) return;
+    this.changes += 1;
+    this.#isChanged = true;
+    if (!key.startsWith(RUNNING_PREFIX) && !key.startsWith(WAITING_PREFIX)) return;
+    if (eventName.startsWith('ObjectCreated:')) this.#markers.add(key);
+    else this.#markers.delete(key);
+  }
+
+  /** Leaves out the other ticks, but for one each minute. */
+  leaveOutIdleTicks({ functions }: Pipeline): void {
+    const collecting = functions[COLLECT_FUNCTION];
+    const invoke = collecting.invoke.bind(collecting);
+    collecting.invoke = async (event) => {
+      const isIdle = !this.#isChanged && this.#markers.size === 0;
+      if (isIdle && Date.now() - this.#startedAt < IDLE_TICK_MS) return undefined;
+      this.#startedAt = Date.now();
+      this.#isChanged = false;
+      let isCompleted = false;
+      try {
+        const summary = await invoke(event);
+        isCompleted = (summary as TickSummary).result === 'completed';
+        return summary;
+      } finally {
+        if (!isCompleted) this.#isChanged = true;
+      }
+    };
   }
 }
 

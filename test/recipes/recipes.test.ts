@@ -10,9 +10,10 @@ import { parseContext } from '../../functions/settings/context.ts';
 import { readStackContext } from '../../infra/deployment.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { type PipelineOptions, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { collectorStates } from '../../operations/listing.ts';
 import { CONTEXT, type Synthesis, synthesise } from '../infra/synthesis.ts';
 import { resources } from '../infra/template.ts';
-import { checkOf, Operated } from '../operations/support.ts';
+import { Operated, signal } from '../operations/support.ts';
 import { folderWith } from '../support/folder.ts';
 import { PATIENCE } from '../support/patience.ts';
 
@@ -382,7 +383,10 @@ async function startFor(page: string, clone: string): Promise<Operated> {
     tickIntervalMs: 100,
   });
   cpSync(clone, operated.directory, { recursive: true });
-  // Doctor misses the ticks until the first one.
-  await vi.waitFor(async () => expect((await checkOf('ticks', operated.deployment))?.result).toBe('good'), PATIENCE);
+  // Doctor misses the ticks until the first one has ended.
+  await vi.waitFor(async () => {
+    const [collector] = await collectorStates(operated.deployment, signal);
+    expect(collector?.state.tickCompletedAt).toBeDefined();
+  }, PATIENCE);
   return operated;
 }

@@ -77,7 +77,7 @@ describe('a session', () => {
     const session = await Session.start({
       pipeline: {
         bundleDir: bundles(),
-        tickIntervalMs: 100,
+        tickIntervalMs: 300,
         stateDir: join(home, 'state'),
         name: 'local-test',
         routes: [
