@@ -113,8 +113,8 @@ export class Sources {
   }
 
   /**
-   * Has S3 keep what a later stage takes anew, or for the first time, until its chain has ended. The chain has to know
-   * already that the stage is under way. Otherwise an end of it may let all expire again; and if it never begins, nobody.
+   * Has S3 keep what a later stage takes, until its chain has ended. Ask for it once the chain knows that the stage is
+   * under way: an end of the chain before that would let it expire again, and nothing would if the stage never began.
    * @returns as {@link expire} does.
    */
   keep(inputs: readonly Input[], signal: AbortSignal): Promise<string | undefined> {

@@ -77,7 +77,7 @@ export async function resubmit(
     await postpone(marker, error, ports, signal);
     return undefined;
   }
-  // Whoever had it wait may have died before this, or let them expire meanwhile.
+  // The invocation that had it wait may have died before it kept these.
   const inputs = stored?.entry.state === 'waiting' ? (stored.entry.inputs ?? []) : [];
   const issue = await sources.keep(inputs, signal);
   if (issue !== undefined) telemetry.log.warn(issue, { uploadId: marker.uploadId });
