@@ -78,7 +78,7 @@ export interface OperatorPorts extends PublishPorts, Pick<HoldPorts, 'holds'> {
   readonly sources: Pick<Sources, 'settle' | 'areThere' | 'keep' | 'expire'>;
   readonly inbox: Pick<Inbox, 'current' | 'pages'>;
   readonly queue: UploadQueue;
-  readonly flows: Pick<FlowService, 'abort' | 'delete' | 'get' | 'sample' | 'show' | 'templates'>;
+  readonly flows: Pick<FlowService, 'abort' | 'delete' | 'get' | 'outputs' | 'sample' | 'show' | 'templates'>;
   readonly s3: S3Client;
   readonly clock: Clock;
   readonly settings: Settings;

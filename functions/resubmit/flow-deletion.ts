@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { isInChain } from '../chains/chain.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
-import { FlowServiceError, NotFoundError } from '../flow-service/errors.ts';
+import { FlowServiceError, NotFoundError, NotServedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { FlowService, OfUpload } from '../flow-service/types.ts';
 import {
@@ -27,7 +27,7 @@ const NEXT_MS = 60_000;
 interface DeletionPorts {
   readonly ledger: Ledger;
   readonly chains: Pick<ChainStore, 'read'>;
-  readonly flows: Pick<FlowService, 'delete' | 'get'>;
+  readonly flows: Pick<FlowService, 'delete' | 'get' | 'outputs'>;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
   readonly settings: Pick<Settings, 'routes'>;
@@ -122,7 +122,7 @@ function nextLook({ endedAt }: TerminalEntry, now: number): number {
 /** Deletes a flow at the service. `gone` if the service does not know it any more. @returns why it could not. */
 export async function deleteFlow(
   flowId: string,
-  flows: Pick<FlowService, 'delete' | 'get'>,
+  flows: Pick<FlowService, 'delete' | 'get' | 'outputs'>,
   of: OfUpload & { readonly startBy?: number },
   signal: AbortSignal,
 ): Promise<'deleted' | 'gone' | FlowServiceError> {
@@ -132,18 +132,23 @@ export async function deleteFlow(
   return error instanceof NotFoundError && (await isGone(flowId, flows, signal, of)) ? 'gone' : error;
 }
 
-/** True if the service does not know a flow, by its own answer about it. */
+/** True if the service knows neither a flow nor its outputs. A service may serve only the outputs. */
 async function isGone(
   flowId: string,
-  flows: Pick<FlowService, 'get'>,
+  flows: Pick<FlowService, 'get' | 'outputs'>,
   signal: AbortSignal,
   { uploadId, template }: OfUpload,
 ): Promise<boolean> {
-  try {
-    await flows.get(flowId, signal, { uploadId, template });
-    return false;
-  } catch (error) {
-    if (!(error instanceof FlowServiceError)) throw error;
-    return error instanceof NotFoundError;
+  for (const what of ['get', 'outputs'] as const) {
+    try {
+      await flows[what](flowId, signal, { uploadId, template });
+      return false;
+    } catch (error) {
+      if (!(error instanceof FlowServiceError)) throw error;
+      if (error instanceof NotServedError && what === 'get') continue;
+      if (!(error instanceof NotFoundError)) return false;
+      if (error.knownToBeServed) return true;
+    }
   }
+  return true;
 }

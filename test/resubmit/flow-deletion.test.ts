@@ -118,6 +118,19 @@ describe('if the service does not delete it', () => {
     expect(await deletion()).toMatchObject({ attempts: 1, message: expect.stringContaining('404') });
   });
 
+  it.each([404, 405] as const)('a 404 means nothing if the service serves no single flow: %d', async (getFlow) => {
+    const service = { variation: { getFlow } };
+    await start({ routes: [DELETES], settings: { inDoubt: 'ask' }, service });
+    await succeed();
+    await world.tickAfter(2 * MINUTE);
+    refuse(404);
+    await world.tickAfter(6 * MINUTE);
+    expect(await deletion()).toMatchObject({ attempts: 1, message: expect.stringContaining('404') });
+    world.service.intercept = undefined;
+    await world.settle();
+    expect(deleted()).toEqual([true]);
+  });
+
   it('an answer that was lost is found out by the next attempt', async () => {
     await begin(DELETES);
     await succeed();

@@ -149,10 +149,15 @@ export async function snapshotOf(world: World): Promise<Snapshot> {
   return { etags, held };
 }
 
-/** A receipt without what became of the file: the present routes decide about that, and they may have changed since. */
+/** A receipt without what the present routes decide, which may have changed since: what became of the file, and aliases. */
 async function textOfReceipt(world: World, bucket: string, key: string): Promise<string> {
   const opened = await world.inspector.open(bucket, key);
-  const { sourceIssue: _, ...receipt } = JSON.parse(opened?.body.toString() ?? '{}') as Record<string, unknown>;
+  const {
+    sourceIssue: _,
+    aliases: __,
+    aliasIssue: ___,
+    ...receipt
+  } = JSON.parse(opened?.body.toString() ?? '{}') as Record<string, unknown>;
   return JSON.stringify(receipt);
 }
 
