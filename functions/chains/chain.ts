@@ -92,8 +92,8 @@ export function nextStages(
   return (planOf(entry, routes) ?? []).flatMap(({ route: name, after, inputs }) => {
     const route = laterRoute(routes, name);
     if (after !== own || route === undefined) return [];
-    const wanted = inputs === 'all' ? [] : stored.filter((asset) => matchesAsset(route, key, asset));
-    const assets = wanted.slice(0, Math.max(1, left));
+    const wanted = (inputs === 'all' ? [] : stored).values().filter((asset) => matchesAsset(route, key, asset));
+    const assets = wanted.take(Math.max(1, left)).toArray();
     left -= assets.length;
     return [{ route: snapshot(route), assets: assets.map(({ id }) => id) }];
   });
