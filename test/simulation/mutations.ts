@@ -625,12 +625,6 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'return this.#setExpiry(undefined, inputs, signal);',
     with: 'return Promise.resolve(undefined);',
   }),
-  mistake('a file without a chain does not know that it has begun one', 400, {
-    file: 'operator/operator.ts',
-    in: 'makeStageAnew',
-    replace: '{ ...stored.entry, isInChain: true }',
-    with: 'stored.entry',
-  }),
   mistake('an upload of a stage that is made anew taken for begun', 100, {
     file: 'operator/operator.ts',
     in: 'beginLeft',
@@ -642,12 +636,6 @@ export const MUTATIONS: readonly Mutation[] = [
     in: 'Aliases.show',
     replace: 'there === undefined || there.order < mine.order',
     with: 'there === undefined || there.order !== mine.order',
-  }),
-  mistake('what a stage made before it was made anew takes the alias', 400, {
-    file: 'publish/aliases.ts',
-    in: 'orderOf',
-    replace: '(stage.generation ?? 0)',
-    with: '0',
   }),
   mistake('an alias counts as refused if the answer to its completion was lost', 400, {
     file: 'results/multipart-upload.ts',
