@@ -331,7 +331,7 @@ describe('forget of a flow', () => {
   it('that the service has forgotten says so', async () => {
     await operated.put('gone-there.png', 'succeeded');
     operated.standIn.intercept = (_, { operation }) =>
-      operation === 'deleteFlow' || operation === 'getFlow' ? { status: 404 } : undefined;
+      ['deleteFlow', 'getFlow', 'listOutputs'].includes(operation) ? { status: 404 } : undefined;
     expect(await forgotten('gone-there.png')).toMatch(/^The service knows no flow \S+ any more\.$/m);
   });
 

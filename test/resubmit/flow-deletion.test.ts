@@ -105,7 +105,7 @@ describe('if the service does not delete it', () => {
     await begin(DELETES);
     await succeed();
     world.service.intercept = (_, { operation }) =>
-      ['deleteFlow', 'getFlow'].includes(operation) ? { status } : undefined;
+      ['deleteFlow', 'getFlow', 'listOutputs'].includes(operation) ? { status } : undefined;
     await world.settle();
     expect(await deletion()).toHaveProperty('deletedAt');
   });
