@@ -142,7 +142,7 @@ export async function snapshotOf(world: World): Promise<Snapshot> {
   for (const bucket of [INBOX, NEXT_INBOX, ...RESULT_BUCKETS, LEDGER]) {
     for (const { key, etag } of await world.inspector.list(bucket)) {
       if (bucket === LEDGER && isNote(key)) continue;
-      const isReceipt = RESULT_BUCKETS.some((name) => name === bucket) && key.endsWith('/receipt.json');
+      const isReceipt = RESULT_BUCKETS.some((name) => name === bucket) && /\/(receipt|chain)\.json$/.test(key);
       etags.set(`${bucket}/${key}`, isReceipt ? await textOfReceipt(world, bucket, key) : etag);
     }
   }
@@ -167,9 +167,9 @@ export function checkUnchanged(before: Snapshot, after: Snapshot): void {
     key.startsWith(`${NEXT_RESULTS}/`) &&
     (/\/(receipt|chain)\.json$/.test(key) || isAlias(key.slice(NEXT_RESULTS.length + 1)));
   const keys = [...new Set([...before.etags.keys(), ...after.etags.keys()])];
-  // A held upload may end when its flow is searched for once more.
+  // A held upload may end when its flow is searched for once more. What it makes stands below its key.
   const isOfHeld = (key: string): boolean =>
-    [...before.held].some(([id, address]) => key.includes(id) || key.endsWith(`/${address}/receipt.json`));
+    [...before.held].some(([id, address]) => key.includes(id) || key.includes(`/${address}/`));
   const differ = keys.filter(
     (key) => before.etags.get(key) !== after.etags.get(key) && !isToldAnew(key) && !isOfHeld(key),
   );

@@ -68,9 +68,11 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   // A copy may have none. But then no upload has given way to it: nothing would come of either.
   if (own.length === 1 || !isCurrent || isExpired || isWithEarlier) return;
   const ofUploads = entries.filter(({ upload }) => upload.bucket === put.bucket && upload.key === put.key);
-  const newest = ofUploads.toSorted((one, other) => one.upload.lastModified - other.upload.lastModified).at(-1);
-  const code = newest && failureCodeOf(newest);
-  demand(code !== 'superseded' && code !== 'upload-gone', 'an upload gave way to a copy that is not sent', newest);
+  // Of two uploads of one second, one may have given way to the other.
+  const latest = Math.max(...ofUploads.map(({ upload }) => upload.lastModified));
+  const newest = ofUploads.filter(({ upload }) => upload.lastModified === latest);
+  const isLost = newest.every((entry) => ['superseded', 'upload-gone'].includes(failureCodeOf(entry) ?? ''));
+  demand(newest.length === 0 || !isLost, 'an upload gave way to a copy that is not sent', newest);
 }
 
 /**

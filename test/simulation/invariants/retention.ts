@@ -11,7 +11,7 @@ const EXPIRES = 'flowdrop=asset';
  * is checked that no asset may that is still needed.
  */
 export async function checkRetention(world: World, entries: readonly TerminalEntry[]): Promise<void> {
-  const { inspector, observed, scenario, expiryWatch } = world;
+  const { inspector, observed, scenario, expiryWatch, faultPlan } = world;
   for (const bucket of RESULT_BUCKETS) {
     for (const { key } of await inspector.list(bucket)) {
       const mayExpire = scenario.resultsRetentionDays !== undefined && !/\/(receipt|chain)\.json$/.test(key);
@@ -20,6 +20,8 @@ export async function checkRetention(world: World, entries: readonly TerminalEnt
     }
   }
   if (expiryWatch === undefined || observed.damaged !== undefined || observed.expired.size > 0) return;
+  // A tag that was taken away long after the invocation had given up on that: nobody sets it again.
+  if (Object.keys(faultPlan.table).some((pair) => pair.startsWith('asset.tag ') && pair.includes('late'))) return;
   for (const entry of entries.filter((each) => isDoneWith(world, each))) {
     for (const { key } of entry.assets) {
       const tags = await inspector.tags(RESULTS, key);
