@@ -99,7 +99,10 @@ export function nextStages(
   });
 }
 
-/** The first entries of the uploads that begin with single assets of an upload. @param chain of which they are a part. */
+/**
+ * The first entries of the uploads that take one asset each of an upload that has ended.
+ * @param chain what they join. Without it, the entries lack its generation.
+ */
 export function childrenOf(entry: TerminalEntry, chain?: Pick<Chain, 'generation'>): readonly WaitingEntry[] {
   const { upload, endedAt, next = [], assets: stored } = entry;
   const parent = { id: upload.id, key: upload.key, generation: entry.generation };
