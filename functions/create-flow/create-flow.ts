@@ -37,7 +37,7 @@ import { firstOf, type Upload } from '../uploads/upload.ts';
 import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
-import { type Claim, claimFirst, claimOver, rewritten } from './claim.ts';
+import { type Claim, claimFirst, claimOver, isKeyGood, rewritten } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { conclude, type Ending, failing } from './ending.ts';
@@ -193,10 +193,10 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
     return leave('gone', 'UploadsReplaced', 'An empty file that was replaced at once, as a mounted bucket does');
   }
   // If the message comes late, an earlier file with the same content may have been sent in place of this one.
-  const isLate = wait !== undefined && delivery.ports.clock.now() > (changedAt + wait.notBefore) / 2;
-  if ((mayBeCopy || isLate) && (await isNew())) {
+  const halfStillAt = wait === undefined ? Number.POSITIVE_INFINITY : (changedAt + wait.notBefore) / 2;
+  if ((mayBeCopy || delivery.ports.clock.now() > halfStillAt) && (await isNew())) {
     const before = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
-    if (before !== undefined && (mayBeCopy || isStillAfter(before, upload.lastModified)))
+    if (before !== undefined && (mayBeCopy || isStillAfter(before, halfStillAt)))
       return leave('skipped', 'UploadsSkipped', copyWords(before));
   }
   const terms = delivery.claimTerms();
@@ -399,6 +399,8 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const { ports, invocation } = delivery;
   const { upload, settles, stillAt } = claim.entry;
   const { id, bucket, key, stage } = upload;
+  // The flow of an earlier request may exist. A request with the same key makes no second one, and has it collected.
+  if (isKeyGood(delivery, claim.entry) && (settles === undefined || stillAt !== undefined)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
     const newest = await currentUploadId({ bucket, ...stage.first }, ports, invocation.work);

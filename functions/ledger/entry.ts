@@ -424,15 +424,19 @@ export const settled = (entry: ClaimedEntry, now: number): ClaimedEntry =>
   entry.settles === undefined ? entry : { ...entry, stillAt: now };
 
 /**
- * True if an upload has waited until it was still since a file with the same content was put at its key, or will wait. So
- * it stands for that file too.
- * @param putAt LastModified of the file, in milliseconds since the epoch.
+ * True if an upload was seen to be still after a file with the same content was put at its key, or will be before it is
+ * sent. So it stands for that file too.
+ * @param since a time after that file was put, in milliseconds since the epoch.
  */
-export function isStillAfter(entry: Entry, putAt: number): boolean {
-  const { settles, stillAt = 0 } = entry;
-  if (settles === undefined) return stillAt >= putAt;
-  return entry.state !== 'claimed' || entry.claimedAt >= putAt;
+export function isStillAfter(entry: Entry, since: number): boolean {
+  const { settles, doubt } = entry;
+  if (settles === undefined || doubt !== undefined) return (stillOf(entry) ?? 0) >= since;
+  return entry.state !== 'claimed' || entry.claimedAt >= since;
 }
+
+/** When an upload was still before the first request that may have made its flow. A claim looks before it sends. */
+const stillOf = ({ settles, stillAt, doubt }: Entry): number | undefined =>
+  settles === undefined ? stillAt : (doubt?.claimedAt ?? stillAt);
 
 /** The claim of an upload whose inputs somebody has to look at. The time of an earlier question stays. */
 export const toBeReviewed = (entry: ClaimedEntry, now: number): ClaimedEntry => ({
@@ -521,6 +525,7 @@ export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): Ru
   return {
     ...factsOf(entry),
     ...SENT,
+    stillAt: stillOf(entry),
     attempts: 0,
     doubt: undefined,
     throttledSince: undefined,

@@ -1134,6 +1134,22 @@ describe('the input of a stage', () => {
     expect((await report()).status).toBe('succeeded');
   });
 
+  it('has its flow collected if a newer file has come after a request whose answer was lost', async () => {
+    const service = { variation: { idempotencyHours: 24, listFlows: 404 } } as const;
+    await start({ routes: ROUTES, speaks: { list: null }, service });
+    await beforeEachStage();
+    world.remainingMs = 20_000;
+    world.fault('createFlow', { reset: 'after-effect' });
+    await world.deliverAll();
+    world.service.intercept = undefined;
+    expect(await statesOf('each')).toEqual(['waiting', 'waiting', 'waiting']);
+    await world.upload('a.txt', 'newer');
+    await world.settle();
+    expect(await failuresOf('each')).toEqual(Array(6).fill('succeeded'));
+    const collected = (await world.entries()).map((entry) => ('flow' in entry ? entry.flow?.id : undefined));
+    expect(world.service.flows.filter(({ id }) => !collected.includes(id))).toEqual([]);
+  });
+
   it('is not sent if a newer file has come, though the entry of that is damaged', async () => {
     await beforeEachStage();
     const waiting = world.takeMessages();

@@ -1,8 +1,15 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { dyingAt, ECHO, INBOX, MINUTE, SECOND, start, type WorldOptions, world } from '../support/world.ts';
 
 // A route with `settleSeconds` sends a file once its key has not changed for so long.
+
+/** A service that lists no flows, and honours the key of a request. */
+const KEYS: WorldOptions = {
+  speaks: { list: null },
+  service: { variation: { idempotencyHours: 24, listFlows: 404 } },
+};
 
 const STILL = { ...ECHO, settleSeconds: 60 };
 
@@ -119,6 +126,99 @@ describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is 
     expect(await ends()).toEqual(['succeeded', 'superseded']);
     expect(flowCount()).toBe(1);
   });
+});
+
+const NO_FLOW: Fault = { status: 500, body: '' };
+const LOST: Fault = { reset: 'after-effect' };
+
+/** Sends a first file in a request that gets this answer. */
+const sendInVain = async (fault: Fault): Promise<void> => {
+  await world.send('a', 'x');
+  world.clock.advance(2 * MINUTE);
+  let isSent = false;
+  world.service.intercept = (_, { operation }) => {
+    if (operation === 'createFlow' && !isSent) {
+      isSent = true;
+      return fault;
+    }
+    return operation === 'listFlows' ? { status: 503 } : undefined;
+  };
+  world.remainingMs = 20 * SECOND;
+  await world.deliverAndTick(2, 0);
+  world.service.intercept = undefined;
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
+};
+
+describe.each([undefined, 'Enabled'] as const)(
+  'after a request without a usable answer, with versioning %s',
+  (versioning) => {
+    /** The message of a file that is put now, and comes late. */
+    const putUnannounced = async (content: string): Promise<() => Promise<void>> => {
+      await world.upload('a', content);
+      const late = world.takeMessages();
+      return async () => {
+        for (const message of late) await world.ports.queue.send(message, AbortSignal.timeout(5_000));
+      };
+    };
+    const sentAfter = (time: number) => world.service.flows.filter(({ createdAt }) => createdAt > time).length;
+
+    it.each([
+      ['that made no flow', NO_FLOW],
+      ['whose flow is found later', { ...NO_FLOW, at: 'after-effect' } as Fault],
+    ])('the same content put again is sent, although its message comes late: one %s', async (_, fault) => {
+      await begin({ versioning });
+      await sendInVain(fault);
+      const announce = await putUnannounced('x');
+      const putAt = world.clock.now();
+      world.clock.advance(50 * SECOND);
+      await announce();
+      await passMinutes(15);
+      expect(sentAfter(putAt)).toBe(1);
+      expect((await ends()).filter((end) => end === 'succeeded')).toHaveLength(flowCount());
+    });
+
+    it('the same content put again is sent, although its message comes after the first request was repeated', async () => {
+      await begin({ versioning, ...KEYS });
+      await sendInVain(LOST);
+      const announce = await putUnannounced('x');
+      const putAt = world.clock.now();
+      await passMinutes(10);
+      expect(flowCount()).toBe(1);
+      await announce();
+      await passMinutes();
+      expect(sentAfter(putAt)).toBe(1);
+      expect(await ends()).toEqual(['succeeded', 'succeeded']);
+    });
+
+    it('the same content that was put before is no other file, although its invocation died', async () => {
+      await begin({ versioning });
+      await world.send('a', 'x');
+      world.clock.advance(10 * SECOND);
+      const announce = await putUnannounced('x');
+      world.clock.advance(2 * MINUTE);
+      await world.tick();
+      const revive = dyingAt(world.ports.ledger, 'replace', 2);
+      await world.deliverAll();
+      revive();
+      expect(flowCount()).toBe(1);
+      await announce();
+      await passMinutes(30);
+      expect(await ends()).toEqual(['succeeded']);
+      expect(flowCount()).toBe(1);
+      await announce();
+      await passMinutes();
+      expect(flowCount()).toBe(1);
+    });
+  },
+);
+
+it('a file whose request got no answer has its flow collected, although a newer file has come', async () => {
+  await begin({ versioning: 'Enabled', ...KEYS });
+  await sendInVain(LOST);
+  await world.send('a', 'another');
+  await passMinutes(10);
+  expect(await ends()).toEqual(['succeeded', 'succeeded']);
+  expect(flowCount()).toBe(2);
 });
 
 it.each([undefined, 'Enabled'] as const)(
