@@ -305,8 +305,7 @@ class HttpFlowService implements FlowService {
       // A subject of its own: a flow whose polls are always throttled may still be aborted.
       const subject = `${operation} ${flowSubject(flowId)}`;
       const answer = await this.#requests.send({ operation, method, url, subject, uploadId, body, startBy }, signal);
-      if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
-      answer.response.destroy();
+      await this.#requests.acknowledge(answer, signal);
       return undefined;
     } catch (error) {
       if (error instanceof FlowServiceError) return error;

@@ -300,12 +300,23 @@ export class Requests {
     signal: AbortSignal,
     limits: AnswerLimits = SMALL_ANSWER,
   ): Promise<z.infer<S>> {
+    return this.#read(answer, limits, signal, (text) => this.#parsed(answer, text, schema, limits.partsMax));
+  }
+
+  /**
+   * Reads a response whose content does not matter, if it is a success and comes from the service.
+   * @throws the error for the status or the words if it is no success.
+   * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end.
+   */
+  acknowledge(answer: Answer, signal: AbortSignal): Promise<void> {
+    return this.#read(answer, SMALL_ANSWER, signal, (text) => this.#checkOwn(answer, text));
+  }
+
+  async #read<T>(answer: Answer, { bytesMax }: AnswerLimits, signal: AbortSignal, as: (text: string) => T): Promise<T> {
     const { response, secret } = answer;
     if (!isSuccess(response.status) || response.refusal !== undefined) throw await this.errorFor(answer);
     try {
-      return await this.#answers.read(response, limits.bytesMax, (text) =>
-        this.#parsed(answer, redact(text, secret), schema, limits.partsMax),
-      );
+      return await this.#answers.read(response, bytesMax, (text) => as(redact(text, secret)));
     } catch (error) {
       throw readingFailure(error, signal);
     }
@@ -327,14 +338,7 @@ export class Requests {
     } catch (error) {
       why = error;
     }
-    // Some frameworks call every answer HTML, also JSON or nothing.
-    if (isForeign({ response, text }) && !/^\s*(?:[{[]|$)/.test(text))
-      throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
-    const refusal = refusalOf(this.#service.errors, response.status, text);
-    if (refusal !== undefined) {
-      const detail = errorDetail(text, this.#service.errors, this.#answerDepthMax);
-      throw this.#errorForStatus({ ...answer, response: { ...response, refusal } }, { detail });
-    }
+    this.#checkOwn(answer, text);
     const unfit = `the answer does not fit the description of the service${misfit}`;
     const message = why instanceof AnswerLimitError ? why.message : unfit;
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
@@ -345,6 +349,19 @@ export class Requests {
       this.#answerDepthMax,
     );
     throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError: isOwn });
+  }
+
+  /** @throws the error for a success that is a page, or that says in words that it is none. */
+  #checkOwn(answer: Answer, text: string): void {
+    const { response } = answer;
+    // Some frameworks call every answer HTML, also JSON or nothing.
+    if (isForeign({ response, text }) && !/^\s*(?:[{[]|$)/.test(text))
+      throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
+    const refusal = refusalOf(this.#service.errors, response.status, text);
+    if (refusal !== undefined) {
+      const detail = errorDetail(text, this.#service.errors, this.#answerDepthMax);
+      throw this.#errorForStatus({ ...answer, response: { ...response, refusal } }, { detail });
+    }
   }
 
   /**

@@ -1,4 +1,6 @@
 import type { ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { inspect } from 'node:util';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
@@ -1435,6 +1437,34 @@ describe('aborting a flow', () => {
     });
     expect((await clientOf(server.url).abort('f1', never))?.code).toBe(code);
     expect(JSON.parse(body)).toEqual({ action: 'abort' });
+  });
+
+  const JSON_TYPE = { 'content-type': 'application/json' };
+  const HTML_TYPE = { 'content-type': 'text/html' };
+  it.each([
+    ['with a page', HTML_TYPE, '<html>Sign in</html>', 'misaddressed'],
+    [
+      'without an end',
+      JSON_TYPE,
+      function* () {
+        for (;;) yield ' '.repeat(65_536);
+      },
+      'unintelligible-answer',
+    ],
+    ['as throttled, in words', JSON_TYPE, '{"error":{"code":"slow-down"}}', 'throttled'],
+    ['with nothing that is called a page', HTML_TYPE, '', undefined],
+    ['with a document', JSON_TYPE, '{"id":"f1"}', undefined],
+    ['with a word', { 'content-type': 'text/plain' }, 'OK', undefined],
+  ])('and a deletion that are answered with success %s', async (_, headers, body, code) => {
+    await using server = await scripted(async (request, response) => {
+      request.resume();
+      response.writeHead(200, headers);
+      await pipeline(Readable.from(typeof body === 'string' ? [body] : body()), response).catch(() => undefined);
+    });
+    const errors = { ...FLOWS.errors, throttled: [{ status: 200, says: 'slow-down' }] };
+    const flows = clientOf(server.url, { service: { ...FLOWS, errors } });
+    expect((await flows.abort('f1', never))?.code).toBe(code);
+    expect((await flows.delete('f1', never))?.code).toBe(code);
   });
 
   it('may name it in the body', async () => {
