@@ -39,7 +39,7 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
   const ledger = new Ledger(s3, settings.ledgerBucket, nonce);
   const receipts = new Receipts(s3, settings);
   const chains = new ChainStore(s3, settings.ledgerBucket, { clock: wiring.clock, nonce });
-  const sources = new Sources(s3, inbox, settings);
+  const sources = new Sources(s3, inbox, settings, wiring.telemetry.log);
   const holds = new HoldStore({ s3, bucket: settings.ledgerBucket, clock: wiring.clock, nonce });
   return {
     ...wiring,

@@ -733,12 +733,11 @@ async function beginAgain(
  */
 async function putAndSend(
   entry: WaitingEntry,
-  { ledger, queue, settings, sources, telemetry }: OperatorPorts,
+  { ledger, queue, settings, sources }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<void> {
   // If this invocation dies before, the next one that looks at the upload does it.
-  const issue = await sources.keep(entry.inputs ?? [], signal);
-  if (issue !== undefined) telemetry.log.warn(issue, { uploadId: entry.upload.id });
+  await sources.keep(entry.inputs ?? [], signal);
   await ledger.putWaitingMarker(waitingMarkerOf(entry, settings) as WaitingMarker, signal);
   if (!isInLine(entry)) await queue.send(messageFor(entry.upload), signal);
 }

@@ -175,15 +175,14 @@ export class ChainNotes {
 
   /** Lets the assets of a chain expire that has ended. If it goes on meanwhile, they stay. */
   async #letExpire(chain: Chain, signal: AbortSignal): Promise<void> {
-    const { chains, ledger, sources, settings, telemetry } = this.#ports;
+    const { chains, ledger, sources, settings } = this.#ports;
     if (settings.resultsRetentionDays === undefined) return;
     const isEnded = chain.endedAt !== undefined;
     const follow = async ({ id, assets, assetCount }: Chain['uploads'][number]): Promise<void> => {
       // A large chain does not hold its assets.
       const entry = assetCount === undefined ? undefined : await readableEntry(id, ledger, signal);
       const made = entry !== undefined && isTerminal(entry) ? entry.assets : assets;
-      const issue = await (isEnded ? sources.expire(made, signal) : sources.keep(made, signal));
-      if (issue !== undefined) telemetry.log.warn(issue, { uploadId: id });
+      await (isEnded ? sources.expire(made, signal) : sources.keep(made, signal));
     };
     await pMap(takenFrom(chain, settings.routes), follow, { concurrency: CONCURRENCY });
     const now = await chains.read(chain.first.id, signal);

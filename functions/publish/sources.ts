@@ -6,6 +6,7 @@ import {
   type Tag,
 } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import type { Log } from '../base/telemetry.ts';
 import type { Input } from '../ledger/entry.ts';
 import { EXPIRY_TAG } from '../results/results-keys.ts';
 import { isAbsent, isPreconditionFailed, isRefused } from '../s3/errors.ts';
@@ -44,11 +45,13 @@ export class Sources {
   readonly #s3: S3Client;
   readonly #inbox: Pick<Inbox, 'current'>;
   readonly #settings: SourceSettings;
+  readonly #log: Pick<Log, 'warn'>;
 
-  constructor(s3: S3Client, inbox: Pick<Inbox, 'current'>, settings: SourceSettings) {
+  constructor(s3: S3Client, inbox: Pick<Inbox, 'current'>, settings: SourceSettings, log: Pick<Log, 'warn'>) {
     this.#s3 = s3;
     this.#inbox = inbox;
     this.#settings = settings;
+    this.#log = log;
   }
 
   /**
@@ -98,10 +101,10 @@ export class Sources {
   }
 
   /**
-   * Lets S3 expire assets that no later stage takes any more.
-   * @returns why S3 has refused it for one of them, which stays. Undefined if all have their tag, or are gone.
+   * Lets S3 expire assets that no later stage takes any more. A refusal is logged.
+   * @throws any other error of S3, as {@link keep} does.
    */
-  expire(assets: readonly Input[], signal: AbortSignal): Promise<string | undefined> {
+  expire(assets: readonly Input[], signal: AbortSignal): Promise<void> {
     return this.#setExpiry(EXPIRY_TAG.Value, assets, signal);
   }
 
@@ -115,9 +118,8 @@ export class Sources {
   /**
    * Has S3 keep what a later stage takes, until its chain has ended. Ask for it once the chain knows that the stage is
    * under way: an end of the chain before that would let it expire again, and nothing would if the stage never began.
-   * @returns as {@link expire} does.
    */
-  keep(inputs: readonly Input[], signal: AbortSignal): Promise<string | undefined> {
+  keep(inputs: readonly Input[], signal: AbortSignal): Promise<void> {
     return this.#setExpiry(undefined, inputs, signal);
   }
 
@@ -126,26 +128,21 @@ export class Sources {
     return objects.filter(({ bucket }) => bucket === this.#settings.resultsBucket);
   }
 
-  async #setExpiry(
-    Value: string | undefined,
-    objects: readonly Input[],
-    signal: AbortSignal,
-  ): Promise<string | undefined> {
-    if (this.#settings.resultsRetentionDays === undefined) return undefined;
+  async #setExpiry(Value: string | undefined, objects: readonly Input[], signal: AbortSignal): Promise<void> {
+    if (this.#settings.resultsRetentionDays === undefined) return;
+    let refused: { readonly key: string; readonly error: Error } | undefined;
     const setOne = async ({ bucket: Bucket, key }: Input) => {
       try {
         await this.#set({ Key: EXPIRY_TAG.Key, Value }, { Bucket, Key: key }, signal);
       } catch (error) {
-        if (!isAbsent(error)) throw error;
+        if (isAbsent(error)) return;
+        if (!isRefused(error)) throw error;
+        refused ??= { key, error: error as Error };
       }
     };
-    try {
-      await pMap(this.#here(objects), setOne, { concurrency: CONCURRENCY });
-      return undefined;
-    } catch (error) {
-      if (!isRefused(error)) throw error;
-      return `S3 refused to tag an asset, so it does not expire with its chain: ${(error as Error).message}`;
-    }
+    await pMap(this.#here(objects), setOne, { concurrency: CONCURRENCY });
+    const what = Value === undefined ? 'may expire before it is sent' : 'does not expire with its chain';
+    if (refused !== undefined) this.#log.warn(`S3 refused to tag an asset, so it ${what}`, refused);
   }
 
   /** With versions, this leaves a delete marker. The condition is about the current version. */

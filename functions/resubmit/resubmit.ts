@@ -68,7 +68,7 @@ export async function resubmit(
   ports: ResubmitPorts,
   signal: AbortSignal,
 ): Promise<Entry | undefined> {
-  const { ledger, queue, clock, settings, sources, telemetry } = ports;
+  const { ledger, queue, clock, settings, sources } = ports;
   let stored: Stored | undefined;
   try {
     stored = await ledger.read(marker.uploadId, signal);
@@ -78,9 +78,7 @@ export async function resubmit(
     return undefined;
   }
   // The invocation that had it wait may have died before it kept these.
-  const inputs = stored?.entry.state === 'waiting' ? (stored.entry.inputs ?? []) : [];
-  const issue = await sources.keep(inputs, signal);
-  if (issue !== undefined) telemetry.log.warn(issue, { uploadId: marker.uploadId });
+  if (stored?.entry.state === 'waiting') await sources.keep(stored.entry.inputs ?? [], signal);
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
   let sent: Entry | undefined;
