@@ -55,37 +55,30 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
   ).check(
     compareMembers(({ routes, settings, service }, isSound, context) => {
       if (!Array.isArray(routes)) return;
-      if (isSound('settings', 'budget') && settings.budget !== 'unlimited') {
+      const refuse = (member: keyof Route, whyNot: (route: Route) => string | undefined): void => {
         for (const [index, route] of routes.entries()) {
-          if (!isSound('routes', index)) continue;
-          const { price } = route;
-          const message = priceIssueOf(settings.budget, price);
+          const message = isSound('routes', index, member) ? whyNot(route) : undefined;
           if (message === undefined) continue;
-          context.addIssue({ code: 'custom', path: ['routes', index, 'price'], message, input: price });
-        }
-      }
-      // A description with an unknown member is not read any further.
-      if (isSound('service') && service.create !== undefined && !takesSeveralInputs(service)) {
-        for (const [index, route] of routes.entries()) {
-          const member = route.jobs !== undefined ? 'jobs' : route.inputs === 'all' ? 'inputs' : undefined;
-          if (member === undefined || !isSound('routes', index, member)) continue;
-          const message = 'expected none: the service takes one input for each flow, as its description says';
           context.addIssue({ code: 'custom', path: ['routes', index, member], message, input: route[member] });
         }
+      };
+      if (isSound('settings', 'budget') && settings.budget !== 'unlimited') {
+        const { budget } = settings;
+        refuse('price', ({ price }) => priceIssueOf(budget, price));
       }
-      if (isSound('service') && service.create !== undefined && inputUrlSeconds(service) !== undefined) {
-        for (const [index, { input }] of routes.entries()) {
-          if (input !== 'text' || !isSound('routes', index, 'input')) continue;
-          const message = 'expected "file": the service gets an address of the file ({inputUrl}), and no text';
-          context.addIssue({ code: 'custom', path: ['routes', index, 'input'], message, input });
+      // A description with an unknown member is not read any further.
+      if (isSound('service') && service.create !== undefined) {
+        if (!takesSeveralInputs(service)) {
+          const why = 'expected none: the service takes one input for each flow, as its description says';
+          refuse('inputs', ({ inputs }) => (inputs === 'all' ? why : undefined));
+          refuse('jobs', ({ jobs }) => (jobs === undefined ? undefined : why));
         }
-      }
-      const areSound = isSound('routes') && isSound('service') && isSound('settings', 'inDoubt');
-      const whyKept = areSound && service.create !== undefined ? whyFlowsStay(service, settings.inDoubt) : undefined;
-      for (const [index, { deleteFlow }] of whyKept !== undefined ? routes.entries() : []) {
-        const path = ['routes', index, 'deleteFlow'];
-        if (deleteFlow && isSound(...path))
-          context.addIssue({ code: 'custom', path, message: `expected none: ${whyKept}`, input: deleteFlow });
+        if (inputUrlSeconds(service) !== undefined) {
+          const why = 'expected "file": the service gets an address of the file ({inputUrl}), and no text';
+          refuse('input', ({ input }) => (input === 'text' ? why : undefined));
+        }
+        const whyKept = isSound('settings', 'inDoubt') ? whyFlowsStay(service, settings.inDoubt) : undefined;
+        refuse('deleteFlow', ({ deleteFlow }) => (deleteFlow && whyKept ? `expected none: ${whyKept}` : undefined));
       }
       if (isSound('routes') && isSound('settings', 'resultsKey'))
         aliasIssues(routes, settings, (issue) => context.addIssue(issue));

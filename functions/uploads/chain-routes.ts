@@ -138,48 +138,26 @@ export function issuesOfChains(routes: readonly Route[]): readonly RouteIssue[] 
   ]);
 }
 
-function issuesOfMembers({
-  after,
-  inputs,
-  allow,
-  overrides,
-  afterSuccess,
-  settleSeconds,
-  review,
-  reviewHours,
-}: Route): readonly Omit<RouteIssue, 'index'>[] {
-  const issues: Omit<RouteIssue, 'index'>[] = [];
-  if (inputs !== undefined && after === undefined) {
-    issues.push({ member: 'inputs', message: 'expected it only beside "after", the name of the route before' });
-  }
-  if (allow !== undefined && inputs !== 'all') {
-    issues.push({ member: 'allow', message: 'expected it only beside "inputs": "all"' });
-  }
-  if (overrides === true && after !== undefined) {
-    issues.push({
-      member: 'overrides',
-      message: 'expected it only without "after": an asset has no metadata of yours',
-    });
-  }
-  if (afterSuccess !== undefined && after !== undefined) {
-    issues.push({
-      member: 'afterSuccess',
-      message: 'expected it only without "after": the first route of the chain says what becomes of the file',
-    });
-  }
-  if (review === true && after === undefined) {
-    issues.push({
-      member: 'review',
-      message: 'expected it only beside "after": what a route made before is looked at',
-    });
-  }
-  if (reviewHours !== undefined && review !== true) {
-    issues.push({ member: 'reviewHours', message: 'expected it only beside "review": true' });
-  }
-  if (settleSeconds !== undefined && after !== undefined) {
-    issues.push({ member: 'settleSeconds', message: 'expected it only without "after": an asset does not change' });
-  }
-  return issues;
+/** Members that a route must not have beside what else it says, and why. */
+function issuesOfMembers(route: Route): readonly Omit<RouteIssue, 'index'>[] {
+  const { after, inputs, allow, overrides, afterSuccess, settleSeconds, review, reviewHours } = route;
+  const isLater = after !== undefined;
+  const rules: readonly (readonly [isBroken: boolean, keyof Route, message: string])[] = [
+    [inputs !== undefined && !isLater, 'inputs', 'only beside "after", the name of the route before'],
+    [allow !== undefined && inputs !== 'all', 'allow', 'only beside "inputs": "all"'],
+    [overrides === true && isLater, 'overrides', 'only without "after": an asset has no metadata of yours'],
+    [
+      afterSuccess !== undefined && isLater,
+      'afterSuccess',
+      'only without "after": the first route of the chain says what becomes of the file',
+    ],
+    [review === true && !isLater, 'review', 'only beside "after": what a route made before is looked at'],
+    [reviewHours !== undefined && review !== true, 'reviewHours', 'only beside "review": true'],
+    [settleSeconds !== undefined && isLater, 'settleSeconds', 'only without "after": an asset does not change'],
+  ];
+  return rules.flatMap(([isBroken, member, message]) =>
+    isBroken ? { member, message: `expected it ${message}` } : [],
+  );
 }
 
 function issuesOfAfter(route: Route, routes: readonly Route[]): readonly Pick<RouteIssue, 'message' | 'hint'>[] {
