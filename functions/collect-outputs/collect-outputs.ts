@@ -41,47 +41,29 @@ export async function collect(
 ): Promise<
   TickSummary | SweepReport | readonly Changed[] | FlowAnswer | OfferedTemplates | ListingAnswer | HoldAnswer
 > {
-  const {
-    collector,
-    until,
-    left,
-    retry,
-    again,
-    parameters,
-    template,
-    from,
-    late,
-    cancel,
-    approve,
-    collect,
-    delete: deleted,
-    alias,
-    sweep,
-    hold,
-    ask,
-    templates,
-    listing,
-  } = parseCollectEvent(event);
+  const asked = parseCollectEvent(event);
+  const { closing } = invocation;
+  const { collector, until, left, parameters, template, from, late } = asked;
   const given = parameters === undefined && template === undefined ? undefined : { parameters, template };
-  if (ask !== undefined) return flowAnswer(ask, ports, invocation.closing);
-  if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
-  if (listing !== undefined) return listingAnswer(ports.flows, invocation.closing);
-  if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, { given, late });
-  if (again !== undefined) return makeAnew(again, { from, given, late }, ports, invocation.closing);
-  if (approve !== undefined) return approveUploads(approve, ports, invocation.closing);
-  if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
-  if (collect !== undefined) return collectAgain(collect, ports, invocation.closing);
-  if (deleted !== undefined) return deleteFlows(deleted, ports, invocation.closing);
-  if (alias !== undefined) return [await showOther(alias.upload, alias.to, ports, invocation.closing)];
-  if (hold !== undefined) return changeHold(hold, ports, invocation.closing);
-  if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
+  if (asked.ask !== undefined) return flowAnswer(asked.ask, ports, closing);
+  if (asked.templates !== undefined) return offeredTemplates(ports.flows, closing);
+  if (asked.listing !== undefined) return listingAnswer(ports.flows, closing);
+  if (asked.retry !== undefined) return retryUploads(asked.retry, ports, closing, { given, late });
+  if (asked.again !== undefined) return makeAnew(asked.again, { from, given, late }, ports, closing);
+  if (asked.approve !== undefined) return approveUploads(asked.approve, ports, closing);
+  if (asked.cancel !== undefined) return cancelUploads(asked.cancel, ports, closing);
+  if (asked.collect !== undefined) return collectAgain(asked.collect, ports, closing);
+  if (asked.delete !== undefined) return deleteFlows(asked.delete, ports, closing);
+  if (asked.alias !== undefined) return [await showOther(asked.alias.upload, asked.alias.to, ports, closing)];
+  if (asked.hold !== undefined) return changeHold(asked.hold, ports, closing);
+  if (asked.sweep !== undefined) return requestSweep(asked.sweep, ports, invocation);
   if (until !== undefined) return collectOutputs(collector, ports, invocation, { until, left });
   const isFirst = collector.index === 0;
   const [tick, ...others] = await Promise.allSettled([
     collectOutputs(collector, ports, invocation),
     isFirst ? continueSweep(ports, invocation) : undefined,
-    isFirst ? tendHolds(ports, invocation.closing) : undefined,
-    isFirst ? keepRoutes(ports, invocation.closing) : undefined,
+    isFirst ? tendHolds(ports, closing) : undefined,
+    isFirst ? keepRoutes(ports, closing) : undefined,
   ]);
   const reasons = [tick, ...others].flatMap((part) => (part.status === 'rejected' ? [part.reason] : []));
   if (reasons.length > 1) throw new AggregateError(reasons, 'Several parts of the tick failed');
