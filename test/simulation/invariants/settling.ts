@@ -33,7 +33,8 @@ export function checkSettling(world: World, entries: readonly Entry[]): void {
 
 /**
  * The file that a flow was made of. Without versions, the same content may have been put again meanwhile, and what was put
- * in between is gone.
+ * in between is gone. The later file may get an entry of its own afterwards, if a sweep finds it and the file in between
+ * has the receipt.
  */
 const sentAs = ({ observed }: World, put: Put, createdAt: number, entries: readonly Entry[]): Put =>
   put.versionId !== undefined
@@ -45,7 +46,7 @@ const sentAs = ({ observed }: World, put: Put, createdAt: number, entries: reado
           each.etag === put.etag &&
           each.at > put.at &&
           each.at <= createdAt &&
-          !entries.some((entry) => isOf(each, entry)),
+          !entries.some((entry) => entry.arrivedAt <= createdAt && isOf(each, entry)),
       ) ?? put);
 
 /** True for a multipart upload, which has the date of its beginning: the sweep takes it for a file that is still. */
