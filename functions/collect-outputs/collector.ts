@@ -4,12 +4,11 @@ import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
-import { byName } from '../base/validation.ts';
 import { Document } from '../ledger/document.ts';
 import { collectorKey, type RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
-import type { LineState } from '../resubmit/waiting-uploads.ts';
-import { spreadOf, UPLOAD_ID } from '../uploads/upload.ts';
+import { lineState } from '../resubmit/line.ts';
+import { spreadOf } from '../uploads/upload.ts';
 
 /** Duration of a lease, in milliseconds. It is renewed after a third of it. */
 const LEASE_MS = 30_000;
@@ -26,97 +25,69 @@ const LEFT_STATE_LENGTH_MAX = 50_000;
 /** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
 const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
 
-/** The state that a collector keeps between its ticks. Times in milliseconds since the epoch. */
-export interface CollectorState {
-  /** End of the lease of the tick that holds it. 0 if no tick does. */
-  readonly heldUntil?: number | undefined;
-  /** When the last tick that was not cut short ended. */
-  readonly tickCompletedAt?: number | undefined;
-  /** When the last completed round began. Every flow that was due then has been looked at since. */
-  readonly lastCompletedAt?: number | undefined;
-  readonly unfinishedRound?: UnfinishedRound | undefined;
-  /** Flows that have ended and are not stored yet. */
-  readonly ended?: Noted;
-  /** Flows whose last poll was slow, with its time. */
-  readonly slow?: Noted;
-  /** By upload id: ends that one poll has seen, and a second poll must confirm. */
-  readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
-  /** By upload id: words of flows that the description of the service does not declare. */
-  readonly undeclared?: Readonly<Record<string, UndeclaredWord>> | undefined;
-  /** By upload id: flows whose answers do not fit the description. Their word is empty. */
-  readonly unfit?: Readonly<Record<string, UndeclaredWord>> | undefined;
-  /** The pace that the service allowed. */
-  readonly pace?: { readonly requestsPerSecond: number; readonly throttledAt: number } | undefined;
-  /** When uploads last left the line, how many more may leave next, and whose turn it is then. */
-  readonly line?: LineState | undefined;
-}
-
 /** A round that was cut off before its end. */
-export interface UnfinishedRound {
-  readonly startedAt: number;
-  /** Key of the last marker that the round processed. */
-  readonly after: string;
-}
-
-/** Times by upload id, the earliest first. */
-export type Noted = Readonly<Record<string, number>> | undefined;
+const unfinishedRound = (time: z.ZodMiniNumber) =>
+  z.object({
+    startedAt: time,
+    /** Key of the last marker that the round processed. */
+    after: z.string(),
+  });
+export type UnfinishedRound = Readonly<z.infer<ReturnType<typeof unfinishedRound>>>;
 
 /** An end that one poll has seen, and when. */
-export interface UnconfirmedEnd {
-  /** What the poll saw. The second poll must see the same. */
-  readonly digest: string;
-  readonly at: number;
-}
+const unconfirmedEnd = (time: z.ZodMiniNumber) =>
+  z.object({
+    /** What the poll saw. The second poll must see the same. */
+    digest: z.string(),
+    at: time,
+  });
+export type UnconfirmedEnd = Readonly<z.infer<ReturnType<typeof unconfirmedEnd>>>;
 
 /** A word that the description of the service does not declare, and how often such words came. */
-export interface UndeclaredWord {
+const undeclaredWord = z.object({
   /** The last one. */
-  readonly word: string;
+  word: z.string(),
   /** Polls in a row that saw such a word. */
-  readonly polls: number;
-}
+  polls: z.int().check(z.gte(1)),
+});
+export type UndeclaredWord = Readonly<z.infer<typeof undeclaredWord>>;
 
 /** Number of polls in a row after which an undeclared word is reported. Before that, it may be momentary. */
 export const TOLD_AFTER_POLLS = 3;
 
+/** Times in milliseconds since the epoch. */
 function stateSchema(now: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);
+  /** Times by upload id, the earliest first. */
   const noted = z.record(z.string(), time);
-  const words = z.record(z.string(), z.object({ word: z.string(), polls: z.int().check(z.gte(1)) }));
-  const turns = z.object({
-    route: z.optional(z.string()),
-    segments: byName(z.string()),
-  });
   return z.object({
+    /** End of the lease of the tick that holds it. 0 if no tick does. */
     heldUntil: orDropped(timeUpTo(now + LEASE_MS)),
+    /** When the last tick that was not cut short ended. */
     tickCompletedAt: orDropped(time),
+    /** When the last completed round began. Every flow that was due then has been looked at since. */
     lastCompletedAt: orDropped(time),
-    unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string() })),
+    unfinishedRound: orDropped(unfinishedRound(time)),
+    /** Flows that have ended and are not stored yet. */
     ended: orDropped(noted),
+    /** Flows whose last poll was slow, with its time. */
     slow: orDropped(noted),
-    unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
-    undeclared: orDropped(words),
-    unfit: orDropped(words),
+    /** By upload id: ends that one poll has seen, and a second poll must confirm. */
+    unconfirmedEnds: orDropped(z.record(z.string(), unconfirmedEnd(time))),
+    /** By upload id: words of flows that the description of the service does not declare. */
+    undeclared: orDropped(z.record(z.string(), undeclaredWord)),
+    /** By upload id: flows whose answers do not fit the description. Their word is empty. */
+    unfit: orDropped(z.record(z.string(), undeclaredWord)),
+    /** The pace that the service allowed. */
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
-    line: orDropped(
-      z.object({
-        sentAt: time,
-        sent: z.array(z.string().check(z.regex(UPLOAD_ID))),
-        extra: z.int().check(z.gte(1)),
-        turns: z.object({ count: z.int().check(z.gte(0)), live: turns, late: turns }),
-        placing: orDropped(
-          z.object({
-            routes: z.string(),
-            since: time,
-            passes: z.int().check(z.gte(0)),
-            after: z.optional(z.string()),
-          }),
-        ),
-      }),
-    ),
+    /** When uploads last left the line, how many more may leave next, and whose turn it is then. */
+    line: orDropped(lineState(time)),
   });
 }
+
+/** The state that a collector keeps between its ticks. */
+export type CollectorState = Readonly<z.infer<ReturnType<typeof stateSchema>>>;
 
 /** A state that cannot be read is empty. All flows are due then, and the next write replaces it. */
 export function parsedState(text: string, now: number): CollectorState {
@@ -333,7 +304,7 @@ export async function listRunningMarkers(
 export class NotedUploads {
   readonly #times: Map<string, number>;
 
-  constructor(remembered: Noted = {}) {
+  constructor(remembered: CollectorState['ended'] = {}) {
     this.#times = new Map(Object.entries(remembered));
   }
 
@@ -365,7 +336,7 @@ export class NotedUploads {
     });
   }
 
-  get remembered(): Noted {
+  get remembered(): CollectorState['ended'] {
     return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
   }
 }

@@ -1,7 +1,11 @@
+import * as z from 'zod/mini';
 import { shortSegment } from '../base/key-segment.ts';
+import { orDropped } from '../base/stored-state.ts';
+import { byName } from '../base/validation.ts';
 import { classPrefix, routePrefix, segmentPrefix, type TurnClass, type WaitingMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { Route } from '../uploads/route.ts';
+import { UPLOAD_ID } from '../uploads/upload.ts';
 
 /** Maximum number of LIST requests of a round in each of the two classes: a few seconds of work. */
 const LISTS_MAX = 150;
@@ -16,27 +20,52 @@ const PAGE_MAX = 1_000;
 const LATE_EVERY = 10;
 
 /** Where the turns of a class stand. */
-interface ClassState {
+const classState = z.object({
   /** The route that was looked at last. The next round begins after it. */
-  readonly route?: string | undefined;
+  route: z.optional(z.string()),
   /** The segment of each waiting route that was looked at last. The next round begins after it. */
-  readonly segments: Readonly<Record<string, string>>;
-}
+  segments: byName(z.string()),
+});
+type ClassState = Readonly<z.infer<typeof classState>>;
 
 /** Where the turns stand. If it is lost, they begin anew, and no upload is lost. */
-export interface TurnState {
+const turnState = z.object({
   /** Turns since the last one that was kept for late uploads. */
-  readonly count: number;
-  readonly live: ClassState;
-  readonly late: ClassState;
-}
+  count: z.int().check(z.gte(0)),
+  live: classState,
+  late: classState,
+});
+export type TurnState = Readonly<z.infer<typeof turnState>>;
+
+/** @param time a time in milliseconds since the epoch. @internal */
+export const lineState = (time: z.ZodMiniNumber) =>
+  z.object({
+    /** When uploads last left the line. */
+    sentAt: time,
+    /** The last ones of these, by their ids. */
+    sent: z.readonly(z.array(z.string().check(z.regex(UPLOAD_ID)))),
+    /** How many more than flows have ended may leave next, unless one comes back. */
+    extra: z.int().check(z.gte(1)),
+    turns: turnState,
+    /** How far the line was looked through since the routes were changed. */
+    placing: orDropped(
+      z.object({
+        /** The routes, as a hash of what chooses one of them. */
+        routes: z.string(),
+        /** When a round first had them. */
+        since: time,
+        /** How often the line was looked through to its end: up to twice. */
+        passes: z.int().check(z.gte(0)),
+        /** The key of the last marker that was looked at, if a look has begun. */
+        after: z.optional(z.string()),
+      }),
+    ),
+  });
+/** What the next round has to know of the line. */
+export type LineState = Readonly<z.infer<ReturnType<typeof lineState>>>;
 
 /** Before the first turn. */
-export const BEGINNING: TurnState = {
-  count: 0,
-  live: { segments: {} },
-  late: { segments: {} },
-};
+export const BEGINNING: TurnState = { count: 0, live: { segments: {} }, late: { segments: {} } };
 
 /** How many uploads may leave the line now: of a class of the route of this name, or of all together. */
 export type Room = (route?: string, of?: TurnClass) => number;

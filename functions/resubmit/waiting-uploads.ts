@@ -5,9 +5,8 @@ import { type Entry, isInLine, takenBy, waitingMarkerOf } from '../ledger/entry.
 import { LINE_PREFIX, type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { isHold } from '../ledger/waits.ts';
-import type { Settings } from '../settings/environment.ts';
 import type { Route } from '../uploads/route.ts';
-import { BEGINNING, nextTurns, type Room, type TurnState } from './line.ts';
+import { BEGINNING, type LineState, nextTurns, type Room } from './line.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
 /** Uploads that are resubmitted side by side. */
@@ -42,34 +41,6 @@ const PLACED_PAGES_MAX = 2;
  */
 const PLACED_AGAIN_MS = 20 * 60_000;
 
-/** How far the line was looked through since the routes were changed. */
-interface Placing {
-  /** The routes, as a hash of what chooses one of them. */
-  readonly routes: string;
-  /** When a round first had them. */
-  readonly since: number;
-  /** How often the line was looked through to its end: up to twice. */
-  readonly passes: number;
-  /** The key of the last marker that was looked at, if a look has begun. */
-  readonly after?: string | undefined;
-}
-
-/** What the next round has to know of the line. */
-export interface LineState {
-  /** When uploads last left the line. */
-  readonly sentAt: number;
-  /** The last ones of these, by their ids. */
-  readonly sent: readonly string[];
-  /** How many more than flows have ended may leave next, unless one comes back. */
-  readonly extra: number;
-  readonly turns: TurnState;
-  readonly placing?: Placing | undefined;
-}
-
-interface WaitingPorts extends ResubmitPorts {
-  readonly settings: Pick<Settings, 'inboxPrefix' | 'routes'>;
-}
-
 interface WaitingOptions {
   readonly isOurs: (uploadId: string) => boolean;
   /** Maximum number of uploads resubmitted in a round, without those in the line. Default {@link DUE_MAX}. */
@@ -89,7 +60,7 @@ interface WaitingOptions {
  * in the queue: a new file would have to wait behind them.
  */
 export class WaitingUploads {
-  readonly #ports: WaitingPorts;
+  readonly #ports: ResubmitPorts;
   readonly #options: Required<WaitingOptions>;
   #line: LineState | undefined;
   /** True if uploads waited in the line in the last round. */
@@ -98,7 +69,7 @@ export class WaitingUploads {
   /** Below 1 if the last round of this tick did not keep up with the running flows: see {@link notePolls}. */
   #pollShare = 1;
 
-  constructor(ports: WaitingPorts, remembered: LineState | undefined, options: WaitingOptions) {
+  constructor(ports: ResubmitPorts, remembered: LineState | undefined, options: WaitingOptions) {
     this.#ports = ports;
     this.#line = remembered;
     const room = async (): Promise<Room> => () => Number.POSITIVE_INFINITY;
@@ -173,7 +144,8 @@ export class WaitingUploads {
     const now = clock.now();
     const line = this.#lineAt(now);
     const routes = choiceOf(settings.routes);
-    let placing: Placing = line.placing?.routes === routes ? line.placing : { routes, since: now, passes: 0 };
+    let placing: LineState['placing'] & object =
+      line.placing?.routes === routes ? line.placing : { routes, since: now, passes: 0 };
     const failures: unknown[] = [];
     if (placing.passes === 0 || (placing.passes === 1 && now >= placing.since + PLACED_AGAIN_MS)) {
       const { passes, after, ...facts } = placing;

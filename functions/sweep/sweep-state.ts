@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { Document } from '../ledger/document.ts';
-import { LEDGER_FORMAT } from '../ledger/entry-schema.ts';
+import { count, LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import { SWEEP_KEY } from '../ledger/keys.ts';
 import { demandFormat } from '../ledger/store.ts';
 
@@ -37,7 +37,6 @@ const position = z.discriminatedUnion('in', [
 ]);
 export type SweepPosition = z.infer<typeof position>;
 
-const count = z.int().check(z.nonnegative());
 /** What a pass has done so far. */
 const counts = z.object({
   /** Uploads in the inbox that were compared with the ledger. */
