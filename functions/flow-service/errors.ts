@@ -29,10 +29,17 @@ export abstract class FlowServiceError extends Error {
   abstract readonly code: FlowServiceErrorCode;
 }
 
+/** The base class of the failures of one name and code. */
+function failure<C extends FlowServiceErrorCode>(name: string, code: C) {
+  abstract class Failure extends FlowServiceError {
+    override readonly name = name;
+    override readonly code = code;
+  }
+  return Failure;
+}
+
 /** The service rejected the request for good: a 4xx that a retry would get again. Nothing was created. */
-export class RejectedError extends FlowServiceError {
-  override readonly name = 'RejectedError';
-  readonly code = 'rejected';
+export class RejectedError extends failure('RejectedError', 'rejected') {
   readonly status: number;
   constructor(message: string, options: ErrorOptions & { status: number }) {
     super(message, options);
@@ -44,16 +51,10 @@ export class RejectedError extends FlowServiceError {
  * 401 although the token was just read again, or 403 to everything, or the token could not be read at all. Nothing was
  * created.
  */
-export class UnauthorisedError extends FlowServiceError {
-  override readonly name = 'UnauthorisedError';
-  readonly code = 'unauthorised';
-}
+export class UnauthorisedError extends failure('UnauthorisedError', 'unauthorised') {}
 
 /** 403: the service knows the token but forbids the request. The file may be the reason. Nothing was created. */
-export class ForbiddenError extends FlowServiceError {
-  override readonly name = 'ForbiddenError';
-  readonly code = 'forbidden';
-}
+export class ForbiddenError extends failure('ForbiddenError', 'forbidden') {}
 
 interface ThrottledOptions {
   readonly retryAfterMs?: number | undefined;
@@ -62,9 +63,7 @@ interface ThrottledOptions {
 }
 
 /** 429, 402, or 503 with `Retry-After`; or no turn in time at the pace that the service allows. Nothing was created. */
-export class ThrottledError extends FlowServiceError {
-  override readonly name = 'ThrottledError';
-  readonly code = 'throttled';
+export class ThrottledError extends failure('ThrottledError', 'throttled') {
   /** The wait that the service asks for, in milliseconds. Undefined if it does not say. */
   readonly retryAfterMs: number | undefined;
   /** False if the request was not sent at all, because earlier ones had been throttled. */
@@ -88,9 +87,7 @@ export class ThrottledError extends FlowServiceError {
  * The service could not be reached or could not answer, and certainly created nothing: a refused connection, a body
  * that was not sent to its last byte, or any failure of a request that only reads.
  */
-export class UnavailableError extends FlowServiceError {
-  override readonly name = 'UnavailableError';
-  readonly code = 'unavailable';
+export class UnavailableError extends failure('UnavailableError', 'unavailable') {
   /** False if no byte of the request's body was sent. Then the file cannot be the cause. */
   readonly bodyStarted: boolean;
   constructor(message: string, options: ErrorOptions & { bodyStarted: boolean }) {
@@ -103,9 +100,7 @@ export class UnavailableError extends FlowServiceError {
  * The last byte of `POST /flows` was sent, and no response came that shows whether a flow exists. After an error
  * response, `cause` says what it means if no flow exists.
  */
-export class InDoubtError extends FlowServiceError {
-  override readonly name = 'InDoubtError';
-  readonly code = 'in-doubt';
+export class InDoubtError extends failure('InDoubtError', 'in-doubt') {
   /** True for a 4xx in the form of the service's own errors. It is believed unless the flow is listed. */
   readonly isOwnRefusal: boolean;
   /** True for a success that cannot be read: most probably the flow exists. */
@@ -123,9 +118,7 @@ export class InDoubtError extends FlowServiceError {
 }
 
 /** A response that does not fit the description of the service. The message quotes the first 300 characters of its body. */
-export class UnintelligibleAnswerError extends FlowServiceError {
-  override readonly name = 'UnintelligibleAnswerError';
-  readonly code = 'unintelligible-answer';
+export class UnintelligibleAnswerError extends failure('UnintelligibleAnswerError', 'unintelligible-answer') {
   /** True for a success that has the form of the service's own errors. */
   readonly isOwnError: boolean;
   constructor(message: string, options: ErrorOptions & { isOwnError?: boolean } = {}) {
@@ -142,15 +135,10 @@ export class NoAddressError extends UnintelligibleAnswerError {}
  * about the base address, or about a proxy or a login in front of the service, than about the request. A creation made
  * no flow, unless this is the cause of an {@link InDoubtError}.
  */
-export class MisaddressedError extends FlowServiceError {
-  override readonly name = 'MisaddressedError';
-  readonly code = 'misaddressed';
-}
+export class MisaddressedError extends failure('MisaddressedError', 'misaddressed') {}
 
 /** 404: the service does not know this flow, or does not serve this operation. `knownToBeServed` tells which. */
-export class NotFoundError extends FlowServiceError {
-  override readonly name = 'NotFoundError';
-  readonly code = 'not-found';
+export class NotFoundError extends failure('NotFoundError', 'not-found') {
   /** True if the same operation has succeeded for another flow in this process. Then the flow must be gone. */
   readonly knownToBeServed: boolean;
   constructor(message: string, options: ErrorOptions & { knownToBeServed: boolean }) {
@@ -160,52 +148,28 @@ export class NotFoundError extends FlowServiceError {
 }
 
 /** 405 or 501: the service does not have this operation. */
-export class NotServedError extends FlowServiceError {
-  override readonly name = 'NotServedError';
-  readonly code = 'not-served';
-}
+export class NotServedError extends failure('NotServedError', 'not-served') {}
 
 /** 409 or 425 on a read: not there yet, such as the outputs of a running flow. */
-export class NotReadyError extends FlowServiceError {
-  override readonly name = 'NotReadyError';
-  readonly code = 'not-ready';
-}
+export class NotReadyError extends failure('NotReadyError', 'not-ready') {}
 
 /** The response with an asset was too short, too long, or could not be decoded. Discard the bytes received so far. */
-export class DamagedAssetError extends FlowServiceError {
-  override readonly name = 'DamagedAssetError';
-  readonly code = 'damaged-asset';
-}
+export class DamagedAssetError extends failure('DamagedAssetError', 'damaged-asset') {}
 
 /** The service sends an asset too slowly, or stopped in the middle of it. */
-export class TooSlowError extends FlowServiceError {
-  override readonly name = 'TooSlowError';
-  readonly code = 'too-slow';
-}
+export class TooSlowError extends failure('TooSlowError', 'too-slow') {}
 
 /** An asset exceeds the limit. */
-export class AssetTooLargeError extends FlowServiceError {
-  override readonly name = 'AssetTooLargeError';
-  readonly code = 'asset-too-large';
-}
+export class AssetTooLargeError extends failure('AssetTooLargeError', 'asset-too-large') {}
 
 /** In place of its results, the service says that the flow has failed. The message is its explanation. */
-export class JobFailedError extends FlowServiceError {
-  override readonly name = 'JobFailedError';
-  readonly code = 'output-failed';
-}
+export class JobFailedError extends failure('JobFailedError', 'output-failed') {}
 
 /** Something came in place of an asset: a login, an error, a progress, nothing. A retry may bring the asset. */
-export class NotAnAssetError extends FlowServiceError {
-  override readonly name = 'NotAnAssetError';
-  readonly code = 'not-an-asset';
-}
+export class NotAnAssetError extends failure('NotAnAssetError', 'not-an-asset') {}
 
 /** An address that the client must not use: a base URL without https or with credentials, or a forbidden redirect. */
-export class ForbiddenAddressError extends FlowServiceError {
-  override readonly name = 'ForbiddenAddressError';
-  readonly code = 'forbidden-address';
-}
+export class ForbiddenAddressError extends failure('ForbiddenAddressError', 'forbidden-address') {}
 
 /** A text input is not UTF-8, or blank. The file is at fault, not the service: nothing was sent. */
 export class InvalidTextError extends Error {
