@@ -1,12 +1,13 @@
 import { counted, quoted } from '../functions/base/printable.ts';
 import {
-  createdSchema,
-  flowSchema,
+  createdReader,
+  flowReader,
   isLink,
-  linkedOutputsSchema,
-  outputPageSchema,
+  linkedOutputsReader,
+  outputPageReader,
+  type Reader,
 } from '../functions/flow-service/answers.ts';
-import { PAGE_ANSWER, parseJson } from '../functions/flow-service/json-answer.ts';
+import { PAGE_ANSWER, parseJson, UnfitAnswerError } from '../functions/flow-service/json-answer.ts';
 import { at, type Member, membersOf } from '../functions/flow-service/json-pointer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import {
@@ -96,9 +97,19 @@ const READERS: Readonly<Record<Part, (json: unknown, service: ServiceDescription
   outputs: readOutputs,
 };
 
+/** What a reader makes of an answer. Undefined if the answer does not fit. */
+function readBy<T>(reader: Reader<T>, json: unknown): T | undefined {
+  try {
+    return reader(json);
+  } catch (error) {
+    if (error instanceof UnfitAnswerError) return undefined;
+    throw error;
+  }
+}
+
 function readCreation(json: unknown, { create }: ServiceDescription): Reading {
   const lines = linesOf(json, 'id', create.id);
-  const isThere = createdSchema(create).safeParse(json).success;
+  const isThere = readBy(createdReader(create), json) !== undefined;
   return {
     lines,
     issues: isThere ? [] : ['No id of a flow is found.'],
@@ -111,7 +122,7 @@ function readCreation(json: unknown, { create }: ServiceDescription): Reading {
 }
 
 function readState(json: unknown, { state }: ServiceDescription): Reading {
-  const parsed = flowSchema('sample', state).safeParse(json);
+  const flow = readBy(flowReader('sample', state), json);
   const { error, progress, additional, createdAt } = state;
   const lines = [
     ...linesOf(json, 'word', state.word),
@@ -120,11 +131,11 @@ function readState(json: unknown, { state }: ServiceDescription): Reading {
     ),
   ];
   const places = placesIn(json, ({ name }) => /^(?:state|status|phase)$/i.test(name));
-  if (!parsed.success) {
+  if (flow === undefined) {
     const todo = advice('"state": {"word": …}', places);
     return { lines, issues: ['No word for the state of a flow is found.'], todo, isThere: false };
   }
-  const { word, isDeclared, state: meaning } = parsed.data;
+  const { word, isDeclared, state: meaning } = flow;
   if (isDeclared) return { lines: [...lines, `The flow counts as ${meaning}.`], issues: [], todo: '', isThere: true };
   return {
     lines,
@@ -137,8 +148,7 @@ function readState(json: unknown, { state }: ServiceDescription): Reading {
 function readOutputs(json: unknown, { outputs: described }: ServiceDescription): Reading {
   if ('addresses' in described) {
     const lines = linesOf(json, 'addresses', described.addresses);
-    const parsed = linkedOutputsSchema(described).safeParse(json);
-    const links = parsed.success ? parsed.data.links : [];
+    const { links } = readBy(linkedOutputsReader(described), json) ?? { links: [] };
     const named = links.slice(0, NAMED_MAX).map(({ assetId, error }) => `output ${assetId}: ${error ?? 'an address'}`);
     return {
       lines: [...lines, ...named],
@@ -148,15 +158,15 @@ function readOutputs(json: unknown, { outputs: described }: ServiceDescription):
     };
   }
   const lines = linesOf(json, 'items', described.items);
-  const parsed = outputPageSchema(described).safeParse(json);
-  if (!parsed.success) {
+  const page = readBy(outputPageReader(described), json);
+  if (page === undefined) {
     const todo = advice(
       '"outputs": {"items": …}',
       placesIn(json, ({ value }) => Array.isArray(value)),
     );
     return { lines, issues: ['No list of outputs is found.'], todo, isThere: false };
   }
-  const { outputs, signs, entries } = parsed.data;
+  const { items: outputs, signs, entries } = page;
   const named = outputs.slice(0, NAMED_MAX).map(({ assetId, status, error, word }) => {
     const why = error ?? (word === undefined ? '' : `the word is ${quoted(word)}`);
     return `output ${assetId === '' ? 'without an id' : quoted(assetId)}: ${status}${why === '' ? '' : `, because ${why}`}`;

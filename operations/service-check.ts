@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
-import { essenceOf } from '../functions/base/media-type.ts';
 import { isLoopback } from '../functions/flow-service/addresses.ts';
-import { errorDetail, isOwnError, issueOfErrorWords } from '../functions/flow-service/answers.ts';
+import { type ErrorWords, wordsOfError } from '../functions/flow-service/answers.ts';
 import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
@@ -155,11 +154,9 @@ class ServiceCheck {
 
   /** Nothing that was asked for is there. The service may be another one, or explain its errors at another place. */
   #issueOfMissing(verdicts: readonly Verdict[]): ServiceIssue {
-    const { templates, list, errors } = this.#service.speaks;
+    const { templates, list } = this.#service.speaks;
     const isListed = (templates ?? list) !== undefined;
-    const [misread] = verdicts.flatMap(
-      (each) => (each.is === 'missing' && issueOfErrorWords(each.answer.text, errors, DETAIL_DEPTH_MAX)) || [],
-    );
+    const [misread] = verdicts.flatMap((each) => (each.is === 'missing' && this.#wordsOf(each.answer).misread) || []);
     const words = misread === undefined ? '' : ` If the answer is its own, it has ${misread}.`;
     return wrongAnswer(
       `${isListed ? 'lists neither templates nor flows' : 'does not answer for an unknown flow'}: there is no flow service at this address (404)`,
@@ -196,7 +193,7 @@ class ServiceCheck {
     if (status >= 200 && status < 300) {
       return isJson ? { is: 'good' } : { is: 'wrong', issue: issueOfNoJson(answer, this.#words) };
     }
-    const told = isJson ? errorDetail(answer.text, this.#service.speaks.errors, DETAIL_DEPTH_MAX) : '';
+    const told = isJson ? this.#wordsOf(answer).detail : '';
     const shown = `(${status}${told === '' ? '' : `: ${told}`})`;
     const refused = this.#issueOfRefusal(shown, answer);
     if (refused !== undefined) return { is: 'wrong', issue: refused };
@@ -262,14 +259,16 @@ class ServiceCheck {
 
   /** What a service without any listing says of an unknown job: its own error shows that the service is there. */
   async #verdictOfJob(): Promise<Verdict> {
-    const { state, errors } = this.#service.speaks;
+    const { state } = this.#service.speaks;
     const nobody = randomBytes(12).toString('hex');
     const path = state.path.replaceAll('{id}', nobody).replaceAll('{template}', nobody);
     const answer = await this.#get(path);
-    const mediaType = essenceOf(answer.headers['content-type'] ?? '');
     const verdict = this.#judge(answer, path);
-    const isOwn = isOwnError(mediaType, answer.text, errors, DETAIL_DEPTH_MAX);
-    return verdict.is === 'missing' && isOwn ? { is: 'good' } : verdict;
+    return verdict.is === 'missing' && this.#wordsOf(answer).isOwn ? { is: 'good' } : verdict;
+  }
+
+  #wordsOf({ headers, text }: Answer): ErrorWords {
+    return wordsOfError(headers['content-type'], text, this.#service.speaks.errors, DETAIL_DEPTH_MAX);
   }
 
   /** True if an unknown flow's outputs are answered in another way than an address that nobody serves. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
 import { counted, quoted } from '../functions/base/printable.ts';
-import { issueOfErrorWords } from '../functions/flow-service/answers.ts';
+import { wordsOfError } from '../functions/flow-service/answers.ts';
 import {
   FlowServiceError,
   InDoubtError,
@@ -92,7 +92,7 @@ async function errorsOf(service: Service, settings: PipelineSettings, signal: Ab
     return { notChecked: 'the service answers for a flow that does not exist' };
   } catch (error) {
     if (!(error instanceof FlowServiceError)) throw error;
-    const issue = issueOfErrorWords(redact(tap.error ?? '', service.token), errors, answerDepthMax);
+    const { misread: issue } = wordsOfError(undefined, redact(tap.error ?? '', service.token), errors, answerDepthMax);
     if (issue === undefined) return { good: `An unknown flow is answered with ${error.message}` };
     return { severity: 'warning', what: `The answer for an unknown flow has ${issue}.`, todo: '' };
   }

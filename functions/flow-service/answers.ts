@@ -1,10 +1,10 @@
-import * as z from 'zod/mini';
+import { essenceOf } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
-import { parseJson, SMALL_ANSWER } from './json-answer.ts';
-import { at, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
+import { parseJson, SMALL_ANSWER, UnfitAnswerError } from './json-answer.ts';
+import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
-import { nextOf, signsIn } from './pages.ts';
+import { nextOf, signsIn, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
 import type {
   ErrorsDescription,
@@ -66,19 +66,9 @@ function usableId(value: unknown): string | undefined {
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** The value at the first of some pointers that finds one. `null` counts as none. */
-function found(json: unknown, pointers: Pointers | undefined): unknown {
-  if (pointers === undefined) return undefined;
-  for (const pointer of [pointers].flat()) {
-    const value = at(json, pointer);
-    if (value !== undefined && value !== null) return value;
-  }
-  return undefined;
-}
-
 /** The word at a pointer. `null` if there is none. A value that is no text is shown as JSON. */
 function wordAt(json: unknown, pointers: Pointers | undefined): string | null {
-  const value = found(json, pointers);
+  const value = firstAt(json, pointers);
   if (value === undefined) return null;
   return typeof value === 'string' ? cut(value, WORD_CHARS_MAX) : quoted(value, WORD_CHARS_MAX, '…');
 }
@@ -117,35 +107,52 @@ function timeOf(value: unknown): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-/**
- * Tells whether an error response has the form of the service's own. Gateways and firewalls answer with pages, with
- * other members, or with another media type.
- */
-export function isOwnError(mediaType: string, text: string, errors: ErrorsDescription, depthMax: number): boolean {
-  if (![errors.mediaType ?? 'application/json'].flat().includes(mediaType)) return false;
-  try {
-    const body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
-    const words = isObject(body) ? found(body, errors.words) : undefined;
-    return Array.isArray(words) || (['string', 'object'].includes(typeof words) && !isNoError(words));
-  } catch {
-    return false; // Not readable JSON.
-  }
+/** What the body of an error response says. */
+export interface ErrorWords {
+  /**
+   * The explanation: where the description says, or else the whole body. The validation errors of the public service are a
+   * list of `{ loc, msg }`. A text that is no JSON is the explanation itself.
+   */
+  readonly detail: string;
+  /**
+   * True if it has the form of the service's own errors. Gateways and firewalls answer with pages, with other members, or
+   * with another media type.
+   */
+  readonly isOwn: boolean;
+  /**
+   * Says that the body has no words where the description says, and so does not count as an error of the service.
+   * Undefined if it has some, or if it is no JSON.
+   */
+  readonly misread?: string | undefined;
 }
 
-/**
- * The explanation in the body of an error response: where the description says, or else the whole body. The validation
- * errors of the public service are a list of `{ loc, msg }`. Any other text is the explanation itself.
- */
-export function errorDetail(text: string, { words }: ErrorsDescription, depthMax: number): string {
+/** @param mediaType the `Content-Type`. */
+export function wordsOfError(
+  mediaType: string | undefined,
+  text: string,
+  errors: ErrorsDescription,
+  depthMax: number,
+): ErrorWords {
   let body: unknown;
   try {
     body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
   } catch {
-    return cut(text.trim()); // Not readable JSON, so the text itself is the explanation.
+    return { detail: cut(text.trim()), isOwn: false }; // Not readable JSON.
   }
-  const detail = found(body, words) ?? body;
-  if (!Array.isArray(detail)) return errorText(detail) ?? '';
-  return cut(detail.map((item) => [placeOf(item), errorText(item?.msg ?? item)].filter(Boolean).join(': ')).join('; '));
+  const words = firstAt(body, errors.words);
+  const isOfType = [errors.mediaType ?? 'application/json'].flat().includes(essenceOf(mediaType ?? ''));
+  const areWords = Array.isArray(words) || (['string', 'object'].includes(typeof words) && !isNoError(words));
+  const isUnread = typeof body === 'object' && body !== null && words === undefined;
+  return {
+    detail: detailOf(words ?? body),
+    isOwn: isOfType && isObject(body) && areWords,
+    misread: isUnread ? nothingAt('words', 'errors.words', errors.words, body) : undefined,
+  };
+}
+
+function detailOf(words: unknown): string {
+  if (!Array.isArray(words)) return errorText(words) ?? '';
+  return cut(words.map((item) => [placeOf(item), errorText(item?.msg ?? item)].filter(Boolean).join(': ')).join('; '));
 }
 
 const placeOf = (item: { readonly loc?: unknown } | null): string =>
@@ -205,40 +212,26 @@ function nothingAt(what: string, member: string, pointers: Pointers, json: unkno
   return `no ${what} at ${shownPointers(pointers)}: correct "${member}" in the description; the answer has ${has}`;
 }
 
-/**
- * Says that an error response has no words where the description says, and so does not count as one of the service.
- * Undefined if it has some, or if it is no JSON.
- */
-export function issueOfErrorWords(text: string, { words }: ErrorsDescription, depthMax: number): string | undefined {
-  try {
-    const body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
-    const isUnread = typeof body === 'object' && body !== null && found(body, words) === undefined;
-    return isUnread ? nothingAt('words', 'errors.words', words, body) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 const misfit = (what: string, member: string, pointers: Pointers) => (json: unknown) =>
   nothingAt(what, member, pointers, json);
 
-/** A schema that reads a parsed answer by `read`, which returns undefined, and `message`, for what does not fit. */
-const answer = <T>(message: string | ((json: unknown) => string), read: (json: unknown) => T | undefined) =>
-  z.pipe(
-    z.unknown(),
-    z.transform((json, context): T => {
-      const value = read(json);
-      if (value !== undefined) return value;
-      const why = typeof message === 'string' ? message : message(json);
-      context.issues.push({ code: 'custom', message: why, input: json });
-      return z.NEVER;
-    }),
-  );
+/** Reads a parsed answer. @throws {UnfitAnswerError} the answer does not fit the description of the service. */
+export type Reader<T> = (json: unknown) => T;
+
+/** Makes a reader of `read`, which returns undefined for what does not fit. `message` says why. */
+const reader =
+  <T>(message: string | ((json: unknown) => string), read: (json: unknown) => T | undefined): Reader<T> =>
+  (json) => {
+    const value = read(json);
+    if (value !== undefined) return value;
+    const why = typeof message === 'string' ? message : message(json);
+    throw new UnfitAnswerError(`the answer does not fit the description of the service (${why})`);
+  };
 
 /** The answer to a creation. Only the id is needed. */
-export const createdSchema = ({ id }: { readonly id: Pointers }) =>
-  answer(misfit('usable id', 'create.id', id), (json) => {
-    const flowId = usableId(found(json, id));
+export const createdReader = ({ id }: { readonly id: Pointers }) =>
+  reader(misfit('usable id', 'create.id', id), (json) => {
+    const flowId = usableId(firstAt(json, id));
     return flowId === undefined ? undefined : { flowId };
   });
 
@@ -246,39 +239,39 @@ export const createdSchema = ({ id }: { readonly id: Pointers }) =>
 function recordOf(flowId: string, json: unknown, state: StateDescription): FlowRecord {
   const word = wordAt(json, state.word);
   const declared = (['completed', 'failed', 'aborted', 'running'] as const).find((name) => state[name]?.includes(word));
-  const progress = found(json, state.progress);
+  const progress = firstAt(json, state.progress);
   return {
     flowId,
     // A running flow is polled again. A flow that is wrongly called ended would lose its outputs.
     state: declared ?? 'running',
     word: word ?? undefined,
     isDeclared: declared !== undefined,
-    createdAt: timeOf(found(json, state.createdAt)),
+    createdAt: timeOf(firstAt(json, state.createdAt)),
     progress: typeof progress === 'number' && Number.isFinite(progress) ? progress : undefined,
-    error: errorText(found(json, state.error)),
-    ...tagIn(found(json, state.additional)),
+    error: errorText(firstAt(json, state.error)),
+    ...tagIn(firstAt(json, state.additional)),
   };
 }
 
 /** The answer about one flow. */
-export const flowSchema = (flowId: string, state: StateDescription) =>
-  answer(misfit('word for the state', 'state.word', state.word), (json): FlowRecord | undefined => {
+export const flowReader = (flowId: string, state: StateDescription) =>
+  reader(misfit('word for the state', 'state.word', state.word), (json): FlowRecord | undefined => {
     if (!isObject(json)) return undefined;
     const record = recordOf(flowId, json, state);
     return record.word === undefined && !record.isDeclared ? undefined : record;
   });
 
 /** The same, with the answer itself as a person may see it. */
-export const shownFlowSchema = (flowId: string, state: StateDescription) =>
-  answer('no object', (json): ShownFlow | undefined => {
+export const shownFlowReader = (state: StateDescription) =>
+  reader('no object', (json): ShownFlow | undefined => {
     if (!isObject(json)) return undefined;
-    const { word, isDeclared, progress } = recordOf(flowId, json, state);
+    const { word, isDeclared, progress } = recordOf('', json, state);
     return { word, isDeclared, progress, answer: shownJson(json) };
   });
 
 /** One listed output. */
 function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs): Output {
-  const given = found(item, listed.id);
+  const given = firstAt(item, listed.id);
   const id = idText(given);
   const isUsable = id !== undefined && isUsableId(id);
   const shown = isUsable
@@ -286,7 +279,7 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
     : id === undefined
       ? quoted(given ?? 'none', UNUSABLE_ID_CHARS_MAX, '…')
       : cut(id, UNUSABLE_ID_CHARS_MAX);
-  const error = errorText(found(item, listed.error));
+  const error = errorText(firstAt(item, listed.error));
   if (error !== undefined) return { assetId: shown, status: 'failed', error };
   const word = wordAt(item, listed.word);
   const status = (['ready', 'failed', 'pending'] as const).find((name) => listed[name]?.includes(word));
@@ -312,59 +305,51 @@ function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefi
 }
 
 /** What every page says about itself. */
-function pageFacts(
+const pageFacts = (
   json: unknown,
   entries: number,
   { items, pages }: Pick<PagedListing, 'items' | 'pages'>,
-): Omit<ListingPage, 'ids'> {
-  return { entries, next: nextOf(json, pages), signs: signsIn(json, pages, items) };
-}
+): Omit<ListingPage<unknown>, 'items' | 'ids'> => ({
+  entries,
+  next: nextOf(json, pages),
+  total: totalOf(json, pages),
+  signs: signsIn(json, pages, items),
+});
 
-export interface FlowPage extends ListingPage {
-  readonly flows: readonly FlowRecord[];
+export interface FlowPage extends ListingPage<FlowRecord> {
   /** True if a flow on the page shows its `additional`. Otherwise tags are invisible. */
   readonly showsAdditional: boolean;
 }
 
 /** One page of the listing of flows. */
-export const flowPageSchema = (list: ListDescription, state: StateDescription) =>
-  answer(misfit('list', 'list.items', list.items), (json): FlowPage | undefined => {
+export const flowPageReader = (list: ListDescription, state: StateDescription) =>
+  reader(misfit('list', 'list.items', list.items), (json): FlowPage | undefined => {
     const items = itemsOf(json, list.items);
     if (items === undefined) return undefined;
     const flows = items.flatMap((item) => {
-      if (!isObject(item) || isCut(found(item, state.additional))) return [];
-      const flowId = usableId(found(item, list.id));
+      if (!isObject(item) || isCut(firstAt(item, state.additional))) return [];
+      const flowId = usableId(firstAt(item, list.id));
       return flowId === undefined ? [] : [recordOf(flowId, item, state)];
     });
-    return {
-      ...pageFacts(json, items.length, list),
-      flows,
-      showsAdditional: items.some((item) => Object.keys(objectIn(found(item, state.additional)) ?? {}).length > 0),
-      ids: flows.map(({ flowId }) => flowId),
-    };
+    const showsAdditional = items.some(
+      (item) => Object.keys(objectIn(firstAt(item, state.additional)) ?? {}).length > 0,
+    );
+    const ids = flows.map(({ flowId }) => flowId);
+    return { ...pageFacts(json, items.length, list), items: flows, ids, showsAdditional };
   });
 
-interface TemplatePage extends ListingPage {
-  /** As the service writes them. */
-  readonly templates: readonly unknown[];
-}
-
-/** One page of the listing of templates. */
-export const templatePageSchema = (listing: PagedListing) =>
-  answer(misfit('list', 'templates.items', listing.items), (json): TemplatePage | undefined => {
+/** One page of the listing of templates. Each is as the service writes it. */
+export const templatePageReader = (listing: PagedListing) =>
+  reader(misfit('list', 'templates.items', listing.items), (json): ListingPage<unknown> | undefined => {
     const templates = itemsOf(json, listing.items);
     if (templates === undefined) return undefined;
     const ids = templates.map((each) => JSON.stringify(each));
-    return { ...pageFacts(json, templates.length, listing), templates, ids };
+    return { ...pageFacts(json, templates.length, listing), items: templates, ids };
   });
 
-interface OutputPage extends ListingPage {
-  readonly outputs: readonly Output[];
-}
-
 /** One page of the outputs of a flow. An id that is listed twice is one output. */
-export const outputPageSchema = (listed: ListedOutputs) =>
-  answer(misfit('list of outputs', 'outputs.items', listed.items), (json): OutputPage | undefined => {
+export const outputPageReader = (listed: ListedOutputs) =>
+  reader(misfit('list of outputs', 'outputs.items', listed.items), (json): ListingPage<Output> | undefined => {
     const items = itemsOf(json, listed.items);
     if (items === undefined || !items.every(isObject)) return undefined;
     const outputs = new Map<string, Output>();
@@ -372,11 +357,7 @@ export const outputPageSchema = (listed: ListedOutputs) =>
       const output = outputOf(item, listed);
       if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
     }
-    return {
-      ...pageFacts(json, items.length, listed),
-      outputs: [...outputs.values()],
-      ids: [...outputs.keys()],
-    };
+    return { ...pageFacts(json, items.length, listed), items: [...outputs.values()], ids: [...outputs.keys()] };
   });
 
 const shownPointers = (pointers: Pointers): string =>
@@ -403,8 +384,8 @@ export interface LinkedResults {
   readonly nothing?: string | undefined;
 }
 
-export const linkedOutputsSchema = ({ addresses }: LinkedOutputs) =>
-  answer('no object', (json): LinkedResults | undefined => {
+export const linkedOutputsReader = ({ addresses }: LinkedOutputs) =>
+  reader('no object', (json): LinkedResults | undefined => {
     if (!isObject(json) && !Array.isArray(json)) return undefined;
     const links = new Map<string, LinkedOutput>();
     for (const declared of addresses) {

@@ -1,16 +1,16 @@
-import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import type { Json } from '../base/json.ts';
 import {
-  createdSchema,
+  createdReader,
   type FlowPage,
-  flowPageSchema,
-  flowSchema,
+  flowPageReader,
+  flowReader,
   type LinkedResults,
-  linkedOutputsSchema,
-  outputPageSchema,
-  shownFlowSchema,
-  templatePageSchema,
+  linkedOutputsReader,
+  outputPageReader,
+  type Reader,
+  shownFlowReader,
+  templatePageReader,
 } from './answers.ts';
 import { downloadAsset } from './asset-download.ts';
 import {
@@ -39,6 +39,7 @@ import {
   type LinkedOutputs,
   type ListedOutputs,
   needsTemplate,
+  type PagedListing,
   type Refusal,
   type ServiceDescription,
 } from './service-description.ts';
@@ -167,7 +168,7 @@ class HttpFlowService implements FlowService {
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#creationError(answer, signal);
     try {
-      return await this.#requests.read(answer, createdSchema({ id }), signal);
+      return await this.#requests.read(answer, createdReader({ id }), signal);
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       // In the words that the description declares, the service says that there is none.
@@ -204,23 +205,23 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     options: Pick<AssetOptions, 'onSent'> & OfUpload = {},
   ): Promise<FlowRecord> {
-    return this.#state(flowId, flowSchema(flowId, this.#service.state), signal, options);
+    return this.#state(flowId, flowReader(flowId, this.#service.state), signal, options);
   }
 
   async show(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<ShownFlow> {
-    const schema = shownFlowSchema(flowId, this.#service.state);
-    return this.#state(flowId, schema, signal, { ...of, patienceMs: LIST_PATIENCE_MS });
+    const reader = shownFlowReader(this.#service.state);
+    return this.#state(flowId, reader, signal, { ...of, patienceMs: LIST_PATIENCE_MS });
   }
 
-  async #state<S extends z.ZodMiniType>(
+  async #state<T>(
     flowId: string,
-    schema: S,
+    reader: Reader<T>,
     signal: AbortSignal,
     { template, ...options }: Pick<Call, 'onSent' | 'patienceMs'> & OfUpload,
-  ): Promise<z.infer<S>> {
+  ): Promise<T> {
     const url = this.#requests.url(this.#service.state.path, { id: flowId, template });
     const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), ...options };
-    return this.#requests.read(await this.#requests.send(call, signal), schema, signal);
+    return this.#requests.read(await this.#requests.send(call, signal), reader, signal);
   }
 
   async outputs(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<readonly Output[]> {
@@ -325,7 +326,7 @@ class HttpFlowService implements FlowService {
     const call: Call = { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
-    return { ...(await this.#requests.read(answer, linkedOutputsSchema(linked), signal, PAGE_ANSWER)), answer };
+    return { ...(await this.#requests.read(answer, linkedOutputsReader(linked), signal, PAGE_ANSWER)), answer };
   }
 
   async isServing(signal: AbortSignal): Promise<boolean> {
@@ -342,7 +343,7 @@ class HttpFlowService implements FlowService {
 
   async *list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]> {
     const listing = this.#listFlows({ pagesMax: LIST_PAGES_MAX, entriesMax: LIST_FLOWS_MAX, rank: 2 }, signal);
-    for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
+    for await (const { freshItems } of listing.pages()) yield freshItems;
   }
 
   async templates(signal: AbortSignal): Promise<readonly unknown[]> {
@@ -354,15 +355,11 @@ class HttpFlowService implements FlowService {
       method: 'GET',
       url,
       subject: 'templates',
+      rank: 2,
       patienceMs: LIST_PATIENCE_MS,
     };
-    const listing = this.#listing(call, templatePageSchema(described), { ...SHORT_LISTING, rank: 2 }, signal);
-    const templates: unknown[] = [];
-    for await (const { page, fresh } of listing.pages()) {
-      templates.push(...page.templates.filter((_, index) => fresh.has(page.ids[index] ?? '')));
-    }
-    if (listing.stopReason === undefined) return templates;
-    throw new UnintelligibleAnswerError(`templates: not all templates can be listed: ${listing.stopReason}`);
+    const { pages } = described;
+    return this.#all('templates', call, { reader: templatePageReader(described), pages }, signal);
   }
 
   async find(
@@ -394,7 +391,7 @@ class HttpFlowService implements FlowService {
     for await (const { page, fresh } of listing.pages()) {
       flows.push(...order.read(page, fresh).map(({ flow }) => flow));
       showsAdditional ||= page.showsAdditional;
-      unnamed += page.entries - page.flows.length;
+      unnamed += page.entries - page.items.length;
     }
     return {
       flows: flows.length,
@@ -443,46 +440,51 @@ class HttpFlowService implements FlowService {
   }
 
   /** @throws {NotServedError} the description has no listing of flows. */
-  #listFlows(limits: ListingLimits, signal: AbortSignal): Listing<FlowPage> {
+  #listFlows({ rank, ...limits }: ListingLimits, signal: AbortSignal): Listing<FlowPage> {
     const { list, state } = this.#service;
     if (list === undefined) throw new NotServedError('The description of the service has no listing of flows');
     // Single polls can replace the listing, so they must not wait until it is allowed.
-    const patienceMs = limits.rank === 2 ? LIST_PATIENCE_MS : undefined;
+    const patienceMs = rank === 2 ? LIST_PATIENCE_MS : undefined;
     const url = this.#requests.url(list.path);
     url.search = list.query ?? '';
-    const call: Call = { operation: 'list', method: 'GET', url, subject: 'list', patienceMs };
-    return this.#listing(call, flowPageSchema(list, state), limits, signal);
+    const call: Call = { operation: 'list', method: 'GET', url, subject: 'list', rank, patienceMs };
+    return this.#listing(call, flowPageReader(list, state), { ...limits, pages: list.pages }, signal);
   }
 
-  /**
-   * @throws {UnintelligibleAnswerError} the flow has more outputs than can be read.
-   * @throws {TooSlowError} the pages come too slowly.
-   */
-  async #listedOutputs(
+  #listedOutputs(
     { flowId, uploadId, template }: OfUpload & { readonly flowId: string },
     path: string,
     listed: ListedOutputs,
     signal: AbortSignal,
   ): Promise<readonly Output[]> {
-    const operation = `outputs at ${path}` as const;
     const url = this.#requests.url(path, { id: flowId, template });
-    const call: Call = { operation, method: 'GET', url, subject: flowSubject(flowId), uploadId };
-    const listing = this.#listing(call, outputPageSchema(listed), { ...SHORT_LISTING, rank: 0 }, signal);
-    const outputs: Output[] = [];
-    for await (const { page, fresh } of listing.pages()) {
-      // Not `push(...)`: a page may have more outputs than a call can have arguments.
-      for (const output of page.outputs) if (fresh.has(output.assetId)) outputs.push(output);
-    }
-    if (listing.stopReason === undefined) return outputs;
-    throw new UnintelligibleAnswerError(`${operation}: not all outputs can be listed: ${listing.stopReason}`);
+    const call: Call = { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
+    return this.#all('outputs', call, { reader: outputPageReader(listed), pages: listed.pages }, signal);
   }
 
-  #listing<S extends z.ZodMiniType<ListingPage>>(
+  /**
+   * All that a short listing has.
+   * @throws {UnintelligibleAnswerError} it has more than can be read.
+   * @throws {TooSlowError} the pages come too slowly.
+   */
+  async #all<T>(
+    what: string,
     call: Call,
-    schema: S,
-    { rank, answersMs = Number.POSITIVE_INFINITY, ...limits }: ListingLimits,
+    { reader, pages }: { readonly reader: Reader<ListingPage<T>> } & Pick<PagedListing, 'pages'>,
     signal: AbortSignal,
-  ): Listing<z.infer<S>> {
+  ): Promise<readonly T[]> {
+    const listing = this.#listing(call, reader, { ...SHORT_LISTING, pages }, signal);
+    const items = (await Array.fromAsync(listing.pages(), ({ freshItems }) => freshItems)).flat();
+    if (listing.stopReason === undefined) return items;
+    throw new UnintelligibleAnswerError(`${call.operation}: not all ${what} can be listed: ${listing.stopReason}`);
+  }
+
+  #listing<P extends ListingPage<unknown>>(
+    call: Call,
+    reader: Reader<P>,
+    { answersMs = Number.POSITIVE_INFINITY, ...options }: Omit<ListingLimits, 'rank'> & Pick<PagedListing, 'pages'>,
+    signal: AbortSignal,
+  ): Listing<P> {
     let secret: string | undefined;
     let leftMs = answersMs;
     const read = async (url: URL) => {
@@ -491,14 +493,14 @@ class HttpFlowService implements FlowService {
       const onSent = (): void => {
         sentAt = this.#clock.now();
       };
-      const answer = await this.#requests.send({ ...call, url, rank, onSent }, signal);
+      const answer = await this.#requests.send({ ...call, url, onSent }, signal);
       secret = answer.secret;
-      const page = await this.#requests.read(answer, schema, signal, PAGE_ANSWER);
+      const page = await this.#requests.read(answer, reader, signal, PAGE_ANSWER);
       leftMs -= this.#clock.now() - sentAt;
       return { page, response: answer.response };
     };
     const isForToken = (target: URL): boolean => this.#requests.isForToken(target, secret);
-    return new Listing({ ...limits, url: call.url, isForToken, read });
+    return new Listing({ ...options, url: call.url, isForToken, read });
   }
 }
 

@@ -1,7 +1,8 @@
 import { shorten } from '../base/printable.ts';
 import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
 import { linksIn } from './link-header.ts';
-import { type NextPage, type PageSigns, withSignsInHead } from './pages.ts';
+import { type PageSigns, withSignsInHead } from './pages.ts';
+import type { Pages } from './service-description.ts';
 import type { TransportResponse } from './transport.ts';
 
 /** Longest address or cursor of a next page, in characters. Servers refuse longer ones, and each is remembered. */
@@ -13,13 +14,17 @@ const NEXT_CHARS_MAX = 8 * 1024;
  */
 const REPEATS_MAX = 3;
 
-/** The facts about a page that are needed to find the next one. */
-export interface ListingPage {
-  /** The ids on the page. */
+/** What is on a page, and the facts that are needed to find the next one. */
+export interface ListingPage<T> {
+  readonly items: readonly T[];
+  /** The ids of the items, in their order. */
   readonly ids: readonly string[];
   /** Number of entries on the page, including those without a usable id. */
   readonly entries: number;
-  readonly next: NextPage;
+  /** The address or the cursor of the next page. Undefined if the page names none where the description says. */
+  readonly next: string | undefined;
+  /** The entries on all pages, where the description says. Undefined if the page does not count them there. */
+  readonly total: number | undefined;
   readonly signs: PageSigns;
 }
 
@@ -32,6 +37,8 @@ interface ListingOptions<P> {
   readonly isForToken: (url: URL) => boolean;
   /** Reads one page. */
   readonly read: (url: URL) => Promise<{ readonly page: P; readonly response: Head }>;
+  /** How the listing names its next page. */
+  readonly pages?: Pages | undefined;
   readonly pagesMax: number;
   readonly entriesMax: number;
 }
@@ -51,7 +58,7 @@ interface ListingOptions<P> {
  * were seen. In all other cases, `stopReason` says why reading stopped. A page that says in another form that there is
  * more is such a case.
  */
-export class Listing<P extends ListingPage> {
+export class Listing<P extends ListingPage<unknown>> {
   /** Why the listing may have more entries than were read. Undefined if the end is known, or not yet reached. */
   stopReason: string | undefined;
   /**
@@ -82,7 +89,10 @@ export class Listing<P extends ListingPage> {
   }
 
   /** Yields the pages. Each step sends one request. `fresh` holds the ids that no earlier page had. */
-  async *pages(): AsyncGenerator<{ readonly page: P; readonly fresh: ReadonlySet<string> }, void> {
+  async *pages(): AsyncGenerator<
+    { readonly page: P; readonly fresh: ReadonlySet<string>; readonly freshItems: P['items'] },
+    void
+  > {
     while (this.#url !== undefined) {
       this.#requested.add(this.#url.href);
       const answer = await this.#read(this.#url);
@@ -90,7 +100,7 @@ export class Listing<P extends ListingPage> {
       const { page, response } = answer;
       const fresh = new Set(page.ids).difference(this.#seen);
       this.#advance(page, response, fresh);
-      yield { page, fresh };
+      yield { page, fresh, freshItems: page.items.filter((_, index) => fresh.has(page.ids[index] ?? '')) };
     }
   }
 
@@ -121,30 +131,20 @@ export class Listing<P extends ListingPage> {
 
   /** The address of the next page, or the reason why it cannot be read. Undefined if this page is the last. */
   #following(page: P, response: Head, fresh: ReadonlySet<string>): URL | string | undefined {
-    const { next } = page;
+    const { pages } = this.#options;
+    if (pages?.by === 'none') return undefined;
     const signs = withSignsInHead(page.signs, response);
+    if (pages?.by === 'number') return this.#numbered(page, pages, signs.more, fresh);
     // Numbered pages have a declared count. Another one may be that of the page.
-    if (next.kind !== 'number') this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
-    switch (next.kind) {
-      case 'only':
-        return undefined;
-      case 'number':
-        return this.#numbered(page, next, signs.more, fresh);
-      case 'parameter':
-        return this.#named(next.value, this.#with(next.name, next.value));
-      case 'address':
-        return this.#named(next.address, this.#at(next.address));
-      case 'link':
-      case 'end': {
-        const { link } = response.headers;
-        const address = link === undefined ? undefined : linksIn(link).get('next');
-        if (address !== undefined && next.kind === 'link') return this.#named(address, this.#at(address));
-        const { pages } = signs;
-        const isShort = pages !== undefined && this.pagesRead < pages.counted;
-        const more = [...(isShort ? [pages.place] : []), ...(address === undefined ? [] : ['the header Link'])];
-        return this.#ended(page, [...signs.more, ...more]);
-      }
+    this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
+    const link = linksIn(response.headers.link ?? '').get('next');
+    const next = pages?.by === 'link' ? link : page.next;
+    if (next !== undefined) {
+      return this.#named(next, pages?.by === 'cursor' ? this.#with(pages.parameter, next) : this.#at(next));
     }
+    const isShort = signs.pages !== undefined && this.pagesRead < signs.pages.counted;
+    const more = [...(isShort ? [signs.pages.place] : []), ...(link === undefined ? [] : ['the header Link'])];
+    return this.#ended(page, [...signs.more, ...more]);
   }
 
   /** Checks the address of a next page that this page names. */
@@ -158,11 +158,11 @@ export class Listing<P extends ListingPage> {
 
   #numbered(
     page: P,
-    { name, first, total = Number.POSITIVE_INFINITY }: Extract<NextPage, { readonly kind: 'number' }>,
+    { parameter, first = 1 }: Extract<Pages, { readonly by: 'number' }>,
     more: readonly string[],
     fresh: ReadonlySet<string>,
   ): URL | string | undefined {
-    const { entries } = page;
+    const { entries, total = Number.POSITIVE_INFINITY } = page;
     // A count below what is on its own page counts something else, or is a placeholder.
     if (total >= entries) this.#total = Math.min(this.#total, total);
     const isCounted = this.#total !== Number.POSITIVE_INFINITY;
@@ -176,7 +176,7 @@ export class Listing<P extends ListingPage> {
     }
     // The first page is read once more by its number. This shows what was made in between.
     this.#number = this.#number === undefined ? first : this.#number + 1;
-    return this.#with(name, String(this.#number));
+    return this.#with(parameter, String(this.#number));
   }
 
   /** Why this page may not be the last, although none follows in the declared form. Undefined if it is. */

@@ -109,7 +109,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   const listing = list();
   for await (const { page, fresh } of listing.pages()) {
     entries += page.entries;
-    usable += page.flows.length;
+    usable += page.items.length;
     showsTags ||= page.showsAdditional;
     for (const { flow, isAdded } of order.read(page, fresh)) {
       const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
@@ -149,7 +149,7 @@ export class ListingOrder {
    * @param fresh the ids that no earlier page had.
    * @returns the fresh flows of the page. One that is added came into the listing after an earlier page was read.
    */
-  read({ flows }: FlowPage, fresh: ReadonlySet<string>): readonly { flow: FlowRecord; isAdded: boolean }[] {
+  read({ items: flows }: FlowPage, fresh: ReadonlySet<string>): readonly { flow: FlowRecord; isAdded: boolean }[] {
     let above = Number.POSITIVE_INFINITY;
     for (const flow of flows) above = this.#below(flow, above);
     const lastRepeated = flows.findLastIndex(({ flowId }) => !fresh.has(flowId));

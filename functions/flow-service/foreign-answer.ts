@@ -1,19 +1,14 @@
 import { essenceOf } from '../base/media-type.ts';
-import { cut, issueOfErrorWords } from './answers.ts';
+import { cut, type ErrorWords } from './answers.ts';
 import { type FlowServiceError, MisaddressedError } from './errors.ts';
 import { redact } from './redact.ts';
-import type { ErrorsDescription } from './service-description.ts';
 import type { TransportResponse } from './transport.ts';
 
 /** What an answer without the wanted JSON consists of. */
-export interface AnswerFacts {
+export interface AnswerFacts extends ErrorWords {
   readonly response: TransportResponse;
   /** The beginning of the body. */
   readonly text: string;
-  /** The explanation in it. */
-  readonly detail: string;
-  /** True if it has the form of the service's own errors. */
-  readonly isOwn: boolean;
 }
 
 /** Who is to blame for a creation without success. */
@@ -101,9 +96,6 @@ interface Where {
   readonly base: string;
   /** Redacted from all quotations. */
   readonly secret: string | undefined;
-  readonly errors: ErrorsDescription;
-  /** Maximum nesting of an answer, in levels. */
-  readonly depthMax: number;
 }
 
 /**
@@ -111,8 +103,8 @@ interface Where {
  * @param cause the error for its status, if there is one.
  */
 export function misaddressed(
-  { response, text = '', detail, isOwn = false }: Pick<AnswerFacts, 'response' | 'detail'> & Partial<AnswerFacts>,
-  { operation, url, base, secret, errors, depthMax }: Where,
+  { response, detail, isOwn, misread }: Pick<AnswerFacts, 'response'> & ErrorWords,
+  { operation, url, base, secret }: Where,
   cause?: FlowServiceError,
 ): MisaddressedError {
   const { status, headers } = response;
@@ -126,7 +118,6 @@ export function misaddressed(
   const said = detail === '' ? '' : `: ${cut(detail, QUOTE_CHARS_MAX)}`;
   // In words of its own, a service says so of a path, of a template, or of a model.
   const check = isOwn && status === 404 ? 'Check the template,' : 'This is no answer of a flow service. Check';
-  const misread = issueOfErrorWords(text, errors, depthMax);
   const words = misread === undefined ? '' : ` If it is one, it has ${misread}.`;
   return new MisaddressedError(
     `${operation}: ${status}${to}${said}. ${check} baseUrl ` +

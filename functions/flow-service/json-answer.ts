@@ -23,9 +23,9 @@ export const SMALL_ANSWER: AnswerLimits = { bytesMax: 256 * 1024, partsMax: 10_0
  */
 export const PAGE_ANSWER: AnswerLimits = { bytesMax: 8 * 1024 * 1024, partsMax: 250_000 };
 
-/** A JSON text is beyond a limit. The message names the limit and the value. */
-export class AnswerLimitError extends Error {
-  override readonly name = 'AnswerLimitError';
+/** A JSON text is beyond a limit, or does not fit the description of the service. The message says in what. */
+export class UnfitAnswerError extends Error {
+  override readonly name = 'UnfitAnswerError';
 }
 
 /**
@@ -167,15 +167,15 @@ export async function readErrorBody(response: TransportResponse): Promise<string
 /**
  * Parses JSON of limited depth and size.
  * @throws {SyntaxError} the text is not JSON.
- * @throws {AnswerLimitError} its lists and objects are nested more than `depthMax` deep, or it has more than `partsMax`
+ * @throws {UnfitAnswerError} its lists and objects are nested more than `depthMax` deep, or it has more than `partsMax`
  * parts.
  */
 export function parseJson(text: string, { depthMax, partsMax }: { depthMax: number; partsMax: number }): unknown {
   // Counted before parsing: a few megabytes of brackets would become a gigabyte of lists and objects.
   const { depth, parts } = partsOf(text);
   if (depth > depthMax)
-    throw new AnswerLimitError(`the JSON is nested ${depth} deep, and at most ${depthMax} is parsed`);
-  if (parts > partsMax) throw new AnswerLimitError(`the JSON has ${parts} parts, and at most ${partsMax} are parsed`);
+    throw new UnfitAnswerError(`the JSON is nested ${depth} deep, and at most ${depthMax} is parsed`);
+  if (parts > partsMax) throw new UnfitAnswerError(`the JSON has ${parts} parts, and at most ${partsMax} are parsed`);
   return LONG_NUMBER.test(text) ? JSON.parse(text, withAllDigits) : JSON.parse(text);
 }
 

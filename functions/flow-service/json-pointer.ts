@@ -19,6 +19,16 @@ export const at = (json: unknown, pointer: string): unknown =>
     json,
   );
 
+/** The value at the first of some pointers that finds one. `null` counts as none. */
+export function firstAt(json: unknown, pointers: string | readonly string[] | undefined): unknown {
+  if (pointers === undefined) return undefined;
+  for (const pointer of [pointers].flat()) {
+    const value = at(json, pointer);
+    if (value !== undefined && value !== null) return value;
+  }
+  return undefined;
+}
+
 /** The pointer to a member: `pointerOf(["a/b", "0"])` is `"/a~1b/0"`. */
 export const pointerOf = (steps: readonly string[]): string =>
   steps.map((step) => `/${step.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');

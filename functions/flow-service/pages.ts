@@ -1,57 +1,20 @@
-import { at, pointerOf, stepsOf } from './json-pointer.ts';
+import { at, firstAt, pointerOf, stepsOf } from './json-pointer.ts';
 import type { Pages, Pointers } from './service-description.ts';
 import type { TransportResponse } from './transport.ts';
 
-/** What a page says about the next one. */
-export type NextPage =
-  /** A URL or a path. */
-  | { readonly kind: 'address'; readonly address: string }
-  /** A cursor, and the query parameter that takes it. */
-  | { readonly kind: 'parameter'; readonly name: string; readonly value: string }
-  /** The page with the next number, unless all `total` entries were seen. */
-  | { readonly kind: 'number'; readonly name: string; readonly first: number; readonly total: number | undefined }
-  /** The `Link` header tells. */
-  | { readonly kind: 'link' }
-  /** There is no next page. */
-  | { readonly kind: 'end' }
-  /** There never is one, whatever the page says. */
-  | { readonly kind: 'only' };
-
-/** What the body of a page says about the next one, in the declared form. */
-export function nextOf(json: unknown, pages: Pages | undefined): NextPage {
-  switch (pages?.by) {
-    case undefined:
-      return { kind: 'end' };
-    case 'none':
-      return { kind: 'only' };
-    case 'link':
-      return { kind: 'link' };
-    case 'number': {
-      const total = pages.total === undefined ? undefined : first(json, pages.total);
-      return {
-        kind: 'number',
-        name: pages.parameter,
-        first: pages.first ?? 1,
-        total: typeof total === 'number' ? total : undefined,
-      };
-    }
-    case 'address': {
-      const address = first(json, pages.at);
-      return typeof address === 'string' && address !== '' ? { kind: 'address', address } : { kind: 'end' };
-    }
-    case 'cursor': {
-      const value = first(json, pages.at);
-      const isThere = typeof value === 'number' || (typeof value === 'string' && value !== '');
-      return isThere ? { kind: 'parameter', name: pages.parameter, value: String(value) } : { kind: 'end' };
-    }
-  }
+/** The address or the cursor of the next page, where the description says. Undefined if there is none. */
+export function nextOf(json: unknown, pages: Pages | undefined): string | undefined {
+  if (pages === undefined || !('at' in pages)) return undefined;
+  const next = firstAt(json, pages.at);
+  if (pages.by === 'cursor' && typeof next === 'number') return String(next);
+  return typeof next === 'string' && next !== '' ? next : undefined;
 }
 
-const first = (json: unknown, pointers: string | readonly string[]): unknown =>
-  [pointers]
-    .flat()
-    .map((pointer) => at(json, pointer))
-    .find((value) => value !== undefined && value !== null);
+/** The number of entries on all pages, where the description says. Undefined if there is none. */
+export function totalOf(json: unknown, pages: Pages | undefined): number | undefined {
+  const total = pages?.by === 'number' ? firstAt(json, pages.total) : undefined;
+  return typeof total === 'number' ? total : undefined;
+}
 
 /** Members whose value says that there is more, unless it is nothing: a cursor, an address, `true`. */
 const MORE = /next|more|cursor|continu|truncat|incomplete|^partial$/i;
@@ -89,8 +52,9 @@ export interface PageSigns {
  */
 export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers): PageSigns {
   const signs = new Signs();
-  const isFollowed = nextOf(json, pages).kind !== 'end';
-  const declared = isFollowed && pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
+  const isFollowed = nextOf(json, pages) !== undefined;
+  const places = pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
+  const declared = isFollowed ? places : [];
   const lists = [items].flat().map(stepsOf);
   const levels = new Set(lists.flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));
   const look = (members: unknown, path: string, depth: number): void => {
@@ -107,7 +71,7 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
     }
   };
   for (const level of levels) look(at(json, level), level, 0);
-  if (!isFollowed && pages !== undefined && 'at' in pages) signs.noteUnusable(json, pages.at);
+  if (!isFollowed) signs.noteUnusable(json, places);
   return signs;
 }
 
@@ -160,8 +124,8 @@ class Signs implements PageSigns {
   }
 
   /** A declared cursor or address that cannot be followed. */
-  noteUnusable(json: unknown, pointers: Pointers): void {
-    const place = [pointers].flat().find((pointer) => !isNothing(at(json, pointer)));
+  noteUnusable(json: unknown, pointers: readonly string[]): void {
+    const place = pointers.find((pointer) => !isNothing(at(json, pointer)));
     if (place !== undefined && !this.more.includes(place)) this.more.push(place);
   }
 

@@ -1,10 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
-import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
-import { cut, errorDetail, isOwnError, isUsableId } from './answers.ts';
+import { cut, type ErrorWords, isUsableId, type Reader, wordsOfError } from './answers.ts';
 import {
   FlowServiceError,
   ForbiddenAddressError,
@@ -29,12 +27,12 @@ import {
 } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
 import {
-  AnswerLimitError,
   type AnswerLimits,
   AnswerReader,
   parseJson,
   readErrorBody,
   SMALL_ANSWER,
+  UnfitAnswerError,
 } from './json-answer.ts';
 import { Pacer, type Rank } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
@@ -294,13 +292,8 @@ export class Requests {
    * @throws the error for the status if it is no success.
    * @throws {UnintelligibleAnswerError} it does not fit, or is beyond a limit.
    */
-  async read<S extends z.ZodMiniType>(
-    answer: Answer,
-    schema: S,
-    signal: AbortSignal,
-    limits: AnswerLimits = SMALL_ANSWER,
-  ): Promise<z.infer<S>> {
-    return this.#read(answer, limits, signal, (text) => this.#parsed(answer, text, schema, limits.partsMax));
+  read<T>(answer: Answer, reader: Reader<T>, signal: AbortSignal, limits: AnswerLimits = SMALL_ANSWER): Promise<T> {
+    return this.#read(answer, limits, signal, (text) => this.#parsed(answer, text, reader, limits.partsMax));
   }
 
   /**
@@ -322,33 +315,27 @@ export class Requests {
     }
   }
 
-  #parsed<S extends z.ZodMiniType>(answer: Answer, text: string, schema: S, partsMax: number): z.infer<S> {
+  #parsed<T>(answer: Answer, text: string, reader: Reader<T>, partsMax: number): T {
     const { operation, response } = answer;
     let why: unknown;
-    let misfit = '';
     try {
-      const parsed = schema.safeParse(parseJson(text, { depthMax: this.#answerDepthMax, partsMax }));
-      if (parsed.success) {
-        this.#served.add(operation);
-        if (operation !== 'list' && operation !== 'templates') this.#flowKnownAt ??= this.#clock.now();
-        return parsed.data;
-      }
-      why = parsed.error;
-      misfit = ` (${parsed.error.issues[0]?.message})`;
+      const parsed = reader(parseJson(text, { depthMax: this.#answerDepthMax, partsMax }));
+      this.#served.add(operation);
+      if (operation !== 'list' && operation !== 'templates') this.#flowKnownAt ??= this.#clock.now();
+      return parsed;
     } catch (error) {
       why = error;
     }
     this.#checkOwn(answer, text);
-    const unfit = `the answer does not fit the description of the service${misfit}`;
-    const message = why instanceof AnswerLimitError ? why.message : unfit;
+    const unfit = 'the answer does not fit the description of the service';
+    const message = why instanceof UnfitAnswerError ? why.message : unfit;
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
-    const isOwn = isOwnError(
-      essenceOf(response.headers['content-type'] ?? ''),
-      text,
-      this.#service.errors,
-      this.#answerDepthMax,
-    );
-    throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError: isOwn });
+    const isOwnError = this.#wordsOf(response, text).isOwn;
+    throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError });
+  }
+
+  #wordsOf({ headers }: TransportResponse, text: string): ErrorWords {
+    return wordsOfError(headers['content-type'], text, this.#service.errors, this.#answerDepthMax);
   }
 
   /** @throws the error for a success that is a page, or that says in words that it is none. */
@@ -356,11 +343,10 @@ export class Requests {
     const { response } = answer;
     // Some frameworks call every answer HTML, also JSON or nothing.
     if (isForeign({ response, text }) && !/^\s*(?:[{[]|$)/.test(text))
-      throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
+      throw misaddressed({ response, detail: text.trim(), isOwn: false }, this.#where(answer));
     const refusal = refusalOf(this.#service.errors, response.status, text);
     if (refusal !== undefined) {
-      const detail = errorDetail(text, this.#service.errors, this.#answerDepthMax);
-      throw this.#errorForStatus({ ...answer, response: { ...response, refusal } }, { detail });
+      throw this.#errorForStatus({ ...answer, response: { ...response, refusal } }, this.#wordsOf(response, text));
     }
   }
 
@@ -389,18 +375,11 @@ export class Requests {
 
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
     const text = redact(await readErrorBody(response), secret);
-    const depthMax = this.#answerDepthMax;
-    const { errors } = this.#service;
-    const isOwn = isOwnError(essenceOf(response.headers['content-type'] ?? ''), text, errors, depthMax);
     const isOfPage = isPage(response.headers['content-type'], text) && !text.trimStart().startsWith('{');
-    const detail = isOfPage ? wordsOfPage(text) : errorDetail(text, errors, depthMax);
-    return { response, text, detail, isOwn };
+    return { response, text, ...this.#wordsOf(response, text), ...(isOfPage && { detail: wordsOfPage(text) }) };
   }
 
-  #errorForStatus(
-    { operation, response, isTokenRefused }: Answer,
-    { detail }: Pick<AnswerFacts, 'detail'>,
-  ): FlowServiceError {
+  #errorForStatus({ operation, response, isTokenRefused }: Answer, { detail }: ErrorWords): FlowServiceError {
     const message = `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`;
     if (isTokenRefused) {
       return new UnauthorisedError(response.status === 403 ? `${message}. ${refusedBy(this.#base)}` : message);
@@ -418,8 +397,7 @@ export class Requests {
   }
 
   #where({ operation, url, secret }: Answer) {
-    const { errors } = this.#service;
-    return { operation, url, base: this.#base, secret, errors, depthMax: this.#answerDepthMax };
+    return { operation, url, base: this.#base, secret };
   }
 
   /** The longest times for an answer, in milliseconds. */
