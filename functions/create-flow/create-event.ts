@@ -1,7 +1,6 @@
 import * as z from 'zod/mini';
 import type { Invocation } from '../base/invocation.ts';
-import type { Entry } from '../ledger/entry.ts';
-import { isDamaged } from '../ledger/store.ts';
+import { isDamaged, readableOr } from '../ledger/store.ts';
 import { type BatchResponse, createFlows } from './batch.ts';
 import type { CreatePorts } from './delivery.ts';
 
@@ -38,7 +37,9 @@ async function putCanary(
   if (key === '') return { canary: 'not put', message: 'settings.canaryKey names no file' };
   try {
     const last = await inbox.current(bucket, key, signal);
-    const entry = last && (await entryOf(last.id, ledger, signal));
+    // A damaged entry must not keep the canary from being put again.
+    const stored = last && (await readableOr(ledger.read(last.id, signal), () => undefined, isDamaged));
+    const entry = stored?.entry;
     if (entry?.state === 'waiting' || entry?.state === 'claimed') {
       const why = entry.state === 'waiting' ? entry.message : 'it is being sent';
       telemetry.log.warn('The canary was not put again, because the last one still waits', { key, why });
@@ -51,15 +52,5 @@ async function putCanary(
     // Not thrown, because a retry within minutes would not help. The alarm of the canary reports it.
     telemetry.log.error('The canary could not be put again', { key, error: error as Error });
     return { canary: 'not put', message: (error as Error).message };
-  }
-}
-
-/** The entry of the last canary. Undefined also if it is damaged, so that the canary is put again all the same. */
-async function entryOf(id: string, ledger: CreatePorts['ledger'], signal: AbortSignal): Promise<Entry | undefined> {
-  try {
-    return (await ledger.read(id, signal))?.entry;
-  } catch (error) {
-    if (isDamaged(error)) return undefined;
-    throw error;
   }
 }

@@ -1,6 +1,6 @@
 import type { CountedFlow } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
-import { UnreadableEntryError } from '../ledger/store.ts';
+import { readableOr, UnreadableEntryError } from '../ledger/store.ts';
 import type { HoldReason } from '../ledger/waits.ts';
 import type { Price } from '../uploads/budget.ts';
 import { attemptOf, costsOf, type HoldPorts, type Subject } from './attempt.ts';
@@ -104,10 +104,6 @@ export async function holdRoom(
   { holds, clock, settings }: HoldPorts,
   signal: AbortSignal,
 ): Promise<(routeName?: string, of?: TurnClass) => number> {
-  try {
-    return roomOf(await holds.read(signal), settings, clock.now());
-  } catch (error) {
-    if (error instanceof UnreadableEntryError) return () => 0;
-    throw error;
-  }
+  const present = await readableOr(holds.read(signal), () => undefined);
+  return present === undefined ? () => 0 : roomOf(present, settings, clock.now());
 }

@@ -1,7 +1,7 @@
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { microsOf } from '../base/money.ts';
 import { costsKey } from '../ledger/keys.ts';
-import { UnreadableEntryError } from '../ledger/store.ts';
+import { readableOr } from '../ledger/store.ts';
 import type { EventBus } from '../publish/event-bus.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
 import { type Budget, periodEnd, type Spent } from '../uploads/budget.ts';
@@ -34,15 +34,12 @@ export interface TendPorts extends HoldPorts {
 
 /** @throws any error of S3. The next tick does the rest then. */
 export async function tendHolds(ports: TendPorts, signal: AbortSignal): Promise<void> {
-  let holds: Holds;
-  try {
-    holds = await ports.holds.read(signal);
-  } catch (error) {
-    if (!(error instanceof UnreadableEntryError)) throw error;
+  const holds = await readableOr(ports.holds.read(signal), (error) => {
     ports.telemetry.metrics.add('HoldsUnreadable');
     ports.telemetry.log.error('Nothing is sent, because the holds cannot be read', { error });
-    return;
-  }
+    return undefined;
+  });
+  if (holds === undefined) return;
   await forgetRoutes(holds, ports, signal);
   await tellFailingRoutes(holds, ports, signal);
   await tellBudgets(holds, ports, signal);

@@ -4,7 +4,7 @@ import { NO_METADATA } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
 import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
 import { type Entry, hasGivenWay } from './entry.ts';
-import { isDamaged, type Ledger, type Stored, UnreadableEntryError } from './store.ts';
+import { isDamaged, type Ledger, readableOr, type Stored } from './store.ts';
 import { SWEEP_REACH_MS } from './waits.ts';
 
 /*
@@ -44,15 +44,9 @@ export async function copiedEntry(
   known?: string,
 ): Promise<Entry | undefined> {
   if (isCanary(upload, ports.settings)) return undefined;
-  let before: Entry | undefined;
-  try {
-    const find = upload.versionId === undefined ? unversionedBefore : versionBefore;
-    before = await find(upload, ports, signal, known);
-  } catch (error) {
-    // What a damaged entry was about can never be known.
-    if (isDamaged(error)) return undefined;
-    throw error;
-  }
+  const find = upload.versionId === undefined ? unversionedBefore : versionBefore;
+  // What a damaged entry was about can never be known.
+  const before = await readableOr(find(upload, ports, signal, known), () => undefined, isDamaged);
   if (before?.state !== 'failed') return before;
   if (before.endedAt < upload.lastModified + SECOND_MS) return undefined;
   if (!hasGivenWay(before)) return before;
@@ -84,18 +78,9 @@ export async function currentUpload(
 ): Promise<{ readonly current?: Upload | undefined; readonly copied?: Entry | undefined }> {
   const current = await ports.inbox.current(bucket, key, signal);
   if (current === undefined || current.id === known) return { current };
-  if (await hasEntry(ports.ledger, current.id, signal)) return { current };
+  // It has an entry, which may be damaged or of a newer version.
+  if ((await readableOr(ports.ledger.read(current.id, signal), () => true)) !== undefined) return { current };
   return { current, copied: await copiedEntry(current, ports, signal, known) };
-}
-
-/** True if an upload has an entry, though it may be damaged or of a newer version. */
-async function hasEntry(ledger: Pick<Ledger, 'read'>, id: string, signal: AbortSignal): Promise<boolean> {
-  try {
-    return (await ledger.read(id, signal)) !== undefined;
-  } catch (error) {
-    if (error instanceof UnreadableEntryError) return true;
-    throw error;
-  }
 }
 
 async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {

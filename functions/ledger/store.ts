@@ -56,7 +56,26 @@ export class OtherFormatError extends UnreadableEntryError {}
 
 /** True if an object can never be read again: another version of Flowdrop can read what it wrote. */
 export const isDamaged = (error: unknown): error is UnreadableEntryError =>
-  error instanceof UnreadableEntryError && !(error instanceof OtherFormatError);
+  isUnreadable(error) && !(error instanceof OtherFormatError);
+
+const isUnreadable = (error: unknown): error is UnreadableEntryError => error instanceof UnreadableEntryError;
+
+/**
+ * What is read of the ledger, or this instead if it cannot be read.
+ * @param isMeant the errors that this stands for. Default: all that mean that an object cannot be read.
+ */
+export async function readableOr<T, U>(
+  reading: Promise<T>,
+  instead: (error: UnreadableEntryError) => U,
+  isMeant = isUnreadable,
+): Promise<T | U> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isMeant(error)) return instead(error);
+    throw error;
+  }
+}
 
 /**
  * Refuses an object of the ledger that has another format, older or newer.
@@ -258,16 +277,12 @@ export class Ledger {
     return false;
   }
 
-  async #mayHaveHadFlow(uploadId: string, before: number, signal: AbortSignal): Promise<boolean> {
-    try {
-      const entry = (await this.read(uploadId, signal))?.entry;
-      if (entry === undefined) return false;
+  #mayHaveHadFlow(uploadId: string, before: number, signal: AbortSignal): Promise<boolean> {
+    const hadFlow = (entry: Entry): boolean =>
       // As a rule, a later generation follows a flow that failed.
-      return entry.generation > 1 || ('flow' in entry && (entry.flow?.createdAt ?? before) < before);
-    } catch (error) {
-      if (error instanceof UnreadableEntryError) return true;
-      throw error;
-    }
+      entry.generation > 1 || ('flow' in entry && (entry.flow?.createdAt ?? before) < before);
+    const reading = this.read(uploadId, signal).then((stored) => stored !== undefined && hadFlow(stored.entry));
+    return readableOr(reading, () => true);
   }
 
   async #write<E extends Entry>(

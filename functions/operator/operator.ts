@@ -41,7 +41,7 @@ import {
   waitingMarkerOf,
 } from '../ledger/entry.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
-import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
+import { type Ledger, readableOr, type Stored } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Aliases, OtherSuccess } from '../publish/aliases.ts';
 import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
@@ -330,15 +330,12 @@ export async function finishAnew(
   signal: AbortSignal,
 ): Promise<number | undefined> {
   const { chains, telemetry } = ports;
-  let chain: Chain | undefined;
-  try {
-    chain = await chains.read(firstId, signal);
-  } catch (error) {
-    if (!(error instanceof UnreadableEntryError)) throw error;
+  const chain = await readableOr(chains.read(firstId, signal), (error) => {
     telemetry.log.error('This chain cannot be read', { uploadId: firstId, error });
     telemetry.metrics.add('EntriesUnreadable');
-    return DUE_AGAIN_MS;
-  }
+    return 'unreadable' as const;
+  });
+  if (chain === 'unreadable') return DUE_AGAIN_MS;
   const step = chain && unfinishedAnew(chain, ANEW_STEP_MAX);
   if (chain === undefined || step === undefined) return undefined;
   const { begun, isLast } = await beginStep(chain, { ...step, late: lateIn(chain, step.route) }, ports, signal);

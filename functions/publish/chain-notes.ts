@@ -5,7 +5,7 @@ import { childrenOf, gatheredEntry, isWhole, noted, takenFrom } from '../chains/
 import type { Chain } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
 import { type Entry, isTerminal, type TerminalEntry, type WaitingEntry } from '../ledger/entry.ts';
-import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
+import { type Ledger, readableOr } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
 import { firstOf } from '../uploads/upload.ts';
@@ -145,14 +145,9 @@ export class ChainNotes {
   async #begin(entry: WaitingEntry, signal: AbortSignal): Promise<void> {
     const { ledger, queue, clock } = this.#ports;
     const uploadId = entry.upload.id;
-    try {
-      const written = await ledger.create(entry, signal);
-      if (!written.won && !isUnsent(written.current?.entry)) return;
-    } catch (error) {
-      // It has begun. That its entry was damaged since must not keep the others of its chain from going on.
-      if (error instanceof UnreadableEntryError) return;
-      throw error;
-    }
+    // If it cannot be read, it has begun. That must not keep the others of its chain from going on.
+    const written = await readableOr(ledger.create(entry, signal), () => undefined);
+    if (written === undefined || (!written.won && !isUnsent(written.current?.entry))) return;
     const notBefore = queue === undefined ? entry.notBefore : clock.now() + DUE_AGAIN_MS;
     await ledger.putWaitingMarker({ uploadId, notBefore }, signal);
     await queue?.send(messageFor(entry.upload), signal);
@@ -179,8 +174,9 @@ export class ChainNotes {
     if (settings.resultsRetentionDays === undefined) return;
     const isEnded = chain.endedAt !== undefined;
     const follow = async ({ id, assets, assetCount }: Chain['uploads'][number]): Promise<void> => {
-      // A large chain does not hold its assets.
-      const entry = assetCount === undefined ? undefined : await readableEntry(id, ledger, signal);
+      // A large chain does not hold its assets. One whose entry cannot be read keeps none of the others from going on.
+      const reading = assetCount === undefined ? undefined : readableOr(ledger.read(id, signal), () => undefined);
+      const entry = (await reading)?.entry;
       const made = entry !== undefined && isTerminal(entry) ? entry.assets : assets;
       await (isEnded ? sources.expire(made, signal) : sources.keep(made, signal));
     };
@@ -192,17 +188,3 @@ export class ChainNotes {
 
 /** True if it waits for its first message. */
 const isUnsent = (entry: Entry | undefined): boolean => entry?.state === 'waiting' && entry.reason === 'stage';
-
-/** Undefined also if it cannot be read: the other uploads of its chain go on. */
-async function readableEntry(
-  id: string,
-  ledger: Pick<Ledger, 'read'>,
-  signal: AbortSignal,
-): Promise<Entry | undefined> {
-  try {
-    return (await ledger.read(id, signal))?.entry;
-  } catch (error) {
-    if (error instanceof UnreadableEntryError) return undefined;
-    throw error;
-  }
-}

@@ -13,7 +13,7 @@ import {
   isTerminal,
   type TerminalEntry,
 } from '../ledger/entry.ts';
-import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
+import { type Ledger, readableOr, type Stored } from '../ledger/store.ts';
 import { isPublished } from '../publish/publish.ts';
 import type { Settings } from '../settings/environment.ts';
 import { firstOf } from '../uploads/upload.ts';
@@ -79,13 +79,8 @@ export class FlowDeletions {
     const { ledger, chains, settings } = this.#ports;
     if (!(await isPublished(entry, ledger, signal))) return false;
     if (!isInChain(entry, settings.routes)) return true;
-    try {
-      const chain = await chains.read(firstOf(entry.upload).id, signal);
-      return chain === undefined || chain.endedAt !== undefined;
-    } catch (error) {
-      if (error instanceof UnreadableEntryError) return false;
-      throw error;
-    }
+    const chain = await readableOr(chains.read(firstOf(entry.upload).id, signal), () => ({ endedAt: undefined }));
+    return chain === undefined || chain.endedAt !== undefined;
   }
 
   /** @returns why a flow was not deleted. */

@@ -3,7 +3,7 @@ import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
 import { type Entry, isInLine, takenBy, waitingMarkerOf } from '../ledger/entry.ts';
 import { LINE_PREFIX, type WaitingMarker, waitingKey } from '../ledger/keys.ts';
-import { type Stored, UnreadableEntryError } from '../ledger/store.ts';
+import { readableOr, type Stored } from '../ledger/store.ts';
 import { isHold } from '../ledger/waits.ts';
 import type { Route } from '../uploads/route.ts';
 import { BEGINNING, type LineState, nextTurns, type Room } from './line.ts';
@@ -227,13 +227,9 @@ export class WaitingUploads {
     return isUndecided && this.#ports.clock.now() < sentAt + UNDECIDED_MAX_MS ? 'undecided' : 'through';
   }
 
-  async #storedOf(uploadId: string, signal: AbortSignal): Promise<Stored | undefined> {
-    try {
-      return await this.#ports.ledger.read(uploadId, signal);
-    } catch (error) {
-      if (error instanceof UnreadableEntryError) return undefined; // It is reported when its marker is due again.
-      throw error;
-    }
+  /** Undefined also if it cannot be read: that is reported when its marker is due again. */
+  #storedOf(uploadId: string, signal: AbortSignal): Promise<Stored | undefined> {
+    return readableOr(this.#ports.ledger.read(uploadId, signal), () => undefined);
   }
 }
 
