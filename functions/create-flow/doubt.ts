@@ -65,9 +65,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   // flow yet.
   const waitForAddress = (answer: string, message: string, notBefore: number): Ending => {
     if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
-    const unknown = 'It is unknown whether a flow of this upload exists: look for it before you retry.';
-    const failure = { code: MISADDRESSED, message: `${answer} ${unknown}` } as const;
-    return failing(delivery, claim, failure);
+    return failing(delivery, claim, { code: MISADDRESSED, message: answer });
   };
   const waitAfter = (message: string, notBefore: number): Ending => {
     if (answer === undefined) return waitOn(message, notBefore);

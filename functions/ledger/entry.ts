@@ -578,6 +578,9 @@ export interface Ending {
   readonly plan?: Entry['plan'];
 }
 
+/** What the failure of an upload in doubt says as well. */
+const UNKNOWN_FLOW = ' A request may have made a flow that is not known: look for it at the service before you retry.';
+
 export function ended(
   entry: ClaimedEntry | WaitingEntry | RunningEntry,
   ending: Ending & { readonly failure: KnownFailure },
@@ -591,7 +594,11 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
   // A later end never has an earlier time, although clocks differ.
   const endedAt = Math.max(now, flow?.collectedAgainAt ?? 0);
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
-  if (failure !== undefined) return { ...facts, state: 'failed', failure: shortened(failure, MESSAGE_CHARS_MAX) };
+  if (failure !== undefined) {
+    const doubt = entry.doubt === undefined ? '' : UNKNOWN_FLOW;
+    const { message } = shortened(failure, MESSAGE_CHARS_MAX - doubt.length);
+    return { ...facts, state: 'failed', failure: { ...failure, message: message + doubt } };
+  }
   return {
     ...facts,
     ...(plan && { plan }),

@@ -504,9 +504,7 @@ async function cancel(
 ): Promise<Changed> {
   const { ledger, clock } = ports;
   const upload = entry.upload.id;
-  const isInDoubt = entry.doubt !== undefined;
-  const doubt = isInDoubt ? ' A request may have made a flow that is not known: look for it at the service.' : '';
-  const failure = { code: 'cancelled', message: `The operator cancelled it.${doubt}` } as const;
+  const failure = { code: 'cancelled', message: 'The operator cancelled it.' } as const;
   const assets = entry.state === 'running' ? entry.assets : undefined;
   const terminal = ended(entry, { failure, ...(assets && { assets }) }, clock.now());
   // The invocation that made the flow may have died before it put the marker, and only the marker leads to this end.
@@ -520,7 +518,7 @@ async function cancel(
   return {
     ...({ upload, result: 'cancelled' } as const),
     ...(isAborted !== undefined && { isAborted }),
-    ...(isInDoubt && { isInDoubt }),
+    ...(entry.doubt !== undefined && { isInDoubt: true }),
   };
 }
 
