@@ -8,72 +8,61 @@ import { ForbiddenAddressError } from './errors.ts';
  * a link-local address, or a server in the company's network. So each address must be within the reach of the service.
  */
 
-/** Special-purpose IPv4 ranges (IANA IPv4 Special-Purpose Address Registry, RFC 6890), multicast and reserved. */
-const NOT_PUBLIC_IPV4 = [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.0.2.0', 24],
-  ['192.88.99.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['198.51.100.0', 24],
-  ['203.0.113.0', 24],
-  ['224.0.0.0', 4],
-  ['240.0.0.0', 4],
-] as const;
+/** Ranges of addresses, such as `10.0.0.0/8`. An address with a zone (`fe80::1%eth0`) is of this link, and in none. */
+class Ranges {
+  // Two lists, because one of both families would find an IPv4-mapped IPv6 address in an IPv4 range.
+  readonly #ipv4 = new BlockList();
+  readonly #ipv6 = new BlockList();
 
-/** Special-purpose ranges within 2000::/3, the only public IPv6 range (IANA IPv6 Special-Purpose Address Registry). */
-const NOT_PUBLIC_IPV6 = [
-  ['2001::', 23],
-  ['2001:db8::', 32],
-  ['2002::', 16],
-  ['3fff::', 20],
-] as const;
+  constructor(ranges: readonly string[]) {
+    for (const range of ranges) {
+      const [network = '', bits] = range.split('/');
+      if (isIP(network) === 4) this.#ipv4.addSubnet(network, Number(bits), 'ipv4');
+      else this.#ipv6.addSubnet(network, Number(bits), 'ipv6');
+    }
+  }
 
-/**
- * Addresses within an organisation: private and shared IPv4 (RFC 1918, RFC 6598) and unique-local IPv6 (RFC 4193). All
- * other special-purpose addresses belong to one machine or one link, such as that of an instance's metadata.
- */
-const PRIVATE_IPV4 = [
-  ['10.0.0.0', 8],
-  ['100.64.0.0', 10],
-  ['172.16.0.0', 12],
-  ['192.168.0.0', 16],
-] as const;
-const PRIVATE_IPV6 = ['fc00::', 7] as const;
-
-/** Metadata and other services of an EC2 instance. (Amazon EC2 User Guide, "Instance metadata": `fd00:ec2::254`.) */
-const EC2_LOCAL_IPV6 = ['fd00:ec2::', 32] as const;
+  has(address: string): boolean {
+    const family = address.includes('%') ? 0 : isIP(address);
+    return family === 4 ? this.#ipv4.check(address, 'ipv4') : family === 6 && this.#ipv6.check(address, 'ipv6');
+  }
+}
 
 /** Networks without IPv4 reach the public IPv4 internet through this prefix (RFC 6052). The IPv4 rules apply in it. */
 const NAT64_PREFIX = '64:ff9b::';
 
-const globalUnicast = new BlockList();
-globalUnicast.addSubnet('2000::', 3, 'ipv6');
-globalUnicast.addSubnet(NAT64_PREFIX, 96, 'ipv6');
+/** Private and shared IPv4 addresses, within an organisation (RFC 1918, RFC 6598). */
+const PRIVATE_IPV4 = ['10.0.0.0/8', '100.64.0.0/10', '172.16.0.0/12', '192.168.0.0/16'];
 
-const notPublic4 = new BlockList();
-const notPublic6 = new BlockList();
-for (const [network, bits] of NOT_PUBLIC_IPV4) {
-  notPublic4.addSubnet(network, bits, 'ipv4');
-  notPublic6.addSubnet(`${NAT64_PREFIX}${network}`, 96 + bits, 'ipv6');
-}
-for (const [network, bits] of NOT_PUBLIC_IPV6) notPublic6.addSubnet(network, bits, 'ipv6');
+/** Special-purpose IPv4 ranges (IANA IPv4 Special-Purpose Address Registry, RFC 6890), multicast and reserved. */
+const NOT_PUBLIC_IPV4 = [
+  ...PRIVATE_IPV4,
+  ...['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '198.18.0.0/15'],
+  ...['198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/4', '240.0.0.0/4'],
+];
 
-const private4 = new BlockList();
-const private6 = new BlockList();
-const ec2Local6 = new BlockList();
-for (const [network, bits] of PRIVATE_IPV4) private4.addSubnet(network, bits, 'ipv4');
-private6.addSubnet(...PRIVATE_IPV6, 'ipv6');
-ec2Local6.addSubnet(...EC2_LOCAL_IPV6, 'ipv6');
+/** Special-purpose ranges within 2000::/3, the only public IPv6 range (IANA IPv6 Special-Purpose Address Registry). */
+const NOT_PUBLIC_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
-const loopback4 = new BlockList();
-loopback4.addSubnet('127.0.0.0', 8, 'ipv4');
+/** The addresses of the public internet, apart from those that are not public. */
+const UNICAST = new Ranges(['0.0.0.0/0', '2000::/3', `${NAT64_PREFIX}/96`]);
+const NOT_PUBLIC = new Ranges([
+  ...[...NOT_PUBLIC_IPV4, ...NOT_PUBLIC_IPV6],
+  ...NOT_PUBLIC_IPV4.map((range) => range.split('/')).map(
+    ([network, bits]) => `${NAT64_PREFIX}${network}/${96 + Number(bits)}`,
+  ),
+]);
+
+/**
+ * Addresses within an organisation, with unique-local IPv6 (RFC 4193). All other special-purpose addresses belong to one
+ * machine or one link, such as that of an instance's metadata.
+ */
+const PRIVATE = new Ranges([...PRIVATE_IPV4, 'fc00::/7']);
+
+/** Metadata and other services of an EC2 instance. (Amazon EC2 User Guide, "Instance metadata": `fd00:ec2::254`.) */
+const EC2_LOCAL = new Ranges(['fd00:ec2::/32']);
+
+const LOOPBACK = new Ranges(['127.0.0.0/8', '::1/128']);
 
 /**
  * The addresses that a service may send us to. Each list names what it allows, so that an unknown form of an address,
@@ -89,34 +78,10 @@ export type Reach = 'public' | 'network' | 'machine';
  * Tells whether an IP address is on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
  * multicast, documentation and reserved addresses are not. No IPv4-mapped IPv6 address counts as public.
  */
-function isPublicAddress(address: string): boolean {
-  switch (familyOf(address)) {
-    case 4:
-      return !notPublic4.check(address, 'ipv4');
-    case 6:
-      return globalUnicast.check(address, 'ipv6') && !notPublic6.check(address, 'ipv6');
-    default:
-      return false;
-  }
-}
+const isPublicAddress = (address: string): boolean => UNICAST.has(address) && !NOT_PUBLIC.has(address);
 
 /** Tells whether an address is private: of an organisation's network, neither public nor of this machine or link. */
-function isPrivateAddress(address: string): boolean {
-  switch (familyOf(address)) {
-    case 4:
-      return private4.check(address, 'ipv4');
-    case 6:
-      return private6.check(address, 'ipv6') && !ec2Local6.check(address, 'ipv6');
-    default:
-      return false;
-  }
-}
-
-const isLoopbackAddress = (address: string): boolean =>
-  address === '::1' || (familyOf(address) === 4 && loopback4.check(address, 'ipv4'));
-
-/** 4, 6, or 0 if it is no address. An address with a zone (`fe80::1%eth0`) is of this link, and no list has it. */
-const familyOf = (address: string): number => (address.includes('%') ? 0 : isIP(address));
+const isPrivateAddress = (address: string): boolean => PRIVATE.has(address) && !EC2_LOCAL.has(address);
 
 export function isWithin(reach: Reach, address: string): boolean {
   switch (reach) {
@@ -125,7 +90,7 @@ export function isWithin(reach: Reach, address: string): boolean {
     case 'network':
       return isPublicAddress(address) || isPrivateAddress(address);
     case 'machine':
-      return isLoopbackAddress(address);
+      return LOOPBACK.has(address);
   }
 }
 
@@ -138,7 +103,7 @@ export function isWithin(reach: Reach, address: string): boolean {
 export function reachOf(address: string | undefined): Reach {
   if (address === undefined) return 'public';
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
-  if (isLoopbackAddress(plain)) return 'machine';
+  if (LOOPBACK.has(plain)) return 'machine';
   return isPrivateAddress(plain) ? 'network' : 'public';
 }
 
@@ -148,7 +113,7 @@ export const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '
 /** Tells whether a URL names this machine. `URL` has already normalised every spelling of an IPv4 address. */
 export function isLoopback(url: URL): boolean {
   const host = hostOf(url);
-  return host === 'localhost' || isLoopbackAddress(host);
+  return host === 'localhost' || LOOPBACK.has(host);
 }
 
 /** Tells whether an address holds a user or a password. HTTP would send them as `Authorization: Basic`. */
