@@ -16,7 +16,7 @@ import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
 import { TimeLimit } from './time-limit.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
-import type { Asset, AssetOptions, OfUpload } from './types.ts';
+import type { Asset, AssetOptions } from './types.ts';
 
 /**
  * Longest wait from the head of a response until its data begins, in milliseconds. An envelope may hold 64 KiB before
@@ -33,7 +33,7 @@ const RATE_WINDOW_MS = 30_000;
 /** Where an asset is: at an address of the service, or at one that an answer of the service names. */
 type Source = { readonly url: URL } | { readonly link: string; readonly answer: Answer };
 
-interface AssetRequest extends OfUpload {
+interface AssetRequest extends AssetOptions {
   readonly flowId: string;
   readonly assetId: string;
   readonly from: Source;
@@ -45,8 +45,6 @@ interface AssetRequest extends OfUpload {
   readonly assetBytesMax: number;
   readonly bytesPerSecondMin: number;
   readonly clock: Clock;
-  readonly onSent?: (() => void) | undefined;
-  readonly accepts?: AssetOptions['accepts'];
 }
 
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */

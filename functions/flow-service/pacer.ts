@@ -248,7 +248,8 @@ class Pace {
   readonly #clock: Clock;
   readonly #ceiling: number;
   readonly #kind: RequestKind;
-  readonly #waiting: Waiting[] = [];
+  /** In the order of their arrival. */
+  readonly #waiting = new Set<Waiting>();
   readonly #subjects = new Map<string, Refused>();
   /** By rank: requests of higher ranks that went while one of this rank was ready. */
   readonly #skipped = [0, 0, 0];
@@ -298,29 +299,17 @@ class Pace {
    */
   wait(request: PacedRequest & Pick<Waiting, 'wasRefused'>, signal: AbortSignal): Promise<number> {
     signal.throwIfAborted();
-    const { promise, resolve, reject } = Promise.withResolvers<number>();
-    const leave = (): void => {
-      signal.removeEventListener('abort', abort);
-      this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
-    };
-    const grant = (number: number): void => {
-      leave();
-      resolve(number);
-    };
+    const { promise, resolve: grant, reject } = Promise.withResolvers<number>();
+    const waiting: Waiting = { ...request, since: this.#clock.now(), grant, reject };
     const abort = (): void => {
-      leave();
+      this.#waiting.delete(waiting);
       reject(signal.reason);
       this.#go();
     };
-    const fail = (error: unknown): void => {
-      leave();
-      reject(error);
-    };
-    const waiting: Waiting = { ...request, since: this.#clock.now(), grant, reject: fail };
     signal.addEventListener('abort', abort);
-    this.#waiting.push(waiting);
+    this.#waiting.add(waiting);
     this.#go();
-    return promise;
+    return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 
   /** The service answered. @param exhaustedMs how long nothing is left of the allowance, according to its headers. */
@@ -426,26 +415,29 @@ class Pace {
       const rate = Math.min(this.learnt?.requestsPerSecond ?? Number.POSITIVE_INFINITY, this.#ceiling);
       const opensAt = rate === Number.POSITIVE_INFINITY ? this.#heldUntil : Math.max(this.#heldUntil, this.#nextAt);
       this.#rejectLate(now, opensAt);
-      if (this.#waiting.length === 0) return;
-      const asked = this.#nextAt > now ? undefined : this.#waiting.find(({ isAsked }) => isAsked);
+      if (this.#waiting.size === 0) return;
+      const asked = this.#nextAt > now ? undefined : this.#waiting.values().find(({ isAsked }) => isAsked);
       const next = asked ?? (opensAt > now ? undefined : this.#next(now));
       if (next === undefined) {
-        const askedAt = this.#waiting.some(({ isAsked }) => isAsked) ? this.#nextAt : Number.POSITIVE_INFINITY;
-        const ready = Math.min(...this.#waiting.map(({ subject }) => this.#ownBackoffUntil(subject)));
-        const startBy = Math.min(...this.#waiting.map((waiting) => waiting.startBy ?? Number.POSITIVE_INFINITY));
+        const askedAt = this.#waiting.values().some(({ isAsked }) => isAsked) ? this.#nextAt : Number.POSITIVE_INFINITY;
+        const ready = Math.min(...this.#waiting.values().map(({ subject }) => this.#ownBackoffUntil(subject)));
+        const startBy = Math.min(
+          ...this.#waiting.values().map((waiting) => waiting.startBy ?? Number.POSITIVE_INFINITY),
+        );
         // One millisecond later, the request is certainly too late.
         void this.#wakeAt(Math.min(Math.max(opensAt, ready), askedAt, startBy + 1));
         return;
       }
       this.#spend(next, now);
       this.#sent += 1;
+      this.#waiting.delete(next);
       next.grant(this.#sent);
     }
   }
 
   /** Rejects requests that would wait too long. Their callers postpone them. */
   #rejectLate(now: number, opensAt: number): void {
-    for (const waiting of [...this.#waiting]) {
+    for (const waiting of this.#waiting) {
       const { subject, startBy = Number.POSITIVE_INFINITY, wasRefused, isAsked } = waiting;
       if (isAsked && this.#nextAt <= Math.max(now, startBy)) continue;
       const ownUntil = this.#ownBackoffUntil(subject);
@@ -454,6 +446,7 @@ class Pace {
       const goesAt = Math.max(opensAt, ownUntil);
       if (!isOwn && backoffMs <= BACKOFF_PATIENCE_MS && (goesAt <= now || goesAt <= startBy)) continue;
       const message = 'The request was not sent: the service refuses too many requests at present';
+      this.#waiting.delete(waiting);
       waiting.reject(
         new ThrottledError(wasRefused ? `${message}, and has refused this one` : message, {
           retryAfterMs: backoffMs > 0 ? backoffMs : undefined,
@@ -467,7 +460,9 @@ class Pace {
   /** The first request of the highest rank that may go. A rank that was passed over nine times has the next one. */
   #next(now: number): Waiting | undefined {
     const ready = ([0, 1, 2] as const).flatMap((rank) => {
-      const first = this.#waiting.find((one) => one.rank === rank && this.#ownBackoffUntil(one.subject) <= now);
+      const first = this.#waiting
+        .values()
+        .find((one) => one.rank === rank && this.#ownBackoffUntil(one.subject) <= now);
       return first ?? [];
     });
     const chosen = ready.find(({ rank }) => (this.#skipped[rank] ?? 0) >= SKIPPED_MAX) ?? ready[0];

@@ -34,7 +34,7 @@ import {
   SMALL_ANSWER,
   UnfitAnswerError,
 } from './json-answer.ts';
-import { Pacer, type Rank } from './pacer.ts';
+import { type PacedRequest, Pacer, type Rank } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
 import type { FlowBody } from './request-body.ts';
 import {
@@ -48,6 +48,7 @@ import {
   tokenHeader,
 } from './service-description.ts';
 import { errorForStatus } from './status-errors.ts';
+import { TimeLimit } from './time-limit.ts';
 import {
   type RequestBody,
   type Transport,
@@ -95,21 +96,17 @@ export interface RequestOptions {
 
 type Operation = 'create' | 'get' | 'list' | 'templates' | `outputs at ${string}` | 'asset' | 'abort' | 'delete';
 
-export interface Call extends OfUpload {
+export interface Call
+  extends OfUpload,
+    Pick<CreateRequest, 'onWaiting' | 'beforeSending'>,
+    Pick<PacedRequest, 'subject' | 'startBy' | 'patienceMs' | 'isAsked'> {
   readonly operation: Operation;
   readonly method: TransportRequest['method'];
   readonly url: URL;
   /** Headers beside those of every request. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The flow or the upload that the request is about. */
-  readonly subject: string;
   /** Default: 2 for `get`, 0 for all others. */
   readonly rank?: Rank | undefined;
-  readonly startBy?: number | undefined;
-  readonly patienceMs?: number | undefined;
-  readonly isAsked?: boolean | undefined;
-  readonly onWaiting?: CreateRequest['onWaiting'];
-  readonly beforeSending?: CreateRequest['beforeSending'];
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly reach?: TransportRequest['reach'];
@@ -433,18 +430,31 @@ export class Requests {
   async #sendPaced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
     const { operation, subject, startBy, patienceMs, isAsked, rank = operation === 'get' ? 2 : 0 } = call;
     const kind = operation === 'create' ? 'creation' : 'other';
-    using waiting = call.onWaiting && new ToldWait(call.onWaiting, () => this.#creationRefusal, this.#clock);
+    let { onWaiting } = call;
+    const tellWaiting = (): void => {
+      const { why, until } = this.#creationRefusal ?? {
+        why: 'It waits for its turn at the pace that the service allows.',
+      };
+      onWaiting?.(why, until);
+      onWaiting = undefined;
+    };
+    const toldAfter = new TimeLimit(this.#clock, tellWaiting);
+    if (onWaiting !== undefined) toldAfter.set(WAITING_TOLD_AFTER_MS, 'its turn');
     const onRefused = async (response: TransportResponse): Promise<void> => {
       await this.errorFor({ operation, url: call.url, response, secret, hadToken: true });
-      waiting?.tell();
+      tellWaiting();
     };
-    const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: waiting && onRefused };
-    const response = await this.#pacer.send(kind, paced, signal, async () => {
-      waiting?.isOver();
-      const key = await call.beforeSending?.();
-      return (await this.#sendOnce(call, { secret, hadToken: true, key }, signal)).response;
-    });
-    return { operation, url: call.url, response, secret, hadToken: true };
+    const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: onWaiting && onRefused };
+    try {
+      const response = await this.#pacer.send(kind, paced, signal, async () => {
+        toldAfter.end();
+        const key = await call.beforeSending?.();
+        return (await this.#sendOnce(call, { secret, hadToken: true, key }, signal)).response;
+      });
+      return { operation, url: call.url, response, secret, hadToken: true };
+    } finally {
+      toldAfter.end();
+    }
   }
 
   async #sendOnce(
@@ -513,39 +523,6 @@ function traceOf(uploadId: string): { readonly traceparent?: string } {
 interface Refusal {
   readonly why: string;
   readonly until?: number | undefined;
-}
-
-/** Tells the caller of a creation, once, that it waits. */
-class ToldWait implements Disposable {
-  readonly #onWaiting: NonNullable<CreateRequest['onWaiting']>;
-  readonly #refusal: () => Refusal | undefined;
-  readonly #timer = new AbortController();
-  #isTold = false;
-
-  constructor(onWaiting: NonNullable<CreateRequest['onWaiting']>, refusal: () => Refusal | undefined, clock: Clock) {
-    this.#onWaiting = onWaiting;
-    this.#refusal = refusal;
-    clock.sleep(WAITING_TOLD_AFTER_MS, this.#timer.signal).then(
-      () => this.tell(),
-      () => undefined,
-    );
-  }
-
-  tell(): void {
-    if (this.#isTold) return;
-    this.#isTold = true;
-    const { why, until } = this.#refusal() ?? { why: 'It waits for its turn at the pace that the service allows.' };
-    this.#onWaiting(why, until);
-  }
-
-  /** The turn of the request has come. */
-  isOver(): void {
-    this.#timer.abort();
-  }
-
-  [Symbol.dispose](): void {
-    this.#timer.abort();
-  }
 }
 
 /** A body while it is being sent. Keeps the failure of the input apart from the failure of the connection. */
