@@ -1,8 +1,6 @@
 import pMap from 'p-map';
-import { type ExpectedCosts, sumOfCosts } from '../functions/base/money.ts';
 import type { Chain } from '../functions/chains/chain-schema.ts';
 import { RETRIED_AT_ONCE_MAX } from '../functions/operator/operator.ts';
-import { expectedCosts } from '../functions/uploads/chain-routes.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import {
   type Acted,
@@ -23,6 +21,8 @@ import {
 } from './actions.ts';
 import { againBy, type MadeQuery, madeBy, makeAnew, stageBy } from './again.ts';
 import { chainBegunBy, viewsOf } from './chains.ts';
+import { type ExpectedCosts, sumOfCosts } from './cost-texts.ts';
+import { expectedCosts } from './costs.ts';
 import type { Deployment } from './deployment.ts';
 import { find } from './find.ts';
 import { endOfHold, type HoldView, holdOn, holdsOf } from './holds.ts';

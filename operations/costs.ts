@@ -4,11 +4,52 @@ import { amountOf } from '../functions/base/money.ts';
 import { costKeyOf, type DayCosts, dayCostsSchema, dayOf } from '../functions/holds/costs.ts';
 import { HoldStore } from '../functions/holds/hold-store.ts';
 import { COSTS_PREFIX, costsKey } from '../functions/ledger/keys.ts';
+import { routesAfter } from '../functions/uploads/chain-routes.ts';
+import type { Route } from '../functions/uploads/route.ts';
+import { matchesKey } from '../functions/uploads/route-conditions.ts';
+import { type ExpectedCosts, sumOfCosts, timesCosts } from './cost-texts.ts';
 import type { Deployment } from './deployment.ts';
 import { objects, READS_MAX } from './listing.ts';
 
-export { type ExpectedCosts, sumOfCosts } from '../functions/base/money.ts';
-export { expectedCosts } from '../functions/uploads/chain-routes.ts';
+export { type ExpectedCosts, sumOfCosts } from './cost-texts.ts';
+
+/** The beginning of one or more flows. */
+export interface FlowStart {
+  /** Undefined if the route is not known. */
+  readonly route: string | undefined;
+  /** The key of the chain's first file, if it is known. */
+  readonly firstKey?: string | undefined;
+  /** Flows with the same one belong to one chain. Default: each begins a chain of its own. */
+  readonly chain?: string | undefined;
+  /** Number of flows. Default: 1. */
+  readonly count?: number | undefined;
+}
+
+/**
+ * The flows that these would begin, with one for each stage that comes after them. A stage that takes all assets of a
+ * chain together makes one flow in each chain.
+ */
+export function expectedCosts(routes: readonly Route[], starts: readonly FlowStart[]): ExpectedCosts {
+  const chains = Map.groupBy(starts, (start) => start.chain ?? start);
+  const costs: ExpectedCosts[] = [];
+  for (const ofChain of chains.values()) {
+    const joined = new Set<Route>();
+    const add = (name: string | undefined, firstKey: string | undefined, count: number, isLater: boolean): void => {
+      const price = routes.find((route) => route.name === name)?.price;
+      const one = { flows: 1, later: isLater ? 1 : 0, unpriced: price === undefined ? 1 : 0 };
+      const amounts = price === undefined ? {} : { [price.currency]: price.amount };
+      costs.push(timesCosts({ ...one, amounts }, count));
+      for (const next of name === undefined ? [] : routesAfter(routes, name)) {
+        if (firstKey !== undefined && !matchesKey({ prefixes: next.prefixes }, firstKey)) continue;
+        if (next.inputs === 'all' && joined.has(next)) continue;
+        if (next.inputs === 'all') joined.add(next);
+        add(next.name, firstKey, count, true);
+      }
+    };
+    for (const { route, firstKey, count = 1 } of ofChain) add(route, firstKey, count, false);
+  }
+  return sumOfCosts(costs);
+}
 
 /** How far back costs are told by default, in milliseconds: 30 days. */
 const SINCE_MS = 30 * 24 * 60 * 60_000;

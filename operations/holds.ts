@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { amountOf, microsOf, type Share } from '../functions/base/money.ts';
+import { amountOf, microsOf } from '../functions/base/money.ts';
 import { shellWord } from '../functions/base/printable.ts';
 import type { HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
@@ -19,6 +19,7 @@ import {
 } from '../functions/ledger/waits.ts';
 import type { HoldAnswer } from '../functions/operator/operator.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent } from '../functions/uploads/budget.ts';
+import type { Share } from './cost-texts.ts';
 import type { Deployment } from './deployment.ts';
 import { LedgerWindow } from './ledger-window.ts';
 import { readEntries } from './listing.ts';

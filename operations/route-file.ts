@@ -1,11 +1,11 @@
 import { mediaTypeOf } from '../functions/base/media-type.ts';
-import type { ExpectedCosts } from '../functions/base/money.ts';
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import { KEY_BYTES_MAX } from '../functions/s3/limits.ts';
-import { expectedCosts } from '../functions/uploads/chain-routes.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import type { UploadFacts } from '../functions/uploads/route-conditions.ts';
 import { jobsRouteOf, routeFor } from '../functions/uploads/routes.ts';
+import type { ExpectedCosts } from './cost-texts.ts';
+import { expectedCosts } from './costs.ts';
 import type { Deployment } from './deployment.ts';
 import { nearestRoute } from './explain.ts';
 import { withPrefix } from './find.ts';

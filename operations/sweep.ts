@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
-import type { ExpectedCosts } from '../functions/base/money.ts';
 import { keptFrom } from '../functions/sweep/sweep-run.ts';
-import { expectedCosts } from '../functions/uploads/chain-routes.ts';
+import type { ExpectedCosts } from './cost-texts.ts';
+import { expectedCosts } from './costs.ts';
 import type { Deployment } from './deployment.ts';
 import { sleepUntilNext } from './wait.ts';
 

@@ -1,5 +1,4 @@
 import type { Json } from '../functions/base/json.ts';
-import type { ExpectedCosts } from '../functions/base/money.ts';
 import type { ShownState, TerminalState } from '../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { HeldFlows } from '../operations/act.ts';
@@ -9,6 +8,7 @@ import type { Branch } from '../operations/chain-tree.ts';
 import type { ChainView } from '../operations/chains.ts';
 import type { Diagnosis } from '../operations/checks.ts';
 import type { Generation } from '../operations/compare.ts';
+import type { ExpectedCosts } from '../operations/cost-texts.ts';
 import type { RecentCosts } from '../operations/costs.ts';
 import type { HoldChange } from '../operations/holds.ts';
 import type { ListedState } from '../operations/list.ts';

@@ -1,7 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander';
 import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
-import { costsSentence, sharesText } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { jsonSchema } from '../../functions/uploads/routes.ts';
@@ -10,6 +9,7 @@ import { act, costsOf, heldFlows, type Plan, plan, routeOfRetry, type Selection,
 import { type Asked, isHopeless, type PlannedStage } from '../../operations/actions.ts';
 import { moveAlias } from '../../operations/alias.ts';
 import { uploadCommand } from '../../operations/commands.ts';
+import { costsSentence, sharesText } from '../../operations/cost-texts.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { type Followed, followChains } from '../../operations/follow.ts';
 import { type FlowLeft, forget, type KeyTraces, type Traces, tracesOfAll } from '../../operations/forget.ts';

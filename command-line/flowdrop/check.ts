@@ -1,12 +1,12 @@
 import { readFileSync, statSync } from 'node:fs';
 import { Command } from 'commander';
-import { costsSentence } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { AwsRequestError } from '../../operations/aws-requests.ts';
 import { doctorBeforeDeployment } from '../../operations/before-deployment.ts';
 import { type CanaryFile, canaryOf } from '../../operations/canary.ts';
 import { type Checked, type Diagnosis, isFaulty } from '../../operations/checks.ts';
+import { costsSentence } from '../../operations/cost-texts.ts';
 import { ForeignStackError } from '../../operations/deployment.ts';
 import { doctor, unreachable } from '../../operations/doctor.ts';
 import { explain } from '../../operations/explain.ts';

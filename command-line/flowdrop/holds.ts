@@ -1,7 +1,7 @@
 import { Command } from 'commander';
-import { costsSentence } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
-import { expectedCosts } from '../../functions/uploads/chain-routes.ts';
+import { costsSentence } from '../../operations/cost-texts.ts';
+import { expectedCosts } from '../../operations/costs.ts';
 import { changeHold, countOf, endOfHold, type HoldChange, type HoldView, holdsOf } from '../../operations/holds.ts';
 import { waitingStatus } from '../../operations/status.ts';
 import { type Add, example } from './add.ts';

@@ -1,4 +1,3 @@
-import { costsSentence, type ExpectedCosts } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { assetCountOf } from '../../functions/chains/chain-size.ts';
 import { shownState } from '../../functions/ledger/terminal-states.ts';
@@ -6,6 +5,7 @@ import { atItsTime } from '../../functions/ledger/waits.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/actions.ts';
 import { soonerBy } from '../../operations/commands.ts';
+import { costsSentence, type ExpectedCosts } from '../../operations/cost-texts.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Followed, LaterUpload } from '../../operations/follow.ts';
 import type { Fetched } from '../../operations/get.ts';

@@ -1,5 +1,4 @@
 import { didYouMean } from '../base/did-you-mean.ts';
-import { type ExpectedCosts, sumOfCosts, timesCosts } from '../base/money.ts';
 import type { Route, RouteIssue } from './route.ts';
 import { matchesKey, matchesObject } from './route-conditions.ts';
 
@@ -77,44 +76,6 @@ export function pathTo(routes: readonly Route[], route: Route): readonly Route[]
     each = routes.find(({ name }) => name === after);
   }
   return path;
-}
-
-/** The beginning of one or more flows. */
-export interface FlowStart {
-  /** Undefined if the route is not known. */
-  readonly route: string | undefined;
-  /** The key of the chain's first file, if it is known. */
-  readonly firstKey?: string | undefined;
-  /** Flows with the same one belong to one chain. Default: each begins a chain of its own. */
-  readonly chain?: string | undefined;
-  /** Number of flows. Default: 1. */
-  readonly count?: number | undefined;
-}
-
-/**
- * The flows that these would begin, with one for each stage that comes after them. A stage that takes all assets of a
- * chain together makes one flow in each chain.
- */
-export function expectedCosts(routes: readonly Route[], starts: readonly FlowStart[]): ExpectedCosts {
-  const chains = Map.groupBy(starts, (start) => start.chain ?? start);
-  const costs: ExpectedCosts[] = [];
-  for (const ofChain of chains.values()) {
-    const joined = new Set<Route>();
-    const add = (name: string | undefined, firstKey: string | undefined, count: number, isLater: boolean): void => {
-      const price = routes.find((route) => route.name === name)?.price;
-      const one = { flows: 1, later: isLater ? 1 : 0, unpriced: price === undefined ? 1 : 0 };
-      const amounts = price === undefined ? {} : { [price.currency]: price.amount };
-      costs.push(timesCosts({ ...one, amounts }, count));
-      for (const next of name === undefined ? [] : routesAfter(routes, name)) {
-        if (firstKey !== undefined && !matchesKey({ prefixes: next.prefixes }, firstKey)) continue;
-        if (next.inputs === 'all' && joined.has(next)) continue;
-        if (next.inputs === 'all') joined.add(next);
-        add(next.name, firstKey, count, true);
-      }
-    };
-    for (const { route, firstKey, count = 1 } of ofChain) add(route, firstKey, count, false);
-  }
-  return sumOfCosts(costs);
 }
 
 /**

@@ -1,10 +1,10 @@
 import { shownPath } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
-import { costsSentence } from '../../functions/base/money.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { isJobFile } from '../../functions/uploads/job-keys.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import { isLeftOut, jobsRouteOf } from '../../functions/uploads/routes.ts';
+import { costsSentence } from '../../operations/cost-texts.ts';
 import { withPrefix } from '../../operations/find.ts';
 import { costsOfFiles, routeOfFile } from '../../operations/route-file.ts';
 import { InboxFolder } from './inbox-folder.ts';

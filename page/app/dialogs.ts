@@ -1,7 +1,7 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import type { Json } from '../../functions/base/json.ts';
-import { costsText, type ExpectedCosts, laterText } from '../../functions/base/money.ts';
 import { printable } from '../../functions/base/printable.ts';
+import { costsText, type ExpectedCosts, laterText } from '../../operations/cost-texts.ts';
 import type { ActAnswer, DoctorAnswer, PlannedAction, PlanRequest, UploadDetail } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';

@@ -1,5 +1,5 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import { costsText, laterText, sumOfCosts } from '../../functions/base/money.ts';
+import { costsText, laterText, sumOfCosts } from '../../operations/cost-texts.ts';
 import type { About, AboutRoute, RoutedFile } from '../api.ts';
 import { type Choice, chosenFiles, droppedFiles } from './chosen-files.ts';
 import { ICONS } from './icons.ts';

@@ -1,5 +1,5 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import { costsText, type ExpectedCosts, laterText, sumOfCosts, timesCosts } from '../../functions/base/money.ts';
+import { costsText, type ExpectedCosts, laterText, sumOfCosts, timesCosts } from '../../operations/cost-texts.ts';
 import type { About, HoldRequest, Status } from '../api.ts';
 import { Dialog } from './dialogs.ts';
 import { changeHold, getStatus, messageOf } from './server.ts';

@@ -1,6 +1,6 @@
 import { html, nothing, type TemplateResult } from 'lit';
-import { sharesText } from '../../functions/base/money.ts';
 import { printable } from '../../functions/base/printable.ts';
+import { sharesText } from '../../operations/cost-texts.ts';
 import type { About, BudgetView, CostRow, Costs, HoldRequest, HoldView, Status } from '../api.ts';
 import type { Connection } from './feed.ts';
 import { countHeld } from './hold-dialog.ts';

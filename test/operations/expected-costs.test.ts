@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { costsText } from '../../functions/base/money.ts';
-import { expectedCosts, type FlowStart } from '../../functions/uploads/chain-routes.ts';
 import type { Route } from '../../functions/uploads/route.ts';
+import { costsText } from '../../operations/cost-texts.ts';
+import { expectedCosts, type FlowStart } from '../../operations/costs.ts';
 
 const route = (name: string, amount?: number, more: Partial<Route> = {}): Route => ({
   ...{ name, input: 'file', template: 'bytes_echo' },
