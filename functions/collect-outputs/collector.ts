@@ -300,43 +300,52 @@ export async function listRunningMarkers(
   return { ours, shared };
 }
 
-/** Uploads that a collector remembers from tick to tick, the one that was noted longest ago first. */
-export class NotedUploads {
-  readonly #times: Map<string, number>;
+/** What a collector remembers of uploads from tick to tick, by their ids. */
+export class Remembered<T> {
+  protected readonly noted: Map<string, T>;
 
-  constructor(remembered: CollectorState['ended'] = {}) {
-    this.#times = new Map(Object.entries(remembered));
+  constructor(remembered: Readonly<Record<string, T>> = {}) {
+    this.noted = new Map(Object.entries(remembered));
   }
 
   has(uploadId: string): boolean {
-    return this.#times.has(uploadId);
+    return this.noted.has(uploadId);
   }
 
-  /** Notes an upload. It is the last one then. */
-  note(uploadId: string, at: number): void {
-    this.#times.delete(uploadId);
-    this.#times.set(uploadId, at);
+  /** Undefined if nothing is remembered of the upload. */
+  of(uploadId: string): T | undefined {
+    return this.noted.get(uploadId);
   }
 
   forget(uploadId: string): void {
-    this.#times.delete(uploadId);
+    this.noted.delete(uploadId);
   }
 
   /** Forgets all other uploads. */
   retain(uploadIds: ReadonlySet<string>): void {
-    for (const id of this.#times.keys()) if (!uploadIds.has(id)) this.#times.delete(id);
+    for (const id of this.noted.keys()) if (!uploadIds.has(id)) this.noted.delete(id);
+  }
+
+  /** Undefined if nothing is remembered of any. */
+  get remembered(): Record<string, T> | undefined {
+    return this.noted.size === 0 ? undefined : Object.fromEntries(this.noted);
+  }
+}
+
+/** Uploads with the times at which they were noted, the one that was noted longest ago first. */
+export class NotedUploads extends Remembered<number> {
+  /** Notes an upload. It is the last one then. */
+  note(uploadId: string, at: number): void {
+    this.noted.delete(uploadId);
+    this.noted.set(uploadId, at);
   }
 
   /** Returns those of the markers whose uploads were noted, in their order, with the times. */
   among(markers: readonly RunningMarker[]): readonly { readonly marker: RunningMarker; readonly at: number }[] {
     const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
-    return [...this.#times].flatMap(([uploadId, at]) => {
+    return [...this.noted].flatMap(([uploadId, at]) => {
       const marker = byUpload.get(uploadId);
       return marker === undefined ? [] : [{ marker, at }];
     });
-  }
-
-  get remembered(): CollectorState['ended'] {
-    return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
   }
 }

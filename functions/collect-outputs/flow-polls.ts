@@ -90,7 +90,7 @@ export class FlowPolls {
   async #markers(now: number): Promise<readonly RunningMarker[]> {
     const { invocation, confirmations, isolation, ended, lagging, slow, words, unfit, share } = this.#tick;
     const { ours, shared } = await listRunningMarkers(this.#ports, share, now, invocation.closing);
-    confirmations.retain(ours);
+    confirmations.retainSince(ours);
     const uploadIds = new Set(ours.map(({ uploadId }) => uploadId));
     for (const noted of [ended, lagging, slow, words, unfit]) noted.retain(uploadIds);
     this.counts.running = ours.length;

@@ -1,13 +1,13 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { AssetSlots } from './asset-slots.ts';
-import type {
-  CollectorShare,
-  CollectorState,
-  Lease,
-  NotedUploads,
-  UnconfirmedEnd,
-  UndeclaredWord,
+import {
+  type CollectorShare,
+  type Lease,
+  type NotedUploads,
+  Remembered,
+  type UnconfirmedEnd,
+  type UndeclaredWord,
 } from './collector.ts';
 import type { FailureIsolation } from './failure-isolation.ts';
 
@@ -50,37 +50,13 @@ export interface TickContext {
  * Counts the polls in a row that saw a word which the description of the service does not declare, or an answer that
  * does not fit the description.
  */
-export class UndeclaredWords {
-  readonly #words: Map<string, UndeclaredWord>;
-
-  constructor(remembered: CollectorState['undeclared'] = {}) {
-    this.#words = new Map(Object.entries(remembered));
-  }
-
-  /** What the polls of a flow saw. Undefined if the last one saw no such word. */
-  of(uploadId: string): UndeclaredWord | undefined {
-    return this.#words.get(uploadId);
-  }
-
+export class UndeclaredWords extends Remembered<UndeclaredWord> {
   /** Notes that a poll saw such a word. Returns it with the number of such polls in a row. */
   note(uploadId: string, word: string): UndeclaredWord {
-    const before = this.#words.get(uploadId);
-    const noted = { word, polls: (before?.polls ?? 0) + 1 };
-    if (before !== undefined || this.#words.size < WORDS_MAX) this.#words.set(uploadId, noted);
-    return noted;
-  }
-
-  forget(uploadId: string): void {
-    this.#words.delete(uploadId);
-  }
-
-  /** Forgets all other uploads. */
-  retain(uploadIds: ReadonlySet<string>): void {
-    for (const id of this.#words.keys()) if (!uploadIds.has(id)) this.#words.delete(id);
-  }
-
-  get remembered(): CollectorState['undeclared'] {
-    return this.#words.size === 0 ? undefined : Object.fromEntries(this.#words);
+    const before = this.of(uploadId);
+    const seen = { word, polls: (before?.polls ?? 0) + 1 };
+    if (before !== undefined || this.noted.size < WORDS_MAX) this.noted.set(uploadId, seen);
+    return seen;
   }
 }
 
@@ -93,16 +69,15 @@ export class UndeclaredWords {
  * polled in between. If the last tick did not release its lease, this tick observes no loss: the last one died before
  * it wrote what it saw, or still polls. Complete outputs need no lease: a second poll cannot lose them.
  */
-export class EndConfirmations {
-  readonly #observations: Map<string, UnconfirmedEnd>;
+export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   readonly #lease: Lease;
   readonly #pollIntervalMs: number;
 
   constructor(lease: Lease, pollIntervalMs: number) {
+    super(lease.state.unconfirmedEnds);
     this.#lease = lease;
     this.#pollIntervalMs = pollIntervalMs;
-    const remembered = Object.entries(lease.state.unconfirmedEnds ?? {});
-    this.#observations = new Map(remembered.filter(([, { digest }]) => this.#isObserved(digest)));
+    for (const [uploadId, { digest }] of this.noted) if (!this.#isObserved(digest)) this.noted.delete(uploadId);
   }
 
   /**
@@ -111,13 +86,13 @@ export class EndConfirmations {
    */
   confirms(uploadId: string, digest: string, now: number, apartMs = 0): boolean {
     if (!this.#isObserved(digest)) return false;
-    const first = this.#observations.get(uploadId);
+    const first = this.of(uploadId);
     const ageMs = first?.digest === digest ? now - first.at : Number.POSITIVE_INFINITY;
     // After an old observation, other polls may have seen something else.
     if (ageMs <= Math.max(OBSERVATION_AGE_MAX_MS, 3 * this.#pollIntervalMs))
       return ageMs >= Math.max(apartMs, this.#pollIntervalMs);
-    const hasRoom = first !== undefined || this.#observations.size < OBSERVATIONS_MAX;
-    if (hasRoom) this.#observations.set(uploadId, { digest, at: now });
+    const hasRoom = first !== undefined || this.noted.size < OBSERVATIONS_MAX;
+    if (hasRoom) this.noted.set(uploadId, { digest, at: now });
     return false;
   }
 
@@ -130,20 +105,16 @@ export class EndConfirmations {
    * Forgets what was seen, because a poll saw something else: the next two must agree. @param digest forget only this
    * observation.
    */
-  forget(uploadId: string, digest = this.#observations.get(uploadId)?.digest): void {
-    if (this.#observations.get(uploadId)?.digest === digest) this.#observations.delete(uploadId);
+  override forget(uploadId: string, digest = this.of(uploadId)?.digest): void {
+    if (this.of(uploadId)?.digest === digest) this.noted.delete(uploadId);
   }
 
   /** Keeps only what was seen of running flows since their markers were put. */
-  retain(running: readonly RunningMarker[]): void {
+  retainSince(running: readonly RunningMarker[]): void {
     const since = new Map(running.map(({ uploadId, ageFrom }) => [uploadId, ageFrom]));
-    for (const [uploadId, { at }] of this.#observations) {
-      if (at < (since.get(uploadId) ?? Number.POSITIVE_INFINITY)) this.#observations.delete(uploadId);
+    for (const [uploadId, { at }] of this.noted) {
+      if (at < (since.get(uploadId) ?? Number.POSITIVE_INFINITY)) this.noted.delete(uploadId);
     }
-  }
-
-  get remembered(): Readonly<Record<string, UnconfirmedEnd>> | undefined {
-    return this.#observations.size === 0 ? undefined : Object.fromEntries(this.#observations);
   }
 
   #isObserved(digest: string): boolean {
