@@ -133,13 +133,17 @@ export interface Changed {
   readonly why?: string;
 }
 
-interface RetryOptions {
-  /** What replaces parts of the route for this retry, if the route allows it. Only a failure takes it. */
+/** How uploads begin again. */
+interface Again {
+  /** What replaces parts of the route, if the route allows it. Only an upload that has ended takes it. */
   readonly given?: GivenOverrides | undefined;
-  /** True if an upload is made anew, however it ended. One that has not ended stays as it is. Default false. */
-  readonly isAnew?: boolean;
   /** True if live files go first. Default: if there are many. */
   readonly late?: true | undefined;
+}
+
+interface RetryOptions extends Again {
+  /** True if an upload is made anew, however it ended. One that has not ended stays as it is. Default false. */
+  readonly isAnew?: boolean;
 }
 
 /**
@@ -173,13 +177,9 @@ export function retryUploads(
   });
 }
 
-interface AnewOptions {
+interface AnewOptions extends Again {
   /** The route of the stage. Default: that of the first file, so that all is made anew. */
   readonly from?: string | undefined;
-  /** What replaces parts of the route of the first file, if that allows it. */
-  readonly given?: GivenOverrides | undefined;
-  /** True if live files go first. Default: if there are many. */
-  readonly late?: true | undefined;
 }
 
 /** How many uploads a request may still begin. */
@@ -427,16 +427,10 @@ const beginStages = (
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<readonly Changed[]> =>
-  each(
-    begins.map(({ upload }) => upload.id),
-    async (id) => {
-      const fresh = begins.find(({ upload }) => upload.id === id) as WaitingEntry;
-      return {
-        upload: id,
-        result: (await beginStage({ ...fresh, late }, ports, signal)) ? 'resubmitted' : 'under way',
-      };
-    },
-  );
+  each(begins, async (fresh) => {
+    const isBegun = await beginStage({ ...fresh, late }, ports, signal);
+    return { upload: fresh.upload.id, result: isBegun ? 'resubmitted' : 'under way' };
+  });
 
 /** Begins an upload of a stage that is made anew: for the first time, or in a new generation. */
 async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: AbortSignal): Promise<boolean> {
@@ -659,28 +653,14 @@ async function assetsThere(
  * Changes uploads side by side. A failure keeps none of the others from being changed.
  * @throws the only failure, or {AggregateError}.
  */
-async function each(
-  uploadIds: readonly string[],
-  change: (upload: string) => Promise<Changed>,
-): Promise<readonly Changed[]> {
-  const failures: unknown[] = [];
-  const results = await pMap(
-    uploadIds,
-    async (upload) => {
-      try {
-        return [await change(upload)];
-      } catch (error) {
-        failures.push(error);
-        return [];
-      }
-    },
-    { concurrency: CONCURRENCY },
-  );
-  if (failures.length > 1) {
-    throw new AggregateError(failures, `${failures.length} of ${uploadIds.length} uploads failed: ${failures[0]}`);
+async function each<T>(uploads: readonly T[], change: (upload: T) => Promise<Changed>): Promise<readonly Changed[]> {
+  try {
+    return await pMap(uploads, change, { concurrency: CONCURRENCY, stopOnError: false });
+  } catch (error) {
+    const { errors } = error as AggregateError;
+    if (errors.length === 1) throw errors[0];
+    throw new AggregateError(errors, `${errors.length} of ${uploads.length} uploads failed: ${errors[0]}`);
   }
-  if (failures.length > 0) throw failures[0];
-  return results.flat();
 }
 
 /**
