@@ -75,7 +75,7 @@ export async function createFlow(
 ): Promise<Outcome> {
   const delivery = new Delivery(event, ports, invocation, batch);
   try {
-    return await conclude(delivery, await receive(delivery, event));
+    return await conclude(delivery, await receive(delivery));
   } catch (error) {
     if (error instanceof ClaimHeldError) {
       delivery.log.info('Another invocation is at work on this upload. The queue delivers the message again.', {
@@ -89,7 +89,8 @@ export async function createFlow(
   }
 }
 
-async function receive(delivery: Delivery, event: UploadEvent): Promise<Ending> {
+async function receive(delivery: Delivery): Promise<Ending> {
+  const { event } = delivery;
   const { ledger, settings } = delivery.ports;
   const { work } = delivery.invocation;
   if (event.uploadId !== undefined) {
@@ -221,7 +222,7 @@ function settlingOf({ ports: { settings } }: Delivery, upload: Upload, changedAt
   if (settleSeconds === undefined) return undefined;
   const notBefore = changedAt + settleSeconds * 1_000;
   const message = `It waits until it is still: its key must not change for ${counted(settleSeconds, 'second')}.`;
-  return { reason: 'settling', message, counted: false, notBefore };
+  return { reason: 'settling', message, notBefore };
 }
 
 /**
@@ -291,7 +292,7 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
   const { id } = stored.entry.upload;
   delivery.identify({ uploadId: id });
   for (let changes = 0; changes < CHANGES_MAX; changes += 1) {
-    const { step, entry } = nextStep(stored.entry, clock.now(), delivery.key);
+    const { step, entry } = nextStep(stored.entry, clock.now(), delivery.event.key);
     switch (step) {
       case 'publish-again':
       case 'restore-marker':
@@ -300,7 +301,7 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
       case 'leave-to-its-claim':
         throw new ClaimHeldError(`Another invocation holds the claim on upload ${id}`);
       case 'take-over': {
-        if (isSuspect(entry) && !delivery.mayTakeOver(entry))
+        if (isSuspect(entry) && !delivery.batch.mayTakeOver(entry))
           return { kind: 'leave', outcome: 'put off', message: 'The upload is sent alone, after the others' };
         const claim = claimAgain(entry, delivery.claimTerms());
         const written = await claimOver(delivery, stored, claim);
@@ -334,7 +335,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const message =
       'The last attempt got no usable answer. No flow of it was found. The upload waits for its next attempt.';
     const reason = claim.entry.misaddressedSince === undefined ? 'unavailable' : MISADDRESSED;
-    return { kind: 'wait', claim, wait: { reason, message, counted: false, notBefore } };
+    return { kind: 'wait', claim, wait: { reason, message, notBefore } };
   }
   if (!isInside(settings, upload)) {
     const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
@@ -481,7 +482,7 @@ function unapproved(delivery: Delivery, claim: Claim): Ending | undefined {
   }
   const message = 'It waits for somebody to look at its inputs, and to approve or cancel it.';
   const entry = toBeReviewed(claim.entry, now);
-  return { kind: 'wait', claim: { ...claim, entry }, wait: { reason: 'review', message, counted: false, notBefore } };
+  return { kind: 'wait', claim: { ...claim, entry }, wait: { reason: 'review', message, notBefore } };
 }
 
 /**

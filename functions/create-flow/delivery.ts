@@ -49,6 +49,7 @@ export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
 /** What a delivery shares with the others of its invocation. */
 export interface Batch {
   readonly mayTakeOver: MayTakeOver;
+  /** The searches of all deliveries of this invocation. */
   readonly searches: SharedSearch;
 }
 
@@ -75,14 +76,9 @@ export class Delivery {
   /** The same ports, for those who write the ledger: `claim.ts` takes and changes claims, `ending.ts` ends them. */
   readonly writing: CreatePorts;
   readonly invocation: Invocation;
-  readonly mayTakeOver: MayTakeOver;
-  /** The searches of all deliveries of this invocation. */
-  readonly searches: SharedSearch;
-  /** Key of the file that the message names. */
-  readonly key: string;
-  /** When its message came into the queue, in milliseconds since the epoch. Undefined without a queue. */
-  readonly arrivedAt: number | undefined;
-  readonly #late: true | undefined;
+  readonly batch: Batch;
+  /** What the message says. */
+  readonly event: UploadEvent;
   #uploadId: string | undefined;
   #log: Log;
 
@@ -90,11 +86,8 @@ export class Delivery {
     this.ports = ports;
     this.writing = ports;
     this.invocation = invocation;
-    this.mayTakeOver = batch.mayTakeOver;
-    this.searches = batch.searches;
-    this.key = event.key;
-    this.arrivedAt = event.arrivedAt;
-    this.#late = event.late;
+    this.batch = batch;
+    this.event = event;
     this.#log = ports.telemetry.log.with({ key: event.key });
   }
 
@@ -115,7 +108,7 @@ export class Delivery {
   identify(id: { readonly uploadId: string | undefined } | { readonly flowId: string }): void {
     if ('uploadId' in id) {
       this.#uploadId = id.uploadId;
-      this.#log = this.ports.telemetry.log.with({ key: this.key, ...id });
+      this.#log = this.ports.telemetry.log.with({ key: this.event.key, ...id });
     } else this.#log = this.#log.with(id);
   }
 
@@ -130,8 +123,8 @@ export class Delivery {
       claimedAt: clock.now(),
       deadline: this.invocation.endsAt + CLAIM_MARGIN_MS,
       pipeline: settings.pipeline,
-      arrivedAt: this.arrivedAt,
-      late: this.#late,
+      arrivedAt: this.event.arrivedAt,
+      late: this.event.late,
       keyScope: createHash('sha256').update(settings.ledgerBucket).digest('hex').slice(0, 8),
     };
   }

@@ -59,7 +59,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   const waitOn = (message: string, notBefore: number, reason: WaitReason = 'in-doubt'): Ending => ({
     kind: 'wait',
     claim,
-    wait: { reason, message, counted: false, notBefore },
+    wait: { reason, message, notBefore },
   });
   // Something other than the service answered the POST. It answers the search too, or the service need not list the
   // flow yet.
@@ -177,7 +177,7 @@ function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Ending
 
 /** @param mayBeAbsent true if the service has had the time to list the flow, so that absence is proof. */
 function findFlow(
-  { ports, searches }: Delivery,
+  { ports, batch: { searches } }: Delivery,
   entry: ClaimedEntry,
   { claimedAt }: Doubt,
   mayBeAbsent: boolean,
@@ -200,5 +200,5 @@ function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, w
   const until = isAccepted ? ` It fails if there is none by ${new Date(endsAt).toISOString()}.${answer}` : '';
   const message = `It is unknown whether a flow exists (${why}). The upload waits for the operator's decision.${until}`;
   const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;
-  return { kind: 'wait', claim, wait: { reason: 'undecided', message, counted: false, notBefore } };
+  return { kind: 'wait', claim, wait: { reason: 'undecided', message, notBefore } };
 }

@@ -54,7 +54,7 @@ export function failing(delivery: Delivery, claim: Claim, failure: KnownFailure)
   const entry = inDoubt(claim.entry, { ...doubt, isKeySpent: true });
   const message = `The service may have created a flow. It is searched for before the upload fails: ${failure.message}`;
   const notBefore = Math.max(delivery.ports.clock.now(), doubt.sentBy + LISTING_DELAY_MAX_MS);
-  const wait = { reason: 'in-doubt', message, counted: false, notBefore } as const;
+  const wait = { reason: 'in-doubt', message, notBefore } as const;
   return { kind: 'wait', claim: { ...claim, entry }, wait };
 }
 

@@ -143,11 +143,7 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found)
   }
   const message = hinted(`Missing inputs: ${names}.`);
   const entry = lacking(claim.entry, { deadline, missing });
-  return {
-    kind: 'wait',
-    claim: { ...claim, entry },
-    wait: { reason: 'inputs', message, counted: false, notBefore: deadline },
-  };
+  return { kind: 'wait', claim: { ...claim, entry }, wait: { reason: 'inputs', message, notBefore: deadline } };
 }
 
 /**

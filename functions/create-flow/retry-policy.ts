@@ -81,51 +81,34 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   const delayMs = backoffMs(entry);
   const operatorMs = operatorBackoffMs(entry);
   const countedMs = countedBackoffMs(entry);
+  const fail = (code: FailureCode, message: string) => ({ kind: 'fail', failure: { code, message } }) as const;
+  const doubt = (delayMs: number, counted = false) => ({ kind: 'doubt', counted, delayMs }) as const;
+  const wait = (reason: WaitReason, delayMs: number, counted = false) =>
+    ({ kind: 'wait', reason, counted, delayMs }) as const;
   if (error instanceof InDoubtError) {
     const { cause } = error;
-    if (cause instanceof ThrottledError) return { kind: 'doubt', counted: false, delayMs: throttledMs(cause, entry) };
+    if (cause instanceof ThrottledError) return doubt(throttledMs(cause, entry));
     // The file is not to blame if something other than the service answers.
-    if (cause instanceof MisaddressedError) return { kind: 'doubt', counted: false, delayMs: operatorMs };
-    return { kind: 'doubt', counted: true, delayMs: countedMs };
+    return cause instanceof MisaddressedError ? doubt(operatorMs) : doubt(countedMs, true);
   }
-  if (error instanceof RejectedError || error instanceof InvalidTextError) {
-    return { kind: 'fail', failure: { code: error.code, message: error.message } };
-  }
-  if (error instanceof UploadGoneError) {
-    return { kind: 'fail', failure: { code: goneCode(error, entry), message: `${error.message}.` } };
-  }
-  if (error instanceof UploadArchivedError) {
-    return { kind: 'fail', failure: { code: 'input-archived', message: `${error.message}: have it restored first.` } };
-  }
-  if (error instanceof UploadEncodedError) {
-    return { kind: 'fail', failure: { code: 'input-encoded', message: error.message } };
-  }
-  if (error instanceof UnauthorisedError) {
-    return { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: operatorMs };
-  }
-  if (error instanceof MisaddressedError) {
-    return { kind: 'wait', reason: MISADDRESSED, counted: false, delayMs: operatorMs };
-  }
-  if (error instanceof HoldsUnavailableError) return { kind: 'wait', reason: 'unavailable', counted: false, delayMs };
-  if (error instanceof HeldError) return { kind: 'wait', reason: error.reason, counted: false, delayMs: 0 };
-  if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs };
-  if (error instanceof ThrottledError) {
-    return { kind: 'wait', reason: 'throttled', counted: false, delayMs: throttledMs(error, entry) };
-  }
+  if (error instanceof RejectedError || error instanceof InvalidTextError) return fail(error.code, error.message);
+  if (error instanceof UploadGoneError) return fail(goneCode(error, entry), `${error.message}.`);
+  if (error instanceof UploadArchivedError) return fail('input-archived', `${error.message}: have it restored first.`);
+  if (error instanceof UploadEncodedError) return fail('input-encoded', error.message);
+  if (error instanceof UnauthorisedError) return wait('unauthorised', operatorMs);
+  if (error instanceof MisaddressedError) return wait(MISADDRESSED, operatorMs);
+  if (error instanceof HoldsUnavailableError) return wait('unavailable', delayMs);
+  if (error instanceof HeldError) return wait(error.reason, 0);
+  if (error instanceof ForbiddenError) return wait('forbidden', countedMs, true);
+  if (error instanceof ThrottledError) return wait('throttled', throttledMs(error, entry));
   if (error instanceof UnavailableError) {
-    const counted = error.bodyStarted;
-    return { kind: 'wait', reason: 'unavailable', counted, delayMs: counted ? countedMs : delayMs };
+    return error.bodyStarted ? wait('unavailable', countedMs, true) : wait('unavailable', delayMs);
   }
-  if (error instanceof UploadDeniedError) {
-    return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs, failsAs: 'input-denied' };
-  }
-  if (error instanceof UploadUnreadableError) {
-    return { kind: 'wait', reason: 'unavailable', counted: true, delayMs: countedMs };
-  }
-  if (error instanceof OutOfTimeError) {
-    // If the claim is younger than half a minute, the file is not to blame.
-    return { kind: 'wait', reason: 'out-of-time', counted: now - entry.claimedAt > ATTEMPT_TIME_MIN_MS, delayMs };
-  }
+  if (error instanceof UploadDeniedError) return { ...wait('forbidden', countedMs, true), failsAs: 'input-denied' };
+  if (error instanceof UploadUnreadableError) return wait('unavailable', countedMs, true);
+  // If the claim is younger than half a minute, the file is not to blame.
+  const isOld = now - entry.claimedAt > ATTEMPT_TIME_MIN_MS;
+  if (error instanceof OutOfTimeError) return wait('out-of-time', delayMs, isOld);
   return undefined;
 }
 

@@ -122,7 +122,7 @@ function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: Opened
   const { ports, invocation } = delivery;
   const { template, parameters, additional, input: as } = entry.route;
   const now = ports.clock.now();
-  const { arrivedAt = now } = delivery;
+  const { arrivedAt = now } = delivery.event;
   return {
     template,
     parameters,
@@ -171,7 +171,7 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
 
 /** The end of a process that was frozen for minutes. The upload may be sent again, but its claim may be over. */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
-  return { kind: 'wait', claim, wait: { reason: 'unavailable', message, counted: false, notBefore } };
+  return { kind: 'wait', claim, wait: { reason: 'unavailable', message, notBefore } };
 }
 
 /**

@@ -488,12 +488,12 @@ export interface Wait {
   /** What happened, in a sentence. */
   readonly message: string;
   readonly notBefore: number;
-  /** True if the file could be the cause. */
-  readonly counted: boolean;
+  /** True if the file could be the cause. Default: false. */
+  readonly counted?: boolean;
 }
 
 export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
-  const { reason, message, notBefore, counted } = wait;
+  const { reason, message, notBefore, counted = false } = wait;
   return {
     ...factsOf(entry),
     attempts: attemptsAfter(entry, counted),

@@ -178,8 +178,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('throttling counted as an attempt', 800, {
     file: 'create-flow/retry-policy.ts',
     in: 'classify',
-    replace: "reason: 'throttled', counted: false",
-    with: "reason: 'throttled', counted: true",
+    replace: "wait('throttled', throttledMs(error, entry))",
+    with: "wait('throttled', throttledMs(error, entry), true)",
   }),
   mistake('a file made anew in the generation that it had', 100, {
     file: 'ledger/entry.ts',
