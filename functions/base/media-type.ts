@@ -6,7 +6,8 @@ export const OCTET_STREAM = 'application/octet-stream';
 /** A form with files in it, as `curl -F` and HTML pages send it. What is stored so is not the file itself. */
 export const FORM = 'multipart/form-data';
 
-const TOKEN = /[!#$%&'*+.^_`|~0-9A-Za-z-]+/.source;
+/** The pattern of a token (RFC 9110, section 5.6.2). */
+export const TOKEN = /[!#$%&'*+.^_`|~0-9A-Za-z-]+/.source;
 
 /** Type and subtype as tokens. @see https://www.rfc-editor.org/rfc/rfc9110#section-8.3.1 */
 export const MEDIA_TYPE = new RegExp(`^${TOKEN}/${TOKEN}$`);

@@ -1,4 +1,3 @@
-import type { Clock } from '../base/clock.ts';
 import type { Json } from '../base/json.ts';
 import {
   createdReader,
@@ -115,22 +114,16 @@ const SHORT_LISTING = {
 
 class HttpFlowService implements FlowService {
   readonly #requests: Requests;
-  readonly #clock: Clock;
-  readonly #assetBytesMax: number;
-  readonly #assetBytesPerSecondMin: number;
+  readonly #options: FlowServiceOptions;
   readonly #service: ServiceDescription;
-  readonly #findPagesMax: number;
   /** The candidates for the path of the outputs. Only one remains once it has succeeded. */
   #outputsPaths: readonly string[];
 
   constructor(options: FlowServiceOptions) {
     const { service } = options;
     this.#requests = new Requests(options);
-    this.#clock = options.clock;
-    this.#assetBytesMax = options.assetBytesMax;
-    this.#assetBytesPerSecondMin = options.assetBytesPerSecondMin ?? 0;
+    this.#options = options;
     this.#service = service;
-    this.#findPagesMax = options.findPagesMax ?? FIND_PAGES_MAX;
     this.#outputsPaths = [service.outputs.path ?? service.state.path].flat();
   }
 
@@ -250,12 +243,8 @@ class HttpFlowService implements FlowService {
 
   async asset(flowId: string, assetId: string, signal: AbortSignal, options: AssetOptions = {}): Promise<Asset> {
     const { outputs } = this.#service;
-    const limits = {
-      assetBytesMax: this.#assetBytesMax,
-      bytesPerSecondMin: this.#assetBytesPerSecondMin,
-      clock: this.#clock,
-    };
-    const request = { flowId, assetId, ...limits, ...options };
+    const { assetBytesMax, assetBytesPerSecondMin: bytesPerSecondMin = 0, clock } = this.#options;
+    const request = { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, ...options };
     if (!('addresses' in outputs)) {
       const url = this.#requests.url(outputs.asset, { id: flowId, asset: assetId, template: options.template });
       return downloadAsset(this.#requests, { ...request, from: { url }, data: outputs.data }, signal);
@@ -371,9 +360,13 @@ class HttpFlowService implements FlowService {
     if (list === undefined) {
       return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of flows' }));
     }
-    const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
+    const listedBefore = this.#options.clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
-    const limits = { pagesMax: this.#findPagesMax, entriesMax: FIND_FLOWS_MAX, rank: 1 } as const;
+    const limits = {
+      pagesMax: this.#options.findPagesMax ?? FIND_PAGES_MAX,
+      entriesMax: FIND_FLOWS_MAX,
+      rank: 1,
+    } as const;
     return findFlows({
       sought,
       isNewestFirst: list.order === 'newest-first',
@@ -485,18 +478,19 @@ class HttpFlowService implements FlowService {
     { answersMs = Number.POSITIVE_INFINITY, ...options }: Omit<ListingLimits, 'rank'> & Pick<PagedListing, 'pages'>,
     signal: AbortSignal,
   ): Listing<P> {
+    const { clock } = this.#options;
     let secret: string | undefined;
     let leftMs = answersMs;
     const read = async (url: URL) => {
       if (leftMs <= 0) throw new TooSlowError(`${call.operation}: no whole listing came in ${answersMs} ms`);
-      let sentAt = this.#clock.now();
+      let sentAt = clock.now();
       const onSent = (): void => {
-        sentAt = this.#clock.now();
+        sentAt = clock.now();
       };
       const answer = await this.#requests.send({ ...call, url, onSent }, signal);
       secret = answer.secret;
       const page = await this.#requests.read(answer, reader, signal, PAGE_ANSWER);
-      leftMs -= this.#clock.now() - sentAt;
+      leftMs -= clock.now() - sentAt;
       return { page, response: answer.response };
     };
     const isForToken = (target: URL): boolean => this.#requests.isForToken(target, secret);

@@ -7,8 +7,8 @@ import type { ErrorsDescription, ServiceDescription } from './service-descriptio
  * idempotency key. Each has a stand-in of its shape in `local/flow-service/shapes.ts`, and a recipe.
  */
 
-/** What the statuses mean at most of them. */
-const STATUSES: Omit<ErrorsDescription, 'words'> = {
+/** What the statuses mean at most services. */
+export const STATUSES: Omit<ErrorsDescription, 'words'> = {
   outOfCredit: [402],
   tokenRefused: [401],
   throttled: [429],

@@ -1,4 +1,4 @@
-import { OCTET_STREAM, registeredType } from '../base/media-type.ts';
+import { OCTET_STREAM, registeredType, TOKEN } from '../base/media-type.ts';
 import { holdsToken } from './redact.ts';
 
 /**
@@ -7,7 +7,6 @@ import { holdsToken } from './redact.ts';
  */
 const MEDIA_TYPE_CHARS_MAX = 255;
 
-const TOKEN = /[\w!#$%&'*+.^`|~-]+/.source;
 const MEDIA_TYPE = new RegExp(`^${TOKEN}/${TOKEN}(;${TOKEN}=${TOKEN})*$`);
 
 /**

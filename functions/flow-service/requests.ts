@@ -70,9 +70,6 @@ const JSON_ANSWER_MS = 20_000;
  */
 const CREATION_REST_MS = 60_000;
 
-/** Longest time from the last byte of a creation to the end of its answer, if nothing else is declared, in milliseconds. */
-export const CREATION_ANSWER_MS = ANSWER_SECONDS * 1000 + CREATION_REST_MS;
-
 /** How long the answer of the listings to a 403 is believed, in milliseconds. */
 const PROBED_MS = 10_000;
 

@@ -1,4 +1,4 @@
-import { FAL, MESHY, OGC_PROCESSES, REPLICATE, RUNPOD, TRIPO } from './job-services.ts';
+import { FAL, MESHY, OGC_PROCESSES, REPLICATE, RUNPOD, STATUSES, TRIPO } from './job-services.ts';
 import type { ServiceDescription } from './service-description.ts';
 
 /**
@@ -50,13 +50,7 @@ export const FLOWS: ServiceDescription = {
   templates: { path: '/templates', items: ['/templates', ''] },
   abort: { method: 'PATCH', path: '/flows/{id}', body: { action: 'abort' } },
   delete: { method: 'DELETE', path: '/flows/{id}' },
-  errors: {
-    words: '/detail',
-    outOfCredit: [402],
-    tokenRefused: [401],
-    throttled: [429],
-    notReady: [409, 425],
-  },
+  errors: { ...STATUSES, words: '/detail' },
 };
 
 /** The descriptions that ship with Flowdrop, by their names in the configuration. */

@@ -9,14 +9,11 @@ import {
   type Telemetry,
 } from '../base/telemetry.ts';
 
-const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricUnit]>> = {
-  InputBytes: MetricUnit.Bytes,
-  AssetBytes: MetricUnit.Bytes,
-  OldestRunningSeconds: MetricUnit.Seconds,
-  OldestWaitingSeconds: MetricUnit.Seconds,
-  SecondsToResult: MetricUnit.Seconds,
-  SweepAgeSeconds: MetricUnit.Seconds,
-};
+/** The unit that the name of a metric names. All others are counts. */
+function unitOf(metric: MetricName) {
+  if (metric.includes('Seconds')) return MetricUnit.Seconds;
+  return metric.endsWith('Bytes') ? MetricUnit.Bytes : MetricUnit.Count;
+}
 
 /** The telemetry of a function: its log and its metrics, both through Powertools. */
 export function powertools(
@@ -33,7 +30,7 @@ export function powertools(
       log: logTo((level, message, fields) => logger[level](message, fields)),
       metrics: {
         add(metric, value = 1) {
-          if (isWritten(metric, monitoring)) metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value);
+          if (isWritten(metric, monitoring)) metrics.addMetric(metric, unitOf(metric), value);
         },
       },
     },

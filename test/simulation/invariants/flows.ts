@@ -1,5 +1,5 @@
 import { FIND_PAGES_MAX } from '../../../functions/flow-service/flow-search.ts';
-import { CREATION_ANSWER_MS } from '../../../functions/flow-service/requests.ts';
+import { ANSWER_SECONDS } from '../../../functions/flow-service/service-description.ts';
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { FLOW_ENTRIES_READ_MAX } from '../../../functions/ledger/store.ts';
 import type { FlowView } from '../../../local/flow-service/flow.ts';
@@ -24,6 +24,9 @@ const BODY_MS = 2 * MINUTE;
 /** Faults after which a listing is as good as not served. */
 const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'endless'];
 
+/** Longest time from the last byte of a creation to the end of its answer: a minute from its head. */
+const CREATION_ANSWER_MS_MAX = (ANSWER_SECONDS + 60) * SECOND;
+
 /** How the log lines begin that tell of a second flow for a generation. No metric tells which upload it is. */
 export const SECOND_FLOW_LINES = {
   resent: 'Sent again although a flow may exist',
@@ -34,7 +37,7 @@ export const SECOND_FLOW_LINES = {
 export function checkFlows(world: World, entries: readonly Entry[]): void {
   const { creationAnswerMsMax, wasAnyFrozen } = world.observed;
   // Each process looks at its own clock, which may run late by a few turns of the network.
-  const isInTime = wasAnyFrozen || creationAnswerMsMax <= CREATION_ANSWER_MS + SECOND;
+  const isInTime = wasAnyFrozen || creationAnswerMsMax <= CREATION_ANSWER_MS_MAX + SECOND;
   demand(isInTime, 'the answer to a creation held its invocation for too long', creationAnswerMsMax);
   const generations = flowsByGeneration(world, entries);
   for (const entry of entries) checkFlowOf(entry, generations);
