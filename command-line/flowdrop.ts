@@ -1,6 +1,6 @@
-import { ownEnvironment } from '../functions/base/own-environment.ts';
 import { flowdropProgram } from './flowdrop/program.ts';
 import { failed } from './flowdrop/run.ts';
+import { ownEnvironment } from './own-environment.ts';
 
 /** The command `flowdrop`. */
 

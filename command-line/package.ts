@@ -4,7 +4,6 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } fr
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
-import { ownEnvironment } from '../functions/base/own-environment.ts';
 import { BUILT_BUNDLES } from '../infra/bundle/built.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { thirdPartyNotices, thirdPartyNoticesIn } from '../infra/bundle/notices.ts';
@@ -12,6 +11,7 @@ import { buildPage } from '../page/build.ts';
 import { writePage } from '../page/page-files.ts';
 import { BUILT_APP } from '../page/server/built-app-files.ts';
 import { commandOptions, orExit, UsageError } from './options.ts';
+import { ownEnvironment } from './own-environment.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const COMMAND = 'npm run package';

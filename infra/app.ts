@@ -2,7 +2,7 @@ import { chmodSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
-import { ownEnvironment } from '../functions/base/own-environment.ts';
+import { ownEnvironment } from '../command-line/own-environment.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { readStackContext } from './deployment.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';

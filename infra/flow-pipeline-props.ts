@@ -10,7 +10,7 @@ import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
 import type { JsonObject } from '../functions/base/json.ts';
 import type { Monitoring } from '../functions/base/telemetry.ts';
-import { ConfigurationError, check, together } from '../functions/base/validation.ts';
+import { ConfigurationError, check } from '../functions/base/validation.ts';
 import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
@@ -338,4 +338,25 @@ function checkDeployment(
     .map((name) => `${where}.alarms: expected the names of alarms, ${ALARM_NAMES.join(', ')}, got "${name}"`);
   const issues = [...ofRanges, ...ofProxy, ...ofNotify, ...ofAlarms];
   if (issues.length > 0) throw new ConfigurationError(issues);
+}
+
+/**
+ * Runs two parsers. If both find issues, one error names the issues of both, so that the operator can correct all of
+ * them at once.
+ * @throws {ConfigurationError}
+ */
+function together<A, B>(first: () => A, second: () => B): readonly [A, B] {
+  const issues: string[] = [];
+  const attempt = <T>(parse: () => T): T | undefined => {
+    try {
+      return parse();
+    } catch (error) {
+      if (!(error instanceof ConfigurationError)) throw error;
+      issues.push(...error.issues);
+      return undefined;
+    }
+  };
+  const values = [attempt(first), attempt(second)] as const;
+  if (issues.length > 0) throw new ConfigurationError(issues);
+  return values as readonly [A, B];
 }

@@ -1,6 +1,5 @@
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
-import { areResultsGone } from '../functions/flow-service/service-description.ts';
 import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 import type { Deployment } from './deployment.ts';
 import type { FoundUpload } from './listing.ts';
@@ -81,7 +80,9 @@ export const actionsFor = (view: UploadView, { settings, clock }: Pick<Deploymen
     if (action === 'again' && view.stage !== undefined) return false;
     if (whyNot(view, { action }) !== undefined || (action === 'retry' && isHopeless(view, { action }))) return false;
     const endedAt = Date.parse(view.endedAt ?? '');
-    return action !== 'collect' || !areResultsGone(settings.service, { endedAt, now: clock.now() });
+    const { keptHours = Number.POSITIVE_INFINITY } = settings.service.outputs;
+    const areResultsGone = clock.now() - endedAt > keptHours * 60 * 60_000;
+    return action !== 'collect' || !areResultsGone;
   });
 
 /**

@@ -7,12 +7,7 @@ import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
 import { redact } from '../functions/flow-service/redact.ts';
-import {
-  refusalOf,
-  type ServiceDescription,
-  shownTokenHeader,
-  tokenHeader,
-} from '../functions/flow-service/service-description.ts';
+import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
 import { type Transport, TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
 import type { Proxies } from '../functions/flow-service/types.ts';
 import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
@@ -378,4 +373,10 @@ function issueOfConnection(
     return wrongAnswer(`cannot be used: ${host} does not speak HTTP`, 'Check host and port');
   }
   return unreached(error.message, `Check the address in ${address}`);
+}
+
+/** The header with the token, as a message may show it. */
+export function shownTokenHeader(service: ServiceDescription): string {
+  const [[name, value] = []] = Object.entries(tokenHeader(service, '[token]'));
+  return `"${name}: ${value}"`;
 }

@@ -14,7 +14,7 @@ import {
 } from '../functions/flow-service/errors.ts';
 import { PAGE_ANSWER, parseJson } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
-import { ANSWER_DEPTH_MAX, shownTokenHeader } from '../functions/flow-service/service-description.ts';
+import { ANSWER_DEPTH_MAX } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { CreateRequest, FlowService, Output } from '../functions/flow-service/types.ts';
 import { keyOf } from '../functions/ledger/entry.ts';
@@ -25,7 +25,7 @@ import { fitsType } from '../functions/uploads/route-conditions.ts';
 import type { Outcome } from './checks.ts';
 import { clientOf, outcomeOfListing, outcomeOfLostAnswer, outcomeOfWords } from './flow-listing.ts';
 import { type Part, readingOf } from './sample.ts';
-import type { Service } from './service-check.ts';
+import { type Service, shownTokenHeader } from './service-check.ts';
 
 /** Longest time of a trial, in minutes. */
 export const TRIAL_MINUTES_MAX = 10;

@@ -101,27 +101,6 @@ export const byName = <T>(member: z.ZodMiniType<T>): z.ZodMiniType<Record<string
     }),
   ) as unknown as z.ZodMiniType<Record<string, T>>;
 
-/**
- * Runs two parsers. If both find issues, one error names the issues of both, so that the operator can correct all of
- * them at once.
- * @throws {ConfigurationError}
- */
-export function together<A, B>(first: () => A, second: () => B): readonly [A, B] {
-  const issues: string[] = [];
-  const attempt = <T>(parse: () => T): T | undefined => {
-    try {
-      return parse();
-    } catch (error) {
-      if (!(error instanceof ConfigurationError)) throw error;
-      issues.push(...error.issues);
-      return undefined;
-    }
-  };
-  const values = [attempt(first), attempt(second)] as const;
-  if (issues.length > 0) throw new ConfigurationError(issues);
-  return values as readonly [A, B];
-}
-
 /** Tells whether a member, by its path, has no issue, so that it can be compared with others. */
 export type IsSound = (...path: readonly PropertyKey[]) => boolean;
 

@@ -327,24 +327,12 @@ export const tokenHeader = (
   [header]: scheme === undefined ? token : `${scheme} ${token}`,
 });
 
-/** The header with the token, as a message may show it. */
-export function shownTokenHeader(service: ServiceDescription): string {
-  const [[name, value] = []] = Object.entries(tokenHeader(service, '[token]'));
-  return `"${name}: ${value}"`;
-}
-
 /** For how long the service honours an idempotency key, in milliseconds. 0 if it does not. */
 export const keyHonouredMs = ({ create }: ServiceDescription): number => (create.idempotency?.hours ?? 0) * HOUR_MS;
 
 /** What to know about results that may be gone, in a sentence. Empty if nothing is declared. */
 export const keptWords = ({ outputs: { keptHours } }: ServiceDescription): string =>
   keptHours === undefined ? '' : ` The service keeps results for ${duration(keptHours * HOUR_MS)}.`;
-
-/** True if the service keeps no results any more of a flow that had ended by then. @param times in milliseconds. */
-export const areResultsGone = (
-  { outputs: { keptHours } }: ServiceDescription,
-  { endedAt, now }: { readonly endedAt: number; readonly now: number },
-): boolean => keptHours !== undefined && now - endedAt > keptHours * HOUR_MS;
 
 /** True if a request about a flow needs its template. */
 export const needsTemplate = ({ state, outputs, ...others }: ServiceDescription): boolean =>

@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { NO_HOME } from '../../functions/base/own-environment.ts';
+import { NO_HOME } from '../../command-line/own-environment.ts';
 import { closeAfter, type Listening, listenOnLoopback } from '../loopback.ts';
 import { isSameSecret, randomSecret } from '../secrets.ts';
 
