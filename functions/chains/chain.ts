@@ -2,7 +2,7 @@ import pMap from 'p-map';
 import {
   begun,
   type Entry,
-  type Input,
+  inputOf,
   isTerminal,
   isUntold,
   type NextStage,
@@ -135,15 +135,6 @@ function childOf(
   const stage: Stage = { first: firstOf(first), route: route.name, generation, parent: { ...parent, asset: asset.id } };
   return planned(begun(stageUpload(first, stage, asset), route, [inputOf(asset)], now), plan);
 }
-
-const inputOf = ({ bucket, key, versionId, etag, bytes, mediaType }: StoredAsset): Input => ({
-  bucket,
-  key,
-  versionId,
-  etag,
-  bytes,
-  mediaType,
-});
 
 /** The first entry of an upload that takes all assets of a stage. Undefined if no upload of that id does. */
 export function gatheredEntry(chain: Chain, uploadId: string): WaitingEntry | undefined {

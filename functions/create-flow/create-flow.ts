@@ -1,7 +1,7 @@
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import { counted } from '../base/printable.ts';
 import type { MetricName } from '../base/telemetry.ts';
-import { copiedEntry, copyWords, currentUpload, currentUploadId, entryOfGone } from '../ledger/copies.ts';
+import { copiedEntry, copyWords, currentUpload, entryOfGone } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
   claimAgain,
@@ -404,17 +404,17 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   if (isKeyGood(delivery, claim.entry) && (settles === undefined || stillAt !== undefined)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
-    const newest = await currentUploadId({ bucket, ...stage.first }, ports, invocation.work);
+    const { id: newest } = await currentUpload({ bucket, ...stage.first }, ports, invocation.work);
     // A file that was deleted has no successor.
     if (newest === undefined || newest === stage.first.id) return undefined;
     return superseded(`A newer file was put at ${stage.first.key} before this stage was sent.`);
   }
   if (settles === undefined) return undefined;
-  const { current, copied } = await currentUpload(upload, ports, invocation.work);
+  const { id: newest, current } = await currentUpload(upload, ports, invocation.work);
   // Like any other, a file that was still may be deleted while it waits for something else.
   if (current === undefined)
     return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
-  if (current.id !== id && copied?.upload.id !== id) return superseded(`${key} changed before this file was sent.`);
+  if (current.id !== id && newest !== id) return superseded(`${key} changed before this file was sent.`);
   // What looks like a copy of this file may be an upload whose message has not come yet. So it changes the key too.
   const wait = settlingOf(delivery, upload, current.lastModified);
   return wait !== undefined && wait.notBefore > ports.clock.now() ? { kind: 'wait', claim, wait } : undefined;

@@ -1,11 +1,12 @@
 import pMap from 'p-map';
 import { toldIssues } from '../base/printable.ts';
-import { copiedEntry, currentUploadId } from '../ledger/copies.ts';
+import { copiedEntry, currentUpload } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
   type Entry,
   gathered,
   type Input,
+  inputOf,
   isAwaited,
   isTerminal,
   isUntold,
@@ -87,7 +88,7 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   const current = (at: string) => ports.inbox.current(bucket, at, invocation.work);
   const files = job.inputs.flatMap((input) => ('name' in input ? [input] : []));
   const named = files.map(({ name }) => inputKey(key, name));
-  const newest = await currentUploadId({ id, bucket, key }, ports, invocation.work);
+  const { id: newest } = await currentUpload({ id, bucket, key }, ports, invocation.work);
   const exact = await pMap(named, current, { concurrency: CONCURRENCY });
   const isComplete = exact.every((upload) => upload !== undefined);
   const beside = isComplete ? [] : await ports.inbox.keysBeside(bucket, key, invocation.work);
@@ -112,7 +113,7 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   );
   return {
     lookedAt,
-    inputs: uploads.flatMap((upload) => upload ?? []).map(pinned),
+    inputs: uploads.flatMap((upload) => upload ?? []).map(inputOf),
     missing: files
       .filter(({ isOptional }, index) => !isOptional && uploads[index] === undefined)
       .map(({ name }) => name),
@@ -120,15 +121,6 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
     isSuperseded: newest !== undefined && newest !== id,
   };
 }
-
-const pinned = ({ bucket, key, versionId, etag, bytes, mediaType }: Upload): Input => ({
-  bucket,
-  key,
-  versionId,
-  etag,
-  bytes,
-  mediaType,
-});
 
 function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found): Ending {
   const { missing, hints, lookedAt } = found;

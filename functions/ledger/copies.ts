@@ -55,32 +55,29 @@ export async function copiedEntry(
   return current?.id === upload.id ? undefined : before;
 }
 
-/**
- * The id of the upload that is current at a key. A copy that is no upload of its own leaves the one before it current.
- * Undefined if nothing is at the key.
- * @param known the upload that is most probably current.
- * @throws any error of S3.
- */
-export async function currentUploadId(
-  known: Pick<Upload, 'bucket' | 'key' | 'id'>,
-  ports: CopyPorts,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  const { current, copied } = await currentUpload(known, ports, signal);
-  return copied?.upload.id ?? current?.id;
+/** What is current at a key. Without members if nothing is there. */
+interface Current {
+  /** The id of the upload. A copy that is no upload of its own leaves the one before it current. */
+  readonly id?: string | undefined;
+  /** As S3 shows it. */
+  readonly current?: Upload | undefined;
+  /** If that is a copy: the entry of the upload that it repeats. */
+  readonly copied?: Entry | undefined;
 }
 
-/** The same upload as S3 shows it; and if it is a copy, the entry of the one that it repeats. */
+/** @param known the upload that is most probably current. @throws any error of S3. */
 export async function currentUpload(
   { bucket, key, id: known }: Pick<Upload, 'bucket' | 'key' | 'id'>,
   ports: CopyPorts,
   signal: AbortSignal,
-): Promise<{ readonly current?: Upload | undefined; readonly copied?: Entry | undefined }> {
+): Promise<Current> {
   const current = await ports.inbox.current(bucket, key, signal);
-  if (current === undefined || current.id === known) return { current };
+  const id = current?.id;
+  if (current === undefined || id === known) return { id, current };
   // It has an entry, which may be damaged or of a newer version.
-  if ((await readableOr(ports.ledger.read(current.id, signal), () => true)) !== undefined) return { current };
-  return { current, copied: await copiedEntry(current, ports, signal, known) };
+  if ((await readableOr(ports.ledger.read(current.id, signal), () => true)) !== undefined) return { id, current };
+  const copied = await copiedEntry(current, ports, signal, known);
+  return { id: copied?.upload.id ?? id, current, copied };
 }
 
 async function versionBefore(upload: Upload, { inbox, ledger }: CopyPorts, signal: AbortSignal) {

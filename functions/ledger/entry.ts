@@ -53,6 +53,15 @@ export type TerminalEntry = Extract<Entry, { state: TerminalState }>;
 export type Doubt = NonNullable<Entry['doubt']>;
 /** An object that is sent, in exactly this version. */
 export type Input = NonNullable<Entry['inputs']>[number];
+/** An upload or an asset as what is sent. */
+export const inputOf = ({ bucket, key, versionId, etag, bytes, mediaType }: Input): Input => ({
+  bucket,
+  key,
+  versionId,
+  etag,
+  bytes,
+  mediaType,
+});
 /** What a job waits for. */
 export type AwaitedInputs = NonNullable<Entry['job']>;
 /** A later stage that begins with assets of an upload. */

@@ -182,9 +182,8 @@ export class Ledger {
 
   /** The markers of all running flows, the greatest age first. */
   async *runningMarkers(signal: AbortSignal): AsyncGenerator<RunningMarker> {
-    for await (const key of this.#keys(RUNNING_PREFIX, signal)) {
-      const marker = parseRunningKey(key);
-      if (marker !== undefined) yield marker;
+    for await (const { keys } of this.#listings(RUNNING_PREFIX, signal)) {
+      yield* keys.flatMap((key) => parseRunningKey(key) ?? []);
     }
   }
 
@@ -349,10 +348,6 @@ export class Ledger {
 
   async #deleteMarker(key: string, signal: AbortSignal): Promise<void> {
     await this.#s3.send(new DeleteObjectCommand({ Bucket: this.#bucket, Key: key }), { abortSignal: signal });
-  }
-
-  async *#keys(prefix: string, signal: AbortSignal): AsyncGenerator<string> {
-    for await (const { keys } of this.#listings(prefix, signal)) yield* keys;
   }
 
   async *#pages(

@@ -1,7 +1,7 @@
 import { addressOf, hasSucceeded } from '../chains/chain.ts';
 import type { Chain, ChainUpload } from '../chains/chain-schema.ts';
 import { receiptKey } from '../results/results-keys.ts';
-import { type CompletionEvent, DETAIL_BYTES_MAX } from './completion-event.ts';
+import { type CompletionEvent, fittingDetail } from './completion-event.ts';
 import type { ChainReport } from './report-schemas.ts';
 import { bytesInList, fitting, iso, uploadFacts } from './upload-facts.ts';
 
@@ -59,8 +59,6 @@ const uploadBytes = ({ uploads }: StageReport): number => uploads.reduce((sum, u
 const bytesOf = (report: ChainReport): number =>
   bytesInList({ ...report, stages: report.stages.map((stage) => ({ ...stage, uploads: [''] })) }) +
   report.stages.reduce((sum, stage) => sum + uploadBytes(stage), 0);
-
-const withoutUploads = (stage: StageReport): StageReport => ({ ...stage, uploads: [] });
 
 const withoutAssets = ({ assets, ...upload }: StageUploadReport): StageUploadReport =>
   assets === undefined ? upload : { ...upload, assetCount: assets.length };
@@ -121,13 +119,9 @@ export function chainEvent(
 ): CompletionEvent {
   const id = `${report.upload.id}-chain-${report.generation}-${Date.parse(report.endedAt)}`;
   const whole = { id, pipeline, ...report, results: { bucket: where.bucket, chainKey: where.key, isCut: false } };
-  const json = JSON.stringify(whole);
-  const stages = report.stages.map(withoutUploads);
+  const stages = report.stages.map((stage) => ({ ...stage, uploads: [] }));
   return {
     detailType: report.status === 'succeeded' ? 'Chain Succeeded' : 'Chain Failed',
-    detail:
-      Buffer.byteLength(json) <= DETAIL_BYTES_MAX
-        ? json
-        : JSON.stringify({ ...whole, stages, results: { ...whole.results, isCut: true } }),
+    detail: fittingDetail(whole, { stages }),
   };
 }

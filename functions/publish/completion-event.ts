@@ -84,12 +84,12 @@ export function completionEvent(
       isCut: false,
     },
   };
+  return { detailType: TERMINAL_STATES[receipt.status].detailType, detail: fittingDetail(detail, NO_LISTS) };
+}
+
+/** A detail as JSON. @param instead what it says instead of its lists if these are too long for an event. */
+export function fittingDetail(detail: { readonly results: object }, instead: object): string {
   const json = JSON.stringify(detail);
-  return {
-    detailType: TERMINAL_STATES[receipt.status].detailType,
-    detail:
-      Buffer.byteLength(json) <= DETAIL_BYTES_MAX
-        ? json
-        : JSON.stringify({ ...detail, ...NO_LISTS, results: { ...detail.results, isCut: true } }),
-  };
+  if (Buffer.byteLength(json) <= DETAIL_BYTES_MAX) return json;
+  return JSON.stringify({ ...detail, ...instead, results: { ...detail.results, isCut: true } });
 }

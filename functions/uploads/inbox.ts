@@ -420,17 +420,20 @@ const isPinned = ({ VersionId, ETag, IsLatest }: ListedVersion, pin: Pin): boole
   (pin.VersionId === undefined ? IsLatest === true : VersionId === pin.VersionId) &&
   (pin.IfMatch === undefined || ETag === pin.IfMatch);
 
-function listedUpload(bucket: string, version: ListedVersion): ListedUpload {
-  const { Key: key, VersionId, ETag, Size, LastModified, IsLatest } = version;
-  const facts = {
-    bucket,
-    key,
-    versionId: pinnedVersion(VersionId),
-    etag: unquoted(ETag ?? ''),
-    bytes: Size ?? 0,
-    lastModified: LastModified?.getTime() ?? 0,
-  };
-  return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
+const listedUpload = (bucket: string, version: ListedVersion): ListedUpload => ({
+  ...identified({ bucket, key: version.Key }, version, version.Size),
+  isCurrent: version.IsLatest === true,
+});
+
+/** What a GET and a listing tell of an upload, with its id. */
+function identified(
+  { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
+  { VersionId, ETag = '', LastModified }: Pick<ObjectFacts, 'VersionId' | 'ETag' | 'LastModified'>,
+  bytes = 0,
+): Omit<Upload, 'mediaType'> {
+  const lastModified = LastModified?.getTime() ?? 0;
+  const facts = { bucket, key, versionId: pinnedVersion(VersionId), etag: unquoted(ETag), bytes, lastModified };
+  return { id: uploadId(facts), ...facts };
 }
 
 function deniedUpload(reference: UploadReference, { isCurrent: _, ...facts }: ListedUpload, now: number): Upload {
@@ -456,17 +459,9 @@ interface ObjectFacts {
 }
 
 function uploadFrom(reference: UploadReference, facts: ObjectFacts, now: number): Upload {
-  const { bucket, key } = reference;
-  const upload = {
-    bucket,
-    key,
-    versionId: pinnedVersion(facts.VersionId),
-    etag: unquoted(facts.ETag ?? ''),
-    bytes: facts.ContentLength ?? 0,
-    lastModified: facts.LastModified?.getTime() ?? 0,
-    mediaType: mediaTypeOf(facts.ContentType, key),
-  };
-  return { id: uploadId(upload), ...upload, ...rankOf(reference, upload.lastModified, now) };
+  const upload = identified(reference, facts, facts.ContentLength);
+  const mediaType = mediaTypeOf(facts.ContentType, reference.key);
+  return { ...upload, mediaType, ...rankOf(reference, upload.lastModified, now) };
 }
 
 /**

@@ -502,13 +502,13 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy that replaces the upload before it', 200, {
     file: COPIES,
     in: 'currentUpload',
-    replace: 'return { current, copied: await copiedEntry(current, ports, signal, known) };',
-    with: 'return { current };',
+    replace: 'return { id: copied?.upload.id ?? id, current, copied };',
+    with: 'return { id, current };',
   }),
   mistake('an earlier version sent although its key changed before it was still', 100, {
     file: CREATE_FLOW,
     in: 'keptByKey',
-    replace: 'if (current.id !== id && copied?.upload.id !== id)',
+    replace: 'if (current.id !== id && newest !== id)',
     with: 'if (false)',
   }),
   mistake('a file sent once its time is over, whatever is at its key', 100, {
