@@ -3,7 +3,7 @@ import { systemClock } from '../functions/base/clock.ts';
 import { counted, quoted } from '../functions/base/printable.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
-import { keyHonouredMs } from '../functions/flow-service/service-description.ts';
+import { keyHonouredMs, type ListDescription } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { FlowService, ListingSample } from '../functions/flow-service/types.ts';
 import { listingAnswer } from '../functions/operator/operator.ts';
@@ -57,14 +57,16 @@ export async function examineListing(
   return outcomeOfListing(service.speaks.list?.order, await listingAnswer(clientOf(service, settings), signal));
 }
 
+type Order = ListDescription['order'];
+
 /**
  * Compares what the description says of the listing of flows with what it shows.
  * @param declared its order. Undefined if the description has no listing.
  * @param answer to the question for the listing, as the collecting function gives it.
  */
-export function outcomeOfListing(declared: FlowService['listing'], answer: unknown): Outcome {
+export function outcomeOfListing(declared: Order | undefined, answer: unknown): Outcome {
   const parsed = answerSchema.parse(answer);
-  const fits = (value: FlowService['listing']) =>
+  const fits = (value: Order | undefined) =>
     `In the description of the service, set "list" to ${value === undefined ? 'null' : `{"order": "${value}"}`}.`;
   const isNone = declared === undefined;
   if ('issue' in parsed) {

@@ -10,6 +10,7 @@ import {
   TooSlowError,
   UnavailableError,
 } from '../flow-service/errors.ts';
+import { needsTemplate } from '../flow-service/service-description.ts';
 import type { FlowRecord, FlowService, OfUpload, Output } from '../flow-service/types.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
@@ -86,7 +87,7 @@ export class FlowObserver {
   /** True if the listing of flows still shows a flow, on its first pages. Then a 404 may be that of a proxy or a replica. */
   async isListed({ flowId }: RunningMarker): Promise<boolean> {
     const { flows } = this.#ports;
-    if (flows.listing === undefined) return false;
+    if (flows.service.list === undefined) return false;
     let pages = 0;
     try {
       for await (const page of flows.list(this.#tick.invocation.work)) {
@@ -133,7 +134,7 @@ export class FlowObserver {
 
   /** What a request about the flow needs to know. The marker has no template, and most services need none. */
   async #ofUpload({ uploadId }: RunningMarker): Promise<OfUpload> {
-    if (!this.#ports.flows.needsTemplate) return { uploadId };
+    if (!needsTemplate(this.#ports.flows.service)) return { uploadId };
     const stored = await this.#ports.ledger.read(uploadId, this.#tick.invocation.closing);
     return { uploadId, template: stored?.entry.route?.template };
   }
@@ -163,7 +164,11 @@ export class FlowObserver {
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {
       const outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
-      const isAll = failure !== undefined || this.#ports.flows.isWhole || outputs.length === 0 || isAnyPending(outputs);
+      const isAll =
+        failure !== undefined ||
+        this.#ports.flows.service.outputs.isWhole ||
+        outputs.length === 0 ||
+        isAnyPending(outputs);
       const isEnd = isAll || this.#isSeenTwice(marker, outputs);
       return isEnd ? { kind: 'finished', outputs, failure, nothing: flow.error } : { kind: 'ending' };
     } catch (error) {

@@ -45,7 +45,7 @@ export class ListedAsRunning {
    */
   async running(due: readonly RunningMarker[], roundAt: number, signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { clock, flows } = this.#ports;
-    const isAsked = flows.listing !== undefined && due.length >= FLOWS_MIN && clock.now() >= this.#asksAt;
+    const isAsked = flows.service.list !== undefined && due.length >= FLOWS_MIN && clock.now() >= this.#asksAt;
     if (!isAsked) return new Set();
     const flowIds = due.map(({ flowId }) => flowId).filter((flowId) => !isPolledItself(flowId, roundAt));
     return this.#read(new Set(flowIds), signal);

@@ -134,7 +134,7 @@ async function withoutCount(
 /** Says what comes next, while the service need not list the flow yet. */
 function earlyWords({ flows, settings }: Pick<CreatePorts, 'flows' | 'settings'>): string {
   const next =
-    flows.listing === undefined
+    flows.service.list === undefined
       ? `The service lists no flows, so settings.inDoubt decides (${settings.inDoubt}).`
       : 'Its listing is searched again before the next try.';
   return `The service may have created a flow. ${next}`;

@@ -36,8 +36,6 @@ import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOp
 import {
   inputUrlSeconds,
   type LinkedOutputs,
-  type ListedOutputs,
-  needsTemplate,
   type PagedListing,
   type Refusal,
   type ServiceDescription,
@@ -115,7 +113,7 @@ const SHORT_LISTING = {
 class HttpFlowService implements FlowService {
   readonly #requests: Requests;
   readonly #options: FlowServiceOptions;
-  readonly #service: ServiceDescription;
+  readonly service: ServiceDescription;
   /** The candidates for the path of the outputs. Only one remains once it has succeeded. */
   #outputsPaths: readonly string[];
 
@@ -123,24 +121,12 @@ class HttpFlowService implements FlowService {
     const { service } = options;
     this.#requests = new Requests(options);
     this.#options = options;
-    this.#service = service;
+    this.service = service;
     this.#outputsPaths = [service.outputs.path ?? service.state.path].flat();
   }
 
-  get listing(): FlowService['listing'] {
-    return this.#service.list?.order;
-  }
-
-  get isWhole(): boolean {
-    return this.#service.outputs.isWhole;
-  }
-
-  get needsTemplate(): boolean {
-    return needsTemplate(this.#service);
-  }
-
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
-    const { method = 'POST', path, headers, id, body } = this.#service.create;
+    const { method = 'POST', path, headers, id, body } = this.service.create;
     const call: Call = {
       operation: 'create',
       method,
@@ -175,7 +161,7 @@ class HttpFlowService implements FlowService {
   }
 
   async #inputUrl({ inputs }: CreateRequest, signal: AbortSignal): Promise<string | undefined> {
-    const seconds = inputUrlSeconds(this.#service);
+    const seconds = inputUrlSeconds(this.service);
     if (seconds === undefined) return undefined;
     const address = inputs[0]?.address;
     // An upload without one is not sent: see `admission.ts`.
@@ -198,11 +184,11 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     options: Pick<AssetOptions, 'onSent'> & OfUpload = {},
   ): Promise<FlowRecord> {
-    return this.#state(flowId, flowReader(flowId, this.#service.state), signal, options);
+    return this.#state(flowId, flowReader(flowId, this.service.state), signal, options);
   }
 
   async show(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<ShownFlow> {
-    const reader = shownFlowReader(this.#service.state);
+    const reader = shownFlowReader(this.service.state);
     return this.#state(flowId, reader, signal, { ...of, patienceMs: LIST_PATIENCE_MS });
   }
 
@@ -212,13 +198,13 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     { template, ...options }: Pick<Call, 'onSent' | 'patienceMs'> & OfUpload,
   ): Promise<T> {
-    const url = this.#requests.url(this.#service.state.path, { id: flowId, template });
+    const url = this.#requests.url(this.service.state.path, { id: flowId, template });
     const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), ...options };
     return this.#requests.read(await this.#requests.send(call, signal), reader, signal);
   }
 
   async outputs(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<readonly Output[]> {
-    const { outputs: described } = this.#service;
+    const { outputs: described } = this.service;
     if ('addresses' in described) {
       const { links, nothing } = await this.#links(flowId, described, signal, of);
       if (nothing !== undefined) throw new NoAddressError(`outputs: ${nothing}`);
@@ -229,7 +215,8 @@ class HttpFlowService implements FlowService {
     const errors: (NotFoundError | NotServedError)[] = [];
     for (const path of this.#outputsPaths) {
       try {
-        const outputs = await this.#listedOutputs({ flowId, ...of }, path, described, signal);
+        const listing = { reader: outputPageReader(described), pages: described.pages };
+        const outputs = await this.#all('outputs', this.#outputsCall(flowId, path, of), listing, signal);
         this.#outputsPaths = [path];
         return outputs;
       } catch (error) {
@@ -242,7 +229,7 @@ class HttpFlowService implements FlowService {
   }
 
   async asset(flowId: string, assetId: string, signal: AbortSignal, options: AssetOptions = {}): Promise<Asset> {
-    const { outputs } = this.#service;
+    const { outputs } = this.service;
     const { assetBytesMax, assetBytesPerSecondMin: bytesPerSecondMin = 0, clock } = this.#options;
     const request = { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, ...options };
     if (!('addresses' in outputs)) {
@@ -258,7 +245,7 @@ class HttpFlowService implements FlowService {
     if (!/^data:/i.test(link.address)) {
       return downloadAsset(this.#requests, { ...request, from: { link: link.address, answer } }, signal);
     }
-    const url = this.#requests.url(outputs.path ?? this.#service.state.path, {
+    const url = this.#requests.url(outputs.path ?? this.service.state.path, {
       id: flowId,
       template: options.template,
     });
@@ -284,7 +271,7 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     { uploadId, template, startBy }: OfUpload & Pick<CreateRequest, 'startBy'>,
   ): Promise<FlowServiceError | undefined> {
-    const change = this.#service[operation];
+    const change = this.service[operation];
     if (change === undefined) {
       return new NotServedError(`The description of the service has no way to ${operation} a flow`);
     }
@@ -308,18 +295,16 @@ class HttpFlowService implements FlowService {
     flowId: string,
     linked: LinkedOutputs,
     signal: AbortSignal,
-    { uploadId, template }: OfUpload,
+    of: OfUpload,
   ): Promise<LinkedResults & { readonly answer: Answer }> {
-    const path = linked.path ?? this.#service.state.path;
-    const url = this.#requests.url(path, { id: flowId, template });
-    const call: Call = { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
+    const call = this.#outputsCall(flowId, linked.path ?? this.service.state.path, of);
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
     return { ...(await this.#requests.read(answer, linkedOutputsReader(linked), signal, PAGE_ANSWER)), answer };
   }
 
   async isServing(signal: AbortSignal): Promise<boolean> {
-    if (this.#service.list === undefined) return false;
+    if (this.service.list === undefined) return false;
     const limits = { pagesMax: 1, entriesMax: LIST_FLOWS_MAX, rank: 2 } as const;
     try {
       for await (const _ of this.#listFlows(limits, signal).pages()) return true;
@@ -336,7 +321,7 @@ class HttpFlowService implements FlowService {
   }
 
   async templates(signal: AbortSignal): Promise<readonly unknown[]> {
-    const { templates: described } = this.#service;
+    const { templates: described } = this.service;
     if (described === undefined) throw new NotServedError('The description of the service has no listing of templates');
     const url = this.#requests.url(described.path);
     const call: Call = {
@@ -356,7 +341,7 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     hadFlowBefore = async (_before: number): Promise<boolean> => false,
   ): Promise<readonly Found[]> {
-    const { list } = this.#service;
+    const { list } = this.service;
     if (list === undefined) {
       return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of flows' }));
     }
@@ -434,7 +419,7 @@ class HttpFlowService implements FlowService {
 
   /** @throws {NotServedError} the description has no listing of flows. */
   #listFlows({ rank, ...limits }: ListingLimits, signal: AbortSignal): Listing<FlowPage> {
-    const { list, state } = this.#service;
+    const { list, state } = this.service;
     if (list === undefined) throw new NotServedError('The description of the service has no listing of flows');
     // Single polls can replace the listing, so they must not wait until it is allowed.
     const patienceMs = rank === 2 ? LIST_PATIENCE_MS : undefined;
@@ -444,15 +429,10 @@ class HttpFlowService implements FlowService {
     return this.#listing(call, flowPageReader(list, state), { ...limits, pages: list.pages }, signal);
   }
 
-  #listedOutputs(
-    { flowId, uploadId, template }: OfUpload & { readonly flowId: string },
-    path: string,
-    listed: ListedOutputs,
-    signal: AbortSignal,
-  ): Promise<readonly Output[]> {
+  /** The request for what the flow has made. */
+  #outputsCall(flowId: string, path: string, { uploadId, template }: OfUpload): Call {
     const url = this.#requests.url(path, { id: flowId, template });
-    const call: Call = { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
-    return this.#all('outputs', call, { reader: outputPageReader(listed), pages: listed.pages }, signal);
+    return { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
   }
 
   /**

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../base/json.ts';
 import type { FlowServiceError } from './errors.ts';
+import type { ServiceDescription } from './service-description.ts';
 
 /** The member of a flow's `additional` that holds our {@link FlowTag}. Reserved: a route's own data may not use it. */
 export const FLOW_TAG_NAME = 'flowdrop';
@@ -99,7 +100,7 @@ export interface Output {
 /** The upload that a request is about. The service gets it as the id of a trace. */
 export interface OfUpload {
   readonly uploadId?: string | undefined;
-  /** The flow's template. Needed if {@link FlowService.needsTemplate}. */
+  /** The flow's template. The service may need it: `needsTemplate` of `service-description.ts`. */
   readonly template?: string | undefined;
 }
 
@@ -132,12 +133,8 @@ export interface Asset {
  * {@link UnintelligibleAnswerError}, {@link MisaddressedError} and the signal's reason.
  */
 export interface FlowService {
-  /** The order of the listing of flows. Undefined if the description has none. */
-  readonly listing: 'newest-first' | 'any-order' | undefined;
-  /** True if a completed flow lists all of its outputs at once. */
-  readonly isWhole: boolean;
-  /** True if the paths of the service have the template of a flow in them. */
-  readonly needsTemplate: boolean;
+  /** How it speaks. */
+  readonly service: ServiceDescription;
   /**
    * `POST /flows`. Resolves with the new flow's id. Settles only after the request is settled or destroyed. After any
    * error but {@link InDoubtError}, no flow was created.

@@ -10,6 +10,7 @@ import type { Reach } from '../../functions/flow-service/addresses.ts';
 import { OUTPUT_PAGES_MAX, OUTPUTS_MAX } from '../../functions/flow-service/client.ts';
 import * as errors from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import { needsTemplate } from '../../functions/flow-service/service-description.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
@@ -1478,7 +1479,7 @@ describe('aborting a flow', () => {
     const flows = clientOf(server.url, { service });
     expect(await flows.abort('f/1', never, { template: 'a/b' })).toBeUndefined();
     expect(sent).toEqual(['POST', '/cancel', { job: 'f/1', of: ['a/b'], literal: '{id}' }]);
-    expect(flows.needsTemplate).toBe(true);
+    expect(needsTemplate(service)).toBe(true);
   });
 });
 
