@@ -6,7 +6,7 @@ import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { POINTER, pointerOf } from './json-pointer.ts';
 import { holds, INPUT_URL_SECONDS, literalOf, type ServiceDescription } from './service-description.ts';
 
-const POINTERS_MAX = 10;
+const ITEMS_MAX = 10;
 const POINTER_CHARS_MAX = 200;
 const WORDS_MAX = 50;
 /** Longest text that is looked for in an error, and longest word for a state, in characters. A longer word is never read whole. */
@@ -45,6 +45,10 @@ function whole(what: string, min: number, max: number, why = '') {
   const error = `expected ${what} from ${min} to ${max}${why}`;
   return z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
 }
+
+/** One, or a list of 1 to {@link ITEMS_MAX}. */
+const oneOrMore = <T>(one: z.ZodMiniType<T>, error: string) =>
+  z.union([one, z.array(one).check(z.minLength(1), z.maxLength(ITEMS_MAX))], { error });
 
 /** The texts that are replaced in the body of a creation, and in that of a request about a flow. */
 const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', '{inputs}', '{input}', '{inputUrl}'];
@@ -151,7 +155,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     .array(pointer, { error: 'expected JSON pointers' })
     .check(
       z.minLength(1, { error: 'expected at least one JSON pointer' }),
-      z.maxLength(POINTERS_MAX, { error: `expected at most ${POINTERS_MAX} JSON pointers` }),
+      z.maxLength(ITEMS_MAX, { error: `expected at most ${ITEMS_MAX} JSON pointers` }),
     );
 
   const pointers = z.union([pointer, pointerList], {
@@ -294,13 +298,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
   const isWhole = z.boolean({ error: 'expected true or false' });
 
   const listedOutputs = strictObject({
-    path: z.union(
-      [
-        path(['id'], ['template']),
-        z.array(path(['id'], ['template'])).check(z.minLength(1), z.maxLength(POINTERS_MAX)),
-      ],
-      { error: 'expected a path such as "/jobs/{id}/outputs", or a list of them' },
-    ),
+    path: oneOrMore(path(['id'], ['template']), 'expected a path such as "/jobs/{id}/outputs", or a list of them'),
     items: pointers,
     id: pointers,
     word: z.optional(pointers),
@@ -359,9 +357,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
       errors: strictObject({
         words: pointers,
         mediaType: z.optional(
-          z.union([mediaType, z.array(mediaType).check(z.minLength(1), z.maxLength(POINTERS_MAX))], {
-            error: 'expected a media type such as "application/json", or a list of them',
-          }),
+          oneOrMore(mediaType, 'expected a media type such as "application/json", or a list of them'),
         ),
         outOfCredit: refusals,
         tokenRefused: refusals,

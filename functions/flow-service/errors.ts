@@ -56,12 +56,6 @@ export class UnauthorisedError extends failure('UnauthorisedError', 'unauthorise
 /** 403: the service knows the token but forbids the request. The file may be the reason. Nothing was created. */
 export class ForbiddenError extends failure('ForbiddenError', 'forbidden') {}
 
-interface ThrottledOptions {
-  readonly retryAfterMs?: number | undefined;
-  readonly wasSent?: boolean;
-  readonly isOthersTrouble?: boolean;
-}
-
 /** 429, 402, or 503 with `Retry-After`; or no turn in time at the pace that the service allows. Nothing was created. */
 export class ThrottledError extends failure('ThrottledError', 'throttled') {
   /** The wait that the service asks for, in milliseconds. Undefined if it does not say. */
@@ -70,7 +64,10 @@ export class ThrottledError extends failure('ThrottledError', 'throttled') {
   readonly wasSent: boolean;
   /** True if the request was not sent only because others had been throttled. Then it has not had its turn. */
   readonly isOthersTrouble: boolean;
-  constructor(message: string, options: ErrorOptions & ThrottledOptions) {
+  constructor(
+    message: string,
+    options: ErrorOptions & Partial<Pick<ThrottledError, 'retryAfterMs' | 'wasSent' | 'isOthersTrouble'>>,
+  ) {
     super(message, options);
     this.retryAfterMs = options.retryAfterMs;
     this.wasSent = options.wasSent ?? true;

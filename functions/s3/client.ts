@@ -53,7 +53,11 @@ export function s3Client(config: S3ClientConfig): S3Client {
 }
 
 /** The parts that we use of the request that the SDK's middleware passes on. */
-interface HttpRequest {
+export interface HttpRequest {
+  readonly protocol: string;
+  readonly hostname: string;
+  readonly port?: number;
+  readonly path: string;
   readonly headers: Record<string, string>;
   readonly body?: unknown;
 }

@@ -7,6 +7,7 @@ import {
   ListObjectVersionsCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
+import type { HttpRequest } from './client.ts';
 import { decodedKey } from './encoded-keys.ts';
 import { isAbsent } from './errors.ts';
 
@@ -22,14 +23,6 @@ export async function headObject(
     if (isAbsent(error)) return undefined;
     throw error;
   }
-}
-
-/** The parts that we use of the request that the SDK's middleware passes on. */
-interface SignableRequest {
-  readonly protocol: string;
-  readonly hostname: string;
-  readonly port?: number;
-  readonly path: string;
 }
 
 /** What the SDK's signers can do beside what their type says. */
@@ -51,7 +44,7 @@ export async function presignedGet(
   let address = '';
   command.middlewareStack.add(
     (_, context) => async (args) => {
-      const request = args.request as SignableRequest;
+      const request = args.request as HttpRequest;
       const { protocol, hostname, port, path } = request;
       const [scheme] = context.endpointV2?.properties?.authSchemes ?? [];
       const signer = (await s3.config.signer(scheme)) as unknown as Presigner;
