@@ -1,7 +1,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip } from 'node:zlib';
 import { codingsOf } from '../base/media-type.ts';
-import { TransportError, type TransportResponse } from './transport.ts';
+import { TransportError, type TransportResponse, watched } from './transport.ts';
 
 /** The codings that are undone. We ask for none, but stores keep what was put as `gzip`, and proxies compress all. */
 const DECODERS = new Map([
@@ -53,17 +53,5 @@ export async function* decodedBody(
     decoder.destroy();
     // The source may wait for the next bytes, and would close the connection only then. One that was read to its end stays.
     response.destroy();
-  }
-}
-
-async function* watched(
-  body: AsyncIterable<Uint8Array>,
-  onError: (error: unknown) => void,
-): AsyncGenerator<Uint8Array> {
-  try {
-    yield* body;
-  } catch (error) {
-    onError(error);
-    throw error;
   }
 }

@@ -49,13 +49,7 @@ import {
 } from './service-description.ts';
 import { errorForStatus } from './status-errors.ts';
 import { TimeLimit } from './time-limit.ts';
-import {
-  type RequestBody,
-  type Transport,
-  TransportError,
-  type TransportRequest,
-  type TransportResponse,
-} from './transport.ts';
+import { type Transport, TransportError, type TransportRequest, type TransportResponse, watched } from './transport.ts';
 import type { CreateRequest, OfUpload, Token } from './types.ts';
 
 /**
@@ -465,9 +459,15 @@ export class Requests {
       throw new UnauthorisedError('The token holds characters that no header can carry');
     }
     const headers = headersOf(call, hadToken ? this.#service : undefined, { secret, key });
-    const sending = new Sending(await body?.(), signal);
+    const source = await body?.();
+    const over = new AbortController();
+    let sourceFailure: { readonly error: unknown } | undefined;
+    const sending = source && {
+      bytes: source.bytes,
+      chunks: watched(source.chunks(AbortSignal.any([signal, over.signal])), (error) => (sourceFailure = { error })),
+    };
     try {
-      const request = { method, url, headers, body: sending.body, reach, uploadId, ...this.#limitsOf(operation) };
+      const request = { method, url, headers, body: sending, reach, uploadId, ...this.#limitsOf(operation) };
       onSent?.();
       const response = await this.#understood(await this.#transport(request, signal), {
         operation,
@@ -475,9 +475,10 @@ export class Requests {
       });
       return { operation, url, response, secret, hadToken };
     } catch (error) {
-      throw sendingFailure(error, operation, sending, signal);
+      throw sendingFailure(error, operation, sourceFailure, signal);
     } finally {
-      sending.end();
+      // A response or a failure may come while the input is still being read.
+      if (source !== undefined) over.abort();
     }
   }
 }
@@ -522,41 +523,19 @@ interface Refusal {
   readonly until?: number | undefined;
 }
 
-/** A body while it is being sent. Keeps the failure of the input apart from the failure of the connection. */
-class Sending {
-  readonly body: RequestBody | undefined;
-  failure: { readonly error: unknown } | undefined;
-  readonly #over = new AbortController();
-
-  constructor(body: FlowBody | undefined, signal: AbortSignal) {
-    if (body === undefined) return;
-    const chunks = body.chunks(AbortSignal.any([signal, this.#over.signal]));
-    this.body = { bytes: body.bytes, chunks: this.#watched(chunks) };
-  }
-
-  /** Releases the input. A response or a failure may come while the input is still being read. */
-  end(): void {
-    if (this.body !== undefined) this.#over.abort();
-  }
-
-  async *#watched(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    try {
-      yield* chunks;
-    } catch (error) {
-      this.failure = { error };
-      throw error;
-    }
-  }
-}
-
 /** The error for a request that got no response. */
-function sendingFailure(error: unknown, operation: Operation, { failure }: Sending, signal: AbortSignal): unknown {
+function sendingFailure(
+  error: unknown,
+  operation: Operation,
+  sourceFailure: { readonly error: unknown } | undefined,
+  signal: AbortSignal,
+): unknown {
   if (!(error instanceof TransportError)) return error;
   const message = `${operation}: ${error.message}`;
   // If the last byte was sent, the service may have acted, whether we gave up or the connection failed.
   if (operation === 'create' && error.sent === 'all') return new InDoubtError(message, { cause: error });
   if (signal.aborted) return signal.reason;
-  if (failure !== undefined) return failure.error;
+  if (sourceFailure !== undefined) return sourceFailure.error;
   return new UnavailableError(message, { cause: error, bodyStarted: error.sent !== 'nothing' });
 }
 

@@ -92,3 +92,16 @@ export function messageOf(error: unknown): string {
 
 /** A copy without the properties that Node adds. Packets and certificates do not belong in logs. */
 export const plain = (error: unknown): Error => Object.assign(new Error(messageOf(error)), { code: codeOf(error) });
+
+/** Passes chunks on. `onError` gets the failure of their source, apart from that of their reader. */
+export async function* watched(
+  body: AsyncIterable<Uint8Array>,
+  onError: (error: unknown) => void,
+): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    onError(error);
+    throw error;
+  }
+}
