@@ -1,6 +1,8 @@
 import pMap from 'p-map';
+import * as z from 'zod/mini';
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import { shorten } from '../base/printable.ts';
+import { orDropped } from '../base/stored-state.ts';
 import { SharedSearch } from '../flow-service/flow-search.ts';
 import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/upload-event.ts';
 import { createFlow } from './create-flow.ts';
@@ -133,36 +135,26 @@ function responseTo(failures: readonly Failed[]): BatchResponse {
   return { batchItemFailures: [...itemIdentifiers].map((itemIdentifier) => ({ itemIdentifier })) };
 }
 
+/**
+ * A batch of the queue.
+ * @see https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html (the attribute `SentTimestamp`, in milliseconds)
+ */
+const batchSchema = z.object({
+  Records: z.array(
+    z.object({
+      messageId: z.string(),
+      body: z.string(),
+      attributes: orDropped(z.object({ SentTimestamp: z.pipe(z.transform(Number), z.int().check(z.gte(0))) })),
+    }),
+  ),
+});
+
 function messagesOf(event: unknown): readonly Message[] {
-  const records = typeof event === 'object' && event !== null && 'Records' in event ? event.Records : undefined;
-  if (!Array.isArray(records) || !records.every(isQueueRecord)) {
-    return [{ id: undefined, sentAt: undefined, body: () => event }];
-  }
-  return records.map((record) => ({
-    id: record.messageId,
-    sentAt: sentAtOf(record),
-    body: () => parsed(record.body),
-  }));
-}
-
-interface QueueRecord {
-  readonly messageId: string;
-  readonly body: string;
-  readonly attributes?: unknown;
-}
-
-function isQueueRecord(record: unknown): record is QueueRecord {
-  if (typeof record !== 'object' || record === null) return false;
-  return (
-    'messageId' in record && typeof record.messageId === 'string' && 'body' in record && typeof record.body === 'string'
-  );
-}
-
-/** @see https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html (the attribute `SentTimestamp`, in milliseconds) */
-function sentAtOf({ attributes }: { readonly attributes?: unknown }): number | undefined {
-  const isObject = typeof attributes === 'object' && attributes !== null && 'SentTimestamp' in attributes;
-  const sentAt = isObject ? Number(attributes.SentTimestamp) : Number.NaN;
-  return Number.isSafeInteger(sentAt) && sentAt >= 0 ? sentAt : undefined;
+  const { data } = batchSchema.safeParse(event);
+  if (data === undefined) return [{ id: undefined, sentAt: undefined, body: () => event }];
+  return data.Records.map(({ messageId: id, body, attributes }) => {
+    return { id, sentAt: attributes?.SentTimestamp, body: () => parsed(body) };
+  });
 }
 
 function parsed(body: string): unknown {

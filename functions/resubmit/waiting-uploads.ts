@@ -118,18 +118,12 @@ export class WaitingUploads {
     failed: string,
   ): Promise<unknown[]> {
     const failures: unknown[] = [];
-    await pMap(
-      markers,
-      async (marker) => {
-        try {
-          await act(marker);
-        } catch (error) {
-          this.#ports.telemetry.log.error(failed, { uploadId: marker.uploadId, error: error as Error });
-          failures.push(error);
-        }
-      },
-      { concurrency: CONCURRENCY },
-    );
+    const actAlone = (marker: WaitingMarker) =>
+      act(marker).catch((error) => {
+        this.#ports.telemetry.log.error(failed, { uploadId: marker.uploadId, error });
+        failures.push(error);
+      });
+    await pMap(markers, actAlone, { concurrency: CONCURRENCY });
     return failures;
   }
 

@@ -103,7 +103,7 @@ export const SETTINGS = {
    * Maximum rate at which one invocation sends requests to the service. Requests that make flows have this limit, and all
    * others together have the same. When the service refuses some, requests slow down by themselves.
    */
-  requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
+  requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. It is doubled during an outage of the service,
    * and for storing the results of an ended flow. A new collection of the results begins the age anew.
@@ -113,7 +113,7 @@ export const SETTINGS = {
    * Days after which the ledger's entry of an ended upload expires. The daily sweep sends no older upload: without its
    * entry, it would be paid for again.
    */
-  ledgerRetentionDays: wholeOr('forever', 'days', { min: 30, max: 3650, default: 'forever' }),
+  ledgerRetentionDays: numberOr('forever', 'days', { min: 30, max: 3650, default: 'forever', isWhole: true }),
   /**
    * Cap on the flows of all routes together: `"unlimited"`, or an object such as
    * `{"flows": 500, "per": "day", "timezone": "Europe/Berlin"}`. Uploads beyond it wait: see docs/holds.md.
@@ -202,18 +202,15 @@ function whole(unit: string, range: Range<number>): Setting<number> {
   return { ...range, unit, schema: z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error })) };
 }
 
-function wholeOr<const W extends string>(word: W, unit: string, range: Range<number | W>): Setting<number | W> {
+function numberOr<const W extends string>(
+  word: W,
+  unit: string,
+  { isWhole, ...range }: Range<number | W> & { readonly isWhole?: true },
+): Setting<number | W> {
   const { min, max } = range;
-  const error = `expected "${word}", or a whole number of ${unit} from ${min} to ${max}`;
-  const number = z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
+  const error = `expected "${word}", or a ${isWhole ? 'whole number' : 'number'} of ${unit} from ${min} to ${max}`;
+  const number = (isWhole ? z.int : z.number)({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
   return { ...range, unit, words: [word], schema: z.union([z.literal(word), number], { error }) };
-}
-
-function numberOr<const W extends string>(word: W, range: Range<number | W>): Setting<number | W> {
-  const { min, max } = range;
-  const error = `expected "${word}", or a number of requests a second from ${min} to ${max}`;
-  const number = z.number({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
-  return { ...range, unit: 'requests a second', words: [word], schema: z.union([z.literal(word), number], { error }) };
 }
 
 /** @param renamed what old words are called now. */
