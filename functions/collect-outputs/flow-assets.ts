@@ -20,6 +20,7 @@ import {
 import { MESSAGE_CHARS_MAX, OUTPUT_MESSAGE_CHARS_MAX } from '../ledger/entry-schema.ts';
 import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
+import { fitting } from '../publish/upload-facts.ts';
 import { KeyTakenError, type OpenedAsset, type Results } from '../results/results.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
@@ -78,13 +79,9 @@ const ESCAPED_BYTES_MAX = 6;
 export function fittingOutputs(outputs: readonly Output[], key: string, countMax: number): readonly Output[] {
   const isPlain = JSON.stringify(key).length === key.length + 2;
   const keyBytes = KEY_BYTES_MAX * (isPlain ? 1 : ESCAPED_BYTES_MAX);
-  let bytes = 0;
-  const end = outputs.findIndex(({ assetId }, index) => {
-    const idBytes = Buffer.byteLength(JSON.stringify(assetId));
-    bytes += idBytes + Math.max(ASSET_MEMBERS_BYTES_MAX + keyBytes, FAILED_MEMBERS_BYTES_MAX);
-    return index >= countMax || bytes > OUTPUTS_BYTES_MAX;
-  });
-  return end === -1 ? outputs : outputs.slice(0, end);
+  const membersBytes = Math.max(ASSET_MEMBERS_BYTES_MAX + keyBytes, FAILED_MEMBERS_BYTES_MAX);
+  const bytesOf = ({ assetId }: Output) => Buffer.byteLength(JSON.stringify(assetId)) + membersBytes;
+  return fitting(outputs.slice(0, countMax), OUTPUTS_BYTES_MAX, bytesOf);
 }
 
 /**

@@ -9,7 +9,7 @@ import {
 } from '@aws-sdk/client-s3';
 import type * as z from 'zod/mini';
 import { shorten, toldIssues } from '../base/printable.ts';
-import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { CONFLICT_TRIES_MAX, isAbsent, isConflict, isPreconditionFailed, pastConflicts } from '../s3/errors.ts';
 import { uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
 import { entrySchema, LEDGER_FORMAT } from './entry-schema.ts';
@@ -101,9 +101,6 @@ export function demandFormat(key: string, value: unknown, consequence: string): 
 export class LedgerContendedError extends Error {
   override readonly name = 'LedgerContendedError';
 }
-
-/** Tries of a conditional write that S3 answers with 409. */
-const CONFLICT_TRIES_MAX = 10;
 
 /** Maximum number of entries that are read to find a flow. A ledger with more entries is taken to have had one. */
 export const FLOW_ENTRIES_READ_MAX = 20;
@@ -297,23 +294,19 @@ export class Ledger {
       ContentType: 'application/json',
       ...condition,
     });
-    for (let tries = 1; ; tries += 1) {
-      try {
-        const { ETag } = await this.#s3.send(put, { abortSignal: signal });
-        return { won: true, stored: { entry, etag: ETag as string } };
-      } catch (error) {
-        if (isConflict(error)) {
-          if (tries < CONFLICT_TRIES_MAX) continue;
-          throw new LedgerContendedError(`S3 answered 409 ${tries} times to a write of ${entryKey(entry.upload.id)}`, {
-            cause: error,
-          });
-        }
-        // S3 answers If-Match with 404 if the entry is gone.
-        if (!isPreconditionFailed(error) && !isAbsent(error)) throw error;
-        const current = await this.#readBack(entry.upload.id, signal);
-        if (current?.nonce === nonce) return { won: true, stored: { entry, etag: current.stored.etag } };
-        return { won: false, current: current?.stored };
+    try {
+      const { ETag } = await pastConflicts(() => this.#s3.send(put, { abortSignal: signal }));
+      return { won: true, stored: { entry, etag: ETag as string } };
+    } catch (cause) {
+      if (isConflict(cause)) {
+        const what = `S3 answered 409 ${CONFLICT_TRIES_MAX} times to a write of ${entryKey(entry.upload.id)}`;
+        throw new LedgerContendedError(what, { cause });
       }
+      // S3 answers If-Match with 404 if the entry is gone.
+      if (!isPreconditionFailed(cause) && !isAbsent(cause)) throw cause;
+      const current = await this.#readBack(entry.upload.id, signal);
+      if (current?.nonce === nonce) return { won: true, stored: { entry, etag: current.stored.etag } };
+      return { won: false, current: current?.stored };
     }
   }
 

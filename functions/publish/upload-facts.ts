@@ -15,11 +15,15 @@ export function uploadFacts<C extends object>(
 /** Bytes that an item of a list takes in a receipt or in `chain.json`, with its comma. */
 export const bytesInList = (item: unknown): number => Buffer.byteLength(JSON.stringify(item)) + 1;
 
-/** The first items of a list that take at most so many bytes there. */
-export function fitting<T>(items: readonly T[], bytesMax: number): readonly T[] {
+/** The first items of a list that take at most so many bytes. @param bytesOf one item. Default: {@link bytesInList}. */
+export function fitting<T>(
+  items: readonly T[],
+  bytesMax: number,
+  bytesOf: (item: T) => number = bytesInList,
+): readonly T[] {
   let bytes = 0;
   const end = items.findIndex((item) => {
-    bytes += bytesInList(item);
+    bytes += bytesOf(item);
     return bytes > bytesMax;
   });
   return end === -1 ? items : items.slice(0, end);

@@ -1,5 +1,5 @@
-import { PutObjectCommand, type PutObjectCommandInput, type S3Client } from '@aws-sdk/client-s3';
-import { isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { isPreconditionFailed, pastConflicts } from '../s3/errors.ts';
 import { PART_BYTES_MIN } from '../s3/limits.ts';
 import { MultipartUpload, type ObjectVersion, type UploadTarget } from './multipart-upload.ts';
 
@@ -79,10 +79,12 @@ export class AssetWriter {
     if (this.#filling.byteLength === PART_BYTES) this.#buffers.release(this.#isBeingPut ? undefined : this.#filling);
   }
 
+  /** @throws 412 if the key is taken: see `isPreconditionFailed`. */
   async #put(): Promise<ObjectVersion> {
     const Body = this.#filling.subarray(0, this.#filled);
     this.#isBeingPut = true;
-    const version = await putIfAbsent(this.#s3, { ...this.#target, Body }, this.#signal);
+    const put = new PutObjectCommand({ ...this.#target, Body, IfNoneMatch: '*' });
+    const version = await pastConflicts(() => this.#s3.send(put, { abortSignal: this.#signal }));
     this.#isBeingPut = false;
     return version;
   }
@@ -105,24 +107,6 @@ export class AssetWriter {
     const whole = await this.#buffers.take(this.#signal);
     this.#filling.copy(whole, 0, 0, this.#filled);
     this.#filling = whole;
-  }
-}
-
-/** Maximum number of attempts while S3 answers 409. */
-const CONFLICT_ATTEMPTS_MAX = 10;
-
-/**
- * Puts an object if its key is free. Retries while S3 answers 409 because of another conditional write of the same key.
- * @throws 412 if the key is taken: see `isPreconditionFailed`.
- */
-async function putIfAbsent(s3: S3Client, input: PutObjectCommandInput, signal: AbortSignal): Promise<ObjectVersion> {
-  const command = new PutObjectCommand({ ...input, IfNoneMatch: '*' });
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await s3.send(command, { abortSignal: signal });
-    } catch (error) {
-      if (!isConflict(error) || attempt === CONFLICT_ATTEMPTS_MAX) throw error;
-    }
   }
 }
 

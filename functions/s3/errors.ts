@@ -46,6 +46,20 @@ export const isRefused = (error: unknown): boolean => {
 /** 409: another conditional write of the same key was in progress. S3 asks the caller to retry. */
 export const isConflict = (error: unknown): boolean => statusOf(error) === 409;
 
+/** Tries of a conditional write that S3 answers with 409. */
+export const CONFLICT_TRIES_MAX = 10;
+
+/** Writes again while S3 answers with 409. @throws the last answer. */
+export async function pastConflicts<T>(write: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await write();
+    } catch (error) {
+      if (!isConflict(error) || tries === CONFLICT_TRIES_MAX) throw error;
+    }
+  }
+}
+
 /**
  * The object, or that version of it, does not exist: 404, or 405 if the version is a delete marker. To a caller without
  * permission to list the bucket, S3 answers 403 instead. Therefore both functions have that permission.

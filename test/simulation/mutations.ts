@@ -129,7 +129,7 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('assets written unconditionally', 300, {
     file: 'results/asset-writer.ts',
-    in: 'putIfAbsent',
+    in: 'AssetWriter.#put',
     replace: "IfNoneMatch: '*'",
     with: '...{}',
   }),
