@@ -1,6 +1,12 @@
-import { amountOf, digitsText, microsOf, sumText } from '../functions/base/money.ts';
+import { amountOf, amountText, digitsText, microsOf } from '../functions/base/money.ts';
 
 /* How budgets and expected costs are told. The page loads this file into the browser. */
+
+/** `1.20 EUR + 1.00 USD`. Empty without an amount. */
+export const sumText = (amounts: Readonly<Record<string, number>>): string =>
+  Object.entries(amounts)
+    .map(([currency, amount]) => amountText(amount, currency))
+    .join(' + ');
 
 /** How far a limit is used up. */
 export interface Share {

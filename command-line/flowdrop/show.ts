@@ -1,5 +1,5 @@
 import { duration } from '../../functions/base/duration.ts';
-import { amountText, sumText } from '../../functions/base/money.ts';
+import { amountText } from '../../functions/base/money.ts';
 import { counted, isPrintable, printable, quoted, shellWord } from '../../functions/base/printable.ts';
 import { noRoute } from '../../functions/chains/chain.ts';
 import { isSuccess, shownState } from '../../functions/ledger/terminal-states.ts';
@@ -9,7 +9,7 @@ import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
 import { type Compared, type Generation, parentOf, shortId } from '../../operations/compare.ts';
-import { sharesText } from '../../operations/cost-texts.ts';
+import { sharesText, sumText } from '../../operations/cost-texts.ts';
 import type { CostRow, CostsView } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation, JobInputView } from '../../operations/explanation.ts';

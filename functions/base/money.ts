@@ -25,9 +25,3 @@ export function digitsText(amount: number, currency: string): string {
 
 /** `0.50 EUR` */
 export const amountText = (amount: number, currency: string): string => `${digitsText(amount, currency)} ${currency}`;
-
-/** `1.20 EUR + 1.00 USD`. Empty without an amount. */
-export const sumText = (amounts: Readonly<Record<string, number>>): string =>
-  Object.entries(amounts)
-    .map(([currency, amount]) => amountText(amount, currency))
-    .join(' + ');

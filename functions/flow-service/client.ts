@@ -245,11 +245,8 @@ class HttpFlowService implements FlowService {
     if (!/^data:/i.test(link.address)) {
       return downloadAsset(this.#requests, { ...request, from: { link: link.address, answer } }, signal);
     }
-    const url = this.#requests.url(outputs.path ?? this.service.state.path, {
-      id: flowId,
-      template: options.template,
-    });
-    return downloadAsset(this.#requests, { ...request, from: { url }, data: link.pointer, isEnvelope: true }, signal);
+    const from = { url: answer.url };
+    return downloadAsset(this.#requests, { ...request, from, data: link.pointer, isEnvelope: true }, signal);
   }
 
   abort(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {
@@ -304,10 +301,8 @@ class HttpFlowService implements FlowService {
   }
 
   async isServing(signal: AbortSignal): Promise<boolean> {
-    if (this.service.list === undefined) return false;
-    const limits = { pagesMax: 1, entriesMax: LIST_FLOWS_MAX, rank: 2 } as const;
     try {
-      for await (const _ of this.#listFlows(limits, signal).pages()) return true;
+      for await (const _ of this.list(signal)) return true;
       return false;
     } catch (error) {
       if (error instanceof FlowServiceError || signal.aborted) return false;
@@ -323,17 +318,8 @@ class HttpFlowService implements FlowService {
   async templates(signal: AbortSignal): Promise<readonly unknown[]> {
     const { templates: described } = this.service;
     if (described === undefined) throw new NotServedError('The description of the service has no listing of templates');
-    const url = this.#requests.url(described.path);
-    const call: Call = {
-      operation: 'templates',
-      method: 'GET',
-      url,
-      subject: 'templates',
-      rank: 2,
-      patienceMs: LIST_PATIENCE_MS,
-    };
-    const { pages } = described;
-    return this.#all('templates', call, { reader: templatePageReader(described), pages }, signal);
+    const listing = { reader: templatePageReader(described), pages: described.pages };
+    return this.#all('templates', this.#listingCall('templates', described.path, 2), listing, signal);
   }
 
   async find(
@@ -421,12 +407,15 @@ class HttpFlowService implements FlowService {
   #listFlows({ rank, ...limits }: ListingLimits, signal: AbortSignal): Listing<FlowPage> {
     const { list, state } = this.service;
     if (list === undefined) throw new NotServedError('The description of the service has no listing of flows');
-    // Single polls can replace the listing, so they must not wait until it is allowed.
-    const patienceMs = rank === 2 ? LIST_PATIENCE_MS : undefined;
-    const url = this.#requests.url(list.path);
-    url.search = list.query ?? '';
-    const call: Call = { operation: 'list', method: 'GET', url, subject: 'list', rank, patienceMs };
+    const call = this.#listingCall('list', list.path, rank);
+    call.url.search = list.query ?? '';
     return this.#listing(call, flowPageReader(list, state), { ...limits, pages: list.pages }, signal);
+  }
+
+  #listingCall(operation: 'list' | 'templates', path: string, rank: Rank): Call {
+    // Single polls can replace the listing of flows, so they must not wait until it is allowed.
+    const patienceMs = rank === 2 ? LIST_PATIENCE_MS : undefined;
+    return { operation, method: 'GET', url: this.#requests.url(path), subject: operation, rank, patienceMs };
   }
 
   /** The request for what the flow has made. */

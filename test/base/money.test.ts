@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { amountText, sumText } from '../../functions/base/money.ts';
+import { amountText } from '../../functions/base/money.ts';
 
 it.each([
   [0.5, 'EUR', '0.50 EUR'],
@@ -16,9 +16,4 @@ it.each([
   [2, 'QQQ', '2.00 QQQ'],
 ])('shows %f %s with the digits of the currency', (amount, currency, text) => {
   expect(amountText(amount, currency)).toBe(text);
-});
-
-it('shows sums of several currencies', () => {
-  expect(sumText({ EUR: 1.2, JPY: 40 })).toBe('1.20 EUR + 40 JPY');
-  expect(sumText({})).toBe('');
 });

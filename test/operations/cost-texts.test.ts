@@ -1,5 +1,10 @@
 import { expect, it } from 'vitest';
-import { costsSentence, costsText, sharesText, sumOfCosts, timesCosts } from '../../operations/cost-texts.ts';
+import { costsSentence, costsText, sharesText, sumOfCosts, sumText, timesCosts } from '../../operations/cost-texts.ts';
+
+it('shows sums of several currencies', () => {
+  expect(sumText({ EUR: 1.2, JPY: 40 })).toBe('1.20 EUR + 40 JPY');
+  expect(sumText({})).toBe('');
+});
 
 const flow = (amounts: Record<string, number> = {}, later = 0) => ({
   ...{ flows: 1, later, amounts },
