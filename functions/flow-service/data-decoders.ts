@@ -46,12 +46,10 @@ export class Block {
   }
 }
 
-/** Decodes the data of a data URI, the part behind its comma. */
-interface DataDecoder {
-  /** @param wasEscaped true if the JSON had escapes there. Then any character may occur in the text. */
-  write(text: string, wasEscaped: boolean): void;
-  end(): void;
-}
+/*
+ * Decoders of the data of a data URI, the part behind its comma. `wasEscaped` is true if the JSON had escapes there. Then
+ * any character may occur in the text.
+ */
 
 /**
  * Decodes base64 of either alphabet, with or without padding. Escaped line breaks in it are ignored.
@@ -59,7 +57,7 @@ interface DataDecoder {
  * Whole groups go through Node's decoder, which silently skips unknown characters. If the result is shorter than three
  * quarters of the text, there was one. Then the text is checked character by character.
  */
-export class Base64Decoder implements DataDecoder {
+export class Base64Decoder {
   readonly #block: Block;
   /** Characters that wait for the rest of their group of four. */
   #carry = '';
@@ -116,7 +114,7 @@ export class Base64Decoder implements DataDecoder {
 }
 
 /** Decodes percent-encoded ASCII. */
-export class PercentDecoder implements DataDecoder {
+export class PercentDecoder {
   readonly #block: Block;
   /** The beginning of an escape. */
   #carry = '';

@@ -2,6 +2,7 @@ import { essenceOf } from '../base/media-type.ts';
 import { cut, type ErrorWords } from './answers.ts';
 import { type FlowServiceError, MisaddressedError } from './errors.ts';
 import { redact } from './redact.ts';
+import type { Answer } from './requests.ts';
 import type { TransportResponse } from './transport.ts';
 
 /** What an answer without the wanted JSON consists of. */
@@ -88,23 +89,15 @@ const namesTemplate = ({ text, detail }: AnswerFacts): boolean =>
 export const isSameWithSlash = (target: URL, own: URL): boolean =>
   target.host === own.host && target.pathname === `${own.pathname}/`;
 
-interface Where {
-  readonly operation: string;
-  /** The address that was asked. */
-  readonly url: URL;
-  /** The base address. It holds no credentials and no query. */
-  readonly base: string;
-  /** Redacted from all quotations. */
-  readonly secret: string | undefined;
-}
-
 /**
  * The error for an answer that does not come from the service.
+ * @param base the base address. It holds no credentials and no query.
  * @param cause the error for its status, if there is one.
  */
 export function misaddressed(
-  { response, detail, isOwn, misread }: Pick<AnswerFacts, 'response'> & ErrorWords,
-  { operation, url, base, secret }: Where,
+  { operation, url, response, secret }: Pick<Answer, 'operation' | 'url' | 'response' | 'secret'>,
+  { detail, isOwn, misread }: ErrorWords,
+  base: string,
   cause?: FlowServiceError,
 ): MisaddressedError {
   const { status, headers } = response;

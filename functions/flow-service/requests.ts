@@ -331,7 +331,7 @@ export class Requests {
     const { response } = answer;
     // Some frameworks call every answer HTML, also JSON or nothing.
     if (isForeign({ response, text }) && !/^\s*(?:[{[]|$)/.test(text))
-      throw misaddressed({ response, detail: text.trim(), isOwn: false }, this.#where(answer));
+      throw misaddressed(answer, { detail: text.trim(), isOwn: false }, this.#base);
     const refusal = refusalOf(this.#service.errors, response.status, text);
     if (refusal !== undefined) {
       throw this.#errorForStatus({ ...answer, response: { ...response, refusal } }, this.#wordsOf(response, text));
@@ -349,7 +349,7 @@ export class Requests {
     // An asset may be kept anywhere, and another server's page about it is about the asset.
     const isForJson = answer.operation !== 'asset';
     const isElsewhere = isForJson && answer.isTokenRefused !== true && isForeign(facts);
-    return isElsewhere ? misaddressed(facts, this.#where(answer), error) : error;
+    return isElsewhere ? misaddressed(answer, facts, this.#base, error) : error;
   }
 
   /** The same for a creation: its error if the request is to blame, and its error if the address is. */
@@ -358,7 +358,7 @@ export class Requests {
     const error = this.#errorForStatus(answer, facts);
     const { isOwn } = facts;
     const blame = answer.isTokenRefused ? 'request' : blameOf(facts);
-    return { error, blame, misaddressed: misaddressed(facts, this.#where(answer), error), isOwn };
+    return { error, blame, misaddressed: misaddressed(answer, facts, this.#base, error), isOwn };
   }
 
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
@@ -382,10 +382,6 @@ export class Requests {
       this.#creationRefusal = { why: error.message, until: error.askedUntil(this.#clock.now()) };
     }
     return error;
-  }
-
-  #where({ operation, url, secret }: Answer) {
-    return { operation, url, base: this.#base, secret };
   }
 
   /** The longest times for an answer, in milliseconds. */
