@@ -490,8 +490,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy taken for an upload', 100, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: 'before !== undefined && (mayBeCopy || isStillAfter(before, upload.lastModified))',
-    with: 'before !== undefined && !mayBeCopy && isStillAfter(before, upload.lastModified)',
+    replace: 'before !== undefined && (mayBeCopy || isStillAfter(before, halfStillAt))',
+    with: 'before !== undefined && !mayBeCopy && isStillAfter(before, halfStillAt)',
   }),
   mistake('a copy skipped after a failure', 100, {
     file: COPIES,
@@ -520,13 +520,13 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a file with the content of one that was sent in its place sent too', 600, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: 'mayBeCopy || isLate',
+    replace: '(mayBeCopy || delivery.ports.clock.now() > halfStillAt)',
     with: 'mayBeCopy',
   }),
   mistake('a file taken for one with the same content that was sent before it', 300, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: 'mayBeCopy || isStillAfter(before, upload.lastModified)',
+    replace: 'mayBeCopy || isStillAfter(before, halfStillAt)',
     with: 'true',
   }),
   mistake('an approval that is not looked at', 200, {
