@@ -1,17 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import type { Agent } from 'node:http';
-import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { GetObjectCommand, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { GetQueueAttributesCommand, SQSClient } from '@aws-sdk/client-sqs';
+import * as z from 'zod/mini';
 import { type Clock, systemClock } from '../functions/base/clock.ts';
 import { shellWord } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import { ROUTES_KEY } from '../functions/ledger/keys.ts';
 import { Ledger } from '../functions/ledger/store.ts';
-import { readKeptRoutes } from '../functions/operator/kept-routes.ts';
 import { Aliases } from '../functions/publish/aliases.ts';
 import { pathStyle } from '../functions/s3/client.ts';
+import { isAbsent } from '../functions/s3/errors.ts';
 import { areRoutesBeside, parseEnv, type Settings } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
+import type { Route } from '../functions/uploads/route.ts';
+import { routesSchema } from '../functions/uploads/routes.ts';
 import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
 import { CollectingFunction } from './collecting-function.ts';
 import { localLogFolder, readLocalRun } from './local-run.ts';
@@ -266,4 +270,33 @@ export interface S3ClientAccess {
   readonly region: string;
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
+}
+
+/**
+ * S3 tells the time of an object in whole seconds, and the first tick after a deployment may come in the second of the
+ * deployment. In milliseconds.
+ */
+const TOLERANCE_MS = 2_000;
+
+const keptSchema = z.object({ routes: routesSchema });
+
+/**
+ * The routes that the collecting function has kept since its deployment. Undefined if it has made no tick since then.
+ * @param deployedAt when the function was last changed, in milliseconds since the epoch. Undefined if that is not known.
+ */
+async function readKeptRoutes(
+  { s3, bucket, deployedAt = 0 }: { readonly s3: S3Client; readonly bucket: string; readonly deployedAt?: number },
+  abortSignal: AbortSignal,
+): Promise<readonly Route[] | undefined> {
+  try {
+    const get = new GetObjectCommand({ Bucket: bucket, Key: ROUTES_KEY });
+    const { Body, LastModified } = await s3.send(get, { abortSignal });
+    const text = (await Body?.transformToString()) ?? '';
+    if ((LastModified?.getTime() ?? 0) + TOLERANCE_MS < deployedAt) return undefined;
+    return keptSchema.safeParse(JSON.parse(text)).data?.routes;
+  } catch (error) {
+    // Another program wrote it, or nobody did.
+    if (error instanceof SyntaxError || isAbsent(error)) return undefined;
+    throw error;
+  }
 }

@@ -8,11 +8,9 @@ import {
   JOB_BYTES_MAX,
   type Job,
   type JobInput,
-  linesOfInvalidJob,
   parseJob,
   readJob,
   tooLarge,
-  whyLacking,
 } from '../functions/uploads/job.ts';
 import {
   comparable,
@@ -29,6 +27,7 @@ import { jobsRouteOf } from '../functions/uploads/routes.ts';
 import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../functions/uploads/upload-errors.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
+import { linesOfInvalidJob, whyLacking } from './jobs.ts';
 import { readEntry } from './listing.ts';
 
 export { tooLarge } from '../functions/uploads/job.ts';

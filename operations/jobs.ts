@@ -1,8 +1,8 @@
 import { counted } from '../functions/base/printable.ts';
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
-import { type Job, linesOfInvalidJob, whyLacking } from '../functions/uploads/job.ts';
-import { inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
+import { ambiguousWords, type Job, nearWords } from '../functions/uploads/job.ts';
+import { comparable, inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import type { Diagnosis } from './checks.ts';
 import type { Explanation, JobInputView } from './explanation.ts';
@@ -96,4 +96,28 @@ export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagno
             },
     ],
   };
+}
+
+/**
+ * Says why a job lacks a file although others are there whose names are like its name. Undefined if none is.
+ * @param files the names of the other files.
+ */
+export function whyLacking(name: string, files: readonly string[]): string | undefined {
+  const fitting = files.filter((file) => comparable(file) === comparable(name));
+  return fitting.length > 1 ? ambiguousWords(name, fitting) : nearWords(name, files);
+}
+
+/** Matches what stands in place of the issues that are not told. */
+const MORE = /^and [\d,]+ more$/;
+
+/** The message of an {@link InvalidJobError} in lines: what is wrong, and then each issue, indented. */
+export function linesOfInvalidJob(message: string): readonly string[] {
+  const [head = '', ...rest] = message.split(/(?<=cannot be used:) (?=\(1\) )/);
+  if (rest.length === 0) return [message];
+  const lines = [head];
+  for (const part of rest.join(' ').split('; ')) {
+    if (part.startsWith(`(${lines.length}) `) || MORE.test(part)) lines.push(`  ${part}`);
+    else lines[lines.length - 1] += `; ${part}`;
+  }
+  return lines;
 }

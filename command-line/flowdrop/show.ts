@@ -4,7 +4,6 @@ import { counted, isPrintable, printable, quoted, shellWord } from '../../functi
 import { noRoute } from '../../functions/chains/chain.ts';
 import { isSuccess, shownState } from '../../functions/ledger/terminal-states.ts';
 import { atItsTime, isUntimed } from '../../functions/ledger/waits.ts';
-import { linesOfInvalidJob } from '../../functions/uploads/job.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { ChainView } from '../../operations/chains.ts';
 import { soonerBy, uploadCommand } from '../../operations/commands.ts';
@@ -14,6 +13,7 @@ import type { CostRow, CostsView } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { Explanation, JobInputView } from '../../operations/explanation.ts';
 import { type BudgetView, countOf, endOfHold, type HoldsView, type HoldView } from '../../operations/holds.ts';
+import { linesOfInvalidJob } from '../../operations/jobs.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
 import type { FileLogLine, FileLogs } from '../../operations/logs.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../base/json.ts';
 import { quotedInAscii, shorten, toldIssues } from '../base/printable.ts';
 import { check, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { comparable, confusable, inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
+import { confusable, inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
 import type { OpenedUpload } from './opened-upload.ts';
 import type { Route } from './route.ts';
 import { additionalSchema, deadlineSecondsSchema, jsonSchema } from './routes.ts';
@@ -152,21 +152,6 @@ export function parseJob(content: Uint8Array, key: string, route: JobRules | und
 const numbered = (issues: readonly string[]): string =>
   issues.length === 1 ? `${issues[0]}` : toldIssues(issues.map((issue, index) => `(${index + 1}) ${issue}`)).join('; ');
 
-/** Matches what stands in place of the issues that are not told. */
-const MORE = /^and [\d,]+ more$/;
-
-/** The message of an {@link InvalidJobError} in lines: what is wrong, and then each issue, indented. */
-export function linesOfInvalidJob(message: string): readonly string[] {
-  const [head = '', ...rest] = message.split(/(?<=cannot be used:) (?=\(1\) )/);
-  if (rest.length === 0) return [message];
-  const lines = [head];
-  for (const part of rest.join(' ').split('; ')) {
-    if (part.startsWith(`(${lines.length}) `) || MORE.test(part)) lines.push(`  ${part}`);
-    else lines[lines.length - 1] += `; ${part}`;
-  }
-  return lines;
-}
-
 /** What is wrong with a job file of this size. */
 export const tooLarge = (bytes: number): InvalidJobError =>
   new InvalidJobError(`${JOB_FILE} has ${bytes} bytes, and at most ${JOB_BYTES_MAX} are read.`);
@@ -240,13 +225,4 @@ export function ambiguousWords(name: string, fitting: readonly string[]): string
 export function nearWords(name: string, files: readonly string[]): string | undefined {
   const near = files.find((file) => confusable(file) === confusable(name));
   return near && `${shorten(near)} is there; the job names ${shorten(name)}.`;
-}
-
-/**
- * Says why a job lacks a file although others are there whose names are like its name. Undefined if none is.
- * @param files the names of the other files.
- */
-export function whyLacking(name: string, files: readonly string[]): string | undefined {
-  const fitting = files.filter((file) => comparable(file) === comparable(name));
-  return fitting.length > 1 ? ambiguousWords(name, fitting) : nearWords(name, files);
 }
