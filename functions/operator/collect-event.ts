@@ -45,24 +45,19 @@ export const holdRequestSchema = z.strictObject({
 });
 
 const sweepRequestSchema = z.strictObject({
-  /** Sweep the uploads from then on, also those from before the deployment's first day. In the event, ISO 8601. */
+  /** ISO 8601. */
   since: z.optional(
     z.pipe(
       z.string().check(z.refine((text) => !Number.isNaN(Date.parse(text)), { error: 'expected a date' })),
       z.transform((text) => Date.parse(text)),
     ),
   ),
-  /** Only count the missed uploads and incomplete entries. */
   dryRun: z.optional(z.boolean()),
-  /** Go back further than entries are kept. An upload whose entry has expired is paid for again. */
   force: z.optional(z.boolean()),
-  /** Stop the backfill or dry run that is under way, and do nothing else. */
   stop: z.optional(z.boolean()),
-  /** Answer which passes are under way and how the last ones ended, and do nothing else. */
   status: z.optional(z.boolean()),
   uploadsPerSecond: z.optional(z.number().check(z.minimum(UPLOADS_PER_SECOND_MIN), z.maximum(UPLOADS_PER_SECOND_MAX))),
 });
-export type SweepRequest = z.infer<typeof sweepRequestSchema>;
 
 const eventShape = z.strictObject({
   /** In a message of a tick to itself: the time, in milliseconds since the epoch, after which it begins no further round. */

@@ -1,7 +1,6 @@
 import type { Invocation } from '../base/invocation.ts';
 import { secondsBetween } from '../base/telemetry.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
-import type { SweepRequest } from '../operator/collect-event.ts';
 import type { Settings } from '../settings/environment.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
 import {
@@ -27,6 +26,22 @@ const MEASURED_AFTER_MS = SWEEP_INTERVAL_MS + 3_600_000;
 
 /** Missed uploads that are submitted in a second by default. Few, so that today's files need not wait for them. */
 const UPLOADS_PER_SECOND_DEFAULT = 10;
+
+interface SweepRequest {
+  /**
+   * Sweep the uploads from then on, also those from before the deployment's first day. Milliseconds since the epoch.
+   */
+  readonly since?: number | undefined;
+  /** Only count the missed uploads and incomplete entries. */
+  readonly dryRun?: boolean | undefined;
+  /** Go back further than entries are kept. An upload whose entry has expired is paid for again. */
+  readonly force?: boolean | undefined;
+  readonly uploadsPerSecond?: number | undefined;
+  /** Stop the backfill or dry run that is under way, and do nothing else. */
+  readonly stop?: boolean | undefined;
+  /** Answer which passes are under way and how the last ones ended, and do nothing else. */
+  readonly status?: boolean | undefined;
+}
 
 /** How far a pass is, or how it ended. Times are in ISO 8601. */
 export interface PassReport extends SweepCounts {
