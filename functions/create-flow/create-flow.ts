@@ -9,7 +9,6 @@ import {
   firstClaim,
   isDispatchedAlike,
   isJob,
-  isStillAfter,
   isSuspect,
   isWaitingJob,
   nextStep,
@@ -193,12 +192,9 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
   if (wait === undefined && upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
     return leave('gone', 'UploadsReplaced', 'An empty file that was replaced at once, as a mounted bucket does');
   }
-  // If the message comes late, an earlier file with the same content may have been sent in place of this one.
-  const halfStillAt = wait === undefined ? Number.POSITIVE_INFINITY : (changedAt + wait.notBefore) / 2;
-  if ((mayBeCopy || delivery.ports.clock.now() > halfStillAt) && (await isNew())) {
+  if (mayBeCopy && (await isNew())) {
     const before = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
-    if (before !== undefined && (mayBeCopy || isStillAfter(before, halfStillAt)))
-      return leave('skipped', 'UploadsSkipped', copyWords(before));
+    if (before !== undefined) return leave('skipped', 'UploadsSkipped', copyWords(before));
   }
   const terms = delivery.claimTerms();
   const inputs = job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt);
@@ -383,13 +379,17 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     // the object is a new file, and not a mere change of metadata. It is sent here, because its own message was
     // skipped.
     if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
-      const { bucket, key, etag, lastModified } = current;
-      const of = { bucket, key, etag, currentAt: Math.max(lastModified, ports.clock.now()) };
-      await conclude(delivery, await openAndBegin(delivery, of));
+      await beginAt(delivery, current);
       delivery.identify({ uploadId: upload.id });
     }
     throw error;
   }
+}
+
+/** Begins what is at a key now, although it may look like a copy of an earlier upload. */
+async function beginAt(delivery: Delivery, { bucket, key, versionId, etag, lastModified }: Upload): Promise<void> {
+  const currentAt = Math.max(lastModified, delivery.ports.clock.now());
+  await conclude(delivery, await openAndBegin(delivery, { bucket, key, versionId, etag, currentAt }));
 }
 
 /**
@@ -414,8 +414,12 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   // Like any other, a file that was still may be deleted while it waits for something else.
   if (current === undefined)
     return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
-  if (current.id !== id && newest !== id) return superseded(`${key} changed before this file was sent.`);
-  // What looks like a copy of this file may be an upload whose message has not come yet. So it changes the key too.
+  if (current.id !== id) {
+    // Its own message may be skipped, as that of a copy of this file.
+    if (newest === id) await beginAt(delivery, current);
+    delivery.identify({ uploadId: id });
+    return superseded(`${key} changed before this file was sent.`);
+  }
   const wait = settlingOf(delivery, upload, current.lastModified);
   return wait !== undefined && wait.notBefore > ports.clock.now() ? { kind: 'wait', claim, wait } : undefined;
 }

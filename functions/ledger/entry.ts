@@ -432,21 +432,6 @@ export const unsettled = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, set
 export const settled = (entry: ClaimedEntry, now: number): ClaimedEntry =>
   entry.settles === undefined ? entry : { ...entry, stillAt: now };
 
-/**
- * True if an upload was seen to be still after a file with the same content was put at its key, or will be before it is
- * sent. So it stands for that file too.
- * @param since a time after that file was put, in milliseconds since the epoch.
- */
-export function isStillAfter(entry: Entry, since: number): boolean {
-  const { settles, doubt } = entry;
-  if (settles === undefined || doubt !== undefined) return (stillOf(entry) ?? 0) >= since;
-  return entry.state !== 'claimed' || entry.claimedAt >= since;
-}
-
-/** When an upload was still before the first request that may have made its flow. A claim looks before it sends. */
-const stillOf = ({ settles, stillAt, doubt }: Entry): number | undefined =>
-  settles === undefined ? stillAt : (doubt?.claimedAt ?? stillAt);
-
 /** The claim of an upload whose inputs somebody has to look at. The time of an earlier question stays. */
 export const toBeReviewed = (entry: ClaimedEntry, now: number): ClaimedEntry => ({
   ...entry,
@@ -534,7 +519,6 @@ export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): Ru
   return {
     ...factsOf(entry),
     ...SENT,
-    stillAt: stillOf(entry),
     attempts: 0,
     doubt: undefined,
     throttledSince: undefined,

@@ -1,6 +1,5 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import { demand } from '../demand.ts';
-import { flowTagOf } from '../flow-tag.ts';
 import { isKept } from '../healing.ts';
 import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
@@ -61,41 +60,17 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
     (put.isCopy ? !isOfFailure(world, put) : isUnknown) && mayRepeat.some(({ etag }) => etag === put.etag);
   // An empty file that is replaced or deleted within seconds is no upload.
   const isReplacedEmpty = put.content.byteLength === 0 && !isCurrent;
-  const isWithEarlier = isSentWithEarlier(world, put, ofKey, entries);
-  const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty || isWithEarlier;
+  const isExcused = isExpired || isBeforeFirstDay || mayBeCopy || isReplacedEmpty;
   const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
   // A copy may have none. But then no upload has given way to it: nothing would come of either.
-  if (own.length === 1 || !isCurrent || isExpired || isWithEarlier) return;
+  if (own.length === 1 || !isCurrent || isExpired) return;
   const ofUploads = entries.filter(({ upload }) => upload.bucket === put.bucket && upload.key === put.key);
   // Of two uploads of one second, one may have given way to the other.
   const latest = Math.max(...ofUploads.map(({ upload }) => upload.lastModified));
   const newest = ofUploads.filter(({ upload }) => upload.lastModified === latest);
   const isLost = newest.every((entry) => ['superseded', 'upload-gone'].includes(failureCodeOf(entry) ?? ''));
   demand(newest.length === 0 || !isLost, 'an upload gave way to a copy that is not sent', newest);
-}
-
-/**
- * True if files must be still before they are sent, and an earlier one with the same content waited since this one was put.
- * Nothing is sent of this one if its message comes late; and of neither, if a newer file was put.
- */
-function isSentWithEarlier(world: World, put: Put, ofKey: readonly Put[], entries: readonly Entry[]): boolean {
-  const { scenario, service, observed, orderChecker } = world;
-  if (scenario.settleSeconds === undefined) return false;
-  const stillAt = put.at - scenario.skewMs;
-  const isNewest = ofKey.at(-1) === put;
-  const alike = ofKey.slice(0, ofKey.indexOf(put)).filter(({ etag }) => etag === put.etag);
-  const expired = [...observed.expired.keys()].flatMap((id) => orderChecker.uploads.get(id) ?? []);
-  // When an entry expired, it is gone, and with it what it was sent as.
-  if (alike.some((earlier) => expired.some((upload) => isOf(earlier, { upload })))) return true;
-  return alike
-    .flatMap((earlier) => entries.filter((entry) => isOf(earlier, entry)))
-    .some((entry) => {
-      const flows = service.flows.filter((flow) => flowTagOf(flow)?.upload === entry.upload.id);
-      if (flows.length > 0) return flows.some(({ createdAt }) => createdAt >= stillAt);
-      if (entry.state !== 'failed') return true;
-      return entry.failure.code === 'superseded' ? !isNewest : entry.endedAt >= stillAt;
-    });
 }
 
 function checkUploadOf(world: World, entry: Entry): void {

@@ -18,8 +18,7 @@ export function checkSettling(world: World, entries: readonly Entry[]): void {
     if (entry === undefined || generation !== 1 || entry.upload.stage !== undefined || isJob(entry)) continue;
     const isAsked = world.observed.asked.some(({ retry = [] }) => retry.includes(entry.upload.id));
     if (isAsked || world.observed.expired.has(entry.upload.id)) continue;
-    const own = putOf(world, entry);
-    const put = own && sentAs(world, own, flow.createdAt, entries);
+    const put = putOf(world, entry);
     if (put === undefined || isOld(put)) continue;
     const stillAt = put.at + settleSeconds * SECOND - world.scenario.skewMs - 2 * SECOND;
     const next = nextAt(world, put, entries);
@@ -30,24 +29,6 @@ export function checkSettling(world: World, entries: readonly Entry[]): void {
     });
   }
 }
-
-/**
- * The file that a flow was made of. Without versions, the same content may have been put again meanwhile, and what was put
- * in between is gone. The later file may get an entry of its own afterwards, if a sweep finds it and the file in between
- * has the receipt.
- */
-const sentAs = ({ observed }: World, put: Put, createdAt: number, entries: readonly Entry[]): Put =>
-  put.versionId !== undefined
-    ? put
-    : (observed.puts.findLast(
-        (each) =>
-          each.bucket === put.bucket &&
-          each.key === put.key &&
-          each.etag === put.etag &&
-          each.at > put.at &&
-          each.at <= createdAt &&
-          !entries.some((entry) => entry.arrivedAt <= createdAt && isOf(each, entry)),
-      ) ?? put);
 
 /** True for a multipart upload, which has the date of its beginning: the sweep takes it for a file that is still. */
 const isOld = ({ at, lastModified }: Put): boolean => lastModified < at - 2 * SECOND;
