@@ -490,8 +490,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy taken for an upload', 100, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: 'before !== undefined && (mayBeCopy || isStillAfter(before, halfStillAt))',
-    with: 'before !== undefined && !mayBeCopy && isStillAfter(before, halfStillAt)',
+    replace: 'if (before !== undefined)',
+    with: 'if (false)',
   }),
   mistake('a copy skipped after a failure', 100, {
     file: COPIES,
@@ -508,7 +508,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('an earlier version sent although its key changed before it was still', 100, {
     file: CREATE_FLOW,
     in: 'keptByKey',
-    replace: 'if (current.id !== id && newest !== id)',
+    replace: 'if (current.id !== id)',
     with: 'if (false)',
   }),
   mistake('a file sent once its time is over, whatever is at its key', 100, {
@@ -517,17 +517,17 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'waiting(unsettled(claim), wait)',
     with: 'waiting(claim, wait)',
   }),
-  mistake('a file with the content of one that was sent in its place sent too', 600, {
+  mistake('a file that gives way to a copy of it, which nobody begins', 300, {
     file: CREATE_FLOW,
-    in: 'begin',
-    replace: '(mayBeCopy || delivery.ports.clock.now() > halfStillAt)',
-    with: 'mayBeCopy',
+    in: 'keptByKey',
+    replace: 'if (newest === id) await beginAt(delivery, current);',
+    with: '',
   }),
-  mistake('a file taken for one with the same content that was sent before it', 300, {
+  mistake('a file taken for a copy of the one with the same content before it', 300, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: 'mayBeCopy || isStillAfter(before, halfStillAt)',
-    with: 'true',
+    replace: 'mayBeCopy && (await isNew())',
+    with: 'await isNew()',
   }),
   mistake('an approval that is not looked at', 200, {
     file: CREATE_FLOW,
