@@ -179,7 +179,8 @@ export class FlowAssets {
     // A flow that only waited for its slots was not too slow.
     const isTooSlow = obstacles.has('cut off') && work.aborted && collection.hadTimeEnough && !isProgress;
     const now = clock.now();
-    const mustEnd = isTooOld(ageFrom(entry.flow), this.#ports, 2);
+    // Ticks may have paused for long. While a run stores more, nothing is given up.
+    const mustEnd = !isProgress && isTooOld(ageFrom(entry.flow), this.#ports, 2);
     if (mustEnd || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
       const message = mustEnd
         ? `The asset was not stored when its flow was twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed.`

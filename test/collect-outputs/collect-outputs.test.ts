@@ -237,6 +237,24 @@ describe('a flow that runs for ever', () => {
     expect(await world.receipt('a.bin')).toMatchObject({ status: 'succeeded' });
   });
 
+  it('is not given up at twice its maximum age while each run stores an asset', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }], settings: { flowAgeMaxSeconds: 60 } });
+    await world.send('a');
+    world.clock.advance(60 * MINUTE);
+    let isFirst = true;
+    world.service.intercept = (_, { operation }) => {
+      if (operation !== 'getAsset') return undefined;
+      const isServed = isFirst;
+      isFirst = false;
+      return isServed ? undefined : { status: 503, body: '' };
+    };
+    for (let tick = 0; tick < 3; tick += 1) {
+      isFirst = true;
+      await world.tickAfter(10 * MINUTE);
+    }
+    expect((await world.receipt('a')).assets).toHaveLength(3);
+  });
+
   it('ends at twice its maximum age, even if its outputs differ at each poll', async () => {
     await start({ service: { variation: { getFlow: 404 }, flowMs: 0 }, settings: { flowAgeMaxSeconds: 3600 } });
     await running();
