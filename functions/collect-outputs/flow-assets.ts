@@ -179,8 +179,9 @@ export class FlowAssets {
     // A flow that only waited for its slots was not too slow.
     const isTooSlow = obstacles.has('cut off') && work.aborted && collection.hadTimeEnough && !isProgress;
     const now = clock.now();
-    // Ticks may have paused for long. While a run stores more, nothing is given up.
-    const mustEnd = !isProgress && isTooOld(ageFrom(entry.flow), this.#ports, 2);
+    // Ticks may have paused for long. So nothing is given up in the first run, or while each run stores more.
+    const isOld = isTooOld(ageFrom(entry.flow), this.#ports, 2);
+    const mustEnd = isOld && !isProgress && entry.attempts > 0;
     if (mustEnd || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
       const message = mustEnd
         ? `The asset was not stored when its flow was twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed.`
@@ -189,7 +190,8 @@ export class FlowAssets {
     }
     const obstacle = OBSTACLES.find((each) => obstacles.has(each));
     if (obstacle === undefined) return this.#endingOf(flow, collection);
-    const isCounted = (obstacles.has('refused') && isSpaced(entry, now)) || isTooSlow;
+    const isInVain = obstacles.has('refused') || (isOld && !isProgress);
+    const isCounted = (isInVain && isSpaced(entry, now)) || isTooSlow;
     const told = work.aborted ? undefined : toldOf(obstacle, obstacles.get(obstacle), now);
     const unreadySince = obstacles.has('unready') ? collection.unreadySince : undefined;
     if (isProgress || isCounted || isNews(told, entry) || unreadySince !== entry.unreadySince) {

@@ -237,6 +237,17 @@ describe('a flow that runs for ever', () => {
     expect(await world.receipt('a.bin')).toMatchObject({ status: 'succeeded' });
   });
 
+  it('is not given up in the first run at twice its maximum age', async () => {
+    await start({ settings: { flowAgeMaxSeconds: 60 } });
+    await world.send('a');
+    world.clock.advance(60 * MINUTE);
+    world.fault('getAsset', { status: 503, body: '' });
+    await world.tickAfter(0);
+    world.service.intercept = undefined;
+    await world.tickAfter(10 * MINUTE);
+    expect((await world.receipt('a')).status).toBe('succeeded');
+  });
+
   it('is not given up at twice its maximum age while each run stores an asset', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }], settings: { flowAgeMaxSeconds: 60 } });
     await world.send('a');
