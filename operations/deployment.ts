@@ -273,12 +273,12 @@ export interface S3ClientAccess {
 }
 
 /**
- * S3 tells the time of an object in whole seconds, and the first tick after a deployment may come in the second of the
- * deployment. In milliseconds.
+ * How much older than the deployment the kept routes may seem, in milliseconds. S3 tells times in whole seconds, and the
+ * first tick may come in the second of the deployment.
  */
-const TOLERANCE_MS = 2_000;
+const KEPT_ROUTES_TOLERANCE_MS = 2_000;
 
-const keptSchema = z.object({ routes: routesSchema });
+const keptRoutesSchema = z.object({ routes: routesSchema });
 
 /**
  * The routes that the collecting function has kept since its deployment. Undefined if it has made no tick since then.
@@ -292,8 +292,8 @@ async function readKeptRoutes(
     const get = new GetObjectCommand({ Bucket: bucket, Key: ROUTES_KEY });
     const { Body, LastModified } = await s3.send(get, { abortSignal });
     const text = (await Body?.transformToString()) ?? '';
-    if ((LastModified?.getTime() ?? 0) + TOLERANCE_MS < deployedAt) return undefined;
-    return keptSchema.safeParse(JSON.parse(text)).data?.routes;
+    if ((LastModified?.getTime() ?? 0) + KEPT_ROUTES_TOLERANCE_MS < deployedAt) return undefined;
+    return keptRoutesSchema.safeParse(JSON.parse(text)).data?.routes;
   } catch (error) {
     // Another program wrote it, or nobody did.
     if (error instanceof SyntaxError || isAbsent(error)) return undefined;

@@ -55,7 +55,10 @@ export type UndeclaredWord = Readonly<z.infer<typeof undeclaredWord>>;
 /** Number of polls in a row after which an undeclared word is reported. Before that, it may be momentary. */
 export const TOLD_AFTER_POLLS = 3;
 
-/** Times in milliseconds since the epoch. */
+/**
+ * The form of a collector's state. Times are in milliseconds since the epoch. A member with a later time than clocks can
+ * differ by is dropped.
+ */
 function stateSchema(now: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);

@@ -152,7 +152,8 @@ export class FlowAssets {
   /**
    * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut off,
    * the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and stored
-   * nothing: an answer may be endless.
+   * nothing: an answer may be endless. At twice the maximum age, every run that stores nothing counts, and the next one
+   * like it is the last.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(flow: EndedFlow): Promise<Ending | undefined> {
@@ -179,12 +180,12 @@ export class FlowAssets {
     // A flow that only waited for its slots was not too slow.
     const isTooSlow = obstacles.has('cut off') && work.aborted && collection.hadTimeEnough && !isProgress;
     const now = clock.now();
-    // Ticks may have paused for long. So nothing is given up in the first run, or while each run stores more.
+    // The ticks may have paused for long. So the first run never ends the flow, and no run does that stores an asset.
     const isOld = isTooOld(ageFrom(entry.flow), this.#ports, 2);
     const mustEnd = isOld && !isProgress && entry.attempts > 0;
     if (mustEnd || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
       const message = mustEnd
-        ? `The asset was not stored when its flow was twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed.`
+        ? `The flow is more than twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed, and the last run stored no asset.`
         : 'The asset could not be fetched completely in several runs.';
       return this.#endingOf(flow, collection, message);
     }

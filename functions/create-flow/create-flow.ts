@@ -400,23 +400,24 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const { ports, invocation } = delivery;
   const { upload, settles, stillAt } = claim.entry;
   const { id, bucket, key, stage } = upload;
-  // The flow of an earlier request may exist. A request with the same key makes no second one, and has it collected.
+  // An earlier request may have made a flow. The same key makes no second one, and the flow is collected. A file that was
+  // not still yet was never sent.
   if (isKeyGood(delivery, claim.entry) && (settles === undefined || stillAt !== undefined)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
-    const { id: newest } = await currentUpload({ bucket, ...stage.first }, ports, invocation.work);
+    const { id: currentId } = await currentUpload({ bucket, ...stage.first }, ports, invocation.work);
     // A file that was deleted has no successor.
-    if (newest === undefined || newest === stage.first.id) return undefined;
+    if (currentId === undefined || currentId === stage.first.id) return undefined;
     return superseded(`A newer file was put at ${stage.first.key} before this stage was sent.`);
   }
   if (settles === undefined) return undefined;
-  const { id: newest, current } = await currentUpload(upload, ports, invocation.work);
+  const { id: currentId, current } = await currentUpload(upload, ports, invocation.work);
   // Like any other, a file that was still may be deleted while it waits for something else.
   if (current === undefined)
     return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
   if (current.id !== id) {
-    // Its own message may be skipped, as that of a copy of this file.
-    if (newest === id) await beginAt(delivery, current);
+    // The message of the current object may be skipped, because it looks like a copy of this file. So it begins here.
+    if (currentId === id) await beginAt(delivery, current);
     delivery.identify({ uploadId: id });
     return superseded(`${key} changed before this file was sent.`);
   }

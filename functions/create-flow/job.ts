@@ -88,7 +88,7 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   const current = (at: string) => ports.inbox.current(bucket, at, invocation.work);
   const files = job.inputs.flatMap((input) => ('name' in input ? [input] : []));
   const named = files.map(({ name }) => inputKey(key, name));
-  const { id: newest } = await currentUpload({ id, bucket, key }, ports, invocation.work);
+  const { id: currentId } = await currentUpload({ id, bucket, key }, ports, invocation.work);
   const exact = await pMap(named, current, { concurrency: CONCURRENCY });
   const isComplete = exact.every((upload) => upload !== undefined);
   const beside = isComplete ? [] : await ports.inbox.keysBeside(bucket, key, invocation.work);
@@ -118,7 +118,7 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
       .filter(({ isOptional }, index) => !isOptional && uploads[index] === undefined)
       .map(({ name }) => name),
     ...{ ambiguous, hints },
-    isSuperseded: newest !== undefined && newest !== id,
+    isSuperseded: currentId !== undefined && currentId !== id,
   };
 }
 

@@ -8,7 +8,7 @@ import { ForbiddenAddressError } from './errors.ts';
  * a link-local address, or a server in the company's network. So each address must be within the reach of the service.
  */
 
-/** Ranges of addresses, such as `10.0.0.0/8`. An address with a zone (`fe80::1%eth0`) is of this link, and in none. */
+/** Ranges of addresses, such as `10.0.0.0/8`. An address with a zone (`fe80::1%eth0`) belongs to one link: no range has it. */
 class Ranges {
   // Two lists, because one of both families would find an IPv4-mapped IPv6 address in an IPv4 range.
   readonly #ipv4 = new BlockList();
@@ -44,8 +44,8 @@ const NOT_PUBLIC_IPV4 = [
 /** Special-purpose ranges within 2000::/3, the only public IPv6 range (IANA IPv6 Special-Purpose Address Registry). */
 const NOT_PUBLIC_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
-/** The addresses of the public internet, apart from those that are not public. */
-const UNICAST = new Ranges(['0.0.0.0/0', '2000::/3', `${NAT64_PREFIX}/96`]);
+/** Ranges that hold the public internet. {@link NOT_PUBLIC} lists the exceptions in them. */
+const MAY_BE_PUBLIC = new Ranges(['0.0.0.0/0', '2000::/3', `${NAT64_PREFIX}/96`]);
 const NOT_PUBLIC = new Ranges([
   ...[...NOT_PUBLIC_IPV4, ...NOT_PUBLIC_IPV6],
   ...NOT_PUBLIC_IPV4.map((range) => range.split('/')).map(
@@ -78,7 +78,7 @@ export type Reach = 'public' | 'network' | 'machine';
  * Tells whether an IP address is on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
  * multicast, documentation and reserved addresses are not. No IPv4-mapped IPv6 address counts as public.
  */
-const isPublicAddress = (address: string): boolean => UNICAST.has(address) && !NOT_PUBLIC.has(address);
+const isPublicAddress = (address: string): boolean => MAY_BE_PUBLIC.has(address) && !NOT_PUBLIC.has(address);
 
 /** Tells whether an address is private: of an organisation's network, neither public nor of this machine or link. */
 const isPrivateAddress = (address: string): boolean => PRIVATE.has(address) && !EC2_LOCAL.has(address);

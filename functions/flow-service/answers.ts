@@ -62,7 +62,7 @@ function usableId(value: unknown): string | undefined {
   return id !== undefined && isUsableId(id) ? id : undefined;
 }
 
-/** Not a schema: it would make an error of each of the many thousand items that a page may have. */
+/** True for a JSON object. `null` and lists are none. */
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
@@ -126,7 +126,11 @@ export interface ErrorWords {
   readonly misread?: string | undefined;
 }
 
-/** @param mediaType the `Content-Type`. */
+/**
+ * Reads the body of an error response.
+ * @param mediaType the value of `Content-Type`. Without one, the error is not the service's own.
+ * @param depthMax deepest nesting that is read, in levels.
+ */
 export function wordsOfError(
   mediaType: string | undefined,
   text: string,

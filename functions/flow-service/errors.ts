@@ -29,7 +29,7 @@ export abstract class FlowServiceError extends Error {
   abstract readonly code: FlowServiceErrorCode;
 }
 
-/** The base class of the failures of one name and code. */
+/** Makes the base class of an error: its name and its code. */
 function failure<C extends FlowServiceErrorCode>(name: string, code: C) {
   abstract class Failure extends FlowServiceError {
     override readonly name = name;

@@ -132,10 +132,11 @@ export class Listing<P extends ListingPage<unknown>> {
   /** The address of the next page, or the reason why it cannot be read. Undefined if this page is the last. */
   #following(page: P, response: Head, fresh: ReadonlySet<string>): URL | string | undefined {
     const { pages } = this.#options;
+    // The service declares that there is one page, whatever this one says.
     if (pages?.by === 'none') return undefined;
     const signs = withSignsInHead(page.signs, response);
     if (pages?.by === 'number') return this.#numbered(page, pages, signs.more, fresh);
-    // Numbered pages have a declared count. Another one may be that of the page.
+    // Numbered pages use only their declared count. Here none is declared, so any count counts.
     this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
     const link = linksIn(response.headers.link ?? '').get('next');
     const next = pages?.by === 'link' ? link : page.next;

@@ -23,7 +23,7 @@ export const SMALL_ANSWER: AnswerLimits = { bytesMax: 256 * 1024, partsMax: 10_0
  */
 export const PAGE_ANSWER: AnswerLimits = { bytesMax: 8 * 1024 * 1024, partsMax: 250_000 };
 
-/** A JSON text is beyond a limit, or does not fit the description of the service. The message says in what. */
+/** A JSON text is beyond a limit, or does not fit the description of the service. The message says why. */
 export class UnfitAnswerError extends Error {
   override readonly name = 'UnfitAnswerError';
 }

@@ -133,7 +133,7 @@ export interface Asset {
  * {@link UnintelligibleAnswerError}, {@link MisaddressedError} and the signal's reason.
  */
 export interface FlowService {
-  /** How it speaks. */
+  /** The description of the service. */
   readonly service: ServiceDescription;
   /**
    * `POST /flows`. Resolves with the new flow's id. Settles only after the request is settled or destroyed. After any
@@ -166,8 +166,9 @@ export interface FlowService {
    */
   asset(flowId: string, assetId: string, signal: AbortSignal, options?: AssetOptions): Promise<Asset>;
   /**
-   * `PATCH /flows/{id}` with `abort`. Returns why the flow could not be aborted, and undefined if it was. It throws only
-   * the signal's reason: nobody can do more about a flow that is not wanted any more.
+   * `PATCH /flows/{id}` with `abort`. Returns why the flow could not be aborted, and undefined if it was. A success
+   * counts only once its answer was read and is no page. It throws only the signal's reason: nobody can do more about a
+   * flow that is not wanted any more.
    */
   abort(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<FlowServiceError | undefined>;
   /**

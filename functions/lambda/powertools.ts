@@ -9,7 +9,7 @@ import {
   type Telemetry,
 } from '../base/telemetry.ts';
 
-/** The unit that the name of a metric names. All others are counts. */
+/** The unit of a metric, which its name tells: seconds, bytes, or else a count. */
 function unitOf(metric: MetricName) {
   if (metric.includes('Seconds')) return MetricUnit.Seconds;
   return metric.endsWith('Bytes') ? MetricUnit.Bytes : MetricUnit.Count;

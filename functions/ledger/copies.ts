@@ -9,7 +9,7 @@ import { SWEEP_REACH_MS } from './waits.ts';
 
 /*
  * S3 announces a change of metadata, storage class or encryption as a copy of the object onto itself. The content stays,
- * so such a copy is no new upload.
+ * so such a copy is no new upload. Only a file that waits until it is still gives way to a copy.
  */
 
 /** LastModified counts in whole seconds. */
@@ -57,15 +57,18 @@ export async function copiedEntry(
 
 /** What is current at a key. Without members if nothing is there. */
 interface Current {
-  /** The id of the upload. A copy that is no upload of its own leaves the one before it current. */
+  /** The id of the current upload. If the object is a copy, that of the upload that it repeats. */
   readonly id?: string | undefined;
-  /** As S3 shows it. */
+  /** The object at the key, as S3 shows it. */
   readonly current?: Upload | undefined;
   /** If that is a copy: the entry of the upload that it repeats. */
   readonly copied?: Entry | undefined;
 }
 
-/** @param known the upload that is most probably current. @throws any error of S3. */
+/**
+ * Looks up which upload is current at a key. The given id is the one that is most probably current, and saves requests.
+ * @throws any error of S3.
+ */
 export async function currentUpload(
   { bucket, key, id: known }: Pick<Upload, 'bucket' | 'key' | 'id'>,
   ports: CopyPorts,

@@ -53,7 +53,7 @@ export type TerminalEntry = Extract<Entry, { state: TerminalState }>;
 export type Doubt = NonNullable<Entry['doubt']>;
 /** An object that is sent, in exactly this version. */
 export type Input = NonNullable<Entry['inputs']>[number];
-/** An upload or an asset as what is sent. */
+/** The input that an upload or an asset becomes: only the members that an entry keeps. */
 export const inputOf = ({ bucket, key, versionId, etag, bytes, mediaType }: Input): Input => ({
   bucket,
   key,

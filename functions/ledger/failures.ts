@@ -217,7 +217,7 @@ export const OUTPUT_FAILURES = {
   },
   'out-of-time': {
     meaning:
-      'Several invocations had too little time for the asset, or its flow became twice as old as `flowAgeMaxSeconds`, and a run stored nothing more.',
+      'Several invocations had too little time for the asset, or its flow became twice as old as `flowAgeMaxSeconds`, and a run stored no asset.',
     retry: 'can-help',
     action: 'Ask the operator of the service why it sends so slowly.',
   },

@@ -61,8 +61,9 @@ export const isDamaged = (error: unknown): error is UnreadableEntryError =>
 const isUnreadable = (error: unknown): error is UnreadableEntryError => error instanceof UnreadableEntryError;
 
 /**
- * What is read of the ledger, or this instead if it cannot be read.
- * @param isMeant the errors that this stands for. Default: all that mean that an object cannot be read.
+ * Awaits a read of the ledger. If the object cannot be read, returns what `instead` makes of the error.
+ * @param isMeant which errors are replaced. Default: every {@link UnreadableEntryError}.
+ * @throws any other error.
  */
 export async function readableOr<T, U>(
   reading: Promise<T>,

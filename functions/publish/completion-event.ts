@@ -87,7 +87,7 @@ export function completionEvent(
   return { detailType: TERMINAL_STATES[receipt.status].detailType, detail: fittingDetail(detail, NO_LISTS) };
 }
 
-/** A detail as JSON. @param instead what it says instead of its lists if these are too long for an event. */
+/** The detail of an event as JSON. @param instead replaces the lists if these are too long for an event. */
 export function fittingDetail(detail: { readonly results: object }, instead: object): string {
   const json = JSON.stringify(detail);
   if (Buffer.byteLength(json) <= DETAIL_BYTES_MAX) return json;

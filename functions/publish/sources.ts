@@ -101,8 +101,8 @@ export class Sources {
   }
 
   /**
-   * Lets S3 expire assets that no later stage takes any more. A refusal is logged.
-   * @throws any other error of S3, as {@link keep} does.
+   * Lets S3 expire assets that no later stage takes any more. If S3 refuses, that is logged.
+   * @throws any other error of S3.
    */
   expire(assets: readonly Input[], signal: AbortSignal): Promise<void> {
     return this.#setExpiry(EXPIRY_TAG.Value, assets, signal);
@@ -118,6 +118,8 @@ export class Sources {
   /**
    * Has S3 keep what a later stage takes, until its chain has ended. Ask for it once the chain knows that the stage is
    * under way: an end of the chain before that would let it expire again, and nothing would if the stage never began.
+   * If S3 refuses, that is logged.
+   * @throws any other error of S3.
    */
   keep(inputs: readonly Input[], signal: AbortSignal): Promise<void> {
     return this.#setExpiry(undefined, inputs, signal);
@@ -142,7 +144,7 @@ export class Sources {
     };
     await pMap(this.#here(objects), setOne, { concurrency: CONCURRENCY });
     const what = Value === undefined ? 'may expire before it is sent' : 'does not expire with its chain';
-    if (refused !== undefined) this.#log.warn(`S3 refused to tag an asset, so it ${what}`, refused);
+    if (refused !== undefined) this.#log.warn(`S3 refused to change the tag of an asset, so it ${what}`, refused);
   }
 
   /** With versions, this leaves a delete marker. The condition is about the current version. */

@@ -35,9 +35,9 @@ const turnState = z.object({
   live: classState,
   late: classState,
 });
-export type TurnState = Readonly<z.infer<typeof turnState>>;
+type TurnState = Readonly<z.infer<typeof turnState>>;
 
-/** @param time a time in milliseconds since the epoch. @internal */
+/** The form of {@link LineState}. @param time the form of a time in milliseconds since the epoch. @internal */
 export const lineState = (time: z.ZodMiniNumber) =>
   z.object({
     /** When uploads last left the line. */

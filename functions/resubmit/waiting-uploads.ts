@@ -138,7 +138,7 @@ export class WaitingUploads {
     const now = clock.now();
     const line = this.#lineAt(now);
     const routes = choiceOf(settings.routes);
-    let placing: LineState['placing'] & object =
+    let placing: NonNullable<LineState['placing']> =
       line.placing?.routes === routes ? line.placing : { routes, since: now, passes: 0 };
     const failures: unknown[] = [];
     if (placing.passes === 0 || (placing.passes === 1 && now >= placing.since + PLACED_AGAIN_MS)) {

@@ -106,7 +106,8 @@ export const SETTINGS = {
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. It is doubled during an outage of the service,
-   * and for storing the results of an ended flow. A new collection of the results begins the age anew.
+   * and for storing the results of an ended flow, which goes on while each run stores one. A new collection of the results
+   * begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**

@@ -1134,7 +1134,7 @@ describe('the input of a stage', () => {
     expect((await report()).status).toBe('succeeded');
   });
 
-  it('has its flow collected if a newer file has come after a request whose answer was lost', async () => {
+  it('is sent again with its key after a lost answer, although a newer file has come, and its flow is collected', async () => {
     const service = { variation: { idempotencyHours: 24, listFlows: 404 } } as const;
     await start({ routes: ROUTES, speaks: { list: null }, service });
     await beforeEachStage();

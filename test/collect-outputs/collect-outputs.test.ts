@@ -237,35 +237,6 @@ describe('a flow that runs for ever', () => {
     expect(await world.receipt('a.bin')).toMatchObject({ status: 'succeeded' });
   });
 
-  it('is not given up in the first run at twice its maximum age', async () => {
-    await start({ settings: { flowAgeMaxSeconds: 60 } });
-    await world.send('a');
-    world.clock.advance(60 * MINUTE);
-    world.fault('getAsset', { status: 503, body: '' });
-    await world.tickAfter(0);
-    world.service.intercept = undefined;
-    await world.tickAfter(10 * MINUTE);
-    expect((await world.receipt('a')).status).toBe('succeeded');
-  });
-
-  it('is not given up at twice its maximum age while each run stores an asset', async () => {
-    await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }], settings: { flowAgeMaxSeconds: 60 } });
-    await world.send('a');
-    world.clock.advance(60 * MINUTE);
-    let isFirst = true;
-    world.service.intercept = (_, { operation }) => {
-      if (operation !== 'getAsset') return undefined;
-      const isServed = isFirst;
-      isFirst = false;
-      return isServed ? undefined : { status: 503, body: '' };
-    };
-    for (let tick = 0; tick < 3; tick += 1) {
-      isFirst = true;
-      await world.tickAfter(10 * MINUTE);
-    }
-    expect((await world.receipt('a')).assets).toHaveLength(3);
-  });
-
   it('ends at twice its maximum age, even if its outputs differ at each poll', async () => {
     await start({ service: { variation: { getFlow: 404 }, flowMs: 0 }, settings: { flowAgeMaxSeconds: 3600 } });
     await running();
@@ -380,6 +351,36 @@ describe('an asset that is refused again and again', () => {
       throw Object.assign(new Error('Access Denied'), { name: 'AccessDenied', $metadata: { httpStatusCode: 403 } });
     });
   const serviceAnswers = (status: number) => () => world.fault('getAsset', () => (mended.at ? {} : { status }));
+
+  it('does not end an old flow in its first run', async () => {
+    await start({ settings: { flowAgeMaxSeconds: 60 } });
+    await world.send('a');
+    world.clock.advance(60 * MINUTE);
+    world.fault('getAsset', { status: 503, body: '' });
+    await world.tickAfter(0);
+    world.service.intercept = undefined;
+    await world.tickAfter(10 * MINUTE);
+    expect((await world.receipt('a')).status).toBe('succeeded');
+  });
+
+  it('does not end an old flow while each run stores another asset', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }], settings: { flowAgeMaxSeconds: 60 } });
+    await world.send('a');
+    world.clock.advance(60 * MINUTE);
+    let isFirst = true;
+    world.service.intercept = (_, { operation }) => {
+      if (operation !== 'getAsset') return undefined;
+      const isServed = isFirst;
+      isFirst = false;
+      return isServed ? undefined : { status: 503, body: '' };
+    };
+    for (let tick = 0; tick < 3; tick += 1) {
+      isFirst = true;
+      await world.tickAfter(10 * MINUTE);
+    }
+    expect((await world.receipt('a')).assets).toHaveLength(3);
+  });
+
   it.each<[string, () => void, RegExp, isCounted: boolean]>([
     ['by the results bucket', bucketRefuses, /^The asset could not be stored: AccessDenied: Access Denied$/, false],
     ['by the service, with an error', serviceAnswers(500), /^asset: 500/, false],

@@ -273,27 +273,6 @@ describe('a key', () => {
     expect(keys[1]).toBe(keys[0]);
   });
 
-  it.each([
-    ['superseded', () => world.upload('a', 'other')],
-    ['attempts-exhausted', () => world.fault('createFlow', refused(500))],
-    ['outside-inbox', () => world.redeploy({ inboxPrefix: 'elsewhere/' })],
-    ['cancelled', async () => world.collect({ cancel: [(await world.entry()).upload.id] })],
-  ])('may have made a flow that nobody lists, and a failure afterwards says so: %s', async (code, act) => {
-    await start({ speaks: { list: null }, versioning: undefined, settings: { inDoubt: 'retry', attemptsMax: 3 } });
-    world.remainingMs = 20_000;
-    world.fault('createFlow', { ...LOST }, 1);
-    await world.send('a', 'x');
-    const { upload } = await world.entry();
-    await act();
-    world.takeMessages();
-    await world.deliverAndTick(30, 5 * MINUTE);
-    const ended = (await world.entries()).find((entry) => entry.upload.id === upload.id);
-    expect(ended).toMatchObject({ state: 'failed', failure: { code } });
-    expect(ended).toMatchObject({
-      failure: { message: expect.stringMatching(/A request may have made a flow .* before you retry\.$/) },
-    });
-  });
-
   it('is sent to a service that honours none, and changes nothing there', async () => {
     await startWithKeys({ hours: 0, settings: { inDoubt: 'ask' } });
     const keys = answerWith(LOST);
@@ -301,5 +280,26 @@ describe('a key', () => {
     await world.waitOutDoubt();
     expect(keys).toEqual([await key(1)]);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'undecided' });
+  });
+});
+
+it.each([
+  ['superseded', () => world.upload('a', 'other')],
+  ['attempts-exhausted', () => world.fault('createFlow', refused(500))],
+  ['outside-inbox', () => world.redeploy({ inboxPrefix: 'elsewhere/' })],
+  ['cancelled', async () => world.collect({ cancel: [(await world.entry()).upload.id] })],
+])('a failure of an upload in doubt says that a request may have made a flow: %s', async (code, act) => {
+  await start({ speaks: { list: null }, versioning: undefined, settings: { inDoubt: 'retry', attemptsMax: 3 } });
+  world.remainingMs = 20_000;
+  world.fault('createFlow', { ...LOST }, 1);
+  await world.send('a', 'x');
+  const { upload } = await world.entry();
+  await act();
+  world.takeMessages();
+  await world.deliverAndTick(30, 5 * MINUTE);
+  const ended = (await world.entries()).find((entry) => entry.upload.id === upload.id);
+  expect(ended).toMatchObject({ state: 'failed', failure: { code } });
+  expect(ended).toMatchObject({
+    failure: { message: expect.stringMatching(/A request may have made a flow .* before you retry\.$/) },
   });
 });

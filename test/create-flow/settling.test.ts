@@ -176,7 +176,7 @@ describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is 
 const NO_FLOW: Fault = { status: 500, body: '' };
 const LOST: Fault = { reset: 'after-effect' };
 
-/** Sends a first file in a request that gets this answer. */
+/** Sends a first file, and leaves it in doubt: its request gets this answer, and the listing fails. */
 const sendInVain = async (fault: Fault): Promise<void> => {
   await world.send('a', 'x');
   world.clock.advance(2 * MINUTE);
@@ -208,19 +208,22 @@ describe.each([undefined, 'Enabled'] as const)(
     const sentAfter = (time: number) => world.service.flows.filter(({ createdAt }) => createdAt > time).length;
 
     it.each([
-      ['that made no flow', NO_FLOW],
-      ['whose flow is found later', { ...NO_FLOW, at: 'after-effect' } as Fault],
-    ])('the same content put again is sent, although its message comes late: one %s', async (_, fault) => {
-      await begin({ versioning });
-      await sendInVain(fault);
-      const announce = await putUnannounced('x');
-      const putAt = world.clock.now();
-      world.clock.advance(50 * SECOND);
-      await announce();
-      await passMinutes(15);
-      expect(sentAfter(putAt)).toBe(1);
-      expect((await ends()).filter((end) => end === 'succeeded')).toHaveLength(flowCount());
-    });
+      ['made no flow', NO_FLOW],
+      ['made a flow that is found later', { ...NO_FLOW, at: 'after-effect' } as Fault],
+    ])(
+      'the same content put again is sent although its message comes late, if the first request %s',
+      async (_, fault) => {
+        await begin({ versioning });
+        await sendInVain(fault);
+        const announce = await putUnannounced('x');
+        const putAt = world.clock.now();
+        world.clock.advance(50 * SECOND);
+        await announce();
+        await passMinutes(15);
+        expect(sentAfter(putAt)).toBe(1);
+        expect((await ends()).filter((end) => end === 'succeeded')).toHaveLength(flowCount());
+      },
+    );
 
     it('the same content put again is sent, although its message comes after the first request was repeated', async () => {
       await begin({ versioning, ...KEYS });

@@ -1443,20 +1443,20 @@ describe('aborting a flow', () => {
   const JSON_TYPE = { 'content-type': 'application/json' };
   const HTML_TYPE = { 'content-type': 'text/html' };
   it.each([
-    ['with a page', HTML_TYPE, '<html>Sign in</html>', 'misaddressed'],
+    ['a page', HTML_TYPE, '<html>Sign in</html>', 'misaddressed'],
     [
-      'without an end',
+      'no end',
       JSON_TYPE,
       function* () {
         for (;;) yield ' '.repeat(65_536);
       },
       'unintelligible-answer',
     ],
-    ['as throttled, in words', JSON_TYPE, '{"error":{"code":"slow-down"}}', 'throttled'],
-    ['with nothing that is called a page', HTML_TYPE, '', undefined],
-    ['with a document', JSON_TYPE, '{"id":"f1"}', undefined],
-    ['with a word', { 'content-type': 'text/plain' }, 'OK', undefined],
-  ])('and a deletion that are answered with success %s', async (_, headers, body, code) => {
+    ['words for throttling', JSON_TYPE, '{"error":{"code":"slow-down"}}', 'throttled'],
+    ['nothing, called a page', HTML_TYPE, '', undefined],
+    ['a document', JSON_TYPE, '{"id":"f1"}', undefined],
+    ['a word', { 'content-type': 'text/plain' }, 'OK', undefined],
+  ])('or deleting it is judged by what comes with a 200: %s', async (_, headers, body, code) => {
     await using server = await scripted(async (request, response) => {
       request.resume();
       response.writeHead(200, headers);

@@ -212,7 +212,7 @@ it('a chain ends although S3 refuses to tag its assets, and the log says so', as
   world.redeploy({ resultsRetentionDays: 30, routes: [ECHO, { ...MIDDLE, template: 'typo' }] });
   await world.settle();
   expect(await world.json(RESULTS, 'a/chain.json')).toMatchObject({ status: 'failed' });
-  expect(world.logged.map(({ message }) => message).join()).toContain('S3 refused to tag an asset');
+  expect(world.logged.map(({ message }) => message).join()).toContain('S3 refused to change the tag of an asset');
 });
 
 it('what a stage takes anew stays until that has ended, and what it replaces expires', async () => {
