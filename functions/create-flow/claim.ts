@@ -80,7 +80,10 @@ export async function withKey(delivery: Delivery, claim: Claim, isRefused: boole
   const isHonoured = keyHonouredMs(delivery.ports.settings.service) > 0;
   const isNext = isRefused && claim.entry.doubt === undefined;
   const entry = isNext ? withNextKey(claim.entry) : claim.entry;
-  if (!isHonoured || claim.stored.entry.keyNumber === entry.keyNumber) return { ...claim, entry };
+  const { keyNumber, settles, stillAt } = claim.stored.entry;
+  // That the file was still is written too: an upload whose request may have been sent gives way to no newer file.
+  const isUnseen = settles !== undefined && stillAt === undefined;
+  if (!isHonoured || (keyNumber === entry.keyNumber && !isUnseen)) return { ...claim, entry };
   return rewritten(delivery, claim, entry);
 }
 

@@ -379,17 +379,28 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     // the object is a new file, and not a mere change of metadata. It is sent here, because its own message was
     // skipped.
     if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
-      await beginAt(delivery, current);
-      delivery.identify({ uploadId: upload.id });
+      await beginAt(delivery, current, upload);
     }
     throw error;
   }
 }
 
-/** Begins what is at a key now, although it may look like a copy of an earlier upload. */
-async function beginAt(delivery: Delivery, { bucket, key, versionId, etag, lastModified }: Upload): Promise<void> {
-  const currentAt = Math.max(lastModified, delivery.ports.clock.now());
-  await conclude(delivery, await openAndBegin(delivery, { bucket, key, versionId, etag, currentAt }));
+/**
+ * Begins what is at a key now, although it may look like a copy of an earlier upload.
+ * @param before what was there before. With a later time than needed, its receipt would stay after that of a file that is
+ * put meanwhile.
+ */
+async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
+  const { bucket, key, versionId, etag, lastModified } = current;
+  const currentAt = Math.max(lastModified, before.currentAt ?? before.lastModified);
+  try {
+    await conclude(delivery, await openAndBegin(delivery, { bucket, key, versionId, etag, currentAt }));
+  } catch (error) {
+    // Another invocation has begun it.
+    if (!(error instanceof ClaimHeldError)) throw error;
+  } finally {
+    delivery.identify({ uploadId: before.id });
+  }
 }
 
 /**
@@ -398,7 +409,7 @@ async function beginAt(delivery: Delivery, { bucket, key, versionId, etag, lastM
  */
 async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const { ports, invocation } = delivery;
-  const { upload, settles, stillAt } = claim.entry;
+  const { upload, settles, stillAt, doubt } = claim.entry;
   const { id, bucket, key, stage } = upload;
   // An earlier request may have made a flow. The same key makes no second one, and the flow is collected. A file that was
   // not still yet was never sent.
@@ -411,14 +422,17 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
     return superseded(`A newer file was put at ${stage.first.key} before this stage was sent.`);
   }
   if (settles === undefined) return undefined;
-  const { id: currentId, current } = await currentUpload(upload, ports, invocation.work);
+  const { current, copied } = await currentUpload(upload, ports, invocation.work);
   // Like any other, a file that was still may be deleted while it waits for something else.
   if (current === undefined)
     return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
-  if (current.id !== id) {
-    // The message of the current object may be skipped, because it looks like a copy of this file. So it begins here.
-    if (currentId === id) await beginAt(delivery, current);
-    delivery.identify({ uploadId: id });
+  // An upload in doubt may have been sent, and then a copy of it is no new upload.
+  const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
+  if (!isKept) {
+    // The message of the current object may be skipped, because it looks like a copy of this file or of an earlier one. So
+    // it begins here. Of a copy, that is done again: the invocation that did it may have died.
+    const isOfEarlier = copied !== undefined && copied.upload.lastModified <= upload.lastModified;
+    if (current.etag === upload.etag || isOfEarlier) await beginAt(delivery, current, upload);
     return superseded(`${key} changed before this file was sent.`);
   }
   const wait = settlingOf(delivery, upload, current.lastModified);

@@ -319,6 +319,104 @@ it('a copy onto itself takes the place of the file, and makes it wait for as lon
   expect(flowCount()).toBe(1);
 });
 
+/** Puts a file whose message says that it is a copy. */
+async function putCopy(content: string): Promise<void> {
+  await world.upload('a', content);
+  const record = JSON.parse(world.takeMessages()[0] as string).Records[0];
+  const copied = { ...record, eventName: 'ObjectCreated:Copy' };
+  await world.ports.queue.send(JSON.stringify({ Records: [copied] }), AbortSignal.timeout(5_000));
+}
+
+it('the newest file has the receipt, although it came in the second in which a copy before it was begun', async () => {
+  await begin({ versioning: 'Enabled' });
+  await world.send('a', 'x');
+  world.clock.advance(10 * SECOND);
+  await putCopy('x');
+  await world.deliverAll();
+  world.clock.advance(2 * MINUTE);
+  await world.tick();
+  await world.deliverAll();
+  world.clock.advance(300);
+  await world.upload('a', 'newest');
+  await passMinutes(10);
+  expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', upload: { bytes: 6 } });
+});
+
+it.each([undefined, 'Enabled'] as const)(
+  'a copy is sent although an invocation died right after it had begun it, with versioning %s',
+  async (versioning) => {
+    await begin({ versioning });
+    await world.send('a', 'x');
+    const first = (await world.entry()).upload.id;
+    world.clock.advance(50 * SECOND);
+    await putCopy('x');
+    await world.deliverAll();
+    world.clock.advance(15 * SECOND);
+    await world.tick();
+    let isDead = false;
+    let isOver = false;
+    world.beforeS3((call, { Key }) => {
+      if (isOver) return;
+      if (call === 'PutObject' && Key?.startsWith('waiting/') && !Key.includes(first)) isDead = true;
+      if (isDead) throw Object.assign(new Error('killed'), { name: 'Killed', $metadata: { httpStatusCode: 400 } });
+    });
+    await world.deliverAll().catch(() => undefined);
+    expect(isDead).toBe(true);
+    isOver = true;
+    await passMinutes(60);
+    expect(flowCount()).toBe(1);
+  },
+);
+
+it('content that is copied back over other content is sent, without versions', async () => {
+  await begin({ versioning: undefined });
+  await world.send('a', 'x');
+  await passMinutes();
+  await world.send('a', 'other');
+  world.clock.advance(10 * SECOND);
+  await putCopy('x');
+  await passMinutes(10);
+  expect(flowCount()).toBe(2);
+  expect((await world.receipt('a')).status).toBe('succeeded');
+});
+
+it('the request of an invocation that died after it has its flow collected, although a newer file has come', async () => {
+  await begin({ versioning: 'Enabled', ...KEYS });
+  await world.send('a', 'x');
+  world.clock.advance(2 * MINUTE);
+  await world.tick();
+  let isDead = false;
+  world.service.intercept = (_, { operation }) => {
+    if (operation === 'createFlow') isDead = true;
+    return undefined;
+  };
+  world.beforeS3(() => {
+    if (isDead) throw new Error('killed');
+  });
+  await world.deliverAll().catch(() => undefined);
+  expect(isDead).toBe(true);
+  isDead = false;
+  world.service.intercept = undefined;
+  await world.send('a', 'another');
+  await passMinutes(60);
+  expect(await ends()).toEqual(['succeeded', 'succeeded']);
+});
+
+it('a copy of a file in doubt is no new file', async () => {
+  await begin({ versioning: 'Enabled', ...KEYS });
+  await world.send('a', 'x');
+  world.clock.advance(2 * MINUTE);
+  await world.tick();
+  const revive = dyingAt(world.ports.ledger, 'replace', 3);
+  await world.deliverAll();
+  revive();
+  expect(flowCount()).toBe(1);
+  await putCopy('x');
+  await passMinutes(30);
+  expect(await ends()).toEqual(['succeeded']);
+  expect(flowCount()).toBe(1);
+});
+
 it('an old file that the sweep finds is sent at once', async () => {
   await begin();
   await world.upload('a', 'x');

@@ -508,7 +508,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('an earlier version sent although its key changed before it was still', 100, {
     file: CREATE_FLOW,
     in: 'keptByKey',
-    replace: 'if (current.id !== id)',
+    replace: 'if (!isKept)',
     with: 'if (false)',
   }),
   mistake('a file sent once its time is over, whatever is at its key', 100, {
@@ -520,7 +520,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a file that gives way to a copy of it, which nobody begins', 300, {
     file: CREATE_FLOW,
     in: 'keptByKey',
-    replace: 'if (currentId === id) await beginAt(delivery, current);',
+    replace: 'if (current.etag === upload.etag || isOfEarlier) await beginAt(delivery, current, upload);',
     with: '',
   }),
   mistake('a file taken for a copy of the one with the same content before it', 300, {

@@ -140,6 +140,14 @@ class Ending {
   #checkSuperseded(): void {
     const { upload, endedAt } = this.#entry;
     const isOld = isSuperseded(this.#world, this.#put, endedAt + this.#world.scenario.skewMs);
+    // A file that must be still gives way to anything at its key, also to the same content that no route wants.
+    const isChanged = this.#world.observed.puts.some(
+      ({ bucket, key, at }) =>
+        bucket === upload.bucket &&
+        key === upload.key &&
+        at > this.#put.at &&
+        at <= endedAt + this.#world.scenario.skewMs,
+    );
     const isUnsentJob = isJobFile(upload.key) && this.#entry.inputs === undefined;
     // With versions, the older one is there, and is sent.
 
@@ -150,7 +158,10 @@ class Ending {
     const wasEnded = this.#world.observed.expired.has(upload.id);
     const isDeleted =
       isSettling && (wasEnded || steps.some(({ kind, key }) => kind === 'delete' && key === this.#put.key));
-    this.#demand(mayGiveWay && (isOld || isDeleted), 'an upload is called superseded whose file was not replaced');
+    this.#demand(
+      mayGiveWay && (isOld || isDeleted || (isSettling && isChanged)),
+      'an upload is called superseded whose file was not replaced',
+    );
   }
 
   #checkAttempts(): void {
