@@ -180,9 +180,11 @@ export class FlowAssets {
     // A flow that only waited for its slots was not too slow.
     const isTooSlow = obstacles.has('cut off') && work.aborted && collection.hadTimeEnough && !isProgress;
     const now = clock.now();
-    // The ticks may have paused for long. So the first run never ends the flow, and no run does that stores an asset.
-    const isOld = isTooOld(ageFrom(entry.flow), this.#ports, 2);
-    const mustEnd = isOld && !isProgress && entry.attempts > 0;
+    // The ticks may have paused for long. So the first run after that never ends the flow, and no run does that stores an
+    // asset.
+    const oldAt = ageFrom(entry.flow) + 2_000 * settings.flowAgeMaxSeconds;
+    const isOld = now > oldAt;
+    const mustEnd = isOld && !isProgress && (entry.attemptedAt ?? 0) > oldAt;
     if (mustEnd || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
       const message = mustEnd
         ? `The flow is more than twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed, and the last run stored no asset.`

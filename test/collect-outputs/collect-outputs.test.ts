@@ -8,7 +8,7 @@ import type { Route } from '../../functions/uploads/route.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { viewOf } from '../../operations/upload-view.ts';
-import { answer, DAY, ECHO, LEDGER, MINUTE, RESULTS, start, world } from '../support/world.ts';
+import { answer, DAY, ECHO, LEDGER, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 
@@ -355,6 +355,20 @@ describe('an asset that is refused again and again', () => {
   it('does not end an old flow in its first run', async () => {
     await start({ settings: { flowAgeMaxSeconds: 60 } });
     await world.send('a');
+    world.clock.advance(60 * MINUTE);
+    world.fault('getAsset', { status: 503, body: '' });
+    await world.tickAfter(0);
+    world.service.intercept = undefined;
+    await world.tickAfter(10 * MINUTE);
+    expect((await world.receipt('a')).status).toBe('succeeded');
+  });
+
+  it('does not end an old flow in the first run after a pause, although an asset was refused before', async () => {
+    await start({ settings: { flowAgeMaxSeconds: 600 } });
+    await world.send('a');
+    world.fault('getAsset', answer({ detail: 'no' }, 404));
+    await world.tickAfter(2 * MINUTE);
+    await world.tickAfter(SECOND);
     world.clock.advance(60 * MINUTE);
     world.fault('getAsset', { status: 503, body: '' });
     await world.tickAfter(0);
