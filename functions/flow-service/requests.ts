@@ -290,7 +290,7 @@ export class Requests {
    * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end.
    */
   acknowledge(answer: Answer, signal: AbortSignal): Promise<void> {
-    return this.#read(answer, SMALL_ANSWER, signal, (text) => this.#checkOwn(answer, text));
+    return this.#read(answer, SMALL_ANSWER, signal, (text) => this.#checkOwn(answer, text, /^\s*</));
   }
 
   async #read<T>(answer: Answer, { bytesMax }: AnswerLimits, signal: AbortSignal, as: (text: string) => T): Promise<T> {
@@ -327,10 +327,10 @@ export class Requests {
   }
 
   /** @throws the error for a success that is a page, or that says in words that it is none. */
-  #checkOwn(answer: Answer, text: string): void {
+  #checkOwn(answer: Answer, text: string, page = /^\s*[^\s{[]/): void {
     const { response } = answer;
     // Some frameworks call every answer HTML, also JSON or nothing.
-    if (isForeign({ response, text }) && !/^\s*(?:[{[]|$)/.test(text))
+    if (isForeign({ response, text }) && page.test(text))
       throw misaddressed(answer, { detail: text.trim(), isOwn: false }, this.#base);
     const refusal = refusalOf(this.#service.errors, response.status, text);
     if (refusal !== undefined) {

@@ -588,9 +588,11 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
   const endedAt = Math.max(now, flow?.collectedAgainAt ?? 0);
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
   if (failure !== undefined) {
-    const doubt = entry.doubt === undefined ? '' : UNKNOWN_FLOW;
-    const { message } = shortened(failure, MESSAGE_CHARS_MAX - doubt.length);
-    return { ...facts, state: 'failed', failure: { ...failure, message: message + doubt } };
+    if (entry.doubt === undefined || failure.code === 'undecided')
+      return { ...facts, state: 'failed', failure: shortened(failure, MESSAGE_CHARS_MAX) };
+    const { message } = shortened(failure, MESSAGE_CHARS_MAX - UNKNOWN_FLOW.length - 1);
+    const sentence = message.replace(/[^.!?…]$/, '$&.');
+    return { ...facts, state: 'failed', failure: { ...failure, message: sentence + UNKNOWN_FLOW } };
   }
   return {
     ...facts,

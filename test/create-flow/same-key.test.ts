@@ -300,6 +300,6 @@ it.each([
   const ended = (await world.entries()).find((entry) => entry.upload.id === upload.id);
   expect(ended).toMatchObject({ state: 'failed', failure: { code } });
   expect(ended).toMatchObject({
-    failure: { message: expect.stringMatching(/A request may have made a flow .* before you retry\.$/) },
+    failure: { message: expect.stringMatching(/\. A request may have made a flow .* before you retry\.$/) },
   });
 });

@@ -1454,6 +1454,7 @@ describe('aborting a flow', () => {
     ],
     ['words for throttling', JSON_TYPE, '{"error":{"code":"slow-down"}}', 'throttled'],
     ['nothing, called a page', HTML_TYPE, '', undefined],
+    ['a word, called a page', HTML_TYPE, 'OK', undefined],
     ['a document', JSON_TYPE, '{"id":"f1"}', undefined],
     ['a word', { 'content-type': 'text/plain' }, 'OK', undefined],
   ])('or deleting it is judged by what comes with a 200: %s', async (_, headers, body, code) => {
