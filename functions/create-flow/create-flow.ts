@@ -16,6 +16,7 @@ import {
   rerouted,
   settled,
   toBeReviewed,
+  unsent,
   unsettled,
   type Wait,
   waiting,
@@ -432,7 +433,11 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
     // The message of the current object may be skipped, because it looks like a copy of this file or of an earlier one. So
     // it begins here. Of a copy, that is done again: the invocation that did it may have died.
     const isOfEarlier = copied !== undefined && copied.upload.lastModified <= upload.lastModified;
-    if (current.etag === upload.etag || isOfEarlier) await beginAt(delivery, current, upload);
+    if (current.etag === upload.etag || isOfEarlier) {
+      // If this invocation dies after that, this file must not look as if it had been sent.
+      if (doubt === undefined) claim = await rewritten(delivery, claim, unsent(claim.entry));
+      await beginAt(delivery, current, upload);
+    }
     return superseded(`${key} changed before this file was sent.`);
   }
   const wait = settlingOf(delivery, upload, current.lastModified);

@@ -302,7 +302,8 @@ const facts = {
   job: z.optional(job),
   /**
    * Present from a retry until a route of the current configuration is written down. No POST is sent in between. Also
-   * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown.
+   * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown. And present in an
+   * upload that gives way to the file that took its place.
    */
   reroute: z.optional(z.literal(true)),
   /**

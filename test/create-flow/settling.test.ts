@@ -368,6 +368,25 @@ it.each([undefined, 'Enabled'] as const)(
   },
 );
 
+it.each([3, 5])(
+  'a copy is sent, and nothing else, although the service lists no flows and an invocation dies at its write %i',
+  async (n) => {
+    const service = { variation: { listFlows: 404 } } as const;
+    await begin({ versioning: 'Enabled', speaks: { list: null }, service, settings: { inDoubt: 'ask' } });
+    await world.send('a', 'x');
+    await putCopy('x');
+    await world.deliverAll();
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    const revive = dyingAt(world.ports.ledger, 'replace', n);
+    await world.deliverAll();
+    revive();
+    await passMinutes(30);
+    expect(await ends()).toEqual(['succeeded', 'superseded']);
+    expect(flowCount()).toBe(1);
+  },
+);
+
 it('content that is copied back over other content is sent, without versions', async () => {
   await begin({ versioning: undefined });
   await world.send('a', 'x');

@@ -520,7 +520,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a file that gives way to a copy of it, which nobody begins', 300, {
     file: CREATE_FLOW,
     in: 'keptByKey',
-    replace: 'if (current.etag === upload.etag || isOfEarlier) await beginAt(delivery, current, upload);',
+    replace: 'await beginAt(delivery, current, upload);',
     with: '',
   }),
   mistake('a file taken for a copy of the one with the same content before it', 300, {
