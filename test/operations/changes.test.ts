@@ -283,7 +283,10 @@ it('forget deletes every trace of one file, and nothing of another', async () =>
 
   await operated.putRefused('hollow.png');
   const failed = await operated.becomes('hollow.png', 'failed');
-  expect(await operated.run('forget', 'hollow.png', '--yes')).toMatchObject({ code: 0 });
+  // Its end may still be told at that moment, and it is under way until then.
+  await vi.waitFor(async () => {
+    expect(await operated.run('forget', 'hollow.png', '--yes')).toMatchObject({ code: 0 });
+  }, PATIENCE);
   const records = await keys(LEDGER_BUCKET);
   expect(records.filter((key) => key.includes(id) || key.includes(failed.id))).toEqual([]);
 });
