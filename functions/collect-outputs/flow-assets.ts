@@ -28,7 +28,7 @@ import type { Settings } from '../settings/environment.ts';
 import { fitsType } from '../uploads/route-conditions.ts';
 import { type AssetSlot, OvertakenError } from './asset-slots.ts';
 import { outageOf } from './failure-isolation.ts';
-import { isTooOld } from './poll-schedule.ts';
+import { isTooOld, tooOldAfter } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
 
 /**
@@ -182,9 +182,9 @@ export class FlowAssets {
     const now = clock.now();
     // The ticks may have paused for long. So the first run after that never ends the flow, and no run does that stores an
     // asset.
-    const oldAt = ageFrom(entry.flow) + 2_000 * settings.flowAgeMaxSeconds;
-    const isOld = now > oldAt;
-    const mustEnd = isOld && !isProgress && (entry.attemptedAt ?? 0) > oldAt;
+    const oldAfter = tooOldAfter(ageFrom(entry.flow), settings, 2);
+    const isOld = now > oldAfter;
+    const mustEnd = isOld && !isProgress && (entry.attemptedAt ?? 0) > oldAfter;
     if (mustEnd || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
       const message = mustEnd
         ? `The flow is more than twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed, and the last run stored no asset.`

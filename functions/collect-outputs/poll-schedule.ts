@@ -53,9 +53,16 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
 export const isEarly = (ageFrom: number, now: number, pollIntervalMs: number): boolean =>
   now - ageFrom < EARLY_INTERVALS * pollIntervalMs;
 
+/** When a flow has `times` the maximum age of a running flow, in milliseconds since the epoch. */
+export const tooOldAfter = (
+  ageFrom: number,
+  { flowAgeMaxSeconds }: Pick<Settings, 'flowAgeMaxSeconds'>,
+  times: 1 | 2 = 1,
+): number => ageFrom + times * flowAgeMaxSeconds * 1000;
+
 /** Returns true if a flow is older than `times` the maximum age of a running flow. At twice that age, it must end. */
 export const isTooOld = (
   ageFrom: number,
   { clock, settings }: { readonly clock: Clock; readonly settings: Pick<Settings, 'flowAgeMaxSeconds'> },
   times: 1 | 2 = 1,
-): boolean => clock.now() - ageFrom > times * settings.flowAgeMaxSeconds * 1000;
+): boolean => clock.now() > tooOldAfter(ageFrom, settings, times);
