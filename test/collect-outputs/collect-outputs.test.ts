@@ -352,14 +352,19 @@ describe('an asset that is refused again and again', () => {
     });
   const serviceAnswers = (status: number) => () => world.fault('getAsset', () => (mended.at ? {} : { status }));
 
-  it('does not end an old flow in its first run', async () => {
-    await start({ settings: { flowAgeMaxSeconds: 60 } });
-    await world.send('a');
+  /** Lets the ticks pause for an hour. The first run after that is refused its asset, and no other is. */
+  async function pauseAndRefuseOnce(): Promise<void> {
     world.clock.advance(60 * MINUTE);
     world.fault('getAsset', { status: 503, body: '' });
     await world.tickAfter(0);
     world.service.intercept = undefined;
     await world.tickAfter(10 * MINUTE);
+  }
+
+  it('does not end an old flow in its first run', async () => {
+    await start({ settings: { flowAgeMaxSeconds: 60 } });
+    await world.send('a');
+    await pauseAndRefuseOnce();
     expect((await world.receipt('a')).status).toBe('succeeded');
   });
 
@@ -369,11 +374,7 @@ describe('an asset that is refused again and again', () => {
     world.fault('getAsset', answer({ detail: 'no' }, 404));
     await world.tickAfter(2 * MINUTE);
     await world.tickAfter(SECOND);
-    world.clock.advance(60 * MINUTE);
-    world.fault('getAsset', { status: 503, body: '' });
-    await world.tickAfter(0);
-    world.service.intercept = undefined;
-    await world.tickAfter(10 * MINUTE);
+    await pauseAndRefuseOnce();
     expect((await world.receipt('a')).status).toBe('succeeded');
   });
 

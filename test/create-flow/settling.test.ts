@@ -23,6 +23,28 @@ const ends = async () =>
 
 const flowCount = (): number => world.service.flows.length;
 
+/** Sends messages that were held back. */
+async function announce(messages: readonly string[]): Promise<void> {
+  for (const message of messages) await world.ports.queue.send(message, AbortSignal.timeout(5_000));
+}
+
+/** Puts a file. Returns a message about it that says that it is a copy. */
+async function putUnannouncedCopy(content: string): Promise<string> {
+  await world.upload('a', content);
+  const record = JSON.parse(world.takeMessages()[0] as string).Records[0];
+  return JSON.stringify({ Records: [{ ...record, eventName: 'ObjectCreated:Copy' }] });
+}
+
+const putCopy = async (content: string): Promise<void> => announce([await putUnannouncedCopy(content)]);
+
+/** Delivers what is due, in an invocation that dies at this write to the ledger. */
+async function dieAtWrite(n: number): Promise<void> {
+  await world.tick();
+  const revive = dyingAt(world.ports.ledger, 'replace', n);
+  await world.deliverAll();
+  revive();
+}
+
 describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is %s', (versioning) => {
   it('a file waits until it is still, and is then sent', async () => {
     await begin({ versioning });
@@ -65,7 +87,7 @@ describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is 
     const late = world.takeMessages();
     await passMinutes(3);
     expect(flowCount()).toBe(1);
-    for (const message of late) await world.ports.queue.send(message, AbortSignal.timeout(5_000));
+    await announce(late);
     await passMinutes();
     expect(await ends()).toEqual(['succeeded', 'superseded']);
     expect(flowCount()).toBe(1);
@@ -80,10 +102,7 @@ describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is 
       await world.upload('a', 'x');
       world.takeMessages();
       world.clock.advance(2 * MINUTE);
-      await world.tick();
-      const revive = dyingAt(world.ports.ledger, 'replace', n);
-      await world.deliverAll();
-      revive();
+      await dieAtWrite(n);
       await passMinutes(30);
       expect(await ends()).toEqual(['succeeded', 'superseded']);
       expect(flowCount()).toBe(1);
@@ -103,10 +122,10 @@ describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is 
       world.clock.advance(5 * MINUTE);
       await world.tick();
       for (const message of world.takeMessages()) {
-        await world.ports.queue.send(message, AbortSignal.timeout(5_000));
+        await announce([message]);
         await world.deliver();
       }
-      if (how === 'message') for (const each of late) await world.ports.queue.send(each, AbortSignal.timeout(5_000));
+      if (how === 'message') await announce(late);
       world.clock.advance(30 * MINUTE);
       if (how === 'sweep') await world.sweep({ since: new Date(0).toISOString() });
       await passMinutes();
@@ -201,9 +220,7 @@ describe.each([undefined, 'Enabled'] as const)(
     const putUnannounced = async (content: string): Promise<() => Promise<void>> => {
       await world.upload('a', content);
       const late = world.takeMessages();
-      return async () => {
-        for (const message of late) await world.ports.queue.send(message, AbortSignal.timeout(5_000));
-      };
+      return () => announce(late);
     };
     const sentAfter = (time: number) => world.service.flows.filter(({ createdAt }) => createdAt > time).length;
 
@@ -215,10 +232,10 @@ describe.each([undefined, 'Enabled'] as const)(
       async (_, fault) => {
         await begin({ versioning });
         await sendInVain(fault);
-        const announce = await putUnannounced('x');
+        const announceLate = await putUnannounced('x');
         const putAt = world.clock.now();
         world.clock.advance(50 * SECOND);
-        await announce();
+        await announceLate();
         await passMinutes(15);
         expect(sentAfter(putAt)).toBe(1);
         expect((await ends()).filter((end) => end === 'succeeded')).toHaveLength(flowCount());
@@ -228,11 +245,11 @@ describe.each([undefined, 'Enabled'] as const)(
     it('the same content put again is sent, although its message comes after the first request was repeated', async () => {
       await begin({ versioning, ...KEYS });
       await sendInVain(LOST);
-      const announce = await putUnannounced('x');
+      const announceLate = await putUnannounced('x');
       const putAt = world.clock.now();
       await passMinutes(10);
       expect(flowCount()).toBe(1);
-      await announce();
+      await announceLate();
       await passMinutes();
       expect(sentAfter(putAt)).toBe(1);
       expect(await ends()).toEqual(['succeeded', 'succeeded']);
@@ -307,25 +324,15 @@ it('a copy onto itself takes the place of the file, and makes it wait for as lon
   await begin({ versioning: 'Enabled' });
   await world.send('a', 'x');
   world.clock.advance(50 * SECOND);
-  await world.upload('a', 'x');
-  const record = JSON.parse(world.takeMessages()[0] as string).Records[0];
-  const copied = { ...record, eventName: 'ObjectCreated:Copy' };
+  const copied = await putUnannouncedCopy('x');
   world.clock.advance(20 * SECOND);
   await world.deliverAndTick(1, 0);
   expect(flowCount()).toBe(0);
-  await world.ports.queue.send(JSON.stringify({ Records: [copied] }), AbortSignal.timeout(5_000));
+  await announce([copied]);
   await passMinutes();
   expect(await ends()).toEqual(['succeeded', 'superseded']);
   expect(flowCount()).toBe(1);
 });
-
-/** Puts a file whose message says that it is a copy. */
-async function putCopy(content: string): Promise<void> {
-  await world.upload('a', content);
-  const record = JSON.parse(world.takeMessages()[0] as string).Records[0];
-  const copied = { ...record, eventName: 'ObjectCreated:Copy' };
-  await world.ports.queue.send(JSON.stringify({ Records: [copied] }), AbortSignal.timeout(5_000));
-}
 
 it('the newest file has the receipt, although it came in the second in which a copy before it was begun', async () => {
   await begin({ versioning: 'Enabled' });
@@ -377,10 +384,7 @@ it.each([3, 5])(
     await putCopy('x');
     await world.deliverAll();
     world.clock.advance(2 * MINUTE);
-    await world.tick();
-    const revive = dyingAt(world.ports.ledger, 'replace', n);
-    await world.deliverAll();
-    revive();
+    await dieAtWrite(n);
     await passMinutes(30);
     expect(await ends()).toEqual(['succeeded', 'superseded']);
     expect(flowCount()).toBe(1);
@@ -425,10 +429,7 @@ it('a copy of a file in doubt is no new file', async () => {
   await begin({ versioning: 'Enabled', ...KEYS });
   await world.send('a', 'x');
   world.clock.advance(2 * MINUTE);
-  await world.tick();
-  const revive = dyingAt(world.ports.ledger, 'replace', 3);
-  await world.deliverAll();
-  revive();
+  await dieAtWrite(3);
   expect(flowCount()).toBe(1);
   await putCopy('x');
   await passMinutes(30);
