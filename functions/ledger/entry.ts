@@ -348,7 +348,7 @@ const nextKeyOf = ({ keyNumber = 1 }: Entry) => ({ keyNumber: keyNumber + 1 });
 /** The claim of an upload in doubt that is sent again with the same key. */
 export const sentAgain = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, isSentAgain: true });
 
-/** The claim of an upload of which nothing is sent before its route is chosen again. */
+/** A claim under which nothing was sent. Before anything is, the route is chosen again. */
 export const unsent = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, reroute: true });
 
 /** Nothing is sent before the route of a retry, and the inputs of a job, are written down. */
