@@ -1,6 +1,6 @@
 import pMap from 'p-map';
 import type { Chain } from '../functions/chains/chain-schema.ts';
-import { RETRIED_AT_ONCE_MAX } from '../functions/operator/operator.ts';
+import { RETRIED_AT_ONCE_MAX } from '../functions/operator/retry.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import {
   type Acted,

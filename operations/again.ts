@@ -3,7 +3,7 @@ import pMap from 'p-map';
 import { chainAlone, madeAnew, withAssetsFor } from '../functions/chains/chain.ts';
 import type { Chain } from '../functions/chains/chain-schema.ts';
 import { type Input, isTerminal } from '../functions/ledger/entry.ts';
-import { ANEW_AT_ONCE_MAX } from '../functions/operator/operator.ts';
+import { ANEW_AT_ONCE_MAX } from '../functions/operator/anew.ts';
 import { isDenied } from '../functions/s3/errors.ts';
 import { headObject } from '../functions/s3/objects.ts';
 import { laterRoute, planAfter } from '../functions/uploads/chain-routes.ts';

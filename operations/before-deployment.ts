@@ -1,5 +1,5 @@
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { type ListingAnswer, listingAnswer, offeredTemplates } from '../functions/operator/operator.ts';
+import { type ListingAnswer, listingAnswer, offeredTemplates } from '../functions/operator/questions.ts';
 import type { Context } from '../functions/settings/context.ts';
 import type { checkProxies } from '../functions/settings/proxies.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';

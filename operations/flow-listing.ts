@@ -6,7 +6,7 @@ import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { keyHonouredMs, type ListDescription } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { FlowService, ListingSample } from '../functions/flow-service/types.ts';
-import { listingAnswer } from '../functions/operator/operator.ts';
+import { listingAnswer } from '../functions/operator/questions.ts';
 import type { Context } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Outcome } from './checks.ts';

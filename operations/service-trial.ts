@@ -18,7 +18,7 @@ import { ANSWER_DEPTH_MAX } from '../functions/flow-service/service-description.
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { CreateRequest, FlowService, Output } from '../functions/flow-service/types.ts';
 import { keyOf } from '../functions/ledger/entry.ts';
-import { listingAnswer } from '../functions/operator/operator.ts';
+import { listingAnswer } from '../functions/operator/questions.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { fitsType } from '../functions/uploads/route-conditions.ts';

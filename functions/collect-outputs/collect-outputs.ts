@@ -1,27 +1,21 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { HoldPorts } from '../holds/attempt.ts';
+import { changeHold, type HoldAnswer } from '../holds/hold-request.ts';
 import { tendHolds } from '../holds/tend-holds.ts';
+import { makeAnew } from '../operator/anew.ts';
+import type { Changed, OperatorPorts } from '../operator/changes.ts';
 import { parseCollectEvent } from '../operator/collect-event.ts';
 import { keepRoutes } from '../operator/kept-routes.ts';
+import { approveUploads, cancelUploads, collectAgain, deleteFlows, showOther } from '../operator/operator.ts';
 import {
-  approveUploads,
-  type Changed,
-  cancelUploads,
-  changeHold,
-  collectAgain,
-  deleteFlows,
   type FlowAnswer,
   flowAnswer,
-  type HoldAnswer,
   type ListingAnswer,
   listingAnswer,
-  makeAnew,
   type OfferedTemplates,
-  type OperatorPorts,
   offeredTemplates,
-  retryUploads,
-  showOther,
-} from '../operator/operator.ts';
+} from '../operator/questions.ts';
+import { retryUploads } from '../operator/retry.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';

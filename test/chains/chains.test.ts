@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { Chain, ChainUpload } from '../../functions/chains/chain-schema.ts';
 import { CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import { finishAnew, makeAnew } from '../../functions/operator/operator.ts';
+import { finishAnew, makeAnew } from '../../functions/operator/anew.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { retryUploads } from '../../functions/operator/operator.ts';
+import { retryUploads } from '../../functions/operator/retry.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { LEDGER, MINUTE, openWorld } from '../support/world.ts';
 import { claim, upload } from './support.ts';

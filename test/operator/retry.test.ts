@@ -1,6 +1,6 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import { retryUploads } from '../../functions/operator/operator.ts';
+import { retryUploads } from '../../functions/operator/retry.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';

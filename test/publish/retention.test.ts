@@ -1,6 +1,6 @@
 import { GetObjectTaggingCommand, PutObjectTaggingCommand } from '@aws-sdk/client-s3';
 import { expect, it } from 'vitest';
-import type { Changed } from '../../functions/operator/operator.ts';
+import type { Changed } from '../../functions/operator/changes.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import { dyingAt, ECHO, HOUR, MINUTE, RESULTS, start, world } from '../support/world.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { TerminalEntry } from '../../functions/ledger/entry.ts';
-import type { Changed } from '../../functions/operator/operator.ts';
+import type { Changed } from '../../functions/operator/changes.ts';
 import { parseContext } from '../../functions/settings/context.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import { DAY, dyingAt, ECHO, HOUR, LEDGER, MINUTE, start, world } from '../support/world.ts';

@@ -626,7 +626,7 @@ export const MUTATIONS: readonly Mutation[] = [
     with: 'return Promise.resolve(undefined);',
   }),
   mistake('an upload of a stage that is made anew taken for begun', 100, {
-    file: 'operator/operator.ts',
+    file: 'operator/anew.ts',
     in: 'beginLeft',
     replace: 'entry !== undefined && (!isTerminal(entry) || entry.generation >= upload.generation)',
     with: 'entry === undefined || !isTerminal(entry) || entry.generation >= upload.generation',

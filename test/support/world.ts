@@ -27,7 +27,7 @@ import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { parseWaitingKey } from '../../functions/ledger/keys.ts';
-import { retryUploads } from '../../functions/operator/operator.ts';
+import { retryUploads } from '../../functions/operator/retry.ts';
 import { ChainNotes } from '../../functions/publish/chain-notes.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import type { Receipt } from '../../functions/publish/report-schemas.ts';

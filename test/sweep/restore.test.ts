@@ -1,7 +1,7 @@
 import { DeleteObjectCommand, ListObjectVersionsCommand, PutBucketVersioningCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
-import { retryUploads } from '../../functions/operator/operator.ts';
+import { retryUploads } from '../../functions/operator/retry.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import {
   answer,
