@@ -149,8 +149,7 @@ function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
     delivery.log.info('Sent again with the same key, so the service makes one flow', { why });
     return { kind: 'settled', claim: { ...claim, entry: sentAgain(claim.entry) } };
   }
-  delivery.count('DoubtsRetried');
-  delivery.log.warn('Sent again although a flow may exist', { why });
+  delivery.log.info('It may be sent again although a flow may exist', { why });
   return { kind: 'settled', claim };
 }
 

@@ -91,6 +91,12 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
     told = told.then((current) => withKey(delivery, current, wasRefused));
     const { entry } = await told;
     await permit.obtain(work);
+    // Not where that is decided: the upload may fail, give way or be held before it is sent.
+    const mayExist = entry.doubt !== undefined && !entry.doubt.isDismissed && !isKeyGood(delivery, entry);
+    if (mayExist && !wasRefused) {
+      delivery.count('DoubtsRetried');
+      delivery.log.warn('Sent again although a flow may exist');
+    }
     return keyOf(entry);
   };
   try {

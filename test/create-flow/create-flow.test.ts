@@ -557,6 +557,23 @@ describe('an upload in doubt', () => {
     expect(world.count('DoubtsRetried')).toBe(1);
   });
 
+  it('counts as sent again only once it is', async () => {
+    await start();
+    world.service.intercept = (_, { operation, n }) => {
+      if (operation === 'createFlow') return n === 1 ? lost : undefined;
+      return operation === 'listFlows' ? { status: 404 } : undefined;
+    };
+    await world.send('a', 'x');
+    await world.collect({ hold: { action: 'pause' } });
+    await world.deliverAndTick(40, 2 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'paused' });
+    expect(world.count('DoubtsRetried')).toBe(0);
+    await world.collect({ hold: { action: 'resume' } });
+    await world.settle(60);
+    expect(world.service.flows).toHaveLength(2);
+    expect(world.count('DoubtsRetried')).toBe(1);
+  });
+
   it('shares the search with the others of its batch', async () => {
     await start({ service: { flowMs: 1_000, variation: { paging: 'cursor', pageSize: 2 } } });
     for (const key of ['1', '2', '3', '4', '5']) await world.upload(key);
