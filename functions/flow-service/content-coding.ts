@@ -40,7 +40,14 @@ export async function* decodedBody(
     throw new CodingError(`The answer is compressed (Content-Encoding: ${encoding}), and only gzip and br are undone`);
   }
   let failure: unknown;
-  const source = Readable.from(watched(body, (error) => (failure ??= { error })));
+  let isEmpty = true;
+  async function* encoded() {
+    for await (const chunk of body) {
+      isEmpty &&= chunk.byteLength === 0;
+      yield chunk;
+    }
+  }
+  const source = Readable.from(watched(encoded(), (error) => (failure ??= { error })));
   const decoder = create();
   pipeline(source, decoder, () => {}); // Ends both if one fails. The loop below gets the error.
   try {
@@ -48,6 +55,8 @@ export async function* decodedBody(
   } catch (error) {
     if (failure !== undefined) throw (failure as { readonly error: unknown }).error;
     if (error instanceof TransportError) throw error;
+    // Some proxies name a coding for an answer without a body as well.
+    if (isEmpty) return;
     throw new CodingError(`The answer is no ${coding}, or is cut: ${(error as Error).message}`, { cause: error });
   } finally {
     decoder.destroy();

@@ -1454,6 +1454,8 @@ describe('aborting a flow', () => {
     ],
     ['words for throttling', JSON_TYPE, '{"error":{"code":"slow-down"}}', 'throttled'],
     ['nothing, called a page', HTML_TYPE, '', undefined],
+    ['nothing, called gzip', { 'content-encoding': 'gzip' }, '', undefined],
+    ['nothing, called br', { 'content-encoding': 'br' }, '', undefined],
     ['a word, called a page', HTML_TYPE, 'OK', undefined],
     ['a document', JSON_TYPE, '{"id":"f1"}', undefined],
     ['a word', { 'content-type': 'text/plain' }, 'OK', undefined],
