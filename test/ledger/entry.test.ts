@@ -1,48 +1,78 @@
 import { describe, expect, it } from 'vitest';
+import { shorten } from '../../functions/base/printable.ts';
 import {
+  ageFrom,
   answered,
+  approved,
   begun,
   type ClaimedEntry,
   claimAgain,
   collectedAgain,
   collectedSoFar,
   counting,
+  deletionBegun,
+  deletionDueAt,
+  deletionEnded,
   doubtAfter,
   ended,
   type FailedEntry,
   failedMarkerOf,
   firstClaim,
+  flowsToDelete,
   flowTagOf,
   gathered,
+  hasGivenWay,
+  hindered,
   inDoubt,
+  inputOf,
   isAwaited,
   isDispatchedAlike,
+  isFlowDeleted,
   isFlowShared,
   isInLine,
   isJob,
+  isReplaced,
   isSameEnd,
   isSuspect,
   isTerminal,
   isUntold,
   isWaitingInPlace,
   isWaitingJob,
+  keyOf,
   lacking,
+  lookAt,
   misaddressed,
   nextStep,
   planned,
+  presentRouteOf,
+  previousOf,
   priced,
   rerouted,
   retried,
   running,
   runningMarkerOf,
+  type StoredAsset,
   seenCurrent,
+  sentAgain,
+  settled,
   shared,
+  stageOf,
   takenBy,
+  toBeReviewed,
   told,
+  unsent,
+  unsettled,
   waiting,
   waitingMarkerOf,
+  withNextKey,
   withoutDoubt,
 } from '../../functions/ledger/entry.ts';
+import {
+  MESSAGE_CHARS_MAX,
+  OUTPUT_MESSAGE_CHARS_MAX,
+  PREVIOUS_ASSETS_MAX,
+  PREVIOUS_MAX,
+} from '../../functions/ledger/entry-schema.ts';
 import { isHold, WAIT_REASONS } from '../../functions/ledger/waits.ts';
 import { asset, claim, failure, flow, later, route, upload, wait } from './support.ts';
 
@@ -687,5 +717,289 @@ describe('the marker of an upload', () => {
 
   it('that runs names the flow', () => {
     expect(runningMarkerOf(upload, flow)).toEqual({ uploadId: upload.id, flowId: 'flow-1', ageFrom: 20_000 });
+  });
+});
+
+describe('a file that must be still', () => {
+  it('says so, and when it was seen to be still last', () => {
+    const entry = unsettled(claim);
+    expect(entry).toEqual({ ...claim, settles: true });
+    expect(settled(entry, 5)).toEqual({ ...claim, settles: true, stillAt: 5 });
+    expect(settled(settled(entry, 5), 9).stillAt).toBe(9);
+  });
+
+  it('is any other file if its route does not ask for that', () => {
+    expect(settled(claim, 5)).toBe(claim);
+  });
+
+  it('needs not be still any more once its flow was made, or the operator retries it', () => {
+    const entry = settled(unsettled(claim), 5);
+    expect(running(entry, flow)).toMatchObject({ settles: undefined, stillAt: 5 });
+    expect(retried(waiting(entry, wait), 500)).toMatchObject({ settles: undefined, stillAt: 5 });
+  });
+});
+
+describe('a claim under which nothing was sent', () => {
+  it('leaves no doubt if its invocation dies', () => {
+    expect(unsent(claim)).toEqual({ ...claim, reroute: true });
+    expect(claimAgain(unsent(claim), later)).toMatchObject({ doubt: undefined, attempts: 1, claimDied: true });
+    expect(claimAgain(jobClaim, later).doubt).toBeUndefined();
+    expect(claimAgain(sent, later).doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
+  });
+});
+
+describe('an idempotency key', () => {
+  it('names upload, ledger, generation and a number', () => {
+    expect(keyOf(claim)).toBe(`${upload.id.slice(0, 24)}-3f1b90aa-1-1`);
+    expect(keyOf({ ...claim, generation: 3, keyNumber: 7 })).toBe(`${upload.id.slice(0, 24)}-3f1b90aa-3-7`);
+  });
+
+  it('is another after each answer that shows that no flow was made', () => {
+    expect(withNextKey(claim)).toEqual({ ...claim, keyNumber: 2 });
+    expect(withNextKey({ ...claim, keyNumber: 2 }).keyNumber).toBe(3);
+    expect(claimAgain(waiting(claim, wait), later)).toMatchObject({ keyNumber: 2, keyScope: later.keyScope });
+  });
+
+  it('stays while the upload is in doubt, also in another ledger', () => {
+    const elsewhere = { ...later, keyScope: '00000000' };
+    const inDoubt = waiting({ ...claim, doubt, keyNumber: 4 }, wait);
+    expect(claimAgain(inDoubt, elsewhere)).toMatchObject({ keyNumber: 4, keyScope: '3f1b90aa' });
+    expect(claimAgain({ ...claim, keyNumber: 4 }, elsewhere)).toMatchObject({ keyNumber: 4, keyScope: '3f1b90aa' });
+    expect(claimAgain(waiting(claim, wait), elsewhere)).toMatchObject({ keyNumber: 2, keyScope: '00000000' });
+    expect(claimAgain({ ...inDoubt, keyScope: undefined }, elsewhere).keyScope).toBe('00000000');
+  });
+
+  it('begins anew with a generation', () => {
+    const failed = ended({ ...sentAgain(claim), keyNumber: 4 }, { failure }, 1);
+    expect(retried(failed, 2)).toMatchObject({ keyNumber: undefined, isSentAgain: undefined });
+    expect(sentAgain(claim)).toEqual({ ...claim, isSentAgain: true });
+  });
+
+  it('whose failed use is known stays in the doubt', () => {
+    expect(doubtAfter({ ...claim, doubt: { ...doubt, isKeySpent: true } }, 9).isKeySpent).toBe(true);
+    expect(doubtAfter({ ...claim, doubt }, 9)).not.toHaveProperty('isKeySpent');
+  });
+});
+
+const stage = { first: { id: upload.id, key: 'a.png' }, route: 'second', parent: { ...upload, generation: 1 } };
+const ofStage = { ...claim, upload: { ...upload, stage } };
+
+describe('the stage of an upload', () => {
+  it('has the name of its route, also after the route was replaced', () => {
+    expect([stageOf(claim), stageOf(ofStage)]).toEqual(['pictures', 'second']);
+    expect(presentRouteOf(ofStage, inbox.routes)).toBe(inbox.routes[1]);
+    expect(presentRouteOf(claim, [])).toBeUndefined();
+  });
+});
+
+describe('an input', () => {
+  it('has what an entry keeps of an upload or an asset', () => {
+    const { bucket, key, etag, bytes, mediaType } = asset;
+    expect(inputOf(asset)).toEqual({ bucket, key, versionId: undefined, etag, bytes, mediaType });
+    expect(inputOf({ ...asset, versionId: 'v' } as typeof asset)).toMatchObject({ versionId: 'v' });
+  });
+});
+
+describe('an approval', () => {
+  const DAY = 24 * 3_600_000;
+  const asked = waiting(toBeReviewed(ofStage, 5), { ...wait, reason: 'review', notBefore: 30 * DAY });
+
+  it('is asked for once, and has the time of the first question', () => {
+    expect(asked.review).toEqual({ wantedAt: 5 });
+    expect(toBeReviewed({ ...ofStage, review: { wantedAt: 1 } }, 5).review).toEqual({ wantedAt: 1 });
+  });
+
+  it('is looked for once a day, until its time is over', () => {
+    expect(waitingMarkerOf(asked, inbox)).toEqual({ uploadId: upload.id, notBefore: 5 + DAY });
+    expect(lookAt(asked, 29 * DAY + 1)).toBe(30 * DAY);
+    expect(lookAt(waiting(claim, wait), 5)).toBe(99_000);
+    expect(waitingMarkerOf({ ...asked, review: undefined }, inbox)?.notBefore).toBe(30 * DAY);
+  });
+
+  it('begins the upload at once, in the line if there are many', () => {
+    const entry = approved(asked, 70, undefined);
+    expect(entry).toMatchObject({
+      reason: 'stage',
+      message: 'The operator approved it.',
+      notBefore: 70,
+      arrivedAt: 70,
+    });
+    expect(entry.review).toEqual({ wantedAt: 5, approvedAt: 70 });
+    expect(isInLine(entry)).toBe(false);
+    expect(isInLine(approved(asked, 70, true))).toBe(true);
+    expect(approved({ ...asked, review: undefined }, 70, undefined).review).toEqual({ wantedAt: 70, approvedAt: 70 });
+  });
+
+  it('stays with a retry, and a question does not', () => {
+    const failed = ended(claimAgain(approved(asked, 70, undefined), later), { failure }, 100);
+    expect(retried(failed, 200).review).toEqual({ wantedAt: 5, approvedAt: 70 });
+    expect(retried(asked, 200).review).toBeUndefined();
+  });
+});
+
+describe('a failure', () => {
+  const failedAs = (code: 'superseded' | 'upload-gone' | 'rejected') =>
+    ended(claim, { failure: { code, message: 'No.' } }, 1);
+
+  it('is one of a file that gave way if it was replaced or is gone', () => {
+    const all = [failedAs('superseded'), failedAs('upload-gone'), failedAs('rejected')];
+    expect(all.map(hasGivenWay)).toEqual([true, true, false]);
+    expect(all.map(isReplaced)).toEqual([true, false, false]);
+    expect(isReplaced(claim)).toBe(false);
+  });
+
+  it('of an upload in doubt says that a flow may exist, unless that is what it is about', () => {
+    const failed = ended({ ...claim, doubt }, { failure: { code: 'rejected', message: 'No' } }, 1);
+    expect(failed.failure.message).toMatch(/^No\. A request may have made a flow that is not known: /);
+    const long = ended({ ...claim, doubt }, { failure: { code: 'rejected', message: 'n'.repeat(9_000) } }, 1);
+    expect(long.failure.message).toMatch(/n\.\.\. A request may have made a flow .* retry\.$/);
+    expect(long.failure.message.length).toBeLessThan(MESSAGE_CHARS_MAX + 5);
+    const undecided = { code: 'undecided', message: 'Nobody decided.' } as const;
+    expect(ended({ ...claim, doubt }, { failure: undecided }, 1).failure).toEqual(undecided);
+  });
+
+  it('keeps its words, and those of its outputs, short', () => {
+    const message = 'n'.repeat(9_000);
+    const entry = ended(
+      running(claim, flow),
+      { failure: { ...failure, message }, failedOutputs: [{ id: 'a', code: 'not-found', message }] },
+      1,
+    );
+    expect(entry.failure.message).toBe(shorten(message, MESSAGE_CHARS_MAX));
+    expect(entry.failedOutputs[0]?.message).toBe(shorten(message, OUTPUT_MESSAGE_CHARS_MAX));
+  });
+});
+
+describe('a success', () => {
+  const next = [{ id: 'f'.repeat(40), route: 'second' }] as unknown as NonNullable<Parameters<typeof ended>[1]['next']>;
+
+  it('names the stages that it begins, and those that are planned', () => {
+    const plan = [{ name: 'second' }] as unknown as NonNullable<ClaimedEntry['plan']>;
+    expect(ended(running(claim, flow), { next, plan }, 1)).toMatchObject({ state: 'succeeded', next, plan });
+    expect(ended(running({ ...claim, plan }, flow), { next: [] }, 1)).toMatchObject({ plan });
+    expect(ended(running(claim, flow), { next: [] }, 1)).not.toHaveProperty('next');
+    expect(ended(running(claim, flow), {}, 1)).not.toHaveProperty('plan');
+  });
+
+  it('that has begun a chain stays in it when it is retried or collected again', () => {
+    const entry = ended(running(claim, flow), { next }, 1);
+    expect(retried(entry, 5)).toMatchObject({ isInChain: true });
+    expect(collectedAgain(entry, flow, [], 5)).toMatchObject({ isInChain: true, next });
+    expect(collectedAgain(ended(running(claim, flow), {}, 1), flow, [], 5).next).toEqual([]);
+    expect(retried(ended(running(claim, flow), {}, 1), 5)).not.toHaveProperty('isInChain');
+  });
+
+  it('never ends before its flow was collected again, although clocks differ', () => {
+    const again = collectedAgain(ended(running(claim, flow), {}, 1), flow, [], 50_000);
+    expect(ended(again, {}, 40_000).endedAt).toBe(50_000);
+    expect(ageFrom(again.flow)).toBe(50_000);
+    expect(collectedAgain(ended(again, {}, 70_000), again.flow, [], 1).flow.collectedAgainAt).toBe(70_001);
+  });
+});
+
+describe('a running flow that is kept from its end', () => {
+  it('says by what, since when, and no more once nothing does', () => {
+    const run = running(claim, flow);
+    const kept = hindered(run, { message: 'Not ready', at: 5 });
+    expect(kept).toEqual({ ...run, obstacle: { message: 'Not ready', since: 5, at: 5 } });
+    expect(hindered(kept, { message: 'Not ready', at: 9 }).obstacle).toEqual({ message: 'Not ready', since: 5, at: 9 });
+    expect(hindered(kept, undefined).obstacle).toBeUndefined();
+    expect(collectedSoFar(run, [asset], undefined, { message: 'Slow', at: 3 }).obstacle).toMatchObject({ since: 3 });
+  });
+});
+
+describe('what an upload that begins anew keeps of its ends', () => {
+  const price = { amount: 1, currency: 'EUR' };
+  const made = (count: number): readonly StoredAsset[] =>
+    Array.from({ length: count }, (_, n) => ({ ...asset, id: `${n}`, bytes: 2 }));
+
+  it('is what was sent, its flow and what that made', () => {
+    const entry = ended(running(priced(claim, price), flow), { assets: made(3) }, 30_000);
+    expect(previousOf(entry)).toEqual([
+      {
+        generation: 1,
+        state: 'succeeded',
+        template: 't',
+        parameters: undefined,
+        revision: undefined,
+        price,
+        arrivedAt: 10_000,
+        endedAt: 30_000,
+        flow: 'flow-1',
+        assets: made(3),
+        assetCount: 3,
+        bytes: 6,
+      },
+    ]);
+    expect(retried(entry, 5).previous).toEqual(previousOf(entry));
+  });
+
+  it('is nothing of an end without a flow', () => {
+    expect(previousOf(ended(claim, { failure }, 1))).toBeUndefined();
+    const [end] = previousOf(ended(running(claim, flow), {}, 1)) ?? [];
+    expect(previousOf({ ...ended(claim, { failure }, 1), previous: end && [end] })).toEqual([end]);
+  });
+
+  it('are the last ends, and the first assets of each', () => {
+    const entry = ended(running(claim, flow), { assets: made(PREVIOUS_ASSETS_MAX + 1) }, 1);
+    const [end] = previousOf(entry) ?? [];
+    expect(end?.assets).toEqual(made(PREVIOUS_ASSETS_MAX));
+    expect(end).toMatchObject({ assetCount: PREVIOUS_ASSETS_MAX + 1, bytes: 2 * (PREVIOUS_ASSETS_MAX + 1) });
+    let last = entry;
+    for (let generation = 2; generation <= PREVIOUS_MAX + 2; generation += 1) {
+      last = { ...last, previous: previousOf(last), generation };
+    }
+    expect(last.previous?.map((each) => each.generation)).toEqual(
+      Array.from({ length: PREVIOUS_MAX }, (_, n) => n + 2),
+    );
+  });
+
+  it('is nothing yet of a wait', () => {
+    expect(retried(waiting(claim, wait), 5)).not.toHaveProperty('previous');
+  });
+});
+
+describe('the deletion of a flow at the service', () => {
+  const routes = [{ ...route, deleteFlow: true }];
+  const success = ended(running(claim, flow), {}, 1_000);
+  const failed = ended(running(claim, flow), { failure }, 1_000);
+  const before = previousOf(ended(running(claim, { ...flow, id: 'flow-0' }), {}, 1));
+  const failedBefore = previousOf(ended(running(claim, { ...flow, id: 'flow-f' }), { failure }, 1)) ?? [];
+
+  it('is one of the flows of its successes, each once, if the route asks for it', () => {
+    expect(flowsToDelete(success, routes)).toEqual(['flow-1']);
+    expect(flowsToDelete(success, [route])).toEqual([]);
+    expect(flowsToDelete(success, [])).toEqual([]);
+    expect(flowsToDelete(failed, routes)).toEqual([]);
+    expect(flowsToDelete({ ...success, previous: before }, routes)).toEqual(['flow-0', 'flow-1']);
+    expect(flowsToDelete({ ...failed, previous: before }, routes)).toEqual(['flow-0']);
+    expect(flowsToDelete({ ...success, previous: failedBefore }, routes)).toEqual(['flow-1']);
+    expect(flowsToDelete({ ...success, previous: previousOf(success) }, routes)).toEqual(['flow-1']);
+    expect(flowsToDelete({ ...success, isShared: true }, routes)).toEqual([]);
+    expect(flowsToDelete(ended(claim, { failure }, 1), routes)).toEqual([]);
+  });
+
+  it('is due five minutes after the end, and after failures later and later, for a week', () => {
+    const MINUTE = 60_000;
+    const dueAt = (attempts: number) => deletionDueAt({ ...success, flowDeletion: { attempts, at: 0 } }, routes);
+    expect(deletionDueAt(success, routes)).toBe(1_000 + 5 * MINUTE);
+    expect([1, 2, 3, 9, 10, 14].map(dueAt)).toEqual([5, 10, 20, 1_280, 1_440, 1_440].map((each) => each * MINUTE));
+    expect(dueAt(15)).toBeUndefined();
+    expect(deletionDueAt(success, [route])).toBeUndefined();
+  });
+
+  it('is told to whoever would collect, from its beginning to its failure', () => {
+    const begun = deletionBegun(success, 5);
+    expect(begun.flowDeletion).toEqual({ attempts: 1, at: 5 });
+    expect(deletionBegun(begun, 9).flowDeletion).toEqual({ attempts: 2, at: 9 });
+    const refused = deletionEnded(begun, 7, 'n'.repeat(9_000));
+    expect(refused.flowDeletion).toMatchObject({ attempts: 1, at: 5 });
+    expect(refused.flowDeletion?.message).toBe(shorten('n'.repeat(9_000), MESSAGE_CHARS_MAX));
+    const done = deletionEnded(begun, 7);
+    expect(done.flowDeletion).toEqual({ attempts: 1, at: 5, deletedAt: 7 });
+    expect(deletionEnded(success, 7).flowDeletion).toEqual({ attempts: 1, at: 7, deletedAt: 7 });
+    expect([success, begun, refused, done].map(isFlowDeleted)).toEqual([false, true, false, true]);
+    expect(flowsToDelete(done, routes)).toEqual([]);
+    expect(flowsToDelete(refused, routes)).toEqual(['flow-1']);
   });
 });
