@@ -1,7 +1,7 @@
 import { essenceOf } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
-import { parseJson, SMALL_ANSWER, UnfitAnswerError } from './json-answer.ts';
+import { parseJson, SMALL_ANSWER, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { nextOf, signsIn, totalOf } from './pages.ts';
@@ -37,13 +37,14 @@ const WORD_CHARS_MAX = 64;
 
 /**
  * Tells whether an id can stand in a path, in a key and in a receipt. `.` and `..` would lead upwards, however they are
- * encoded. An id that held the token names nothing after its redaction.
+ * encoded. An id that held the token names nothing after its redaction, nor one with bytes that could not be read.
  */
 export const isUsableId = (id: string): boolean =>
   id !== '' &&
   id !== '.' &&
   id !== '..' &&
   id.isWellFormed() &&
+  !id.includes(UNREADABLE) &&
   Buffer.byteLength(id) <= ID_BYTES_MAX &&
   !holdsToken(id);
 
@@ -415,7 +416,8 @@ function linkedOutput(id: string, pointer: string, value: unknown): LinkedOutput
     const shown = cut(id, UNUSABLE_ID_CHARS_MAX);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
   }
-  if (isLink(value) && URL.canParse(value)) return { assetId: id, pointer, address: value, error: undefined };
+  if (isLink(value) && URL.canParse(value) && !value.includes(UNREADABLE))
+    return { assetId: id, pointer, address: value, error: undefined };
   const error = `It is no address, but ${quoted(value, UNUSABLE_ID_CHARS_MAX, '…')}`;
   return { assetId: id, pointer, address: undefined, error };
 }

@@ -4,7 +4,7 @@ import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-de
 import { ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from './errors.ts';
 import { isPage } from './foreign-answer.ts';
-import { GatheredBytes } from './json-answer.ts';
+import { GatheredBytes, parsedJson } from './json-answer.ts';
 import { at as valueAt } from './json-pointer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
 import { LongTexts } from './long-texts.ts';
@@ -259,7 +259,7 @@ function isFileInBase64(text: string): boolean {
 function isJsonDocument(text: string): boolean {
   if (!/^\s*[[{].*[\]}]\s*$/s.test(text)) return false;
   try {
-    JSON.parse(text);
+    parsedJson(text);
     return true;
   } catch {
     return false;
@@ -390,7 +390,7 @@ function checkEnvelope(pointer: string, head: string, tail: string): void {
     let envelope: unknown;
     try {
       // In Latin-1, every byte of a string stays one character. Outside of strings, JSON is ASCII.
-      envelope = JSON.parse((head + data + tail).replace(/^\xef\xbb\xbf/, ''));
+      envelope = parsedJson((head + data + tail).replace(/^\xef\xbb\xbf/, ''));
     } catch (cause) {
       throw new DamagedAssetError('The answer is not whole: the text around its data is not JSON', { cause });
     }

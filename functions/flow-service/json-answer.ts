@@ -1,4 +1,3 @@
-import { isUtf8 } from 'node:buffer';
 import { Semaphore } from '../base/semaphore.ts';
 import { CodingError, decodedBody, isCompressed } from './content-coding.ts';
 import { UnintelligibleAnswerError } from './errors.ts';
@@ -53,8 +52,8 @@ export class AnswerReader {
   /**
    * Reads a response to its end, so that the connection can be reused, and returns what `use` makes of its text. Long
    * texts in it are cut.
-   * @throws {UnintelligibleAnswerError} the body is longer than the limit without what was cut, cannot be decoded, or is
-   * not UTF-8.
+   * @throws {UnintelligibleAnswerError} the body is longer than the limit without what was cut, or its coding cannot be
+   * undone.
    * @throws {TransportError} the body was cut.
    * @throws any error of `use`.
    */
@@ -141,9 +140,11 @@ async function* readable(response: TransportResponse): AsyncGenerator<Uint8Array
 const tooLong = (bytes: number, bytesMax: number): UnintelligibleAnswerError =>
   new UnintelligibleAnswerError(`The answer has ${bytes} bytes or more, and at most ${bytesMax} are read`);
 
-/** Reads bytes as text, and frees them. @throws {UnintelligibleAnswerError} */
+/** Stands for bytes that are no UTF-8. No id, address or cursor that has it is as the service wrote it. */
+export const UNREADABLE = '\uFFFD';
+
+/** Reads bytes as text, and frees them. A name in another encoding must not hide what stands beside it. */
 function textOf(body: GatheredBytes): string {
-  if (!isUtf8(body.bytes)) throw new UnintelligibleAnswerError('The answer is not UTF-8');
   const text = body.bytes.toString('utf8');
   body.clear();
   return text.startsWith('\uFEFF') ? text.slice(1) : text;
@@ -176,7 +177,32 @@ export function parseJson(text: string, { depthMax, partsMax }: { depthMax: numb
   if (depth > depthMax)
     throw new UnfitAnswerError(`the JSON is nested ${depth} deep, and at most ${depthMax} is parsed`);
   if (parts > partsMax) throw new UnfitAnswerError(`the JSON has ${parts} parts, and at most ${partsMax} are parsed`);
-  return LONG_NUMBER.test(text) ? JSON.parse(text, withAllDigits) : JSON.parse(text);
+  return parsedJson(text);
+}
+
+/** Parses JSON, in which `NaN`, `Infinity` and `-Infinity` may stand for `null`: Python writes them. @throws {SyntaxError} */
+export function parsedJson(text: string): unknown {
+  try {
+    return LONG_NUMBER.test(text) ? JSON.parse(text, withAllDigits) : JSON.parse(text);
+  } catch (error) {
+    const mended = withoutNaN(text);
+    if (mended === text) throw error;
+    return parsedJson(mended);
+  }
+}
+
+/** Takes linear time, whatever the service sends: the pattern never looks back. */
+function withoutNaN(text: string): string {
+  let mended = '';
+  let from = 0;
+  let isInText = false;
+  for (const { 0: found, index } of text.matchAll(/\\[\s\S]|"|-?\b(?:NaN|Infinity)\b/g)) {
+    if (found === '"') isInText = !isInText;
+    if (isInText || found === '"' || found.startsWith('\\')) continue;
+    mended += `${text.slice(from, index)}null`;
+    from = index + found.length;
+  }
+  return mended + text.slice(from);
 }
 
 /** Matches, in JSON, a whole number that may be beyond 2^53. It may also match within a text. */
@@ -220,6 +246,9 @@ function partsOf(json: string): { readonly depth: number; readonly parts: number
         break;
       case ',':
       case ':':
+      // Of NaN and Infinity, which take memory too until they are replaced.
+      case 'N':
+      case 'I':
         parts += 1;
         break;
     }

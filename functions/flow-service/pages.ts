@@ -1,3 +1,4 @@
+import { UNREADABLE } from './json-answer.ts';
 import { at, firstAt, pointerOf, stepsOf } from './json-pointer.ts';
 import type { Pages, Pointers } from './service-description.ts';
 import type { TransportResponse } from './transport.ts';
@@ -7,7 +8,7 @@ export function nextOf(json: unknown, pages: Pages | undefined): string | undefi
   if (pages === undefined || !('at' in pages)) return undefined;
   const next = firstAt(json, pages.at);
   if (pages.by === 'cursor' && typeof next === 'number') return String(next);
-  return typeof next === 'string' && next !== '' ? next : undefined;
+  return typeof next === 'string' && next !== '' && !next.includes(UNREADABLE) ? next : undefined;
 }
 
 /** The number of entries on all pages, where the description says. Undefined if there is none. */

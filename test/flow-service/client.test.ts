@@ -10,6 +10,7 @@ import type { Reach } from '../../functions/flow-service/addresses.ts';
 import { OUTPUT_PAGES_MAX, OUTPUTS_MAX } from '../../functions/flow-service/client.ts';
 import * as errors from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import { parsedJson } from '../../functions/flow-service/json-answer.ts';
 import { needsTemplate } from '../../functions/flow-service/service-description.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
@@ -332,7 +333,11 @@ describe('an error response', () => {
     ['a detail of lists in lists', `{"detail":${nested(30_000)}}`, 'create: 422: {"detail":[[['],
     ['half a character', '{"detail":"\\ud800"}', '\ufffd'],
     ['a place that is not text', '{"detail":[{"loc":[{"toString":1},true],"msg":"Wrong"}]}', 'create: 422: Wrong'],
-    ['a message that is not text', '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}', '{"toString":1,"valueOf":1}'],
+    [
+      'a message that is not text',
+      '{"detail":[{"msg":{"toString":1,"parsedJson":1}}]}',
+      '{"toString":1,"parsedJson":1}',
+    ],
     ['details that are null', '{"detail":[null]}', 'create: 422'],
     ['two thousand details', JSON.stringify({ detail: Array(2_000).fill({ msg: 'Wrong' }) }), 'Wrong; Wrong'],
     ['our token', `Who is ${TOKEN}?`, 'Who is [token]?'],
@@ -1160,6 +1165,57 @@ describe('a JSON response', () => {
     const body = `\uFEFF{"id":"f1","state":"running","more":"${'['.repeat(500)}\\"[","deep":${'['.repeat(90)}${']'.repeat(90)}}`;
     await using server = await scripted((_, response) => response.end(body));
     expect(await clientOf(server.url).get('f1', never)).toMatchObject({ flowId: 'f1' });
+  });
+
+  it.each([
+    '{"state":"completed","score":NaN,"all":[-Infinity,Infinity,NaN]}',
+    '{"score":NaN,"name":"NaN: \\"NaN, \\\\","state":"completed"}',
+    '{"state":"completed","seed":12345678901234567890,"score":NaN}',
+  ])('may have what Python writes for numbers that JSON cannot say: %s', async (body) => {
+    const { transport } = canned({ status: 200, body });
+    expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ state: 'completed' });
+  });
+
+  it('has its texts as they are, also those that say NaN', async () => {
+    const { transport } = canned({ status: 200, body: '{"state":"a NaN, \\"-Infinity","x":NaN}' });
+    expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ word: 'a NaN, "-Infinity' });
+  });
+
+  it.each(['{"state":NaN}', '{"state":"running",NaN}', '{"state":"running","x":aNaN}', '{"state":"running","x":+NaN}'])(
+    'is none if it is %s',
+    async (body) => {
+      const { transport } = canned({ status: 200, body });
+      await expect(clientOf(PUBLIC, { transport }).get('f1', never)).rejects.toThrow(errors.UnintelligibleAnswerError);
+    },
+  );
+
+  it.each(['"', '\\', '\\"', '"NaN', 'NaN', '-'])('that is 8 MiB of %s takes little time', (piece) => {
+    const text = piece.repeat((8 * MIB) / piece.length);
+    const began = performance.now();
+    expect(() => parsedJson(text)).toThrow(SyntaxError);
+    expect(performance.now() - began).toBeLessThan(10_000);
+  });
+
+  it('may have bytes that are no UTF-8, but no id, address or cursor with one', async () => {
+    const latin = (text: string) => canned({ status: 200, body: Buffer.from(text, 'latin1') });
+    const named = latin('{"state":"completed","name":"caf\xe9"}');
+    expect(await clientOf(PUBLIC, named).get('f1', never)).toMatchObject({ state: 'completed' });
+    const created = operations.create(clientOf(PUBLIC, latin('{"flow_id":"caf\xe9"}')));
+    expect(await failureOf(created)).toMatchObject({ name: 'InDoubtError', isAccepted: true });
+    expect(await clientOf(PUBLIC, latin('[{"id":"caf\xe9"},{"id":"b"}]')).outputs('f1', never)).toMatchObject([
+      { status: 'failed', error: expect.stringContaining('unusable id') },
+      { assetId: 'b', status: 'ready' },
+    ]);
+    const service = speaking({ outputs: { addresses: ['/output'], isWhole: true } });
+    const linked = clientOf(PUBLIC, { ...latin('{"output":"https://cdn.example/caf\xe9.png"}'), service });
+    expect(await linked.outputs('f1', never)).toMatchObject([{ status: 'failed' }]);
+    const more = latin('{"outputs":[{"id":"a"}],"next_cursor":"caf\xe9"}');
+    const reading = clientOf(PUBLIC, { ...more, service: speaking({ outputs: { pages: CURSOR } }) }).outputs(
+      'f1',
+      never,
+    );
+    expect(await failureOf(reading)).toMatchObject({ message: expect.stringContaining('says that there is more') });
+    expect(more.asked).toHaveLength(1);
   });
 
   it.each<[string, (plain: string) => Buffer]>([

@@ -99,6 +99,7 @@ const refused: readonly (readonly [operation: MemoryOperation, what: string, ans
   ['outputs', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 8388608 are read'],
   ['outputs', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
   ['outputs', '250,000 numbers', saying(`[${'1,'.repeat(249_990)}1]`), 'does not fit the description'],
+  ['outputs', '8 MiB of NaN', saying('NaN '.repeat(2 * MIB)), 'at most 250000 are parsed'],
   ['list', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
   ['get', 'chunks of one byte', byByte, 'at most 262144 are read'],
 ];
