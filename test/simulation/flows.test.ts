@@ -16,6 +16,7 @@ function worldWith(why: string, others: readonly object[], pageSize = 2, paging 
   const at = 60 * MINUTE;
   const observed = new Observations();
   const fields = { uploadId: UPLOAD, why };
+  observed.logged.push({ level: 'info', message: SECOND_FLOW_LINES.decided, fields, at });
   observed.logged.push({ level: 'warn', message: SECOND_FLOW_LINES.resent, fields, at });
   observed.noteExpired(UPLOAD, at);
   const ours = { flowdrop: { pipeline: 'simulated', upload: UPLOAD, generation: 1 } };

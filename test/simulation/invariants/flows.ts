@@ -29,6 +29,7 @@ const CREATION_ANSWER_MS_MAX = (ANSWER_SECONDS + 60) * SECOND;
 
 /** How the log lines begin that tell of a second flow for a generation. No metric tells which upload it is. */
 export const SECOND_FLOW_LINES = {
+  decided: 'It may be sent again although a flow may exist',
   resent: 'Sent again although a flow may exist',
   orphaned: 'Another invocation took over this upload',
 } as const;
@@ -131,7 +132,7 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
       entries.length > FLOW_ENTRIES_READ_MAX ||
       entries.some(({ generation }) => generation > 1);
     const unsure = mayHaveHadFlows ? /no ended flow|is empty/ : /no ended flow/;
-    const isSettled = resent.every(({ fields, at }) => {
+    const isSettled = linesOf(SECOND_FLOW_LINES.decided).every(({ fields, at }) => {
       const why = String(fields.why);
       // Neighbours may delete flows during each of the four readings, or a flow moves up to a page that was read, and
       // only flows without tags are seen. Then the setting decides.
