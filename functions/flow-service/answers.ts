@@ -185,11 +185,17 @@ function objectIn(additional: unknown): Readonly<Record<string, unknown>> | unde
 const NO_TAG = { tag: undefined };
 const UNREAD_TAG = { ...NO_TAG, isTagUnread: true } as const;
 
+/** True if the service may have put the tag elsewhere, or changed its form. Most listed flows are of others. */
+function mayHoldTag(additional: unknown): boolean {
+  const text = JSON.stringify(additional) ?? '';
+  return text.toLowerCase().includes(FLOW_TAG_NAME) && /[0-9a-f]{40}/i.test(text);
+}
+
 /** The tag in an `additional`. `isTagUnread` if one may be there in a form that cannot be read. */
 function tagIn(additional: unknown): Pick<FlowRecord, 'tag' | 'isTagUnread'> {
   const object = objectIn(additional);
-  if (object === undefined) return isTextOfObject(additional) ? UNREAD_TAG : NO_TAG;
-  if (!(FLOW_TAG_NAME in object)) return NO_TAG; // Most listed flows may be of others.
+  if (object === undefined && isTextOfObject(additional)) return UNREAD_TAG;
+  if (object === undefined || !(FLOW_TAG_NAME in object)) return mayHoldTag(additional) ? UNREAD_TAG : NO_TAG;
   // A service may keep all values as texts.
   const { pipeline, upload, generation } = objectIn(object[FLOW_TAG_NAME]) ?? {};
   const isTag = typeof pipeline === 'string' && typeof upload === 'string' && /^\d+$/.test(String(generation));

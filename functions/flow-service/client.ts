@@ -333,6 +333,7 @@ class HttpFlowService implements FlowService {
     }
     const listedBefore = this.#options.clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
+    let isKnown: Promise<boolean> | undefined;
     const limits = {
       pagesMax: this.#options.findPagesMax ?? FIND_PAGES_MAX,
       entriesMax: FIND_FLOWS_MAX,
@@ -342,7 +343,10 @@ class HttpFlowService implements FlowService {
       sought,
       isNewestFirst: list.order === 'newest-first',
       list: () => this.#listFlows(limits, signal),
-      isFlowKnown: async () => isKnownHere || hadFlowBefore(listedBefore),
+      isFlowKnown: () => {
+        isKnown ??= isKnownHere ? Promise.resolve(true) : hadFlowBefore(listedBefore);
+        return isKnown;
+      },
     });
   }
 

@@ -23,7 +23,7 @@ interface Search {
   readonly isNewestFirst: boolean;
   /** Starts to read the listing, at its first page. */
   readonly list: () => Listing<FlowPage>;
-  /** Tells whether we know a flow that must be listed by now. Called only for an empty listing. */
+  /** Tells whether we know a flow that must be listed by now. Called only if the listing shows none of Flowdrop. */
   readonly isFlowKnown: () => Promise<boolean>;
 }
 
@@ -32,7 +32,8 @@ type FlowsFound = Map<Sought, FlowRecord>;
 
 /** What the listing showed when it was read once. */
 interface Listed {
-  readonly isEmpty: boolean;
+  /** True if it shows a flow of Flowdrop, and so keeps the tag. */
+  readonly showsOurs: boolean;
   readonly pages: number;
   /** The flows in the order of the listing. If it is newest first, only those that are as new as the requests. */
   readonly ids: readonly string[];
@@ -52,8 +53,9 @@ interface Listed {
  *    same flows in the same order both times. Only new flows may be added.
  * 3. *Tags are shown, and so are ended flows.* At least one listed flow shows each, and none has a tag that cannot be read.
  *
- * An empty listing is a proof as well, because the first flow of a new account can be in doubt. It proves nothing if
- * this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago.
+ * A listing without any flow of Flowdrop is a proof as well, because the first flow of a new account can be in doubt. It
+ * proves nothing if this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago: then the
+ * service may drop the tag, put it elsewhere, or list only some flows.
  *
  * @throws any error of the service, unless it rejects the listing.
  */
@@ -69,7 +71,6 @@ export async function findFlows(search: Search): Promise<readonly Found[]> {
 
 /** Reads the listing twice, or as often as it takes. Returns the result for the flows that were not found. */
 async function readTwice(search: Search, found: FlowsFound): Promise<Exclude<Found, { readonly result: 'found' }>> {
-  const needsProof = search.sought.some(({ mayBeAbsent }) => mayBeAbsent);
   let before: Listed | undefined;
   let why: string | undefined;
   for (let times = 0; times < READINGS_MAX; times += 1) {
@@ -80,11 +81,11 @@ async function readTwice(search: Search, found: FlowsFound): Promise<Exclude<Fou
       if (!isRejection(error)) throw error;
       return { result: 'unknown', why: error.message };
     }
-    const { doubt, mayPass, isEmpty, pages } = listed;
+    const { doubt, mayPass, showsOurs, pages } = listed;
     if (doubt !== undefined && !mayPass) return { result: 'unknown', why: doubt };
-    if (areAllFound(search, found) || !needsProof) break;
-    if (isEmpty && (await search.isFlowKnown())) {
-      return { result: 'unknown', why: 'the listing is empty although flows may have been made' };
+    if (areAllFound(search, found) || !needsProof(search)) break;
+    if (!showsOurs && (await search.isFlowKnown())) {
+      return { result: 'unknown', why: 'the listing shows no flow of Flowdrop although some may have been made' };
     }
     if (doubt === undefined && (pages === 1 || isShownAgain(before, listed))) return { result: 'absent' };
     before = doubt === undefined ? listed : undefined;
@@ -104,13 +105,14 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
    */
   const added: string[] = [];
   let [entries, usable] = [0, 0];
-  let [showsTags, showsEnded, isPast, isUnread] = [false, false, false, false];
+  let [showsTags, showsOurs, showsEnded, isPast, isUnread] = [false, false, false, false, false];
   const order = new ListingOrder();
   const listing = list();
   for await (const { page, fresh } of listing.pages()) {
     entries += page.entries;
     usable += page.items.length;
     showsTags ||= page.showsAdditional;
+    showsOurs ||= page.items.some(({ tag }) => tag !== undefined);
     for (const { flow, isAdded } of order.read(page, fresh)) {
       const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
       note(flow, sought, found);
@@ -120,6 +122,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
       (isNewestFirst && isAdded ? added : ids).push(flowId);
     }
     isPast = order.isFalling && order.oldest < horizon && showsTags && showsEnded;
+    if (isPast && !showsOurs && needsProof(search)) isPast = !(await search.isFlowKnown());
     if (isPast || areAllFound(search, found)) break;
   }
   let doubt = isPast ? undefined : listing.stopReason;
@@ -129,7 +132,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   if (isUnread) doubt ??= 'the listing has a flow whose additional data cannot be read, and may hold the tag';
   if (!showsEnded && entries > 0) doubt ??= 'the listing shows no ended flow, and this one may have ended';
   return {
-    isEmpty: entries === 0,
+    showsOurs,
     pages: listing.pagesRead,
     ids: [...added, ...ids],
     doubt,
@@ -182,6 +185,8 @@ const isSameTag = (one: FlowTag, other: FlowTag): boolean =>
   one.pipeline === other.pipeline && one.upload === other.upload && one.generation === other.generation;
 
 const isAlive = (flow: FlowRecord | undefined): boolean => flow?.state === 'running' || flow?.state === 'completed';
+
+const needsProof = ({ sought }: Search): boolean => sought.some(({ mayBeAbsent }) => mayBeAbsent);
 
 const areAllFound = ({ sought }: Search, found: FlowsFound): boolean =>
   sought.every((each) => isAlive(found.get(each)));

@@ -200,8 +200,8 @@ export interface FlowService {
   /**
    * Searches the service's listing for the flows that carry some tags. Returns a result for each, in their order:
    * `absent` only if the flow cannot have been overlooked (see `flow-search.ts`), and `unknown` otherwise.
-   * @param hadFlowBefore tells whether the caller knows of a flow made before a time. If so, an empty listing proves
-   * nothing. Default: the caller knows of none.
+   * @param hadFlowBefore tells whether the caller knows of a flow made before a time. If so, a listing without any
+   * flow of Flowdrop proves nothing. Default: the caller knows of none.
    */
   find(
     sought: readonly Sought[],

@@ -29,6 +29,9 @@ type PageAt = (pathAndQuery: string, index: number) => unknown;
 
 const isPage = (answer: unknown): answer is Page => typeof answer === 'object' && answer !== null && 'body' in answer;
 
+/** A tag with an upload id as it is. */
+const UPLOADED = { ...TAG, upload: '6955b900700a59d8a822991e3f1b90aa6955b900' };
+
 const SOUGHT = { tag: TAG, since: SINCE, mayBeAbsent: true };
 /** Ways in which a listing names its next page. */
 const NUMBERED = {};
@@ -404,6 +407,10 @@ describe('absence is not proven', () => {
     ['a tag of another form', { flowdrop: 'upload 7' }],
     ['a tag without its generation', { flowdrop: { ...TAG, generation: null } }],
     ['a text of JSON that was cut', '{"customer":7,"flowdr'],
+    ['the tag in another place', { source: 'api', user: { flowdrop: UPLOADED } }],
+    ['the tag under another name', { Flowdrop: UPLOADED }],
+    ['the tag in members of its own', { 'flowdrop.upload': UPLOADED.upload }],
+    ['the tag in a list', [{ key: 'flowdrop', value: JSON.stringify(UPLOADED) }]],
   ])('if a flow that is as new as the request has %s', async (_, additional) => {
     const flows = [flow('a', 3), flow('b', 2, { additional })];
     const why = expect.stringContaining('may hold the tag');
@@ -454,7 +461,34 @@ describe('absence is not proven', () => {
     clock.pass(5 * MINUTE - 1);
     expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'absent' }]);
     clock.pass(1);
-    expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'unknown', why: expect.stringContaining('empty') }]);
+    const why = expect.stringContaining('shows no flow of Flowdrop');
+    expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'unknown', why }]);
+  });
+
+  describe('by a listing without any flow of Flowdrop if one must be listed by now', () => {
+    const others = (minutes: number) => ({
+      flows: [flow(`a${-minutes}`, minutes)],
+      next: minutes > -60 ? `${minutes - 20}` : null,
+    });
+    /** @param isListed true if the oldest flow of the listing is one of Flowdrop. */
+    const searched = async (isKnown: boolean, isListed: boolean) => {
+      const { flows, asked } = listing((path) => {
+        const page = others(Number(/cursor=(.+)/.exec(path)?.[1] ?? 0));
+        return isListed && page.next === null ? { ...page, flows: [ours('other', -60)] } : page;
+      }, NEWEST_FIRST);
+      const tag = { ...TAG, upload: 'lost' };
+      const [found] = await flows.find([{ ...SOUGHT, tag }], never, async () => isKnown);
+      return { result: found?.result, pages: asked.length };
+    };
+
+    it('so one that is newest first is read back until it shows one', async () => {
+      expect(await searched(true, true)).toEqual({ result: 'absent', pages: 8 });
+      expect(await searched(true, false)).toEqual({ result: 'unknown', pages: 4 });
+    });
+
+    it('but not while the ledger is new', async () => {
+      expect(await searched(false, false)).toEqual({ result: 'absent', pages: 4 });
+    });
   });
 });
 

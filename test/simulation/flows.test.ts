@@ -30,8 +30,8 @@ function worldWith(why: string, others: readonly object[], pageSize = 2, paging 
   } as unknown as World;
 }
 
-describe('an upload that was sent again because the listing was empty', () => {
-  const world = worldWith('the listing is empty although flows may have been made', []);
+describe('an upload that was sent again because the listing showed no flow of Flowdrop', () => {
+  const world = worldWith('the listing shows no flow of Flowdrop although some may have been made', []);
   const other = (generation: number) => [{ upload: { id: 'b'.repeat(40) }, generation }] as unknown as readonly Entry[];
 
   it('is excused if another upload was retried, which may have had a flow', () => {

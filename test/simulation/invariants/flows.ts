@@ -126,12 +126,12 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
   if (areFlowsListed(world)) {
     // While no flow has ended, a full listing cannot be told from one of active flows.
     // The upload of a damaged entry may have had a flow, and so may an earlier generation, or one of more entries than
-    // are read. Then an empty listing is not a full one.
+    // are read. Then a listing without any flow of ours is not a full one.
     const mayHaveHadFlows =
       observed.damaged !== undefined ||
       entries.length > FLOW_ENTRIES_READ_MAX ||
       entries.some(({ generation }) => generation > 1);
-    const unsure = mayHaveHadFlows ? /no ended flow|is empty/ : /no ended flow/;
+    const unsure = mayHaveHadFlows ? /no ended flow|no flow of Flowdrop/ : /no ended flow/;
     const isSettled = linesOf(SECOND_FLOW_LINES.decided).every(({ fields, at }) => {
       const why = String(fields.why);
       // Neighbours may delete flows during each of the four readings, or a flow moves up to a page that was read, and
