@@ -3,6 +3,7 @@ import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
 import { linksIn } from './link-header.ts';
 import { type PageSigns, withSignsInHead } from './pages.ts';
 import type { Pages } from './service-description.ts';
+import { isCached } from './status-errors.ts';
 import type { TransportResponse } from './transport.ts';
 
 /** Longest address or cursor of a next page, in characters. Servers refuse longer ones, and each is remembered. */
@@ -68,6 +69,8 @@ export class Listing<P extends ListingPage<unknown>> {
    */
   mayPass = false;
   pagesRead = 0;
+  /** True if a cache has answered for a page. So the listing may be old. */
+  isCached = false;
   /** True if further pages were not read because of a limit of ours. */
   isCut = false;
   readonly #options: ListingOptions<P>;
@@ -119,6 +122,7 @@ export class Listing<P extends ListingPage<unknown>> {
   #advance(page: P, response: Head, fresh: ReadonlySet<string>): void {
     const { pagesMax, entriesMax } = this.#options;
     this.pagesRead += 1;
+    this.isCached ||= isCached(response);
     for (const id of fresh) this.#seen.add(id);
     let following = this.#following(page, response, fresh);
     if (following instanceof URL && (this.pagesRead >= pagesMax || this.#seen.size > entriesMax)) {

@@ -127,6 +127,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   }
   let doubt = isPast ? undefined : listing.stopReason;
   if (isNewestFirst && !order.isFalling) doubt ??= 'the listing is not newest first, although the settings say so';
+  if (listing.isCached) doubt ??= 'a cache has answered for the listing, so it may be old';
   if (usable < entries) doubt ??= 'the listing has flows whose ids are unusable';
   if (!showsTags && entries > 0) doubt ??= 'the listing shows no additional data of flows, so the tag cannot be seen';
   if (isUnread) doubt ??= 'the listing has a flow whose additional data cannot be read, and may hold the tag';

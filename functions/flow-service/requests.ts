@@ -485,7 +485,7 @@ export class Requests {
  * @param key the idempotency key.
  */
 export function headersOf(
-  { operation, headers, uploadId }: Pick<Call, 'operation' | 'headers' | 'uploadId'>,
+  { operation, method, headers, uploadId }: Pick<Call, 'operation' | 'headers' | 'uploadId'> & Partial<Call>,
   service: ServiceDescription | undefined,
   { secret, key }: Pick<Answer, 'secret'> & { readonly key?: string | undefined },
 ): Readonly<Record<string, string>> {
@@ -498,6 +498,7 @@ export function headersOf(
     // The specification wants the content type with every request. Elsewhere it could break a signed address.
     ...headers,
     ...(service && { 'Content-Type': 'application/json', ...tokenHeader(service, secret) }),
+    ...(service && method === 'GET' && operation !== 'asset' && { 'Cache-Control': 'no-cache' }),
     ...(service && uploadId !== undefined && traceOf(uploadId)),
     ...(key !== undefined && idempotency && { [idempotency.header]: key }),
   };

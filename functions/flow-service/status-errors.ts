@@ -30,6 +30,9 @@ interface ErrorFacts {
 export const isThrottled = ({ status, headers, refusal }: TransportResponse): boolean =>
   refusal === 'throttled' || refusal === 'outOfCredit' || (status === 503 && headers['retry-after'] !== undefined);
 
+/** Tells whether a cache before the service has answered, with what the service said earlier (RFC 9111, section 5.1). */
+export const isCached = ({ headers }: Pick<TransportResponse, 'headers'>): boolean => Number(headers.age) > 0;
+
 /** The error for a status other than success. `create` treats some of them differently: see `client.ts`. */
 export function errorForStatus(response: TransportResponse, facts: ErrorFacts): FlowServiceError {
   const { status, refusal } = response;
@@ -44,7 +47,7 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
     case 403:
       return new ForbiddenError(message);
     case 404:
-      return new NotFoundError(message, { knownToBeServed: isServed });
+      return new NotFoundError(message, { knownToBeServed: isServed && !isCached(response) });
     case 405:
     case 501:
       return new NotServedError(message);

@@ -127,6 +127,9 @@ describe('every request', () => {
       });
     }
     expect(server.requests[3]?.headers.accept).toBe('*/*');
+    // What changes must not come from a cache, and an asset may.
+    const fresh = server.requests.map(({ headers }) => headers['cache-control']);
+    expect(fresh).toEqual([undefined, 'no-cache', 'no-cache', undefined, undefined]);
   });
 
   it.each([
@@ -804,6 +807,7 @@ describe('a flow', () => {
     const { transport } = canned(
       { status: 404 },
       { status: 200, body: '{"state":"running"}' },
+      { status: 404, headers: { age: '9' } }, // A cache has kept it, perhaps from before the flow was made.
       { status: 404 },
       { status: 404 },
       { status: 404 },
@@ -811,6 +815,7 @@ describe('a flow', () => {
     const flows = clientOf(PUBLIC, { transport });
     expect(await failureOf(flows.get('f1', never))).toMatchObject({ knownToBeServed: false });
     await flows.get('f2', never);
+    expect(await failureOf(flows.get('f1', never))).toMatchObject({ knownToBeServed: false });
     expect(await failureOf(flows.get('f1', never))).toMatchObject({ knownToBeServed: true });
     expect(await failureOf(flows.outputs('f1', never))).toMatchObject({ knownToBeServed: false });
   });

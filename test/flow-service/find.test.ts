@@ -428,6 +428,20 @@ describe('absence is not proven', () => {
   });
 
   it.each([
+    ['the first page', [1800]],
+    ['a later page', [undefined, 1]],
+  ])('if a cache has answered for %s', async (_, ages) => {
+    const { found } = await find((path, index) => {
+      const age = ages[index];
+      const body = { flows: [flow(path)], next: index === 0 ? 'x' : null };
+      return { body, headers: age === undefined ? {} : { age: String(age) } };
+    });
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('a cache') });
+    const fresh = () => ({ body: [flow('a')], headers: { age: '0' } });
+    expect(await resultOf(fresh)).toBe('absent');
+  });
+
+  it.each([
     ['the pages go round in a circle', [flow('a')]],
     ['an empty page names itself as the next', []],
   ])('if %s', async (_, flows) => {
