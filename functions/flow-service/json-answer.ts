@@ -12,15 +12,15 @@ export interface AnswerLimits {
 }
 
 /**
- * Limits of any response but a page of a listing. Known ones have less than ten thousand bytes and less than a hundred
- * parts, apart from the `additional` of users.
- */
-export const SMALL_ANSWER: AnswerLimits = { bytesMax: 256 * 1024, partsMax: 10_000 };
-
-/**
  * Limits of a page of a listing. A service may list ten thousand flows, of 800 bytes and 25 parts each, on one page.
  */
 export const PAGE_ANSWER: AnswerLimits = { bytesMax: 8 * 1024 * 1024, partsMax: 250_000 };
+
+/**
+ * Limits of any other response. A service may show a flow with each line of its log, or with each segment of a transcript.
+ * Many flows are polled side by side, so the limit is lower than that of a page.
+ */
+export const SMALL_ANSWER: AnswerLimits = { ...PAGE_ANSWER, bytesMax: 4 * 1024 * 1024 };
 
 /** A JSON text is beyond a limit, or does not fit the description of the service. The message says why. */
 export class UnfitAnswerError extends Error {

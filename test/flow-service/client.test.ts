@@ -1157,6 +1157,15 @@ describe('a JSON response', () => {
     await until(() => server.open.size === 0);
   });
 
+  it('may have as many lines of a log as a listing has entries, whatever it answers', async () => {
+    const logs = Array.from({ length: 40_000 }, (_, line) => `step ${line} of 40000`);
+    const { transport } = canned({ status: 200, body: JSON.stringify({ logs, flow_id: 'f1', state: 'completed' }) });
+    const flows = clientOf(PUBLIC, { transport });
+    expect(await operations.create(flows)).toEqual({ flowId: 'f1' });
+    expect(await flows.get('f1', never)).toMatchObject({ state: 'completed' });
+    expect(await flows.abort('f1', never)).toBeUndefined();
+  });
+
   it('may be nested as deep as the description allows, and no deeper', async () => {
     const body = (levels: number) =>
       `{"state":"running","additional":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;

@@ -54,10 +54,12 @@ const saying =
     response.writeHead(status, { 'content-type': 'application/json' }).end(body);
 
 /** The largest answers that the client takes, written out here because the client's own limits are under test. */
-const SMALL_BYTES = 256 * KIB;
-const SMALL_PARTS = 10_000;
+const SMALL_BYTES = 4 * MIB;
 const PAGE_BYTES = 8 * MIB;
 const PAGE_PARTS = 250_000;
+
+/** Parts that fill most of the MiB that may stand behind the data of an asset. */
+const ENVELOPE_PARTS = 10_000;
 
 /** As many objects with a form of their own as `parts` allow. Each costs the parser more than any other value. */
 const shapes = (parts: number): string =>
@@ -70,13 +72,16 @@ const ids = (parts: number): string =>
 const filled = (bytes: number, before: string, behind: string): string =>
   before + 'x'.repeat(bytes - Buffer.byteLength(before + behind)) + behind;
 
+const lines = Array.from({ length: 50_000 }, (_, n) => `"line ${n} ${'x'.repeat(68)}"`).join(',');
+
 const record = (more: string): string => `{"flow_id":"f1","state":"running",${more}}`;
 
 const taken: readonly (readonly [operation: MemoryOperation, what: string, body: () => string])[] = [
   ['create', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
-  ['create', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
+  ['create', 'many objects', () => record(`"additional":[${shapes(PAGE_PARTS)}]`)],
   ['get', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","state":"running","error":"ü', '"}')],
-  ['get', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
+  ['get', 'many lines', () => record(`"logs":[${lines}]`)],
+  ['get', 'many objects', () => record(`"additional":[${shapes(PAGE_PARTS)}]`)],
   ['outputs', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
   ['outputs', 'ten thousand ids', () => `[${ids(40_000)}]`],
   ['list', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
@@ -84,33 +89,41 @@ const taken: readonly (readonly [operation: MemoryOperation, what: string, body:
   ['list', 'many objects', () => `[${shapes(PAGE_PARTS)}]`],
   ['find', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
   ['find', 'many ids', () => `[${ids(PAGE_PARTS)}]`],
-  ['abort', 'any text', () => 'x'.repeat(PAGE_BYTES)],
+  ['abort', 'any text', () => 'x'.repeat(SMALL_BYTES)],
   [
     'asset',
     'an envelope with much behind its data',
-    () => filled(MIB, `{"data":"data:,x","a":[${shapes(SMALL_PARTS)}],"b":"`, '"}'),
+    () => filled(MIB, `{"data":"data:,x","a":[${shapes(ENVELOPE_PARTS)}],"b":"`, '"}'),
   ],
 ];
 
 const refused: readonly (readonly [operation: MemoryOperation, what: string, answer: Answer, message: string])[] = [
-  ['create', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 262144 are read'],
-  ['get', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 262144 are read'],
-  ['get', '80,000 empty objects', saying(`{"id":"f","a":[${'{},'.repeat(80_000)}{}]}`), 'at most 10000 are parsed'],
+  ['create', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 4194304 are read'],
+  ['get', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 4194304 are read'],
+  [
+    'get',
+    '4 MB of empty objects',
+    saying(`{"id":"f","a":[${'{},'.repeat(1_300_000)}{}]}`),
+    'at most 250000 are parsed',
+  ],
   ['outputs', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 8388608 are read'],
   ['outputs', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
   ['outputs', '250,000 numbers', saying(`[${'1,'.repeat(249_990)}1]`), 'does not fit the description'],
   ['outputs', '8 MiB of NaN', saying('NaN '.repeat(2 * MIB)), 'at most 250000 are parsed'],
   ['list', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
-  ['get', 'chunks of one byte', byByte, 'at most 262144 are read'],
+  ['get', 'chunks of one byte', byByte, 'at most 4194304 are read'],
 ];
 
-/** An answer without end, each byte in a chunk of its own. A chunk costs its reader a hundred bytes. */
+/** An answer without end. Each of its first 400,000 bytes is a chunk, which costs its reader a hundred bytes. */
 function byByte(response: ServerResponse): void {
   const { socket } = response;
-  const chunks = '1\r\nx\r\n'.repeat(10_000);
+  const bytes = '1\r\nx\r\n'.repeat(10_000);
+  const rest = `10000\r\n${'x'.repeat(65_536)}\r\n`;
+  let sent = 0;
   socket?.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
+  const next = (): string => (++sent <= 40 ? bytes : rest);
   const more = (): void => {
-    while (socket?.destroyed === false && socket.write(chunks));
+    while (socket?.destroyed === false && socket.write(next()));
     if (socket?.destroyed === false) socket.once('drain', more);
   };
   more();
