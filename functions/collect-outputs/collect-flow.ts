@@ -74,7 +74,8 @@ export class FlowCollector {
     if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
     if (seen.kind === 'running' || seen.kind === 'unsure') await this.#noteWord(marker, seen);
     if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
-      if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) await this.#timeOut(marker);
+      if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker)))
+        await this.#timeOut(marker, { seen });
       return undefined;
     }
     const stored = await this.#entryOf(marker);
@@ -170,7 +171,7 @@ export class FlowCollector {
       !(await this.#observer.isListed(marker)) &&
       (await this.#observe(marker)).kind === 'gone';
     if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone }))
-      await this.#abort(stored.entry);
+      await this.#abort(stored.entry, { isSeen: false });
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }
 
@@ -199,10 +200,14 @@ export class FlowCollector {
    */
   async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
     const isItsOwn = outageOf(error) === undefined || this.#tick.isolation.hasAnsweredForAnother(marker.flowId);
-    if (isTooOld(marker.ageFrom, this.#ports, isItsOwn ? 1 : 2)) await this.#timeOut(marker, error);
+    if (isTooOld(marker.ageFrom, this.#ports, isItsOwn ? 1 : 2)) await this.#timeOut(marker, { error });
   }
 
-  async #timeOut(marker: RunningMarker, error?: FlowServiceError): Promise<void> {
+  /** @param seen in the last poll. @param error of the last poll. */
+  async #timeOut(
+    marker: RunningMarker,
+    { seen, error }: { readonly seen?: Observation; readonly error?: FlowServiceError } = {},
+  ): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
     const isUnfit = this.#tick.unfit.of(marker.uploadId) !== undefined;
@@ -214,7 +219,8 @@ export class FlowCollector {
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     // An answer that is not understood may mean that the flow has completed. An abort could then lose its outputs.
-    if (undeclared === undefined && !isUnfit) await this.#abort(stored.entry);
+    const isSeen = seen?.kind === 'running' && seen.lacking === undefined;
+    if (undeclared === undefined && !isUnfit) await this.#abort(stored.entry, { isSeen });
   }
 
   /**
@@ -334,10 +340,18 @@ export class FlowCollector {
       await noteFailure(terminal, terminal.failure, this.#ports, closing);
   }
 
-  /** Aborts an abandoned flow, which costs its owner as long as it runs. */
-  async #abort({ upload, flow, route: { template } }: RunningEntry): Promise<void> {
+  /**
+   * Aborts an abandoned flow, which costs its owner as long as it runs.
+   * @param isSeen true if the last poll saw it run. If not, it may have completed, and a deletion would lose its outputs.
+   */
+  async #abort(
+    { upload, flow, route: { template } }: RunningEntry,
+    { isSeen }: { readonly isSeen: boolean },
+  ): Promise<void> {
+    const { flows } = this.#ports;
+    if (!isSeen && flows.service.abort?.method === 'DELETE') return;
     const [uploadId, flowId] = [upload.id, flow.id];
-    const error = await this.#ports.flows.abort(flowId, this.#tick.invocation.closing, { uploadId, template });
+    const error = await flows.abort(flowId, this.#tick.invocation.closing, { uploadId, template });
     if (error !== undefined)
       this.#ports.telemetry.log.warn('The flow could not be aborted', { uploadId, flowId, error });
   }

@@ -364,6 +364,42 @@ describe('a flow that the service seems not to know', () => {
   });
 });
 
+describe('a service that aborts a flow by deleting it', () => {
+  const deletedAfter = async (fault: Fault | undefined, isListed = true) => {
+    await begin({
+      service: { flowMs: 100 * DAY },
+      settings: { flowAgeMaxSeconds: 3600 },
+      speaks: { abort: { method: 'DELETE', body: null } },
+    });
+    const [flowId = ''] = await flowsOf(['a']);
+    await flowsOf(['b']);
+    await world.tick();
+    let isDeleted = false;
+    world.service.intercept = ({ method, url }, { operation }) => {
+      isDeleted ||= method === 'DELETE' && url.includes(flowId);
+      if (operation === 'listFlows' && !isListed) return answer({ flows: [] });
+      if (method !== 'GET' || !url.includes(flowId)) return undefined;
+      return fault?.status === 409 && !url.includes('/outputs') ? answer({ state: 'completed' }) : fault;
+    };
+    for (let n = 0; n < 12; n += 1) await world.tickAfter(15 * MINUTE).catch(() => {});
+    const { failure } = await world.receipt('a');
+    return { code: failure?.code, isDeleted };
+  };
+
+  it('is asked for it if the last poll saw the flow run', async () => {
+    expect(await deletedAfter(undefined)).toEqual({ code: 'timed-out', isDeleted: true });
+  });
+
+  it.each<[string, string, Fault, boolean]>([
+    ['failed', 'timed-out', { status: 502 }, true],
+    ['found it unknown', 'flow-gone', { status: 404 }, false],
+    ['found it unknown, although it is listed', 'timed-out', { status: 404 }, true],
+    ['saw it completed without outputs that can be listed', 'timed-out', { status: 409 }, true],
+  ])('keeps what the flow may have made if the last poll %s', async (_, code, fault, isListed) => {
+    expect(await deletedAfter(fault, isListed)).toEqual({ code, isDeleted: false });
+  });
+});
+
 describe('one flow and several uploads', () => {
   /** Two uploads that the service gave one flow, and a sound one. */
   const sharedFlow = async (options?: WorldOptions) => {
