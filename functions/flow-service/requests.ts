@@ -485,19 +485,22 @@ export class Requests {
  * @param key the idempotency key.
  */
 export function headersOf(
-  { operation, method, headers, uploadId }: Pick<Call, 'operation' | 'headers' | 'uploadId'> & Partial<Call>,
+  { operation, method, headers, uploadId, body }: Pick<Call, 'operation' | 'headers' | 'uploadId'> & Partial<Call>,
   service: ServiceDescription | undefined,
   { secret, key }: Pick<Answer, 'secret'> & { readonly key?: string | undefined },
 ): Readonly<Record<string, string>> {
   const { idempotency } = service?.create ?? {};
+  const isEmpty = method !== undefined && method !== 'GET' && body === undefined;
   return {
     Accept: operation === 'asset' ? '*/*' : 'application/json',
     // With compression, a few bytes might become gigabytes, and the length would not be the asset's.
     'Accept-Encoding': 'identity',
     'User-Agent': 'flowdrop',
-    // The specification wants the content type with every request. Elsewhere it could break a signed address.
+    // The specification wants the content type with every request. Elsewhere it could break a signed address. Some
+    // services parse the body of any request that has one, and refuse a deletion without a body.
     ...headers,
-    ...(service && { 'Content-Type': 'application/json', ...tokenHeader(service, secret) }),
+    ...(service && !isEmpty && { 'Content-Type': 'application/json' }),
+    ...(service && tokenHeader(service, secret)),
     ...(service && method === 'GET' && operation !== 'asset' && { 'Cache-Control': 'no-cache' }),
     ...(service && uploadId !== undefined && traceOf(uploadId)),
     ...(key !== undefined && idempotency && { [idempotency.header]: key }),

@@ -1541,6 +1541,17 @@ describe('aborting a flow', () => {
     expect((await flows.delete('f1', never))?.code).toBe(code);
   });
 
+  it.each(['DELETE', 'PUT', 'POST'] as const)('names no type of a body if there is none: %s', async (method) => {
+    let type: string | undefined = 'none yet';
+    await using server = await scripted((request, response) => {
+      type = request.headers['content-type'];
+      response.writeHead(204).end();
+    });
+    const service = { ...FLOWS, abort: { method, path: '/flows/{id}/stop' } };
+    expect(await clientOf(server.url, { service }).abort('f1', never)).toBeUndefined();
+    expect(type).toBeUndefined();
+  });
+
   it('may name it in the body', async () => {
     let sent: unknown;
     await using server = await scripted(async (request, response) => {
