@@ -38,13 +38,27 @@ const REVIEW_HOURS_MAX = 720;
 export const templateSchema = boundedText('the id or name of a template', TEMPLATE_LENGTH_MAX);
 
 /**
- * Any value. It was parsed from JSON before, so only its depth is checked.
+ * Any value. It was parsed from JSON before, so only its depth is checked, and what parsing has lost.
  * @internal
  */
-export const jsonSchema = z.custom<Json>((value) => value !== undefined && isNestedWithin(JSON_DEPTH_MAX, value), {
-  error: `expected something that JSON can say, nested at most ${JSON_DEPTH_MAX} deep`,
-  abort: false, // The checks between routes run all the same.
-});
+export const jsonSchema = z
+  .custom<Json>((value) => value !== undefined && isNestedWithin(JSON_DEPTH_MAX, value), {
+    error: `expected something that JSON can say, nested at most ${JSON_DEPTH_MAX} deep`,
+    abort: false, // The checks between routes run all the same.
+  })
+  .check(
+    z.refine(isExact, {
+      error: 'expected no number beyond 2^53, of which digits are lost: write it as a text, if the service takes that',
+      when: ({ issues }) => issues.length === 0,
+    }),
+  );
+
+/** False if a number, such as a seed, is not what was written. From 10^21 on, no number is written with all its digits. */
+function isExact(value: unknown): boolean {
+  if (typeof value === 'object' && value !== null) return Object.values(value).every(isExact);
+  if (typeof value !== 'number') return true;
+  return Number.isFinite(value) && (Math.abs(value) <= Number.MAX_SAFE_INTEGER || Math.abs(value) >= 1e21);
+}
 
 const isNestedWithin = (depth: number, value: unknown): boolean =>
   typeof value !== 'object' ||

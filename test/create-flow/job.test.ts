@@ -565,6 +565,18 @@ describe('a job that cannot be sent', () => {
     expect(retry).toBeUndefined();
   });
 
+  it('fails if a number of it would be sent with other digits', async () => {
+    await open({ routes: [OPEN_JOBS] });
+    await world.send(
+      JOB,
+      '{"inputs": [{"name": "a", "additional": {"n": 1e400}}], "parameters": {"seed": 653247040368672771}}',
+    );
+    const { message = '' } = (await world.receipt(JOB)).failure ?? {};
+    expect(message).toContain('(1) inputs[0].additional.n: expected no number beyond 2^53');
+    expect(message).toContain('(2) parameters: expected no number beyond 2^53');
+    expect(world.service.counts.createFlow ?? 0).toBe(0);
+  });
+
   const deep = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   it.each([
     ['parameters', (json: string) => `{"inputs": ["a"], "parameters": ${json}}`],

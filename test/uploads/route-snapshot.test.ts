@@ -136,6 +136,24 @@ describe('snapshot', () => {
     });
   });
 
+  it.each(['653247040368672771', '-653247040368672771', '1e400', '9007199254740993', '123456789012345678.5'])(
+    'refuses a number that would be sent with other digits: %s',
+    (number) => {
+      for (const text of [`{"seed":${number}}`, `{"a":[{"b":${number}}]}`, number]) {
+        expect(() => snapshot(open, { 'flow-parameters': text })).toThrow('expected no number beyond 2^53');
+      }
+      expect(() => snapshot(open, { 'flow-additional': `{"seed":${number}}` })).toThrow('write it as a text');
+    },
+  );
+
+  it.each(['9007199254740991', '-9007199254740991', '1e21', '0.1', '-0', '"653247040368672771"'])(
+    'takes a number that loses nothing: %s',
+    (number) => {
+      const { parameters } = snapshot(open, { 'flow-parameters': `{"seed":${number}}` });
+      expect(parameters).toEqual({ seed: JSON.parse(number) });
+    },
+  );
+
   it('accepts JSON at the maximum depth', () => {
     expect(snapshot(open, { 'flow-parameters': JSON.stringify(nested(32)) }).parameters).toEqual(nested(32));
     expect(snapshot(open, { 'flow-additional': '{"a":null,"b":"text"}' }).additional).toEqual({ a: null, b: 'text' });

@@ -193,6 +193,7 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
     'routes[0].additional.a: expected something that JSON can say, nested at most 32',
   ],
   [{ parameters: { a: 1, b: nested(32), c: 1 } }, 'routes[0].parameters: expected something that JSON can say, nested'],
+  [{ parameters: { seed: 2 ** 60 } }, 'routes[0].parameters: expected no number beyond 2^53'],
   [{ parameters: nested(33) }, 'routes[0].parameters: expected something that JSON can say, nested at most 32 deep'],
   ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', '__defineGetter__'].map(
     (name): readonly [object, string] => [
