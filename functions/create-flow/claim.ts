@@ -4,6 +4,7 @@ import {
   type ClaimedEntry,
   type Entry,
   type FailedEntry,
+  isUnseen,
   type Told,
   type WaitingEntry,
   withNextKey,
@@ -73,17 +74,16 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
- * request is sent. If this invocation dies, the next one must send the same key.
+ * request is sent. If this invocation dies, the next one must send the same key. That a file was still is written too:
+ * otherwise nothing tells whether it was sent.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
   const isHonoured = keyHonouredMs(delivery.ports.settings.service) > 0;
   const isNext = isRefused && claim.entry.doubt === undefined;
   const entry = isNext ? withNextKey(claim.entry) : claim.entry;
-  const { keyNumber, settles, stillAt } = claim.stored.entry;
-  // That the file was still is written too: an upload whose request may have been sent gives way to no newer file.
-  const isUnseen = settles !== undefined && stillAt === undefined;
-  if (!isHonoured || (keyNumber === entry.keyNumber && !isUnseen)) return { ...claim, entry };
+  const isKnown = !isHonoured || claim.stored.entry.keyNumber === entry.keyNumber;
+  if (isKnown && !isUnseen(claim.stored.entry)) return { ...claim, entry };
   return rewritten(delivery, claim, entry);
 }
 

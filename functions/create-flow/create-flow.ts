@@ -412,9 +412,8 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const { ports, invocation } = delivery;
   const { upload, settles, stillAt, doubt } = claim.entry;
   const { id, bucket, key, stage } = upload;
-  // An earlier request may have made a flow. The same key makes no second one, and the flow is collected. A file that was
-  // not still yet was never sent.
-  if (isKeyGood(delivery, claim.entry) && (settles === undefined || stillAt !== undefined)) return undefined;
+  // An earlier request may have made a flow. The same key makes no second one, and the flow is collected.
+  if (isKeyGood(delivery, claim.entry)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
     const { id: currentId } = await currentUpload({ bucket, ...stage.first }, ports, invocation.work);
@@ -431,9 +430,11 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
     // The message of the current object may be skipped, because it looks like a copy of this file or of an earlier one. So
-    // it begins here. Of a copy, that is done again: the invocation that did it may have died.
-    const isOfEarlier = copied !== undefined && copied.upload.lastModified <= upload.lastModified;
-    if (current.etag === upload.etag || isOfEarlier) {
+    // it begins here. Of a copy, that is done again: the invocation that did it may have died. A copy of a later file is
+    // no new file.
+    const isForgotten =
+      copied === undefined ? current.etag === upload.etag : copied.upload.lastModified <= upload.lastModified;
+    if (isForgotten) {
       // If this invocation dies after that, this file must not look as if it had been sent.
       if (doubt === undefined) claim = await rewritten(delivery, claim, unsent(claim.entry));
       await beginAt(delivery, current, upload);

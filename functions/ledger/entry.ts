@@ -351,9 +351,13 @@ export const sentAgain = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, isS
 /** A claim under which nothing was sent. Before anything is, the route is chosen again. */
 export const unsent = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, reroute: true });
 
-/** Nothing is sent before the route of a retry, and the inputs of a job, are written down. */
+/**
+ * Nothing is sent before the route of a retry, the inputs of a job, and that a file was seen to be still are written down.
+ */
 const doubtOfDead = (entry: ClaimedEntry): Doubt | undefined =>
-  entry.job === undefined && entry.reroute === undefined ? doubtAfter(entry, entry.deadline) : entry.doubt;
+  entry.job === undefined && entry.reroute === undefined && !isUnseen(entry)
+    ? doubtAfter(entry, entry.deadline)
+    : entry.doubt;
 
 /**
  * The claim of an upload that was opened, with its route of the present configuration.
@@ -427,6 +431,10 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 
 /** The claim of an upload that is sent only once it is still. */
 export const unsettled = (entry: ClaimedEntry): ClaimedEntry => ({ ...entry, settles: true });
+
+/** True if a file must be still before it is sent, and was never seen to be. So it was never sent. */
+export const isUnseen = ({ settles, stillAt }: Pick<Entry, 'settles' | 'stillAt'>): boolean =>
+  settles !== undefined && stillAt === undefined;
 
 /**
  * The claim of an upload that was seen to be still, if its route asks for that. Each attempt looks again: while a hold or

@@ -93,10 +93,17 @@ describe.each([undefined, 'Enabled'] as const)('in a bucket whose versioning is 
     expect(flowCount()).toBe(1);
   });
 
-  it.each([1, 2, 3])(
-    'the same content put twice is one flow, although an invocation dies at its write %i',
-    async (n) => {
-      await begin({ versioning });
+  it.each([
+    [1, 'that lists its flows', {}],
+    [2, 'that lists its flows', {}],
+    [3, 'that lists its flows', {}],
+    [1, 'that honours keys', KEYS],
+    [2, 'that honours keys', KEYS],
+    [3, 'that honours keys', KEYS],
+  ])(
+    'the same content put twice is one flow, although an invocation dies at its write %i, of a service %s',
+    async (n, _, service) => {
+      await begin({ versioning, ...service });
       await world.send('a', 'x');
       world.clock.advance(10 * SECOND);
       await world.upload('a', 'x');
@@ -375,7 +382,7 @@ it.each([undefined, 'Enabled'] as const)(
   },
 );
 
-it.each([3, 5])(
+it.each([3, 4, 6])(
   'a copy is sent, and nothing else, although the service lists no flows and an invocation dies at its write %i',
   async (n) => {
     const service = { variation: { listFlows: 404 } } as const;
@@ -424,6 +431,41 @@ it('the request of an invocation that died after it has its flow collected, alth
   await passMinutes(60);
   expect(await ends()).toEqual(['succeeded', 'succeeded']);
 });
+
+it('a copy of a file that was sent is not begun by the file before it, whose message comes late', async () => {
+  await begin({ versioning: 'Enabled' });
+  await world.upload('a', 'x');
+  const late = world.takeMessages();
+  world.clock.advance(10 * SECOND);
+  await world.send('a', 'x');
+  await passMinutes();
+  await putCopy('x');
+  await passMinutes();
+  await announce(late);
+  await passMinutes(10);
+  expect(await ends()).toEqual(['succeeded', 'superseded']);
+  expect(flowCount()).toBe(1);
+});
+
+it.each([
+  ['of the same content', 'x'],
+  ['of other content', 'y'],
+])(
+  'a claim that dies before its file was seen to be still leaves no doubt, and gives way to a file %s',
+  async (_, content) => {
+    await begin({ versioning: 'Enabled', ...KEYS });
+    await world.send('a', 'x');
+    world.clock.advance(2 * MINUTE);
+    await dieAtWrite(2);
+    await world.upload('a', content);
+    const late = world.takeMessages();
+    await passMinutes(40);
+    await announce(late);
+    await passMinutes(20);
+    expect(await ends()).toEqual(['succeeded', 'superseded']);
+    expect(flowCount()).toBe(1);
+  },
+);
 
 it('a copy of a file in doubt is no new file', async () => {
   await begin({ versioning: 'Enabled', ...KEYS });

@@ -35,6 +35,7 @@ import {
   isSameEnd,
   isSuspect,
   isTerminal,
+  isUnseen,
   isUntold,
   isWaitingInPlace,
   isWaitingJob,
@@ -730,6 +731,14 @@ describe('a file that must be still', () => {
 
   it('is any other file if its route does not ask for that', () => {
     expect(settled(claim, 5)).toBe(claim);
+    expect(isUnseen(claim)).toBe(false);
+  });
+
+  it('was never sent before it was seen to be still, so a claim that dies before leaves no doubt', () => {
+    const unseen = unsettled(claim);
+    expect([isUnseen(unseen), isUnseen(settled(unseen, 5))]).toEqual([true, false]);
+    expect(claimAgain(unseen, later).doubt).toBeUndefined();
+    expect(claimAgain(settled(unseen, 5), later).doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
   });
 
   it('needs not be still any more once its flow was made, or the operator retries it', () => {
