@@ -10,11 +10,13 @@ export interface SdkRequest {
   readonly body?: unknown;
 }
 
+export const bucketOf = ({ path }: SdkRequest): string => path.split('/')[1] ?? '';
+
 export const keyOf = ({ path }: SdkRequest): string => decodeURIComponent(/^\/[^/]+\/?(.*)$/s.exec(path)?.[1] ?? '');
 
 /** What a request is for. Undefined if the functions are not known to make it. */
 export function kindOf(request: SdkRequest): S3CallKind | undefined {
-  const bucket = request.path.split('/')[1] ?? '';
+  const bucket = bucketOf(request);
   const kindIn = [INBOX, NEXT_INBOX].includes(bucket) ? inboxCall : bucket === LEDGER ? ledgerCall : resultsCall;
   return kindIn(request, keyOf(request));
 }

@@ -7,7 +7,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { withoutIdleSteps } from '../support/idle-steps.ts';
 import type { Fault, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
-import { keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
+import { bucketOf, keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
 import { POISONED_PREFIX } from './scenario.ts';
 import { seesSource } from './storm-sources.ts';
 import type { World } from './world.ts';
@@ -222,7 +222,7 @@ class S3Network {
       const call = { kind, key: keyOf(request), body, tagging: request.headers['x-amz-tagging'] };
       world.orderChecker.sees(invocation, call);
       world.chainWatch.sees(call);
-      seesSource(world, call);
+      seesSource(world, { ...call, bucket: bucketOf(request) });
       world.holdWatch?.sees(call);
       world.expiryWatch?.sees(call);
     }

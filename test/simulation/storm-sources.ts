@@ -37,12 +37,14 @@ export const isWholeReport = ({ status, stages }: ChainReport): boolean =>
   status === 'succeeded' && stages.every(({ uploads }) => uploads.every(({ failedOutputs }) => failedOutputs === 0));
 
 /** A call of S3 took effect. No file is deleted before the receipt of its whole chain, or if anything failed. */
-export function seesSource(world: World, { kind, key }: CompletedCall): void {
+export function seesSource(world: World, { kind, bucket, key }: CompletedCall & { readonly bucket: string }): void {
   if (kind !== 'source.delete') return;
   const { observed, orderChecker } = world;
-  const deleted = observed.puts.findLast((put) => put.key === key);
+  // A process of the deployment before looks after the inbox before.
+  const ofKey = observed.puts.filter((put) => put.bucket === bucket && put.key === key);
+  const deleted = ofKey.at(-1);
   // The same content may be put again between the two requests of a deletion.
-  const same = observed.puts.filter((put) => put.key === key && put.etag === deleted?.etag);
+  const same = ofKey.filter((put) => put.etag === deleted?.etag);
   if (same.some((put) => wasWhole(world, put))) return;
   orderChecker.broken.push(`a file was deleted whose result was not whole: ${key}`);
 }

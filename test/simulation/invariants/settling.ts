@@ -1,10 +1,11 @@
-import { type Entry, isJob } from '../../../functions/ledger/entry.ts';
+import type { Entry } from '../../../functions/ledger/entry.ts';
+import { isJobFile } from '../../../functions/uploads/job-keys.ts';
 import { demand } from '../demand.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import type { Put } from '../observations.ts';
 import { SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
-import { isOf, putOf } from './facts.ts';
+import { isOf } from './facts.ts';
 
 /** A file is sent only if its key did not change for as long as its route asks, unless an operator has it sent. */
 export function checkSettling(world: World, entries: readonly Entry[]): void {
@@ -15,10 +16,13 @@ export function checkSettling(world: World, entries: readonly Entry[]): void {
     if (pipeline === 'another') continue;
     const entry = entries.find(({ upload }) => upload.id === id);
     // An expired entry was made anew by the sweep, which knows no time of the put.
-    if (entry === undefined || generation !== 1 || entry.upload.stage !== undefined || isJob(entry)) continue;
+    if (entry === undefined || generation !== 1 || entry.upload.stage !== undefined) continue;
+    // No jobs route asks for it. A job that is made anew has no inputs yet.
+    if (isJobFile(entry.upload.key)) continue;
     const isAsked = world.observed.asked.some(({ retry = [] }) => retry.includes(entry.upload.id));
     if (isAsked || world.observed.expired.has(entry.upload.id)) continue;
-    const put = putOf(world, entry);
+    // Without versions, the same content put twice within a second is one upload.
+    const put = world.observed.puts.findLast((each) => isOf(each, entry));
     if (put === undefined || isOld(put)) continue;
     const stillAt = put.at + settleSeconds * SECOND - world.scenario.skewMs - 2 * SECOND;
     const next = nextAt(world, put, entries);
