@@ -4,7 +4,7 @@ import type { ListingPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
-import { nextOf, signsIn, totalOf } from './pages.ts';
+import { nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
 import type {
   ErrorsDescription,
@@ -391,6 +391,8 @@ export interface LinkedOutput {
 /** The results in an answer: at the declared pointers, and in lists and objects there. */
 export interface LinkedResults {
   readonly links: readonly LinkedOutput[];
+  /** What the answer says about more of them. */
+  readonly page: ListingPage<unknown>;
   /** Says that the pointers find neither an address nor a place for some. Undefined if they do. */
   readonly nothing?: string | undefined;
 }
@@ -400,31 +402,42 @@ export const linkedOutputsReader = ({ addresses }: LinkedOutputs) =>
     if (!isObject(json) && !Array.isArray(json)) return undefined;
     const links = new Map<string, LinkedOutput>();
     for (const declared of addresses) {
-      for (const { pointer, value } of linksIn(at(json, declared), declared, true)) {
+      for (const { pointer, value, error } of linksIn(at(json, declared), declared, true)) {
         const id = stepsOf(pointer).join('-').replaceAll('/', '-');
         const known = links.get(id);
-        if (known === undefined) links.set(id, linkedOutput(id, pointer, value));
+        if (known === undefined) links.set(id, linkedOutput(id, pointer, value, error));
         // `a-b`, and `b` in `a`, are two places.
-        else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), pointer, value));
+        else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), pointer, value, error));
       }
     }
     const isEmpty = addresses.some((pointer) => isEmptyPlace(at(json, pointer)));
     const nothing = links.size === 0 && !isEmpty && nothingAt('address', 'outputs.addresses', addresses, json);
-    return { links: [...links.values()], ...(nothing && { nothing }) };
+    return { links: [...links.values()], page: pageOf(json, [...links.values()]), ...(nothing && { nothing }) };
   });
+
+/** The answer as a page of the lists that hold its results. */
+function pageOf(json: unknown, links: readonly LinkedOutput[]): ListingPage<unknown> {
+  const places = new Set(
+    links.flatMap(({ pointer }) => stepsOf(pointer).map((_, index, all) => pointerOf(all.slice(0, index)))),
+  );
+  const lists = [...places].filter((place) => Array.isArray(at(json, place)));
+  const entries = Math.max(links.length, ...lists.map((place) => (at(json, place) as readonly unknown[]).length));
+  const ids = links.map(({ assetId }) => assetId);
+  return { items: links, ids, entries, next: undefined, total: undefined, signs: signsOfResults(json, lists) };
+}
 
 /** True for what stands where no result is: `null`, `""`, an empty list or object. */
 const isEmptyPlace = (value: unknown): boolean =>
   value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
 
-function linkedOutput(id: string, pointer: string, value: unknown): LinkedOutput {
+function linkedOutput(id: string, pointer: string, value: unknown, said?: string): LinkedOutput {
   if (!isUsableId(id)) {
     const shown = cut(id, UNUSABLE_ID_CHARS_MAX);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
   }
   if (isLink(value) && URL.canParse(value) && !value.includes(UNREADABLE))
     return { assetId: id, pointer, address: value, error: undefined };
-  const error = `It is no address, but ${quoted(value, UNUSABLE_ID_CHARS_MAX, '…')}`;
+  const error = said ?? `It is no address, but ${quoted(value, UNUSABLE_ID_CHARS_MAX, '…')}`;
   return { assetId: id, pointer, address: undefined, error };
 }
 
@@ -432,15 +445,24 @@ function linkedOutput(id: string, pointer: string, value: unknown): LinkedOutput
 export const isLink = (value: unknown): value is string =>
   typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value);
 
+/** A place with a result, or with what stands there. */
+interface LinkedPlace {
+  readonly pointer: string;
+  readonly value: unknown;
+  /** What an item of a list says in place of an address. */
+  readonly error?: string | undefined;
+}
+
 /** @param isWanted false within an object, whose other members may say anything about the result. */
-function* linksIn(
-  value: unknown,
-  pointer: string,
-  isWanted: boolean,
-): Generator<Pick<LinkedOutput, 'pointer'> & { readonly value: unknown }> {
+function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator<LinkedPlace> {
   if (value === undefined || value === null || value === '') return;
   if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) yield* linksIn(item, pointer + pointerOf([String(index)]), isWanted);
+    for (const [index, item] of value.entries()) {
+      const place = pointer + pointerOf([String(index)]);
+      const links = [...linksIn(item, place, isWanted)];
+      const error = links.length === 0 && isObject(item) ? errorText(item.error) : undefined;
+      yield* error === undefined ? links : [{ pointer: place, value: item, error }];
+    }
   } else if (isObject(value)) {
     for (const [name, member] of Object.entries(value)) yield* linksIn(member, pointer + pointerOf([name]), false);
   } else if (isWanted || isLink(value)) yield { pointer, value };

@@ -27,7 +27,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { Listing, type ListingPage } from './flow-listing.ts';
+import { Listing, type ListingPage, missingOf } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, ListingOrder } from './flow-search.ts';
 import { PAGE_ANSWER } from './json-answer.ts';
 import { flowSubject, type Rank } from './pacer.ts';
@@ -206,8 +206,10 @@ class HttpFlowService implements FlowService {
   async outputs(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<readonly Output[]> {
     const { outputs: described } = this.service;
     if ('addresses' in described) {
-      const { links, nothing } = await this.#links(flowId, described, signal, of);
+      const { links, nothing, page, answer } = await this.#links(flowId, described, signal, of);
       if (nothing !== undefined) throw new NoAddressError(`outputs: ${nothing}`);
+      const missing = await missingOf(page, answer.response, described.pages);
+      if (missing !== undefined) throw notAll(answer.operation, 'outputs', missing);
       return links.map(({ assetId, error }) =>
         error === undefined ? { assetId, status: 'ready' } : { assetId, status: 'failed', error },
       );
@@ -442,7 +444,7 @@ class HttpFlowService implements FlowService {
     const listing = this.#listing(call, reader, { ...SHORT_LISTING, pages }, signal);
     const items = (await Array.fromAsync(listing.pages(), ({ freshItems }) => freshItems)).flat();
     if (listing.stopReason === undefined) return items;
-    throw new UnintelligibleAnswerError(`${call.operation}: not all ${what} can be listed: ${listing.stopReason}`);
+    throw notAll(call.operation, what, listing.stopReason);
   }
 
   #listing<P extends ListingPage<unknown>>(
@@ -470,6 +472,9 @@ class HttpFlowService implements FlowService {
     return new Listing({ ...options, url: call.url, isForToken, read });
   }
 }
+
+const notAll = (operation: string, what: string, why: string): UnintelligibleAnswerError =>
+  new UnintelligibleAnswerError(`${operation}: not all ${what} can be listed: ${why}`);
 
 function jsonBody(value: Json | undefined): FlowBody {
   const bytes = Buffer.from(JSON.stringify(value ?? {}));

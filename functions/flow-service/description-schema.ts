@@ -317,6 +317,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     path: z.optional(path(['id'], ['template'])),
     addresses: pointerList,
     failed: z.optional(refusals),
+    pages: z.optional(strictObject({ by: z.literal('none', { error: 'expected "none"' }) })),
     isWhole,
     keptHours: z.optional(hours),
   });

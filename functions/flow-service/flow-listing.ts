@@ -210,6 +210,18 @@ export class Listing<P extends ListingPage<unknown>> {
   }
 }
 
+/** Why a page that is read alone may not be the whole. Undefined if it is. */
+export async function missingOf(
+  page: ListingPage<unknown>,
+  response: Head,
+  pages?: Pages,
+): Promise<string | undefined> {
+  const one = { url: new URL('http://page'), isForToken: () => false, read: async () => ({ page, response }), pages };
+  const listing = new Listing({ ...one, pagesMax: 1, entriesMax: Number.POSITIVE_INFINITY });
+  await Array.fromAsync(listing.pages());
+  return listing.stopReason;
+}
+
 /** Tells whether the service rejected the request for a page. A retry would be rejected too. */
 export const isRejection = (error: unknown): error is NotFoundError | NotServedError | RejectedError =>
   error instanceof NotFoundError || error instanceof NotServedError || error instanceof RejectedError;

@@ -18,15 +18,22 @@ export function totalOf(json: unknown, pages: Pages | undefined): number | undef
 }
 
 /** Members whose value says that there is more, unless it is nothing: a cursor, an address, `true`. */
-const MORE = /next|more|cursor|continu|truncat|incomplete|^partial$/i;
+const MORE =
+  /next|more|cursor|continu|truncat|incomplete|^(?:partial|marker|scroll[_-]?id|page[_-]?token|last[_-]?evaluated[_-]?key)$|^remaining(?:[_-]?(?:count|items|pages|results|outputs))?$/i;
+const MORE_AROUND = /\/(?:page|paging|pagination)\/after$/i;
+
+/** The same beside addresses: the answer about a flow has members of every kind, such as `more_info`. */
+const MORE_RESULTS =
+  /^(?:has|is|@odata\.)?[_-]?(?:more|next|cursor|marker|continuation|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$/i;
 
 /** Members that say so with `false`. */
 const LAST = /^(?:is[_-]?)?(?:last|final|complete|done|finished)(?:[_-]?page)?$/i;
 
 /** Members that count the entries on all pages, or the pages. */
 const ENTRIES_TOTAL =
-  /^(?:total|count|hits|total[_-]?(?:count|items|results|elements|entries|hits|size|records)|x?-?total|num(?:ber)?[_-]?(?:found|matched)|(?:items?|results?|records)[_-]?(?:total|count))$/i;
+  /^(?:total|count|hits|(?:total[_-]?|@odata\.)count|total[_-]?(?:items|results|elements|entries|hits|size|records|outputs|assets|files|flows|jobs)|x?-?total|num(?:ber)?[_-]?(?:found|matched)|(?:items?|results?|records|outputs?|assets?|files?|flows?|jobs?)[_-]?(?:total|count))$/i;
 const PAGES_TOTAL = /^(?:of|pages|pages?[_-]?count|total[_-]?pages|last[_-]?page|num(?:ber[_-]?of)?[_-]?pages)$/i;
+const PAGES_AROUND = /\/(?:page|paging|pagination)\/last$/i;
 
 /** Members that hold such facts further down: `_links.next`, `page.totalPages`, `meta.pagination.total`. */
 const AROUND = /^_?(?:links|meta|metadata|page|paging|pagination|page[_-]?info|cursors?)$/i;
@@ -51,7 +58,7 @@ export interface PageSigns {
  * followed.
  * @param items where the list is. What stands beside it counts, on each level.
  */
-export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers): PageSigns {
+export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers, more = MORE): PageSigns {
   const signs = new Signs();
   const isFollowed = nextOf(json, pages) !== undefined;
   const places = pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
@@ -68,13 +75,17 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
       const place = path + pointerOf([name]);
       if (levels.has(place) || declared.some((each) => each === place || each.startsWith(`${place}/`))) continue;
       if (depth < AROUND_DEPTH_MAX && AROUND.test(name)) look(value, place, depth + 1);
-      signs.note(name, value, place);
+      signs.note(name, value, place, more);
     }
   };
   for (const level of levels) look(at(json, level), level, 0);
   if (!isFollowed) signs.noteUnusable(json, places);
   return signs;
 }
+
+/** The same beside lists of addresses. */
+export const signsOfResults = (json: unknown, lists: readonly string[]): PageSigns =>
+  signsIn(json, undefined, lists, MORE_RESULTS);
 
 /** Levels below the one with the list in which such facts are looked for. */
 const AROUND_DEPTH_MAX = 2;
@@ -110,13 +121,13 @@ class Signs implements PageSigns {
     this.pages = pages;
   }
 
-  note(name: string, value: unknown, place: string): void {
+  note(name: string, value: unknown, place: string, more: RegExp): void {
     if (value === false && LAST.test(name)) this.more.push(place);
     if (isNothing(value) || Array.isArray(value)) return;
     const count = countOf(value);
     if (count !== undefined && ENTRIES_TOTAL.test(name)) this.countEntries(count);
-    else if (count !== undefined && PAGES_TOTAL.test(name)) this.countPages(count, place);
-    else if (MORE.test(name)) this.more.push(place);
+    else if (count !== undefined && (PAGES_TOTAL.test(name) || PAGES_AROUND.test(place))) this.countPages(count, place);
+    else if (more.test(name) || MORE_AROUND.test(place)) this.more.push(place);
   }
 
   /** A list of links such as `{"rel": "next", "href": …}`. */

@@ -161,6 +161,8 @@ export interface LinkedOutputs extends AnyOutputs {
   readonly addresses: readonly string[];
   /** What says in place of the answer that the flow has failed. Default: nothing, the state says so. */
   readonly failed?: Refusals | undefined;
+  /** `{"by": "none"}` if what looks beside the addresses as if there were more is something else. */
+  readonly pages?: OnePage | undefined;
 }
 
 /** A listing with its pages. */

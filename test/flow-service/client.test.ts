@@ -962,6 +962,13 @@ describe('the outputs of a flow', () => {
     ['partial', { partial: true }],
     ['done', { done: false }],
     ['number_of_pages', { number_of_pages: 2 }],
+    ['remaining', { remaining: 3 }],
+    ['pagination/last', { pagination: { current: 1, last: 3 } }],
+    ['LastEvaluatedKey', { LastEvaluatedKey: { id: { S: 'b' } } }],
+    ['marker', { marker: 'b' }],
+    ['scroll_id', { scroll_id: 'x' }],
+    ['pageToken', { pageToken: 'x' }],
+    ['paging/after', { paging: { after: 'b' } }],
   ])('are not the whole if %s says that there is more and no form of it is declared', async (where, more) => {
     const { error, asked } = await pagedOutputs(() => ({ body: { outputs: two, ...more } }));
     expect(error).toMatchObject({
@@ -982,6 +989,9 @@ describe('the outputs of a flow', () => {
       { pages: { ...CURSOR, at: '/after' } },
       { outputs: two, after: { id: 7 } },
     ],
+    ...['total_outputs', 'output_count', '@odata.count', 'filesCount'].map((name): [string, Json, object] => [
+      ...([`by ${name}`, {}, { outputs: two, [name]: 5 }] as const),
+    ]),
     ['by a count of what matched', {}, { outputs: two, numberMatched: 5, numberReturned: 2 }],
     ['by a cursor that only says so', { pages: CURSOR }, { outputs: two, next_cursor: true }],
     ['by more pages than were read', { pages: CURSOR }, { outputs: two, next_cursor: null, total_pages: 2 }],
@@ -1025,6 +1035,17 @@ describe('the outputs of a flow', () => {
     ['all that are counted', { outputs: two, total: 2 }],
     ['all that are counted, one of them twice', { outputs: [...two, { id: 'b' }], total: 3 }],
     ['the last of all pages', { outputs: two, last: true, page: 1, of: '1', pages: { next: '' }, total: '2' }],
+    [
+      'all that another count has',
+      {
+        outputs: two,
+        output_count: 2,
+        '@odata.count': '2',
+        remaining: 0,
+        marker: '',
+        pagination: { last: 1, after: null },
+      },
+    ],
     ['the last page', { outputs: two, next: null, has_more: false, _links: { next: null }, meta: { pages: 1 } }],
   ])('are complete if they come as %s, and no other page is requested', async (_, body) => {
     const { ids, asked } = await pagedOutputs(() => ({ body }));

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type LinkedOutput, linkedOutputsReader } from '../../functions/flow-service/answers.ts';
 import { REPLICATE } from '../../functions/flow-service/job-services.ts';
+import type { LinkedOutputs } from '../../functions/flow-service/service-description.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { clientOf, json, never, scripted } from './scripted.ts';
 
@@ -42,6 +43,55 @@ describe('the results that an answer links', () => {
   ])('have failed if there is %s in their place', (_, answer, addresses, error) => {
     expect(linked(answer, addresses)).toEqual([
       expect.objectContaining({ address: undefined, error: expect.stringContaining(error) }),
+    ]);
+  });
+});
+
+describe('an answer that links results', () => {
+  const A = 'https://cdn.example/a.png';
+  const outputsIn = async (
+    answer: object,
+    { headers = {}, ...changes }: Partial<LinkedOutputs> & { headers?: object } = {},
+  ) => {
+    await using server = await scripted((_, response) => {
+      response.writeHead(200, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(answer));
+    });
+    const outputs = { addresses: ['/output'], isWhole: true, ...changes };
+    return await clientOf(server.url, { service: { ...REPLICATE, outputs } }).outputs('j1', never);
+  };
+
+  it.each<[string, object, Partial<LinkedOutputs> & { headers?: object }]>([
+    ['/next', { output: [A], next: 'https://flows.example/x?page=2' }, {}],
+    ['/next', { files: [{ url: A }], next: 'https://flows.example/x?page=2' }, { addresses: [''] }],
+    ['/output/has_more, /output/next_cursor', { output: { files: [A], has_more: true, next_cursor: 'x' } }, {}],
+    ['/data/pagination/hasMore', { data: { list: [A], pagination: { hasMore: true } } }, { addresses: ['/data/list'] }],
+    ['counts 5 entries but shows 1', { output: [A], total: 5 }, {}],
+    ['the header Link', { output: [A] }, { headers: { link: '</x?page=2>; rel="next"' } }],
+  ])('is not the whole if it says so: %s', async (where, answer, more) => {
+    await expect(outputsIn(answer, more)).rejects.toThrow(`not all outputs can be listed: `);
+    await expect(outputsIn(answer, more)).rejects.toThrow(where);
+  });
+
+  it.each<[string, object, Partial<LinkedOutputs>]>([
+    ['no list has them', { output: A, next: 'x', total: 5 }, {}],
+    ['all are there', { output: [A, null], total: 2, next: null, has_more: false }, {}],
+    ['it is declared', { output: [A], next: 'Fetch the files.', total: 9 }, { pages: { by: 'none' } }],
+    ['other members only sound so', { output: [A], more_info: 'https://x.example', next_step: 'pay', limit: 9 }, {}],
+  ])('is the whole if %s', async (_, answer, changes) => {
+    expect(await outputsIn(answer, changes)).toHaveLength(1);
+  });
+
+  it('has a failed output for each item of a list that has an error, and no address', async () => {
+    const output = [
+      { url: A },
+      { url: null, error: 'NSFW content' },
+      { url: null, error: null },
+      { error: { code: 3 } },
+    ];
+    expect(await outputsIn({ output, error: 'two failed' })).toEqual([
+      { assetId: 'output-0-url', status: 'ready' },
+      { assetId: 'output-1', status: 'failed', error: 'NSFW content' },
+      { assetId: 'output-3', status: 'failed', error: '{"code":3}' },
     ]);
   });
 });
