@@ -308,11 +308,12 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
 
 const unusableIdError = (id: string): string => `The service lists it under an unusable id: ${id}`;
 
-/** The items of a page, which has `null` in their place if there are none. Undefined if it has no list. */
+/** The items of all lists of a page, which has `null` in their place if there are none. Undefined if it has no list. */
 function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefined {
   const places = [pointers].flat();
-  const list = places.map((pointer) => at(json, pointer)).find(Array.isArray);
-  return list ?? (places.some((pointer) => pointer !== '' && at(json, pointer) === null) ? [] : undefined);
+  const lists = places.map((pointer) => at(json, pointer)).filter(Array.isArray);
+  if (lists.length > 0) return lists.flat();
+  return places.some((pointer) => pointer !== '' && at(json, pointer) === null) ? [] : undefined;
 }
 
 /** What every page says about itself. */

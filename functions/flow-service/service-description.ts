@@ -131,7 +131,7 @@ interface AnyOutputs {
 export interface ListedOutputs extends AnyOutputs {
   /** Path of the listing. Of several, the first that is served counts. */
   readonly path: string | readonly string[];
-  /** Where the list is. The empty pointer is the answer itself. */
+  /** Where the list is. The empty pointer is the answer itself. Of several pointers, all lists that are there count. */
   readonly items: Pointers;
   /** Where an item has its id. */
   readonly id: Pointers;
@@ -169,7 +169,7 @@ export interface LinkedOutputs extends AnyOutputs {
 export interface PagedListing {
   /** Path of the listing. */
   readonly path: string;
-  /** Where the list is. The empty pointer is the answer itself. */
+  /** Where the list is. The empty pointer is the answer itself. Of several pointers, all lists that are there count. */
   readonly items: Pointers;
   /** How it names its next page. Default: it has one page. */
   readonly pages?: Pages | undefined;

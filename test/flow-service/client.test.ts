@@ -1018,6 +1018,16 @@ describe('the outputs of a flow', () => {
     });
   });
 
+  it('are those of all lists that are there, also if two of them have an output', async () => {
+    const service = speaking({ outputs: { items: ['/outputs/images', '/outputs/videos', '/results'] } });
+    const read = (body: object) => clientOf(PUBLIC, { ...paged(() => ({ body })), service }).outputs('f1', never);
+    const outputs = { images: two, videos: [{ id: 'b' }, { id: 'c' }] };
+    expect((await read({ outputs })).map(({ assetId }) => assetId)).toEqual(['a', 'b', 'c']);
+    expect(await read({ outputs: { images: null, videos: two } })).toHaveLength(2);
+    expect(await read({ results: two })).toHaveLength(2);
+    expect(await failureOf(read({ outputs, total: 5 }))).toMatchObject({ message: expect.stringContaining('shows 4') });
+  });
+
   it('are one page if that is declared, whatever it says', async () => {
     const body = { outputs: two, next: 'Fetch the files.', total: 9, last: false };
     const { ids } = await pagedOutputs(() => ({ body, headers: { 'x-total-pages': '3' } }), { by: 'none' });
