@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { essenceOf } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
@@ -359,17 +360,28 @@ export const templatePageReader = (listing: PagedListing) =>
     return { ...pageFacts(json, templates.length, listing), items: templates, ids };
   });
 
-/** One page of the outputs of a flow. An id that is listed twice is one output. */
+/** An output counts before another one of its id in this order: one of a failed attempt may stand beside it. */
+const STATUSES: readonly Output['status'][] = ['ready', 'pending', 'failed'];
+
+/** One page of the outputs of a flow. An id that is listed twice is one output, unless two that differ are ready. */
 export const outputPageReader = (listed: ListedOutputs) =>
   reader(misfit('list of outputs', 'outputs.items', listed.items), (json): ListingPage<Output> | undefined => {
     const items = itemsOf(json, listed.items);
     if (items === undefined || !items.every(isObject)) return undefined;
-    const outputs = new Map<string, Output>();
-    for (const item of items) {
+    const outputs = new Map<string, { readonly output: Output; readonly item: unknown }>();
+    for (const [index, item] of items.entries()) {
       const output = outputOf(item, listed);
-      if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
+      const { assetId, status } = output;
+      const known = outputs.get(assetId) ?? { output, item };
+      const isBetter = STATUSES.indexOf(status) < STATUSES.indexOf(known.output.status);
+      outputs.set(assetId, isBetter ? { output, item } : known);
+      if (status !== 'ready' || isBetter || isDeepStrictEqual(item, known.item)) continue;
+      const other = `${assetId} (${index + 1})`;
+      const error = `The service lists another output under the id ${assetId} too. Only the first one can be fetched`;
+      outputs.set(other, { output: { assetId: other, status: 'failed', error }, item });
     }
-    return { ...pageFacts(json, items.length, listed), items: [...outputs.values()], ids: [...outputs.keys()] };
+    const found = Array.from(outputs.values(), ({ output }) => output);
+    return { ...pageFacts(json, items.length, listed), items: found, ids: [...outputs.keys()] };
   });
 
 const shownPointers = (pointers: Pointers): string =>

@@ -861,6 +861,25 @@ describe('the outputs of a flow', () => {
         { assetId: 'c', status: 'ready' },
       ],
     ],
+    [[{ id: 'b', status: 'failed', error: 'no memory' }, { id: 'b' }], [{ assetId: 'b', status: 'ready' }]],
+    [
+      [
+        { id: 'b', status: 'failed' },
+        { id: 'b', status: 'pending' },
+      ],
+      [{ assetId: 'b', status: 'pending', word: 'pending', isDeclared: true }],
+    ],
+    [
+      [
+        { id: 'b', node: 9 },
+        { id: 'b', node: 9 },
+        { id: 'b', node: 12 },
+      ],
+      [
+        { assetId: 'b', status: 'ready' },
+        { assetId: 'b (3)', status: 'failed', error: expect.stringContaining('another output under the id b too') },
+      ],
+    ],
     [{ flow_id: 'f1', outputs: [] }, []],
   ])('are read from %j', async (body, outputs) => {
     expect(await outputsIn(body)).toEqual(outputs);
