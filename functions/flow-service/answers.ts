@@ -293,7 +293,7 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
       : cut(id, UNUSABLE_ID_CHARS_MAX);
   const error = errorText(firstAt(item, listed.error));
   if (error !== undefined) return { assetId: shown, status: 'failed', error };
-  const word = wordAt(item, listed.word);
+  const word = wordAt(item, listed.word) ?? unreadyMember(item, listed);
   const status = (['ready', 'failed', 'pending'] as const).find((name) => listed[name]?.includes(word));
   if (status === undefined || status === 'pending') {
     const isDeclared = status !== undefined;
@@ -305,6 +305,21 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
   }
   if (!isUsable) return { assetId: shown, status: 'failed', error: unusableIdError(shown) };
   return { assetId: shown, status };
+}
+
+/** Members that say with `false` that an output is not ready, and those with a word for it, if none is where it is declared. */
+const READY = /^(?:is[_-]?)?(?:ready|available|done|finished|complete|completed)$/i;
+const WORD = /^(?:state|status|phase)$/i;
+
+/** A member that says plainly that an output is not ready, as a word that is not declared. `null` if none does. */
+function unreadyMember(item: Readonly<Record<string, unknown>>, { word, ready }: ListedOutputs): string | null {
+  const member = Object.entries(item).find(
+    ([name, value]) =>
+      (value === false && READY.test(name)) ||
+      (typeof value === 'number' && value < 1 && /^progress$/i.test(name)) ||
+      (word !== undefined && typeof value === 'string' && WORD.test(name) && !['', ...ready].includes(value)),
+  );
+  return member === undefined ? null : cut(`${member[0]}: ${member[1]}`, WORD_CHARS_MAX);
 }
 
 const unusableIdError = (id: string): string => `The service lists it under an unusable id: ${id}`;

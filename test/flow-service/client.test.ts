@@ -847,6 +847,15 @@ describe('the outputs of a flow', () => {
       [{ id: 'b', status }],
       [{ assetId: 'b', status: 'pending', word: status, isDeclared: false }],
     ]),
+    ...[{ state: 'processing' }, { Status: 'done' }, { ready: false }, { is_available: false }, { progress: 0.4 }].map(
+      (member): [unknown, object] => {
+        const word = Object.entries(member).flat().join(': ');
+        return [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'pending', word, isDeclared: false }]];
+      },
+    ),
+    ...[{ state: 'completed' }, { ready: true }, { progress: 100 }, { status: 'ready', progress: 0, done: false }].map(
+      (member): [unknown, object] => [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'ready' }]],
+    ),
     [[{ asset_id: null, status: 'pending' }], [{ assetId: '', status: 'pending', word: 'pending', isDeclared: true }]],
     [{ outputs: null }, []],
     [[{ id: 'b', error: { code: null, message: null } }], [{ assetId: 'b', status: 'ready' }]],
