@@ -4,7 +4,13 @@ import { encodedId } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { planOf } from '../chains/chain.ts';
-import { AssetTooLargeError, FlowServiceError, NotReadyError, UnavailableError } from '../flow-service/errors.ts';
+import {
+  AssetTooLargeError,
+  EmptyAssetError,
+  FlowServiceError,
+  NotReadyError,
+  UnavailableError,
+} from '../flow-service/errors.ts';
 import { keptWords } from '../flow-service/service-description.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
 import {
@@ -91,7 +97,7 @@ export function fittingOutputs(outputs: readonly Output[], key: string, countMax
  * - `outage`: the service is not there. No attempt is counted.
  * - `refused`: an error of the asset itself. The attempt is counted.
  * - `overtaken`: the asset lost its slot to another one. No attempt is counted.
- * - `unready`: the service does not list the output as ready. No attempt is counted. After {@link UNREADY_MS} the
+ * - `unready`: the service does not list the output as ready, or says so in place of the asset. No attempt is counted. After {@link UNREADY_MS} the
  *   output fails.
  */
 const OBSTACLES = ['cut off', 'outage', 'refused', 'overtaken', 'unready'] as const;
@@ -247,9 +253,11 @@ export class FlowAssets {
         if (error instanceof FlowServiceError) this.#tick.isolation.failed(entry.flow.id, error);
         const isOutage = outageOf(error) !== undefined;
         if (isOutage) collection.outagesInARow += 1;
+        const isUnready = error instanceof NotReadyError || error instanceof EmptyAssetError;
         // A key that is taken is tried again too: the operator may move that object away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
-        else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry))
+        else if (isUnready && collection.unreadySince !== undefined) leave('unready', error);
+        else if (error instanceof AssetTooLargeError || (isUnready && entry.unreadySince) || this.#isLastAttempt(entry))
           fail(outputCodeOf(error), error.message + kept);
         else leave('refused', error);
       } else leave('cut off', error);

@@ -2,7 +2,7 @@ import { essenceOf, isTelling, OCTET_STREAM, typeOfName } from '../base/media-ty
 import { shorten } from '../base/printable.ts';
 import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-decoders.ts';
 import { ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
-import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from './errors.ts';
+import { AssetTooLargeError, DamagedAssetError, EmptyAssetError, NotAnAssetError } from './errors.ts';
 import { isPage } from './foreign-answer.ts';
 import { GatheredBytes, parsedJson } from './json-answer.ts';
 import { at as valueAt } from './json-pointer.ts';
@@ -22,6 +22,9 @@ const PLAIN: Pick<EnvelopeScanner, 'push' | 'end'> = {
 
 /** Media type of a data URI that names none, if no name of the asset tells it (RFC 2397, section 2). */
 const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
+
+/** Nothing is no asset, whatever the route declares. */
+const NOTHING = 'Nothing came in place of the asset: it has no bytes';
 
 /** Longest quotation of what came in place of an asset, in characters. */
 const QUOTE_CHARS_MAX = 200;
@@ -98,6 +101,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       const spelled = canonicalMediaType(said, facts.secret);
       const unnamed = found.is === 'envelope' && said === undefined ? URI_MEDIA_TYPE_DEFAULT : undefined;
       const head = found.is === 'asset' ? await headOf(found.received, incoming, spelled) : undefined;
+      if (head?.isAll && head.chunks.every(({ byteLength }) => byteLength === 0)) throw new EmptyAssetError(NOTHING);
       const raw =
         head === undefined
           ? decoded(found as Envelope, data ?? '', incoming, onData)
@@ -226,7 +230,6 @@ const XML_TYPES: readonly string[] = ['application/xml', 'text/xml', 'applicatio
  */
 function documentIn({ text, isAll }: Head, mediaType: string, spelled: string): Instead | undefined {
   const essence = essenceOf(mediaType);
-  if (isAll && text === '') return { what: 'Nothing', mediaType };
   if (isPage(mediaType, text)) return { what: 'An HTML page', mediaType: 'text/html' };
   const isOfJson = JSON_TYPES.includes(essence);
   const isWholeJson = isAll && !/[+/]json$/.test(essence) && isJsonDocument(text);
@@ -270,9 +273,7 @@ function notAnAsset(instead: Instead | undefined, mediaType: string, head: Head 
   const what = instead?.what ?? `A file of the type ${mediaType}`;
   const declared = instead?.mediaType ?? essenceOf(mediaType);
   const quoted =
-    head === undefined || instead === undefined || head.text === ''
-      ? ''
-      : `: ${shorten(head.text.trim(), QUOTE_CHARS_MAX, '…')}`;
+    head === undefined || instead === undefined ? '' : `: ${shorten(head.text.trim(), QUOTE_CHARS_MAX, '…')}`;
   return new NotAnAssetError(
     `${what} came in place of the asset${quoted}. Check the service, and what stands before it and its assets: a proxy, ` +
       `a login. If the template makes such files, add "${declared}" to "makes" of the route.`,
@@ -297,7 +298,7 @@ async function* following(
   }
 }
 
-/** Passes the chunks on. Nothing is no asset, whatever the route declares. */
+/** Passes the chunks on. */
 async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): AsyncGenerator<Uint8Array, void> {
   let bytes = 0;
   for await (const chunk of chunks) {
@@ -305,7 +306,7 @@ async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): As
     if (bytes > bytesMax) throw new AssetTooLargeError(`The asset is larger than the ${bytesMax} bytes allowed`);
     yield chunk;
   }
-  if (bytes === 0) throw new NotAnAssetError('Nothing came in place of the asset: it has no bytes');
+  if (bytes === 0) throw new EmptyAssetError(NOTHING);
 }
 
 /** Yields the bytes of the data URI in an envelope. Then checks that the envelope is whole. */

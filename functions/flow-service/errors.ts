@@ -147,7 +147,7 @@ export class NotFoundError extends failure('NotFoundError', 'not-found') {
 /** 405 or 501: the service does not have this operation. */
 export class NotServedError extends failure('NotServedError', 'not-served') {}
 
-/** 409 or 425 on a read: not there yet, such as the outputs of a running flow. */
+/** 409, 423 or 425 on a read, or 202 or 204 for an asset: not there yet, such as the outputs of a running flow. */
 export class NotReadyError extends failure('NotReadyError', 'not-ready') {}
 
 /** The response with an asset was too short, too long, or could not be decoded. Discard the bytes received so far. */
@@ -164,6 +164,9 @@ export class JobFailedError extends failure('JobFailedError', 'output-failed') {
 
 /** Something came in place of an asset: a login, an error, a progress, nothing. A retry may bring the asset. */
 export class NotAnAssetError extends failure('NotAnAssetError', 'not-an-asset') {}
+
+/** A success without any byte came in place of an asset. The service may not have it yet. */
+export class EmptyAssetError extends NotAnAssetError {}
 
 /** An address that the client must not use: a base URL without https or with credentials, or a forbidden redirect. */
 export class ForbiddenAddressError extends failure('ForbiddenAddressError', 'forbidden-address') {}

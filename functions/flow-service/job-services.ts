@@ -12,7 +12,7 @@ export const STATUSES: Omit<ErrorsDescription, 'words'> = {
   outOfCredit: [402],
   tokenRefused: [401],
   throttled: [429],
-  notReady: [409, 425],
+  notReady: [409, 423, 425],
 };
 
 /**

@@ -43,6 +43,9 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
   if (refusal === 'tokenRefused') return new UnauthorisedError(message);
   if (refusal === 'notReady') return new NotReadyError(message);
   switch (status) {
+    case 202: // An asset: any other answer with these two is a success.
+    case 204:
+      return new NotReadyError(message);
     case 401:
     case 403:
       return new ForbiddenError(message);

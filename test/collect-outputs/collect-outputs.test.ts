@@ -301,7 +301,6 @@ describe('an asset that comes damaged', () => {
     ['as a part', { status: 206, body: 'x' }, 'unintelligible-answer', 2],
     ['as a refusal', { status: 400, body: 'x' }, 'rejected', 2],
     ['as something that is not there', { status: 404 }, 'not-found', 2],
-    ['as something not ready', { status: 409 }, 'not-ready', 2],
     ['as something forbidden', { status: 403 }, 'forbidden', 2],
     ['as a page', page, 'not-an-asset', 2],
     ['too large', { status: 200, body: 'x'.repeat(10_001) }, 'asset-too-large', 1],

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../functions/base/json.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { viewOf } from '../../operations/upload-view.ts';
 import { ECHO, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
 
@@ -119,6 +120,43 @@ describe('an output of a completed flow', () => {
     const receipt = await world.receipt('a.bin');
     expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ id: first }], failedOutputs: [failed] });
     expect(world.service.counts.getAsset).toBe(1);
+  });
+
+  const NOT_YET: readonly [string, Fault, string][] = [
+    ['409', { status: 409 }, 'not-ready'],
+    ['423', { status: 423 }, 'not-ready'],
+    ['425', { status: 425 }, 'not-ready'],
+    ['202', { status: 202, body: '{}' }, 'not-ready'],
+    ['204', { status: 204 }, 'not-ready'],
+    [
+      'a success without bytes',
+      { status: 200, body: '', headers: { 'content-type': 'model/gltf-binary' } },
+      'not-an-asset',
+    ],
+  ];
+
+  /** Has one of two assets answered so, and lets the ticks run for that time. */
+  async function answeredWith(fault: Fault, minutes: number): Promise<void> {
+    await start({ service: { flowMs: 0 }, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
+    await world.send('a.bin', 'x', { ContentType: 'application/x-test' });
+    const [, second = ''] = ids();
+    world.service.intercept = ({ url }, { operation }) =>
+      operation === 'getAsset' && url.includes(second) ? fault : undefined;
+    for (let passed = 0; passed < minutes; passed += 5) await world.tickAfter(5 * MINUTE);
+  }
+
+  it.each(NOT_YET)('whose asset is answered with %s is waited for, without an attempt', async (_, fault) => {
+    await answeredWith(fault, 45);
+    expect(await world.entry()).toMatchObject({ state: 'running', attempts: 0, assets: [{ id: ids()[0] }] });
+    expect(await obstacle()).toMatch(/./);
+    world.service.intercept = undefined;
+    expect(await world.settled('a.bin')).toMatchObject({ status: 'succeeded', failedOutputs: [] });
+  });
+
+  it.each(NOT_YET)('whose asset is answered with %s for more than an hour fails', async (_, fault, code) => {
+    await answeredWith(fault, 75);
+    const failed = [{ id: ids()[1], code }];
+    expect(await world.receipt('a.bin')).toMatchObject({ assets: [{ id: ids()[0] }], failedOutputs: failed });
   });
 
   it('that is pending is not waited for if the flow failed', async () => {

@@ -211,8 +211,9 @@ describe('an error response', () => {
     ['get', 400, { 'content-type': 'text/html' }, 'MisaddressedError'],
     ['get', 404, { 'content-type': 'text/html' }, 'NotFoundError'],
     ['asset', 302, {}, 'UnintelligibleAnswerError'],
-    ['asset', 202, {}, 'UnintelligibleAnswerError'],
-    ['asset', 204, {}, 'UnintelligibleAnswerError'],
+    ['asset', 202, {}, 'NotReadyError'],
+    ['asset', 204, {}, 'NotReadyError'],
+    ['asset', 423, {}, 'NotReadyError'],
     ['asset', 206, {}, 'UnintelligibleAnswerError'],
     ['asset', 304, {}, 'UnintelligibleAnswerError'],
   ];
