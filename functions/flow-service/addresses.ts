@@ -119,6 +119,16 @@ export function isLoopback(url: URL): boolean {
 /** Tells whether an address holds a user or a password. HTTP would send them as `Authorization: Basic`. */
 export const hasCredentials = ({ username, password }: URL): boolean => username !== '' || password !== '';
 
+/**
+ * The address that a service means by an http one of its own host. If TLS ends in a proxy before it, it does not know that
+ * it is at https.
+ */
+export function meantAddress(url: URL, base: URL): URL {
+  const isOwn = url.hostname === base.hostname && ['', base.port].includes(url.port);
+  if (!isOwn || url.protocol !== 'http:' || base.protocol !== 'https:') return url;
+  return Object.assign(new URL(url), { protocol: base.protocol, port: base.port });
+}
+
 /** Tells whether the token may travel to a URL unread by others: over https, or over http within this machine. */
 export const isHttpsOrLoopback = (url: URL): boolean =>
   url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url));

@@ -202,8 +202,9 @@ async function follow(
   call: Call,
   signal: AbortSignal,
 ): Promise<Hop> {
-  const url = address === undefined ? null : URL.parse(address, call.url.href);
-  if (url === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
+  const named = address === undefined ? null : URL.parse(address, call.url.href);
+  if (named === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
+  const url = requests.meant(named);
   const reach = requests.isLocal ? 'machine' : reachOf(response.address);
   const isAllowed = isHttpsOrLoopback(url) && (reach === 'machine' || !isLoopback(url));
   const holdsSecret = hasCredentials(url) || holdsToken(url.href, secret);

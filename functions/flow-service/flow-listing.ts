@@ -1,4 +1,5 @@
 import { shorten } from '../base/printable.ts';
+import { meantAddress } from './addresses.ts';
 import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
 import { linksIn } from './link-header.ts';
 import { type PageSigns, withSignsInHead } from './pages.ts';
@@ -205,7 +206,8 @@ export class Listing<P extends ListingPage<unknown>> {
 
   /** The URL of an address in the listing. Undefined if the token must not be sent there. */
   #at(address: string): URL | undefined {
-    const url = URL.parse(address, this.#url?.href ?? this.#options.url.href);
+    const named = URL.parse(address, this.#url?.href ?? this.#options.url.href);
+    const url = named && meantAddress(named, this.#options.url);
     return url !== null && this.#options.isForToken(url) ? url : undefined;
   }
 }

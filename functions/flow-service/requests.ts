@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { quoted } from '../base/printable.ts';
-import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
+import { hasCredentials, isHttpsOrLoopback, isLoopback, meantAddress } from './addresses.ts';
 import { cut, type ErrorWords, isUsableId, type Reader, wordsOfError } from './answers.ts';
 import {
   FlowServiceError,
@@ -201,6 +201,11 @@ export class Requests {
       return parts.map(encodeURIComponent).join('/');
     });
     return new URL(this.#base + filled);
+  }
+
+  /** An address that the service has named, with the scheme that it means. */
+  meant(url: URL): URL {
+    return meantAddress(url, new URL(this.#base));
   }
 
   /**

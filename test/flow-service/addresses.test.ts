@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { isHttpsOrLoopback, isLoopback, isWithin, type Reach } from '../../functions/flow-service/addresses.ts';
+import {
+  isHttpsOrLoopback,
+  isLoopback,
+  isWithin,
+  meantAddress,
+  type Reach,
+} from '../../functions/flow-service/addresses.ts';
 
 const ADDRESSES = {
   public: [
@@ -63,4 +69,16 @@ describe('the token', () => {
     'may not travel to %s',
     (url) => expect(isHttpsOrLoopback(new URL(url))).toBe(false),
   );
+});
+
+it.each([
+  ['http://flows.example/a?b', 'https://flows.example/v1', 'https://flows.example/a?b'],
+  ['http://flows.example/a', 'https://flows.example:8443', 'https://flows.example:8443/a'],
+  ['http://flows.example:8443/a', 'https://flows.example:8443', 'https://flows.example:8443/a'],
+  ['http://flows.example:8080/a', 'https://flows.example', 'http://flows.example:8080/a'],
+  ['http://cdn.flows.example/a', 'https://flows.example', 'http://cdn.flows.example/a'],
+  ['http://127.0.0.1/a', 'http://127.0.0.1:9000', 'http://127.0.0.1/a'],
+  ['ftp://flows.example/a', 'https://flows.example', 'ftp://flows.example/a'],
+])('the address %s, named by the service at %s, means %s', (named, base, meant) => {
+  expect(meantAddress(new URL(named), new URL(base)).href).toBe(meant);
 });

@@ -929,6 +929,12 @@ describe('the outputs of a flow', () => {
 
   it.each<[string, Json, Page, string]>([
     ['a path', ADDRESS, { body: { outputs: two, next: `${OUTPUTS}?c=x` } }, '?c=x'],
+    [
+      'its address over http',
+      ADDRESS,
+      { body: { outputs: two, next: `http://flows.example.com${OUTPUTS}?c=x` } },
+      '?c=x',
+    ],
     ['a cursor', CURSOR, { body: { outputs: two, next_cursor: 'x/y' } }, '?cursor=x%2Fy'],
     [
       'a cursor further down',

@@ -59,7 +59,7 @@ const MACHINE = { baseUrl: new URL('http://127.0.0.1:1/'), address: '127.0.0.1' 
 
 describe('an asset of a public service that is redirected', () => {
   it.each([
-    ...['http://cdn.example', 'http://flows.example.com', 'file:///etc/passwd', 'data:text/plain,a'],
+    ...['http://cdn.example', 'http://flows.example.com:8080', 'file:///etc/passwd', 'data:text/plain,a'],
     ...['https://localhost', 'https://127.0.0.1', 'https://0177.0.0.1', 'https://2130706433', 'https://[::1]'],
     'https://user:pass@127.0.0.1:22',
   ])('to %s is not followed, and nothing is requested there', async (location) => {
@@ -92,6 +92,17 @@ describe('an asset of a public service that is redirected', () => {
     expect(inspect(error, { depth: 10 })).not.toMatch(/user:|:pass/);
     expect(inspect(error, { depth: 10 })).not.toContain(TOKEN);
     expect(requested).toEqual([PUBLIC_BASE.origin]);
+  });
+
+  it('to http on its own host is fetched by https', async () => {
+    const requested: string[] = [];
+    const transport: Transport = async ({ url }) => {
+      const headers = { location: 'http://flows.example.com/files/a', 'content-length': '4' };
+      const status = requested.push(url.href) === 1 ? 302 : 200;
+      return { status, headers, address: '93.184.216.34', body: streamed([Buffer.from('glTF')]), destroy() {} };
+    };
+    await clientOf(PUBLIC_BASE, { transport, token }).asset('f1', 'a1', never);
+    expect(requested[1]).toBe('https://flows.example.com/files/a');
   });
 
   it('to an unknown name is unavailable', async () => {
