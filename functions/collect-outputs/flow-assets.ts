@@ -5,6 +5,7 @@ import { shorten } from '../base/printable.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { planOf } from '../chains/chain.ts';
 import {
+  AddressRefusedError,
   AssetTooLargeError,
   EmptyAssetError,
   FlowServiceError,
@@ -50,6 +51,9 @@ const OUTAGES_MAX = 3;
  * be collected again for nothing.
  */
 const UNREADY_MS = 60 * 60_000;
+
+/** Errors of an asset that its service may not have stored yet. */
+const UNREADY = [NotReadyError, EmptyAssetError, AddressRefusedError];
 
 /** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are polled every few seconds. */
 const COUNTED_GAP_MS = 60_000;
@@ -253,7 +257,7 @@ export class FlowAssets {
         if (error instanceof FlowServiceError) this.#tick.isolation.failed(entry.flow.id, error);
         const isOutage = outageOf(error) !== undefined;
         if (isOutage) collection.outagesInARow += 1;
-        const isUnready = error instanceof NotReadyError || error instanceof EmptyAssetError;
+        const isUnready = UNREADY.some((each) => error instanceof each);
         // A key that is taken is tried again too: the operator may move that object away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
         else if (isUnready && collection.unreadySince !== undefined) leave('unready', error);

@@ -3,12 +3,11 @@ import { hasCredentials, isHttpsOrLoopback, isLoopback, reachOf } from './addres
 import { assetOf } from './asset-answer.ts';
 import { CodingError, decodedBody, isCompressed } from './content-coding.ts';
 import {
+  AddressRefusedError,
   DamagedAssetError,
   ForbiddenAddressError,
   ForbiddenError,
   TooSlowError,
-  UnauthorisedError,
-  UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
 import { assetSubject, redirectSubject } from './pacer.ts';
@@ -96,10 +95,9 @@ async function assetWithin(
   if (response.status !== 200) {
     progress.wait();
     const error = await requests.errorFor(answer);
-    // The other address got no token, so its 401 or 403 means that a signed address has expired. A new one helps.
-    const hasExpired = error instanceof UnauthorisedError || error instanceof ForbiddenError;
-    if (hadToken || !hasExpired) throw error;
-    throw new UnavailableError(error.message, { cause: error, bodyStarted: false });
+    // An address that got no token says nothing about it.
+    if (hadToken || !(error instanceof ForbiddenError)) throw error;
+    throw new AddressRefusedError(error.message, { cause: error });
   }
   requests.noteServed('asset');
   // A coding marks the end of its bytes by itself, and their length is not that of the asset.

@@ -56,6 +56,9 @@ export class UnauthorisedError extends failure('UnauthorisedError', 'unauthorise
 /** 403: the service knows the token but forbids the request. The file may be the reason. Nothing was created. */
 export class ForbiddenError extends failure('ForbiddenError', 'forbidden') {}
 
+/** 401 or 403 from an address that the service has just given: it has expired, or is not valid yet. A new one may help. */
+export class AddressRefusedError extends ForbiddenError {}
+
 /** 429, 402, or 503 with `Retry-After`; or no turn in time at the pace that the service allows. Nothing was created. */
 export class ThrottledError extends failure('ThrottledError', 'throttled') {
   /** The wait that the service asks for, in milliseconds. Undefined if it does not say. */

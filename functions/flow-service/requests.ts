@@ -35,6 +35,7 @@ import {
   UnfitAnswerError,
 } from './json-answer.ts';
 import { type PacedRequest, Pacer, type Rank } from './pacer.ts';
+import { retryAfterMs } from './rate-limit-headers.ts';
 import { holdsToken, redact } from './redact.ts';
 import type { FlowBody } from './request-body.ts';
 import {
@@ -47,7 +48,7 @@ import {
   type ServiceDescription,
   tokenHeader,
 } from './service-description.ts';
-import { errorForStatus } from './status-errors.ts';
+import { errorForStatus, isThrottled } from './status-errors.ts';
 import { TimeLimit } from './time-limit.ts';
 import { type Transport, TransportError, type TransportRequest, type TransportResponse, watched } from './transport.ts';
 import type { CreateRequest, OfUpload, Token } from './types.ts';
@@ -63,6 +64,9 @@ const JSON_ANSWER_MS = 20_000;
  * longer, the creation is in doubt. How long the head may take is declared, because a service may store a large file first.
  */
 const CREATION_REST_MS = 60_000;
+
+/** Longest `Retry-After` of another address that is kept, in milliseconds: that of an asset at a store. */
+const ELSEWHERE_WAIT_MS_MAX = 15 * 60_000;
 
 /** How long the answer of the listings to a 403 is believed, in milliseconds. */
 const PROBED_MS = 10_000;
@@ -153,6 +157,8 @@ export class Requests {
   readonly #answers = new AnswerReader();
   /** The operations that have succeeded in this process. A 404 from one of them is about the flow. */
   readonly #served = new Set<Operation>();
+  /** By subject: until when a request that was throttled elsewhere is not repeated, in milliseconds since the epoch. */
+  readonly #throttledElsewhere = new Map<string, number>();
   #flowKnownAt: number | undefined;
   /** The last question whether the listings are refused with this token. */
   #probed: { readonly secret: string; readonly until: number; readonly isRefused: Promise<boolean> } | undefined;
@@ -270,13 +276,23 @@ export class Requests {
     return isRefused && !isServed;
   }
 
-  /** Sends a request to an address that is not below the base: without the token, and outside of the service's pace. */
-  sendElsewhere(
+  /**
+   * Sends a request to an address that is not below the base: without the token, and outside of the service's pace.
+   * @throws {ThrottledError} it was throttled there, and its `Retry-After` is not over.
+   */
+  async sendElsewhere(
     call: Call & Pick<Required<TransportRequest>, 'reach'>,
     secret: string,
     signal: AbortSignal,
   ): Promise<Answer> {
-    return this.#sendOnce(call, { secret, hadToken: false }, signal);
+    const now = this.#clock.now();
+    for (const [subject, until] of this.#throttledElsewhere) if (until <= now) this.#throttledElsewhere.delete(subject);
+    if (this.#throttledElsewhere.has(call.subject))
+      throw new ThrottledError(`${call.operation}: the Retry-After of its address is not over`, { wasSent: false });
+    const answer = await this.#sendOnce(call, { secret, hadToken: false }, signal);
+    const waitMs = isThrottled(answer.response) ? retryAfterMs(answer.response, now) : undefined;
+    if (waitMs !== undefined) this.#throttledElsewhere.set(call.subject, now + Math.min(waitMs, ELSEWHERE_WAIT_MS_MAX));
+    return answer;
   }
 
   /**
@@ -404,7 +420,7 @@ export class Requests {
   ): Promise<TransportResponse> {
     const { status } = response;
     const { errors } = this.#service;
-    if (!isService) return response;
+    if (!isService) return status === 429 ? { ...response, refusal: 'throttled' } : response;
     if (isSuccess(status)) {
       // An asset or a listing may be answered with 202 until it is there. Any other success is read first.
       const isOfResults = operation === 'asset' || operation.startsWith('outputs at ');

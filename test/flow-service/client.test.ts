@@ -1548,12 +1548,37 @@ describe('an asset', () => {
   });
 
   it.each([401, 403])(
-    'is unavailable if its signed address has expired (%i), and the token is not suspected',
+    'is refused if its signed address is not taken (%i), and the token is not suspected',
     async (status) => {
       const { transport } = canned({ status: 302, headers: { location: 'https://storage.example.com/x' } }, { status });
       const token = scriptedToken();
-      await expect(read(clientOf(PUBLIC, { transport, token }))).rejects.toThrow(errors.UnavailableError);
+      await expect(read(clientOf(PUBLIC, { transport, token }))).rejects.toThrow(errors.AddressRefusedError);
       expect(token.renewals).toBe(0);
+    },
+  );
+
+  it.each([
+    [429, '600', 10],
+    [503, '600', 10],
+    [429, '86400', 15],
+  ])(
+    'that a store throttles (%i) is asked for again after its `Retry-After` (%s), and alone',
+    async (status, retryAfter, minutes) => {
+      const away = { status: 302, headers: { location: 'https://storage.example.com/x' } };
+      const sound = { status: 200, body: 'x', headers: { 'content-type': 'image/png' } };
+      const { transport, asked } = canned(
+        ...[away, { status, headers: { 'retry-after': retryAfter } }],
+        ...[away, away, sound, away, sound],
+      );
+      const clock = new StillClock();
+      const flows = clientOf(PUBLIC, { transport, clock });
+      await expect(flows.asset('f1', 'a1', never)).rejects.toThrow(errors.ThrottledError);
+      clock.pass(minutes * 60_000 - 1);
+      await expect(flows.asset('f1', 'a1', never)).rejects.toThrow(errors.ThrottledError);
+      expect(asked).toHaveLength(3);
+      expect((await collect((await flows.asset('f1', 'a2', never)).chunks)).toString()).toBe('x');
+      clock.pass(1);
+      expect((await collect((await flows.asset('f1', 'a1', never)).chunks)).toString()).toBe('x');
     },
   );
 });
