@@ -20,7 +20,7 @@ const PLAIN: Pick<EnvelopeScanner, 'push' | 'end'> = {
   end: () => ({ is: 'asset', received: [] }),
 };
 
-/** Media type of a data URI that names none, if no name of the asset tells it (RFC 2397, section 2). */
+/** Media type of a data URI that names none, if neither a name nor the bytes tell it (RFC 2397, section 2). */
 const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
 
 /** Nothing is no asset, whatever the route declares. */
@@ -68,7 +68,8 @@ interface AnswerFacts {
  * be JSON. This detects a cut envelope and any bytes behind its end. A plain asset is whole according to its length or
  * its chunks. A plain asset with neither is rejected.
  *
- * If its media type says nothing, the extension of a name of it decides, and then its first bytes.
+ * If its media type says nothing, or says text of bytes that are none, the extension of a name of it decides, and then its
+ * first bytes.
  *
  * A plain asset that is a document is rejected, unless it is declared: services and proxies answer with 200 and a page, an
  * error or a progress in JSON or XML, an address, or nothing. None of them knows the form of the envelope, so the data in
@@ -122,8 +123,9 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
 }
 
 /**
- * The type of an asset, and its chunks. Reads the first of them only if neither type nor names say what it is.
- * @param unnamed the type if no name tells it. Default: what the first bytes say.
+ * The type of an asset, and its chunks. Reads the first of them only if neither type nor names say what it is. Servers
+ * also give `text/plain` to files that they do not know, so it counts only if the bytes may be text.
+ * @param unnamed the type if neither a name nor the first bytes tell it, and they may be text.
  */
 async function typed(
   mediaType: string,
@@ -131,9 +133,10 @@ async function typed(
   chunks: AsyncGenerator<Uint8Array, void>,
   unnamed: string | undefined,
 ): Promise<{ readonly mediaType: string; readonly chunks: AsyncGenerator<Uint8Array, void> }> {
-  if (isTelling(mediaType)) return { mediaType, chunks };
-  const named = names.map((name) => typeOfName(name) ?? '').find(isTelling) ?? unnamed;
-  if (named !== undefined) return { mediaType: named, chunks };
+  const isText = essenceOf(mediaType) === 'text/plain';
+  if (isTelling(mediaType) && !isText) return { mediaType, chunks };
+  const named = names.map((name) => typeOfName(name) ?? '').find(isTelling);
+  if (named !== undefined && !isText) return { mediaType: named, chunks };
   let beginning = Buffer.alloc(0);
   while (beginning.byteLength < SIGNATURE_BYTES) {
     const next = await chunks.next();
@@ -141,7 +144,10 @@ async function typed(
     // Copied, because the producer may reuse the chunk.
     beginning = Buffer.concat([beginning, next.value]);
   }
-  return { mediaType: typeOfBytes(beginning) ?? OCTET_STREAM, chunks: rejoined(beginning, chunks) };
+  const mayBeText = beginning.every((byte) => byte > 8);
+  const told = isText && mayBeText ? mediaType : (named ?? typeOfBytes(beginning));
+  const otherwise = isText ? mediaType : mayBeText ? unnamed : undefined;
+  return { mediaType: told ?? otherwise ?? OCTET_STREAM, chunks: rejoined(beginning, chunks) };
 }
 
 async function* rejoined(beginning: Buffer, rest: AsyncGenerator<Uint8Array, void>): AsyncGenerator<Uint8Array, void> {

@@ -1,4 +1,4 @@
-import { OCTET_STREAM, registeredType, TOKEN } from '../base/media-type.ts';
+import { MEDIA_TYPE, OCTET_STREAM, registeredType, TOKEN } from '../base/media-type.ts';
 import { holdsToken } from './redact.ts';
 
 /**
@@ -7,23 +7,20 @@ import { holdsToken } from './redact.ts';
  */
 const MEDIA_TYPE_CHARS_MAX = 255;
 
-const MEDIA_TYPE = new RegExp(`^${TOKEN}/${TOKEN}(;${TOKEN}=${TOKEN})*$`);
+const PARAMETER = new RegExp(`^${TOKEN}=${TOKEN}$`);
 
 /**
  * A media type in a form that both a header and a data URI can carry: without white space, and with no quotes around
  * its parameters (RFC 9110, section 8.3.1; RFC 2397). Another name of a type becomes the registered one. Returns
- * `application/octet-stream` for any other text, and for a text that holds the token. Drops the parameters if the whole
- * is too long. Takes linear time, whatever the service sends.
+ * `application/octet-stream` for any other text, and for a text that holds the token. Drops a parameter that has another
+ * form, and all of them if the whole is too long. Takes linear time, whatever the service sends.
  */
 export function canonicalMediaType(text: string | undefined, secret?: string): string {
-  const compact = (text ?? '')
-    .split(';')
-    .map((part) => part.trim())
-    .join(';')
-    .replace(/="([^"]*)"/g, '=$1');
+  const [spelled = '', ...parts] = (text ?? '').split(';').map((part) => part.trim());
+  const parameters = parts.map((part) => part.replace(/="([^"]*)"/g, '=$1')).filter((each) => PARAMETER.test(each));
+  const compact = [spelled, ...parameters].join(';');
   // Checked last: a text may hold the token only after its quotes and white space are removed.
-  if (!MEDIA_TYPE.test(compact) || holdsToken(compact, secret)) return OCTET_STREAM;
-  const [spelled = ''] = compact.split(';');
+  if (!MEDIA_TYPE.test(spelled) || holdsToken(compact, secret)) return OCTET_STREAM;
   const registered = registeredType(spelled);
   const essence = registered === spelled.toLowerCase() ? spelled : registered;
   const whole = essence + compact.slice(spelled.length);

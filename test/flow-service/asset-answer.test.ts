@@ -185,7 +185,7 @@ describe('an envelope around a data URI', () => {
     ['a line break in the type', '{"data":"data:a/b\\r\\nX-Evil: b;base64,QUI="}', 'application/octet-stream', 'AB'],
     ['base64 in upper case', '{"data":"DATA:a/b ; BASE64 ,QUI="}', 'a/b', 'AB'],
     ['base64 as the media type', '{"data":"data:base64,QUI="}', 'application/octet-stream', 'QUI='],
-    ['base64 before a parameter', '{"data":"data:a/b;base64;c=d,QUI="}', 'application/octet-stream', 'QUI='],
+    ['base64 before a parameter', '{"data":"data:a/b;base64;c=d,QUI="}', 'a/b;c=d', 'QUI='],
     [
       'percent signs',
       '{"data":"data:a/b,%00%41%7e%7E%ff\\u002530%25"}',
@@ -580,7 +580,7 @@ describe('the data at a pointer', () => {
 describe('the progress of an asset', () => {
   it.each([
     ['a plain asset', 'x'.repeat(30_000), 30_000],
-    ['an envelope', `{"data":"data:;base64,${'QUJD'.repeat(10_000)}"}`, 30_000],
+    ['an envelope', `{"data":"data:a/b;base64,${'QUJD'.repeat(10_000)}"}`, 30_000],
   ])('is told from its opening on: of %s', async (_, answer, bytes) => {
     const told: number[] = [];
     const facts = {
@@ -692,6 +692,33 @@ describe('the type of an asset', () => {
         expect(await read(envelopeOf(bytes), { names: ['a1'], cuts })).toEqual(expected);
       }
     }
+  });
+
+  it.each([
+    ['model/gltf-binary', 'text/plain', 'glTF\x02\0\0\0', []],
+    ['model/stl', 'text/plain; charset=utf-8', 'binary\0\0\0', ['a.stl']],
+    ['application/zip', 'text/plain', 'PK\x03\x04', ['a1']],
+    ['text/plain', 'text/plain', 'h\0i\0', ['a1']],
+    ['text/plain', 'text/plain', 'glTF is a format', ['a.glb']],
+  ])('is %s if it comes as %s, but begins with %j', async (mediaType, said, bytes, names) => {
+    expect((await read(bytes, { mediaType: said, names, accepts: any })).mediaType.split(';')[0]).toBe(mediaType);
+  });
+
+  it.each([
+    ['model/gltf-binary', 'glTF\x02\0\0\0'],
+    ['text/plain;charset=US-ASCII', 'hello'],
+    [NOTHING, 'nobody knows\0'],
+  ])('of a data URI that names none is %s if its bytes say so', async (mediaType, bytes) => {
+    expect((await read(envelopeOf(bytes, ''), { names: ['a1'] })).mediaType).toBe(mediaType);
+  });
+
+  it.each([
+    ['model/vnd.usdz+zip;', 'model/vnd.usdz+zip'],
+    ['model/vnd.usdz+zip; charset=utf 8; q=1', 'model/vnd.usdz+zip;q=1'],
+    ['video/ogg; codecs="theora, vorbis"', 'video/ogg'],
+    ['video/ogg; codecs="theora; vorbis"; q="1"', 'video/ogg;q=1'],
+  ])('is not lost if a parameter cannot be read: %s', async (said, mediaType) => {
+    expect((await read('PK\x03\x04', { mediaType: said })).mediaType).toBe(mediaType);
   });
 
   it('does not hide that the asset is damaged or too large', async () => {

@@ -1467,7 +1467,7 @@ describe('an asset', () => {
       while (!response.destroyed && response.write('\\n'.repeat(32_768)));
       if (!response.destroyed) response.once('drain', more);
     };
-    response.write('{"data":"data:;base64,');
+    response.write('{"data":"data:a/b;base64,');
     more();
   };
   it.each<[string, (response: ServerResponse) => void]>([
