@@ -19,13 +19,36 @@ export const MEDIA_TYPE = new RegExp(`^${TOKEN}/${TOKEN}$`);
 const SAYS_NOTHING =
   /^(?:application|binary|content|unknown)\/(?:x-)?(?:octet-?stream|binary|unknown|(?:force-)?download|www-form-urlencoded)$/;
 
-/** Other names of a type that no extension leads to. */
+/**
+ * Other names of a type that no extension leads to. Windows names `application/x-zip-compressed`, `audio/mp3`,
+ * `application/vnd.ms-pki.stl` and `application/x-tgif` (of .obj files), and so all its browsers do.
+ */
 const SAME_TYPES: ReadonlyMap<string, string> = new Map([
   ['image/pjpeg', 'image/jpeg'],
+  ['image/x-ms-bmp', 'image/bmp'],
+  ['image/x-windows-bmp', 'image/bmp'],
+  ['image/x-icon', 'image/vnd.microsoft.icon'],
+  ['image/svg-xml', 'image/svg+xml'],
   ['audio/vnd.wave', 'audio/wav'],
+  ['audio/wave', 'audio/wav'],
+  ['audio/x-pn-wav', 'audio/wav'],
+  ['audio/mp3', 'audio/mpeg'],
+  ['audio/m4a', 'audio/mp4'],
+  ['audio/x-m4a', 'audio/mp4'],
+  ['application/x-photoshop', 'image/vnd.adobe.photoshop'],
+  ['video/avi', 'video/x-msvideo'],
+  ['video/msvideo', 'video/x-msvideo'],
+  ['video/mkv', 'video/x-matroska'],
+  ['application/x-zip-compressed', 'application/zip'],
+  ['application/acrobat', 'application/pdf'],
+  ['text/json', 'application/json'],
   ['model/gltf+binary', 'model/gltf-binary'],
+  ['application/gltf-buffer', 'model/gltf-binary'],
+  ['application/x-tgif', 'model/obj'],
   ['application/ply', 'model/ply'],
   ['application/sla', 'model/stl'],
+  ['application/vnd.ms-pki.stl', 'model/stl'],
+  ['model/x.stl-binary', 'model/stl'],
 ]);
 
 /** The extensions that people use, where the library knows none or names another one first. */
@@ -53,9 +76,20 @@ export const essenceOf = (mediaType: string): string => (mediaType.split(';')[0]
 export function registeredType(mediaType: string): string {
   const essence = essenceOf(mediaType);
   if (SAYS_NOTHING.test(essence)) return OCTET_STREAM;
-  const meant = SAME_TYPES.get(essence) ?? typeByExtension(essence);
+  const same = SAME_TYPES.get(essence) ?? withoutX(essence);
+  if (same !== undefined) return same;
+  const meant = typeByExtension(essence);
   // A name that begins with x- is not registered, so neither of the two is better.
   return meant === undefined || meant.includes('/x-') ? essence : meant;
+}
+
+/** True for a name that programs use for a type, whether or not it is the registered one. */
+export const isInUse = (essence: string): boolean => essence.includes('/x-') || mime.getExtension(essence) !== null;
+
+/** The type whose name before it was registered is this one, such as `audio/x-wav`. Undefined if it is none. */
+function withoutX(essence: string): string | undefined {
+  const plain = essence.replace('/x-', '/');
+  return plain !== essence && (mime.getExtension(plain) !== null || EXTENSIONS.has(plain)) ? plain : undefined;
 }
 
 /** The type of the same kind whose extension is the subtype of this one, which no extension stands for. */
@@ -78,7 +112,7 @@ export function typeOfName(path: string): string | undefined {
   // The library would take a whole name without a dot for an extension.
   if (!name.includes('.')) return undefined;
   const known = mime.getType(name);
-  if (known !== null) return SAME_TYPES.get(known) ?? known;
+  if (known !== null) return registeredType(known);
   const extension = name.slice(name.lastIndexOf('.') + 1).toLowerCase();
   return EXTENSIONS.entries().find(([, each]) => each === extension)?.[0];
 }

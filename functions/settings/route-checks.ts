@@ -1,5 +1,13 @@
 import { didYouMean } from '../base/did-you-mean.ts';
-import { extensionOf, FORM, registeredType, typeByExtension, typeOfName } from '../base/media-type.ts';
+import {
+  extensionOf,
+  FORM,
+  isInUse,
+  OCTET_STREAM,
+  registeredType,
+  typeByExtension,
+  typeOfName,
+} from '../base/media-type.ts';
 import { amountOf, amountText, microsOf } from '../base/money.ts';
 import { counted, quoted, shorten } from '../base/printable.ts';
 import type { Budget } from '../uploads/budget.ts';
@@ -86,7 +94,8 @@ function issueOfMediaType(type: string): string | undefined {
     return neverMatches('a file that is put as a form is judged by its extension, and refused', type, '');
   }
   const registered = registeredType(essence);
-  if (registered !== essence) {
+  // Programs use other names of a type too, and files with these are taken.
+  if (registered !== essence && (registered === OCTET_STREAM || !isInUse(essence))) {
     return neverMatches(`this type is read as ${registered}`, type, meaning(registered));
   }
   if (kind === '*' || kind.startsWith('x-') || KINDS.includes(kind)) return undefined;

@@ -48,6 +48,24 @@ describe('mediaTypeOf', () => {
     ['model/gltf+binary', 'a', 'model/gltf-binary'],
     ['multipart/form-data; boundary=x', 'a.png', 'multipart/form-data'],
     ['image/png,evil', 'a.jpg', 'image/jpeg'],
+    // As Windows and its browsers name them.
+    ['application/x-zip-compressed', 'a.zip', 'application/zip'],
+    ['audio/mp3', 'a.mp3', 'audio/mpeg'],
+    ['application/vnd.ms-pki.stl', 'a.stl', 'model/stl'],
+    ['application/x-tgif', 'a.obj', 'model/obj'],
+    ['image/x-ms-bmp', 'a', 'image/bmp'],
+    ['video/avi', 'a', 'video/x-msvideo'],
+    // Names from before a type was registered.
+    ['audio/x-wav', 'a', 'audio/wav'],
+    ['audio/x-mpeg', 'a', 'audio/mpeg'],
+    ['audio/x-flac', 'a', 'audio/flac'],
+    ['application/x-gzip', 'a', 'application/gzip'],
+    ['text/x-markdown', 'a', 'text/markdown'],
+    [undefined, 'a.flac', 'audio/flac'],
+    [undefined, 'a.aiff', 'audio/aiff'],
+    ['video/x-matroska', 'a', 'video/x-matroska'],
+    ['application/x-7z-compressed', 'a', 'application/x-7z-compressed'],
+    ['application/x-nobody-knows', 'a.zip', 'application/x-nobody-knows'],
   ])('Content-Type %s of %s is %s', (contentType, key, expected) => {
     expect(mediaTypeOf(contentType, key)).toBe(expected);
   });

@@ -139,7 +139,7 @@ export const CONFIGURATIONS = {
     },
     {
       // Most likely mistakes, which synth warns of.
-      routes: [{ name: 'pictures', template: 't', suffixes: ['png'], mediaTypes: ['audio/flac'] }],
+      routes: [{ name: 'pictures', template: 't', suffixes: ['png'], mediaTypes: ['video/matroska'] }],
       settings: { ...PREFIXES, ledgerRetentionDays: 90 },
     },
   ),
