@@ -39,8 +39,8 @@ const ASSET_BYTES_MAX = Math.floor((PARTS_MAX * PART_BYTES_MIN) / GIB) * GIB;
 /** Half of a key, so that prefix and pattern leave room for the names that fill the pattern. */
 const KEY_PART_LENGTH_MAX = KEY_BYTES_MAX / 2;
 
-/** A star at one end at most, or a slash at the end. */
-const SKIPPED_NAME = /^(\*[^*/]{1,200}|[^*/]{1,200}[*/]?)$/;
+/** A star at one end at most, and perhaps a slash behind it. */
+const SKIPPED_NAME = /^(\*[^*/]{1,200}|[^*/]{1,200}\*?)\/?$/;
 
 const SKIPPED_NAME_EXPECTED = 'a name such as "*.tmp", "._*", "Thumbs.db" or "__MACOSX/"';
 
@@ -124,8 +124,8 @@ export const SETTINGS = {
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
   /**
    * Names of files that are skipped, because software leaves them behind. `*` at the beginning or the end stands for any
-   * characters, a slash at the end for a folder. Case does not matter. A route takes such a file if its own `suffixes`
-   * name it. This list replaces the default.
+   * characters, a slash at the end for a folder. Case does not matter. A route takes such a file if its own `prefixes`
+   * or `suffixes` name it. This list replaces the default.
    */
   skippedNames: listOf(matching(SKIPPED_NAME_EXPECTED, SKIPPED_NAME), SKIPPED_NAMES_MAX, SKIPPED_NAMES),
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */

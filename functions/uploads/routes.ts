@@ -215,10 +215,22 @@ function keyMatchesOf(routes: readonly Route[], key: string): readonly Route[] {
   return routes.filter((route) => route.after === undefined && route.jobs === undefined && matchesKey(route, key));
 }
 
-/** The name by which a route skips a file. A route that names such a file by a suffix of its own takes it. */
-function skippedBy({ skippedNames = SKIPPED_NAMES, suffixes = [] }: Route, key: string): string | undefined {
+/** The name by which a route skips a file. A route that names such a file by a prefix or suffix of its own takes it. */
+function skippedBy(
+  { skippedNames = SKIPPED_NAMES, prefixes = [], suffixes = [] }: Route,
+  key: string,
+): string | undefined {
+  const own = [
+    ...prefixes
+      .filter((prefix) => matchesKey({ prefixes: [prefix] }, key))
+      .map((prefix) => ({ part: prefix, isEnd: false })),
+    ...suffixes
+      .filter((suffix) => matchesKey({ suffixes: [suffix] }, key))
+      .map((suffix) => ({ part: suffix, isEnd: true })),
+  ];
+  // The suffix .png does not name what begins with a dot.
   const names = skippedNames.filter((name) =>
-    suffixes.every((suffix) => !matchesKey({ suffixes: [suffix] }, key) || fittingName([name], suffix) === undefined),
+    own.every(({ part, isEnd }) => (isEnd && /[^*]\*$/.test(name)) || fittingName([name], part) === undefined),
   );
   return fittingName(names, key);
 }

@@ -5,12 +5,15 @@ import { caseless } from './route-conditions.ts';
  * complete yet. `*` stands for any characters at the beginning or at the end of a name, and a slash at the end for a
  * folder with all that is in it.
  *
- * AppleDouble files and `.DS_Store` are of macOS, `Thumbs.db` and `desktop.ini` of Windows, `*.filepart` of WinSCP,
+ * What begins with a dot is of software, also if it ends like a file of people: AppleDouble files and `.DS_Store` of macOS,
+ * `.photo.jpg.Xa1b2C` of rsync, `.trashed-…` of Android, `.thumbnails/`, `.Trash-1000/`. `Thumbs.db`, `desktop.ini` and
+ * `$RECYCLE.BIN/` are of Windows, `@eaDir/` and `#recycle/` of Synology, `@Recycle/` of QNAP, `*.filepart` of WinSCP,
  * `*.crdownload` of Chromium, `*.download` of Safari, `*.swp` of Vim, `*~` of editors, `~$*` of Microsoft Office, `*.info`
  * of tus, and `*_$folder$` of Hadoop.
  */
 export const SKIPPED_NAMES: readonly string[] = [
-  ...['._*', '__MACOSX/', '.DS_Store', 'Thumbs.db', 'desktop.ini'],
+  ...['.*', '.*/', '__MACOSX/', 'Thumbs.db', 'desktop.ini', '$RECYCLE.BIN/'],
+  ...['@eaDir/', '#recycle/', '@Recycle/', 'lost+found/'],
   ...['*.filepart', '*.part', '*.partial', '*.crdownload', '*.download', '*.tmp', '*.temp'],
   ...['*.swp', '*~', '~$*', '*.info', '*_$folder$'],
 ];
@@ -21,12 +24,17 @@ export function fittingName(names: readonly string[], key: string): string | und
   const name = folders.pop() as string;
   return names.find((each) => {
     const folded = caseless(each);
-    if (folded.endsWith('/')) return folders.includes(folded.slice(0, -1));
-    if (folded.startsWith('*')) return name.endsWith(folded.slice(1));
-    return folded.endsWith('*') ? name.startsWith(folded.slice(0, -1)) : name === folded;
+    if (folded.endsWith('/')) return folders.some((folder) => fits(folded.slice(0, -1), folder));
+    return fits(folded, name);
   });
+}
+
+function fits(pattern: string, name: string): boolean {
+  if (name === '.' || name === '..') return false; // Places, and not names.
+  if (pattern.startsWith('*')) return name.endsWith(pattern.slice(1));
+  return pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 }
 
 /** Says of a file why nothing is sent of it. */
 export const skippedWords = (name: string): string =>
-  `Its name fits "${name}" of settings.skippedNames: a file that no person meant. A route takes it if one of its suffixes names it.`;
+  `Its name fits "${name}" of settings.skippedNames: a file that no person meant. A route takes it if one of its prefixes or suffixes names it.`;

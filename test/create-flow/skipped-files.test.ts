@@ -17,6 +17,8 @@ const UNMEANT = [
   ],
   ...['big.filepart', 'big.png.PART', 'a.crdownload', 'a.tmp', 'upload.info', 'photos_$folder$'],
   ...['a.partial', 'a.download', 'a.temp', '.a.png.swp', 'a.png~', '~$a.docx'],
+  ...['.photo.jpg.Xa1b2C', '.trashed-1700000000-a.jpg', '.nfs0001', '.thumbnails/a.jpg', 'x/.Trash-1000/files/a.jpg'],
+  ...['@eaDir/a.jpg/THUMB.jpg', 'x/#recycle/a.jpg', '$RECYCLE.BIN/a.jpg', '@Recycle/a.jpg', 'lost+found/a.jpg'],
 ];
 const MEANT = [
   'photo.png',
@@ -28,6 +30,9 @@ const MEANT = [
   '__MACOSX',
   'tmp/a',
   'info',
+  'a.b/c.d.png',
+  '@customer/a.png',
+  'recycle/a.png',
 ];
 
 describe('a file that no person meant', () => {
@@ -52,6 +57,17 @@ describe('a file that no person meant', () => {
     expect((await world.entries()).map(({ upload, route }) => [upload.key, route.name])).toEqual([['a.info', 'info']]);
   });
 
+  it('is not taken by a route whose suffix is that of all pictures, and is by one whose prefix names its folder', () => {
+    const pictures = [{ ...ECHO, suffixes: ['.jpg'] }];
+    const keys = ['.trashed-1-a.jpg', '.thumbnails/a.jpg', '@eaDir/a.jpg', '._a.jpg'];
+    expect(keys.map((key) => skippedNameOf(pictures, key))).toEqual(['.*', '.*/', '@eaDir/', '.*']);
+    const own = [{ ...ECHO, prefixes: ['.well-known/', '.hidden-'] }];
+    expect(skippedNameOf(own, '.well-known/a.jpg')).toBeUndefined();
+    expect(skippedNameOf(own, '.hidden-a.jpg')).toBeUndefined();
+    expect(skippedNameOf(own, '.well-known/.a.jpg')).toBe('.*');
+    expect(skippedNameOf(own, '.well-known/@eaDir/a.jpg')).toBe('@eaDir/');
+  });
+
   it('is another one if the setting says so', () => {
     const routes = skipping([ECHO], ['*.bak', 'old/']);
     expect(['a.bak', 'x/OLD/y.png'].map((key) => skippedNameOf(routes, key))).toEqual(['*.bak', 'old/']);
@@ -61,7 +77,7 @@ describe('a file that no person meant', () => {
 
   it('is no file of a route that does not want it anyway', () => {
     expect(skippedNameOf([{ ...ECHO, suffixes: ['.png'] }], 'a.tmp')).toBeUndefined();
-    expect(SKIPPED_NAMES).toContain('._*');
+    expect(SKIPPED_NAMES).toContain('.*');
   });
 
   it('is counted by the sweep, and not submitted', async () => {
