@@ -268,17 +268,16 @@ function recordOf(flowId: string, json: unknown, state: StateDescription): FlowR
 /** The answer about one flow. */
 export const flowReader = (flowId: string, state: StateDescription) =>
   reader(misfit('word for the state', 'state.word', state.word), (json): FlowRecord | undefined => {
-    if (!isObject(json)) return undefined;
     const record = recordOf(flowId, json, state);
-    return record.word === undefined && !record.isDeclared ? undefined : record;
+    // In a list, a word that is missing means nothing, whatever is declared for it: the flow may not be there.
+    return record.word === undefined && !(record.isDeclared && isObject(json)) ? undefined : record;
   });
 
 /** The same, with the answer itself as a person may see it. */
 export const shownFlowReader = (state: StateDescription) =>
   reader('no object', (json): ShownFlow | undefined => {
-    if (!isObject(json)) return undefined;
     const { word, isDeclared, progress } = recordOf('', json, state);
-    return { word, isDeclared, progress, answer: shownJson(json) };
+    return word === undefined && !isObject(json) ? undefined : { word, isDeclared, progress, answer: shownJson(json) };
   });
 
 /** One listed output. */

@@ -340,7 +340,8 @@ export class Requests {
     const message = why instanceof UnfitAnswerError ? why.message : unfit;
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
     const isOwnError = this.#wordsOf(response, text).isOwn;
-    throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause, isOwnError });
+    const what = text.trim() === '' ? `the answer is empty (status ${response.status})` : `${message}: ${cut(text)}`;
+    throw new UnintelligibleAnswerError(`${operation}: ${what}`, { cause, isOwnError });
   }
 
   #wordsOf({ headers }: TransportResponse, text: string): ErrorWords {

@@ -779,6 +779,28 @@ describe('a flow', () => {
     expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1', ...record });
   });
 
+  it('may be an item of a list, and the error names its members if nothing is declared there', async () => {
+    const { transport } = canned({ status: 200, body: '[{"id":"f1","state":"completed"}]' });
+    const service = speaking({ create: { id: '/0/id' }, state: { word: '/0/state', completed: ['completed', null] } });
+    const flows = clientOf(PUBLIC, { transport, service });
+    expect(await operations.create(flows)).toEqual({ flowId: 'f1' });
+    expect(await flows.get('f1', never)).toMatchObject({ state: 'completed', isDeclared: true });
+    expect(await flows.show('f1', never)).toMatchObject({ word: 'completed' });
+    const error = await failureOf(clientOf(PUBLIC, { transport }).get('f1', never));
+    expect(error).toMatchObject({ message: expect.stringContaining('the answer has /0/id, /0/state') });
+    const empty = clientOf(PUBLIC, { ...canned({ status: 200, body: '[]' }), service });
+    expect(await failureOf(empty.get('f1', never))).toMatchObject({ name: 'UnintelligibleAnswerError' });
+  });
+
+  it.each([
+    [204, ''],
+    [200, ''],
+    [200, ' \n'],
+  ])('cannot be read from an empty answer, and the error says so: %i, %j', async (status, body) => {
+    const error = await failureOf(clientOf(PUBLIC, canned({ status, body })).get('f1', never));
+    expect(error).toMatchObject({ message: `get: the answer is empty (status ${status})` });
+  });
+
   it.each(['[]', '{"id":"f1"}', '{"id":"f1","state":null}', '{"id":"f1","status":"completed"}', 'null'])(
     'cannot be read from %s, and the error says what is missing',
     async (body) => {
