@@ -290,9 +290,12 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
     : id === undefined
       ? quoted(given ?? 'none', UNUSABLE_ID_CHARS_MAX, '…')
       : cut(id, UNUSABLE_ID_CHARS_MAX);
-  const error = errorText(firstAt(item, listed.error));
+  const said = wordAt(item, listed.word);
+  // An error beside a word for ready is none, such as `{ "code": 0, "message": "success" }`, or a warning.
+  const isSaidReady = said !== null && listed.ready.includes(said);
+  const error = isSaidReady ? undefined : errorText(firstAt(item, listed.error));
   if (error !== undefined) return { assetId: shown, status: 'failed', error };
-  const word = wordAt(item, listed.word) ?? unreadyMember(item, listed);
+  const word = said ?? unreadyMember(item, listed);
   const status = (['ready', 'failed', 'pending'] as const).find((name) => listed[name]?.includes(word));
   if (status === undefined || status === 'pending') {
     const isDeclared = status !== undefined;

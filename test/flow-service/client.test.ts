@@ -885,7 +885,13 @@ describe('the outputs of a flow', () => {
     [[{ id: 'b', status: 'failed' }], [{ assetId: 'b', status: 'failed' }]],
     [[{ id: 'b', state: null, error: null }], [{ assetId: 'b', status: 'ready' }]],
     [[{ id: 'b', status: 'ready', error: false }], [{ assetId: 'b', status: 'ready' }]],
-    [[{ id: 'b', status: 'ready', error: 'no' }], [{ assetId: 'b', status: 'failed', error: 'no' }]],
+    ...['no error', 'N/A', { code: 0, message: 'success' }, { warning: 'low light' }].map(
+      (error): [unknown, object] => [[{ id: 'b', status: 'ready', error }], [{ assetId: 'b', status: 'ready' }]],
+    ),
+    ...[{}, { status: 'pending' }, { status: 'failed' }, { status: 'unheard of' }].map((word): [unknown, object] => [
+      [{ id: 'b', ...word, error: 'no' }],
+      [{ assetId: 'b', status: 'failed', error: 'no' }],
+    ]),
     [
       [{ id: 'b' }, { id: 'b', status: 'failed' }, { id: 'c' }],
       [
