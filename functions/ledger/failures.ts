@@ -147,12 +147,14 @@ export const FAILURES = {
   'flow-gone': {
     meaning: 'The service said twice in a row that it does not know the flow (404 or 410).',
     retry: 'can-help',
-    action: 'Find out who deleted it, and then retry, which is paid for again.',
+    action:
+      'If the token was replaced by one of another account, put the right one back and run `flowdrop collect`, which costs nothing. Otherwise find out who deleted the flow, and then retry, which is paid for again.',
   },
   'flow-shared': {
     meaning: 'The flow belongs to another upload too. Nothing of it was collected.',
     retry: 'can-help',
-    action: 'Tell the operator of the service at once: it mixes up its customers’ flows. Retry when that has stopped.',
+    action:
+      'Tell the operator of the service at once: it mixes up its customers’ flows, or answers equal files with one flow. Retry when that has stopped.',
   },
   'no-outputs': {
     meaning: 'The flow completed without any output.',
@@ -178,7 +180,7 @@ export const FAILURES = {
       "The flow became older than `flowAgeMaxSeconds`. If a poll failed, the message quotes the service's last answer.",
     retry: 'can-help',
     action:
-      'If flows simply take that long, raise the setting. Otherwise ask the operator of the service why. Then retry, which is paid for again.',
+      'Run `flowdrop collect`, which costs nothing: the flow may have completed since. If flows simply take that long, raise the setting. If it has ended otherwise, ask the operator of the service why, and then retry, which is paid for again.',
   },
 } as const satisfies Readonly<Record<string, Advice>>;
 
