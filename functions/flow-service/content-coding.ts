@@ -1,6 +1,6 @@
 import { pipeline, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip } from 'node:zlib';
-import { codingsOf } from '../base/media-type.ts';
+import { codingsOf, essenceOf } from '../base/media-type.ts';
 import { TransportError, type TransportResponse, watched } from './transport.ts';
 
 /** The codings that are undone. We ask for none, but stores keep what was put as `gzip`, and proxies compress all. */
@@ -15,9 +15,18 @@ export class CodingError extends Error {
   override readonly name = 'CodingError';
 }
 
+/**
+ * The codings of a body. Some servers say of a file that is gzip itself that this is its coding too. Like browsers, we
+ * leave such a file as it is.
+ */
+function codingsIn({ headers }: TransportResponse): readonly string[] {
+  const codings = codingsOf(headers['content-encoding']);
+  const isOfGzip = /^application\/(?:x-)?(?:gzip|tgz)$/.test(essenceOf(headers['content-type'] ?? ''));
+  return isOfGzip && codings.length === 1 && DECODERS.get(codings[0] ?? '') === createGunzip ? [] : codings;
+}
+
 /** Tells whether a body has a coding, although we ask for `identity`. Then its length is not that of what is in it. */
-export const isCompressed = ({ headers }: TransportResponse): boolean =>
-  codingsOf(headers['content-encoding']).length > 0;
+export const isCompressed = (response: TransportResponse): boolean => codingsIn(response).length > 0;
 
 /**
  * The bytes of a response without its `Content-Encoding`. A few bytes may become gigabytes, so the reader must have a
@@ -31,7 +40,7 @@ export async function* decodedBody(
   body: AsyncIterable<Uint8Array> = response.body,
 ): AsyncGenerator<Uint8Array, void> {
   const encoding = response.headers['content-encoding'];
-  const [coding, ...more] = codingsOf(encoding);
+  const [coding, ...more] = codingsIn(response);
   if (coding === undefined) return yield* body;
   // A second coding may hide any amount of bytes from every limit.
   const create = more.length > 0 ? undefined : DECODERS.get(coding);

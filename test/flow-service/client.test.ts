@@ -1404,6 +1404,23 @@ describe('an asset', () => {
   });
 
   it.each([
+    ['application/gzip', 'gzip'],
+    ['application/x-gzip; charset=binary', 'x-gzip'],
+    ['application/x-tgz', 'gzip'],
+  ])('of the type %s stays as it is, although a server calls that its Content-Encoding too', async (type, encoding) => {
+    const body = gzipSync('a tar');
+    const headers = { 'content-type': type, 'content-encoding': encoding };
+    const wrapped = { ...headers, 'content-encoding': 'br' };
+    const { transport } = canned(
+      { status: 200, headers, body },
+      { status: 200, headers: wrapped, body: brotliCompressSync(body) },
+    );
+    const flows = clientOf(PUBLIC, { transport });
+    for (let n = 0; n < 2; n += 1)
+      expect((await collect((await flows.asset('f1', 'a1', never)).chunks)).equals(body)).toBe(true);
+  });
+
+  it.each([
     ['that is none', Buffer.from('glTF'), 'gzip', 'DamagedAssetError'],
     ['in two codings', gzipSync(gzipSync('glTF')), 'gzip, gzip', 'DamagedAssetError'],
     ['that is not undone', Buffer.from('glTF'), 'zstd', 'DamagedAssetError'],
