@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
-import { essenceOf } from '../base/media-type.ts';
+import { essenceOf, typeOfName } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
+import { typeOfBytes } from './media-type.ts';
 import { nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
 import type {
@@ -460,14 +461,18 @@ function pageOf(json: unknown, links: readonly LinkedOutput[]): ListingPage<unkn
 const isEmptyPlace = (value: unknown): boolean =>
   value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
 
-function linkedOutput(id: string, pointer: string, value: unknown, said?: string): LinkedOutput {
+function linkedOutput(id: string, pointer: string, named: unknown, said?: string): LinkedOutput {
+  const value = typeof named === 'string' && SCHEMELESS.test(named) ? `https:${named}` : named;
   if (!isUsableId(id)) {
     const shown = cut(id, UNUSABLE_ID_CHARS_MAX);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
   }
   if (isLink(value) && URL.canParse(value) && !value.includes(UNREADABLE))
     return { assetId: id, pointer, address: value, error: undefined };
-  const error = said ?? `It is no address, but ${quoted(value, UNUSABLE_ID_CHARS_MAX, '…')}`;
+  const lost = isLost(value)
+    ? `No address that can be fetched: ${quoted(pathOf(value), UNUSABLE_ID_CHARS_MAX, '…')}`
+    : undefined;
+  const error = said ?? lost ?? `It is no address, but ${quoted(value, UNUSABLE_ID_CHARS_MAX, '…')}`;
   return { assetId: id, pointer, address: undefined, error };
 }
 
@@ -483,6 +488,26 @@ interface LinkedPlace {
   readonly error?: string | undefined;
 }
 
+/** An address without a scheme, which is that of the answer (RFC 3986, section 4.2). */
+const SCHEMELESS = /^\/\/[\w-]+\.[\w.-]+[:/]\S/;
+
+/** What only a file in base64 begins with, and enough of it to know the file by. */
+const BASE64_BEGINNING = /^[A-Za-z0-9+/_-]{100}/;
+
+/** Paths with these types are of results. */
+const RESULT_TYPE = /^(?:(?:audio|font|image|model|video)\/|application\/(?:pdf|zip)$)/;
+
+/** True for a text that stands for a result, but at no address that can be fetched: `s3://a/b`, `/files/a.png`, base64. */
+const isLost = (value: unknown): value is string =>
+  typeof value === 'string' &&
+  (/^(?!https?:)[a-z][a-z0-9+.-]{0,20}:\/\/[^\s/]+\/\S+$/i.test(value) ||
+    SCHEMELESS.test(value) ||
+    (/^\/\S+$/.test(value) && RESULT_TYPE.test(typeOfName(pathOf(value)) ?? '')) ||
+    (BASE64_BEGINNING.test(value) && typeOfBytes(Buffer.from(value.slice(0, 100), 'base64')) !== undefined));
+
+const pathOf = (address: string): string => address.split(/[?#]/)[0] ?? '';
+const fileOf = (address: string): string | undefined => pathOf(address).split('/').at(-1);
+
 /** @param isWanted false within an object, whose other members may say anything about the result. */
 function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator<LinkedPlace> {
   if (value === undefined || value === null || value === '') return;
@@ -494,6 +519,11 @@ function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator
       yield* error === undefined ? links : [{ pointer: place, value: item, error }];
     }
   } else if (isObject(value)) {
-    for (const [name, member] of Object.entries(value)) yield* linksIn(member, pointer + pointerOf([name]), false);
-  } else if (isWanted || isLink(value)) yield { pointer, value };
+    // An object may say where else the file at its address is: `{"url": "https://…/a.png", "key": "s3://…/a.png"}`.
+    const files = new Set(Object.values(value).filter(isLink).map(fileOf));
+    for (const [name, member] of Object.entries(value)) {
+      if (isLost(member) && files.has(fileOf(member))) continue;
+      yield* linksIn(member, pointer + pointerOf([name]), false);
+    }
+  } else if (isWanted || isLink(value) || isLost(value)) yield { pointer, value };
 }

@@ -29,6 +29,45 @@ describe('the results that an answer links', () => {
     expect(idsOf(linked({ output: { a: 'https://cdn.example/1' } }, ['/output', '/output/a']))).toEqual(['output-a']);
   });
 
+  const A = 'https://cdn.example/i.glb';
+  const GLB = Buffer.from('glTF\x02\0\0\0'.padEnd(200, 'x')).toString('base64');
+
+  it.each([
+    ['/files/mask.png', '/files/mask.png?signature=1'],
+    ['/files/mask.png', '/files/mask.png'],
+    ['s3://bucket/b.glb', 's3://bucket/b.glb'],
+    ['gs://b/c', 'gs://b/c'],
+    ['Z2xURgIAAAB4', GLB],
+  ])('are told beside others if they are at no address that can be fetched: %s', (shown, mask) => {
+    const [first, second, ...more] = linked({ output: { image: A, more: [{ mask }, { url: 'https://a/mask.png' }] } });
+    expect(first).toMatchObject({ assetId: 'output-image', address: A });
+    expect(second).toMatchObject({ assetId: 'output-more-0-mask', address: undefined });
+    expect(second?.error).toContain(`No address that can be fetched: "${shown}`);
+    expect(second?.error).not.toContain('signature');
+    expect(idsOf(more)).toEqual(['output-more-1-url']);
+  });
+
+  it('have the scheme of the answer if they have none', () => {
+    expect(linked({ output: { a: '//cdn.example/b' } })).toMatchObject([{ address: 'https://cdn.example/b' }]);
+    expect(linked({ output: ['//cdn.example:8443/b'] })).toMatchObject([{ address: 'https://cdn.example:8443/b' }]);
+  });
+
+  it('are none of what else may stand beside an address', () => {
+    const same = {
+      key: 's3://b/out/i.glb',
+      path: '/tmp/i.glb?x',
+      file_name: 'i.glb',
+      content_type: 'model/gltf-binary',
+    };
+    const other = {
+      $schema: '/schemas/a.json',
+      prompt: '/imagine a.png of a cat',
+      text: '// a/b',
+      hash: 'a'.repeat(128),
+    };
+    expect(idsOf(linked({ output: { url: A, ...same, ...other, at: '/v1/jobs/7' } }))).toEqual(['output-url']);
+  });
+
   it.each([
     ['no URL', { output: 'https://[cdn' }, ['/output'], 'It is no address, but "https://[cdn"'],
     ['a text', { output: 'soon' }, ['/output'], 'It is no address, but "soon"'],
