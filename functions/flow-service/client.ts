@@ -4,6 +4,7 @@ import {
   type FlowPage,
   flowPageReader,
   flowReader,
+  type LinkedOutput,
   type LinkedResults,
   linkedOutputsReader,
   outputPageReader,
@@ -103,6 +104,17 @@ interface ListingLimits {
   readonly answersMs?: number | undefined;
 }
 
+/** Flows whose results are remembered by their addresses, and results of each. They have some hundred bytes. */
+const FLOWS_REMEMBERED_MAX = 100;
+const LINKS_REMEMBERED_MAX = 1_000;
+
+/**
+ * What stays of a result if a list of results changes its order: the address without its signature, and the place without
+ * the numbers. A data URI has only its place.
+ */
+const addressOf = ({ address = '', pointer }: LinkedOutput): string =>
+  /^https?:/i.test(address) ? `${pointer.replace(/\/\d+(?=\/|$)/g, '')} ${address.split(/[?#]/)[0]}` : pointer;
+
 /** The limits of the listings of outputs and templates. */
 const SHORT_LISTING = {
   pagesMax: OUTPUT_PAGES_MAX,
@@ -116,6 +128,8 @@ class HttpFlowService implements FlowService {
   readonly service: ServiceDescription;
   /** The candidates for the path of the outputs. Only one remains once it has succeeded. */
   #outputsPaths: readonly string[];
+  /** By flow: the ids of the results that its answers link, by their addresses. A new process knows none. */
+  readonly #idsOf = new Map<string, Map<string, string>>();
 
   constructor(options: FlowServiceOptions) {
     const { service } = options;
@@ -299,7 +313,29 @@ class HttpFlowService implements FlowService {
     const call = this.#outputsCall(flowId, linked.path ?? this.service.state.path, of);
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
-    return { ...(await this.#requests.read(answer, linkedOutputsReader(linked), signal, PAGE_ANSWER)), answer };
+    const results = await this.#requests.read(answer, linkedOutputsReader(linked), signal, PAGE_ANSWER);
+    return { ...results, links: this.#withKnownIds(flowId, results.links), answer };
+  }
+
+  /**
+   * A service may list the same results in another order each time. So an address keeps the id with which it came first,
+   * and new ones take the ids that are left. If all are new, each has the id of its place.
+   */
+  #withKnownIds(flowId: string, links: readonly LinkedOutput[]): readonly LinkedOutput[] {
+    const known = this.#idsOf.get(flowId);
+    const addresses = links.map(addressOf);
+    if (links.length > LINKS_REMEMBERED_MAX || new Set(addresses).size < links.length) return links;
+    const kept = new Set(addresses.flatMap((address) => known?.get(address) ?? []));
+    const ids = links.map(
+      ({ assetId }, index) => known?.get(addresses[index] as string) ?? (kept.has(assetId) ? undefined : assetId),
+    );
+    const left = [...new Set(links.map(({ assetId }) => assetId)).difference(new Set(ids))];
+    const named = links.map((link, index) => ({ ...link, assetId: ids[index] ?? left.shift() ?? link.assetId }));
+    this.#idsOf.delete(flowId); // The flow becomes the newest one.
+    this.#idsOf.set(flowId, new Map(named.map(({ assetId }, index) => [addresses[index] as string, assetId])));
+    const [oldest] = this.#idsOf.keys();
+    if (this.#idsOf.size > FLOWS_REMEMBERED_MAX) this.#idsOf.delete(oldest as string);
+    return named;
   }
 
   async isServing(signal: AbortSignal): Promise<boolean> {

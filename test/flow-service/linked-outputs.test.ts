@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { Json } from '../../functions/base/json.ts';
 import { type LinkedOutput, linkedOutputsReader } from '../../functions/flow-service/answers.ts';
 import { REPLICATE } from '../../functions/flow-service/job-services.ts';
 import type { LinkedOutputs } from '../../functions/flow-service/service-description.ts';
@@ -83,6 +84,53 @@ describe('the results that an answer links', () => {
     expect(linked(answer, addresses)).toEqual([
       expect.objectContaining({ address: undefined, error: expect.stringContaining(error) }),
     ]);
+  });
+});
+
+describe('results that come in another order', () => {
+  /** An output, with the addresses of named results. */
+  type Output = (at: (name: string) => string) => Json;
+  const list =
+    (names: string): Output =>
+    (at) =>
+      [...names].map((name) => at(name));
+
+  /** What the client fetches under each id after the last of these answers. The address of a result ends in its name. */
+  async function fetchedAfter(...outputs: readonly Output[]): Promise<object> {
+    const left = [...outputs];
+    let asked = 0;
+    await using server = await scripted((request, response) => {
+      const [, name] = /\/files\/(\w+)/.exec(request.url ?? '') ?? [];
+      if (name !== undefined) return response.writeHead(200, { 'content-type': 'image/png' }).end(name);
+      const output = (left.length > 1 ? left.shift() : left[0]) as Output;
+      asked += 1;
+      return json(request, response, { output: output((each) => `${server.url}files/${each}?signature=${asked}`) });
+    });
+    const flows = clientOf(server.url, { service: REPLICATE });
+    for (const _ of outputs.slice(1)) await flows.outputs('j1', never);
+    const fetched: Record<string, string> = {};
+    for (const { assetId } of await flows.outputs('j1', never)) {
+      const { chunks } = await flows.asset('j1', assetId, never);
+      fetched[assetId.replace('output-', '')] = Buffer.concat(await Array.fromAsync(chunks)).toString();
+    }
+    return fetched;
+  }
+
+  it.each<[string, readonly Output[], object]>([
+    ['the same', ['ab', 'ab'].map(list), { 0: 'a', 1: 'b' }],
+    ['another order', ['ab', 'ba'].map(list), { 0: 'a', 1: 'b' }],
+    ['a new one before them', ['ab', 'cab'].map(list), { 0: 'a', 1: 'b', 2: 'c' }],
+    ['one of them, and a new one', ['abc', 'cd'].map(list), { 2: 'c', 1: 'd' }],
+    ['none of them', ['ab', 'cd'].map(list), { 0: 'c', 1: 'd' }],
+    ['some of those before, after none of them', ['ab', 'cd', 'ac'].map(list), { 0: 'c', 1: 'a' }],
+    ['one of them twice', ['ab', 'bb'].map(list), { 0: 'b', 1: 'b' }],
+    [
+      'one of them under another name',
+      [(at) => ({ preview: at('a'), model: null }), (at) => ({ preview: at('b'), model: at('a') })],
+      { preview: 'b', model: 'a' },
+    ],
+  ])('keep the ids of their addresses: %s', async (_, outputs, fetched) => {
+    expect(await fetchedAfter(...outputs)).toEqual(fetched);
   });
 });
 
