@@ -137,6 +137,8 @@ class Attempt {
   readonly #flows: FlowService;
   readonly #tap = new Tap();
   readonly #uploadId = randomBytes(20).toString('hex');
+  readonly #tag = { pipeline: 'check-service', upload: this.#uploadId, generation: 1 };
+  readonly #begunAt = Date.now();
   #isSent = false;
   #id: string | undefined;
   #hasEnded = false;
@@ -163,6 +165,7 @@ class Attempt {
     try {
       const id = await this.#create();
       await this.#end(id);
+      await this.#search();
       return await this.#fetch(id, await this.#outputs(id));
     } catch (error) {
       if (!(error instanceof NoResultError)) throw error;
@@ -184,7 +187,7 @@ class Attempt {
     };
     const request: CreateRequest = {
       ...{ template, parameters, additional, isAsked: true },
-      tag: { pipeline: 'check-service', upload: this.#uploadId, generation: 1 },
+      tag: this.#tag,
       inputs: [{ as, mediaType, source, additional: { key: name } }],
       beforeSending: async () => {
         this.#isSent = true;
@@ -240,6 +243,26 @@ class Attempt {
         throw new NoResultError(`The flow counts as ${flow.state} ("state.${flow.state}")${why}.`);
       }
       await this.#pause();
+    }
+  }
+
+  /** Looks for the flow in the listing, as after a lost answer. */
+  async #search(): Promise<void> {
+    const { list } = this.#trial.service.speaks;
+    if (list === undefined) return;
+    this.#print(`listing: GET ${list.path}`);
+    const sought = { tag: this.#tag, since: this.#begunAt, mayBeAbsent: true };
+    try {
+      const [found] = await this.#flows.find([sought], this.#signal, async () => true);
+      const why = found?.result === 'unknown' ? ` (${found.why})` : '';
+      this.#print(
+        found?.result === 'found'
+          ? '  The flow is found by what was attached to it.'
+          : `  The flow is not found by what was attached to it${why}. If that stays so, "inDoubt" decides about a lost answer.`,
+      );
+    } catch (error) {
+      if (!(error instanceof FlowServiceError)) throw error;
+      this.#print(`  ${error.message}`);
     }
   }
 

@@ -46,6 +46,7 @@ it('a trial prints what it understood of each answer, and a result comes', async
   );
   expect(printed()).toContain('  word, /state: "completed"');
   expect(printed()).toContain('  The flow counts as completed.');
+  expect(printed()).toContain('listing: GET /flows\n  The flow is found by what was attached to it.\n');
   expect(printed()).toMatch(/outputs: GET .*\n {2}items, \/outputs: a list of 1 item\n/);
   expect(printed()).toMatch(/result \S+: image\/png, 6,458 bytes, (?:as bytes|in JSON) from http:\/\/127/);
   expect(printed()).toMatch(/abort: PATCH \/flows\/\{id\} was not tried\.\n1 result of 1 came, and was not kept\.$/);
@@ -96,6 +97,15 @@ it.each<[string, Json, RegExp]>([
   const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
   const { ran, printed } = trial(url, speaking(changes));
   expect([await ran(), printed()]).toEqual([false, expect.stringMatching(told)]);
+});
+
+it('a listing that does not show what was attached to the flow is told', async () => {
+  const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
+  const { ran, printed } = trial(url, speaking({ state: { additional: '/labels' } }));
+  expect(await ran()).toBe(true);
+  expect(printed()).toMatch(
+    /listing: .*\n {2}The flow is not found .* \(the listing shows no additional data.*"inDoubt"/,
+  );
 });
 
 it('a state that is not there is told at the end, although a result comes', async () => {
