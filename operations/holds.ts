@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { amountOf, microsOf } from '../functions/base/money.ts';
 import { shellWord } from '../functions/base/printable.ts';
-import type { HoldAnswer, HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
+import type { HoldRequest, HoldResult } from '../functions/holds/hold-request.ts';
 import { HOLDS_AGE_MAX_MS, HoldStore } from '../functions/holds/hold-store.ts';
 import { type Failing, type Holds, holdsSchema, type RouteRequest } from '../functions/holds/holds.ts';
 import { budgetsOf } from '../functions/holds/tend-holds.ts';
@@ -17,6 +17,7 @@ import {
   WAITS,
   type WaitReason,
 } from '../functions/ledger/waits.ts';
+import type { HoldAnswer } from '../functions/operator/operator.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent } from '../functions/uploads/budget.ts';
 import type { Share } from './cost-texts.ts';
 import type { Deployment } from './deployment.ts';

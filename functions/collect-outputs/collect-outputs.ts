@@ -1,12 +1,19 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { HoldPorts } from '../holds/attempt.ts';
-import { changeHold, type HoldAnswer } from '../holds/hold-request.ts';
 import { tendHolds } from '../holds/tend-holds.ts';
 import { makeAnew } from '../operator/anew.ts';
 import type { Changed, OperatorPorts } from '../operator/changes.ts';
 import { parseCollectEvent } from '../operator/collect-event.ts';
 import { keepRoutes } from '../operator/kept-routes.ts';
-import { approveUploads, cancelUploads, collectAgain, deleteFlows, showOther } from '../operator/operator.ts';
+import {
+  approveUploads,
+  cancelUploads,
+  changeHold,
+  collectAgain,
+  deleteFlows,
+  type HoldAnswer,
+  showOther,
+} from '../operator/operator.ts';
 import {
   type FlowAnswer,
   flowAnswer,

@@ -2,6 +2,9 @@ import { ListObjectsV2Command } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { encodedId } from '../base/key-segment.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
+import type { HoldPorts } from '../holds/attempt.ts';
+import type { HoldRequest, HoldResult } from '../holds/hold-request.ts';
+import { type Holds, pause, resume } from '../holds/holds.ts';
 import {
   approved,
   collectedAgain,
@@ -227,4 +230,29 @@ async function assetsThere(
     concurrency: CONCURRENCY,
   });
   return here.filter((_, index) => heads[index] !== undefined);
+}
+
+/** What became of a {@link HoldRequest}, and all holds. */
+export interface HoldAnswer {
+  readonly result: HoldResult;
+  readonly holds: Holds;
+}
+
+/** Pauses the pipeline or a route, or has it go on. */
+export async function changeHold(
+  { action, route, why }: HoldRequest,
+  { holds, clock, settings }: HoldPorts,
+  signal: AbortSignal,
+): Promise<HoldAnswer> {
+  return holds.change((draft): HoldAnswer => {
+    const held = route === undefined ? draft.pipeline : draft.routes[route];
+    // A route that was removed may still be paused.
+    const isKnown = held !== undefined || settings.routes.some(({ name }) => name === route);
+    if (!isKnown) return { result: 'unknown route', holds: draft };
+    if (action === 'pause') {
+      pause(draft, route, why, clock.now());
+      return { result: 'paused', holds: draft };
+    }
+    return { result: resume(draft, route) ? 'resumed' : 'not held', holds: draft };
+  }, signal);
 }

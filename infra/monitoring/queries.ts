@@ -120,7 +120,7 @@ const QUERIES: readonly SavedQuery[] = [
     question: 'Which uploads were in doubt, and what was done?',
     of: CREATE,
     commands: [
-      'filter reason = "in-doubt" or reason = "undecided" or message = "Sent again although a flow may exist" or message = "Flow adopted"',
+      'filter reason = "in-doubt" or reason = "undecided" or message = "It may be sent again although a flow may exist" or message = "Sent again although a flow may exist" or message = "Flow adopted"',
       'fields @timestamp, message, reason, why, notBefore, key, uploadId, flowId',
       NEWEST_FIRST,
       ROWS,

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { HoldAnswer, HoldRequest } from '../../functions/holds/hold-request.ts';
+import type { HoldRequest } from '../../functions/holds/hold-request.ts';
 import { type Holds, NO_HOLDS } from '../../functions/holds/holds.ts';
+import type { HoldAnswer } from '../../functions/operator/operator.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import { answer, dyingAt, ECHO, HOUR, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
