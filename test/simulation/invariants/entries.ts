@@ -4,6 +4,7 @@ import { isKept } from '../healing.ts';
 import { LEDGER } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { routeNameFor } from '../storm-routes.ts';
+import { SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 import { isOfFailure } from './copies.ts';
 import { failureCodeOf, isOf, isTerminal, putOf } from './facts.ts';
@@ -66,9 +67,11 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   // A copy may have none. But then no upload has given way to it: nothing would come of either.
   if (own.length === 1 || !isCurrent || isExpired) return;
   const ofUploads = entries.filter(({ upload }) => upload.bucket === put.bucket && upload.key === put.key);
-  // Of two uploads of one second, one may have given way to the other.
-  const latest = Math.max(...ofUploads.map(({ upload }) => upload.lastModified));
-  const newest = ofUploads.filter(({ upload }) => upload.lastModified === latest);
+  // Of two uploads of one second, one may have given way to the other. A multipart upload has the date of its beginning.
+  const secondOf = (entry: Entry) =>
+    Math.max(...ofKey.filter((each) => isOf(each, entry)).map(({ at }) => Math.floor(at / SECOND)));
+  const latest = Math.max(...ofUploads.map(secondOf));
+  const newest = ofUploads.filter((entry) => secondOf(entry) === latest);
   const isLost = newest.every((entry) => ['superseded', 'upload-gone'].includes(failureCodeOf(entry) ?? ''));
   demand(newest.length === 0 || !isLost, 'an upload gave way to a copy that is not sent', newest);
 }
