@@ -809,6 +809,13 @@ describe('an input', () => {
   });
 });
 
+describe('an empty plan', () => {
+  it('is kept by a later stage, and needed by no first file', () => {
+    expect(planned(ofStage, []).plan).toEqual([]);
+    expect(planned(claim, [])).toBe(claim);
+  });
+});
+
 describe('an approval', () => {
   const DAY = 24 * 3_600_000;
   const asked = waiting(toBeReviewed(ofStage, 5), { ...wait, reason: 'review', notBefore: 30 * DAY });
@@ -822,6 +829,7 @@ describe('an approval', () => {
     expect(waitingMarkerOf(asked, inbox)).toEqual({ uploadId: upload.id, notBefore: 5 + DAY });
     expect(lookAt(asked, 29 * DAY + 1)).toBe(30 * DAY);
     expect(lookAt(waiting(claim, wait), 5)).toBe(99_000);
+    expect(lookAt(waiting(claim, { ...wait, notBefore: 30 * DAY }), 5)).toBe(30 * DAY);
     expect(waitingMarkerOf({ ...asked, review: undefined }, inbox)?.notBefore).toBe(30 * DAY);
   });
 
@@ -859,6 +867,7 @@ describe('a failure', () => {
 
   it('of an upload in doubt says that a flow may exist, unless that is what it is about', () => {
     const failed = ended({ ...claim, doubt }, { failure: { code: 'rejected', message: 'No' } }, 1);
+    expect(failed.state).toBe('failed');
     expect(failed.failure.message).toMatch(/^No\. A request may have made a flow that is not known: /);
     const long = ended({ ...claim, doubt }, { failure: { code: 'rejected', message: 'n'.repeat(9_000) } }, 1);
     expect(long.failure.message).toMatch(/n\.\.\. A request may have made a flow .* retry\.$/);
