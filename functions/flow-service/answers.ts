@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { essenceOf, typeOfName } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
-import { parseJson, SMALL_ANSWER, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
+import { PLAIN_ANSWER, parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { typeOfBytes } from './media-type.ts';
@@ -142,7 +142,7 @@ export function wordsOfError(
 ): ErrorWords {
   let body: unknown;
   try {
-    body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
+    body = parseJson(text, { depthMax, partsMax: PLAIN_ANSWER.partsMax });
   } catch {
     return { detail: cut(text.trim()), isOwn: false }; // Not readable JSON.
   }
@@ -166,7 +166,7 @@ const placeOf = (item: { readonly loc?: unknown } | null): string =>
   Array.isArray(item?.loc) ? item.loc.filter((step) => ['string', 'number'].includes(typeof step)).join('.') : '';
 
 /** Limits of an `additional` that comes as a text of JSON. In the answer around it, it is one part. */
-const ADDITIONAL_LIMITS = { depthMax: 100, partsMax: SMALL_ANSWER.partsMax };
+const ADDITIONAL_LIMITS = { depthMax: 100, partsMax: PLAIN_ANSWER.partsMax };
 
 /** True for a text that begins as the JSON of an object does. */
 const isTextOfObject = (value: unknown): value is string => typeof value === 'string' && /^\s*\{/.test(value);
@@ -310,8 +310,9 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
   return { assetId: shown, status };
 }
 
-/** Members that say with `false` that an output is not ready, and those with a word for it, if none is where it is declared. */
+/** Members that say with `false` that an output is not ready. */
 const READY = /^(?:is[_-]?)?(?:ready|available|done|finished|complete|completed)$/i;
+/** Members with a word for the state of an output, which counts if there is none where it is declared. */
 const WORD = /^(?:state|status|phase)$/i;
 
 /** A member that says plainly that an output is not ready, as a word that is not declared. `null` if none does. */

@@ -20,7 +20,7 @@ export const PAGE_ANSWER: AnswerLimits = { bytesMax: 8 * 1024 * 1024, partsMax: 
  * Limits of any other response. A service may show a flow with each line of its log, or with each segment of a transcript.
  * Many flows are polled side by side, so the limit is lower than that of a page.
  */
-export const SMALL_ANSWER: AnswerLimits = { ...PAGE_ANSWER, bytesMax: 4 * 1024 * 1024 };
+export const PLAIN_ANSWER: AnswerLimits = { ...PAGE_ANSWER, bytesMax: 4 * 1024 * 1024 };
 
 /** A JSON text is beyond a limit, or does not fit the description of the service. The message says why. */
 export class UnfitAnswerError extends Error {

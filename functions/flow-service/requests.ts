@@ -29,9 +29,9 @@ import { httpTransport } from './http-transport.ts';
 import {
   type AnswerLimits,
   AnswerReader,
+  PLAIN_ANSWER,
   parseJson,
   readErrorBody,
-  SMALL_ANSWER,
   UnfitAnswerError,
 } from './json-answer.ts';
 import { type PacedRequest, Pacer, type Rank } from './pacer.ts';
@@ -297,11 +297,11 @@ export class Requests {
 
   /**
    * Reads a response as JSON that fits the description of the service.
-   * @param limits of the response. Default: {@link SMALL_ANSWER}.
+   * @param limits of the response. Default: {@link PLAIN_ANSWER}.
    * @throws the error for the status if it is no success.
    * @throws {UnintelligibleAnswerError} it does not fit, or is beyond a limit.
    */
-  read<T>(answer: Answer, reader: Reader<T>, signal: AbortSignal, limits: AnswerLimits = SMALL_ANSWER): Promise<T> {
+  read<T>(answer: Answer, reader: Reader<T>, signal: AbortSignal, limits: AnswerLimits = PLAIN_ANSWER): Promise<T> {
     return this.#read(answer, limits, signal, (text) => this.#parsed(answer, text, reader, limits.partsMax));
   }
 
@@ -311,7 +311,7 @@ export class Requests {
    * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end.
    */
   acknowledge(answer: Answer, signal: AbortSignal): Promise<void> {
-    return this.#read(answer, SMALL_ANSWER, signal, (text) => this.#checkOwn(answer, text, /^\s*</));
+    return this.#read(answer, PLAIN_ANSWER, signal, (text) => this.#checkOwn(answer, text, /^\s*</));
   }
 
   async #read<T>(answer: Answer, { bytesMax }: AnswerLimits, signal: AbortSignal, as: (text: string) => T): Promise<T> {

@@ -48,7 +48,8 @@ export const jsonSchema = z
   })
   .check(
     z.refine(isExact, {
-      error: 'expected no number beyond 2^53, of which digits are lost: write it as a text, if the service takes that',
+      error:
+        'expected no number beyond 2^53, because larger ones lose digits: write it as a text, if the service takes one',
       when: ({ issues }) => issues.length === 0,
     }),
   );
@@ -220,19 +221,17 @@ function skippedBy(
   { skippedNames = SKIPPED_NAMES, prefixes = [], suffixes = [] }: Route,
   key: string,
 ): string | undefined {
-  const own = [
-    ...prefixes
-      .filter((prefix) => matchesKey({ prefixes: [prefix] }, key))
-      .map((prefix) => ({ part: prefix, isEnd: false })),
-    ...suffixes
-      .filter((suffix) => matchesKey({ suffixes: [suffix] }, key))
-      .map((suffix) => ({ part: suffix, isEnd: true })),
-  ];
-  // The suffix .png does not name what begins with a dot.
-  const names = skippedNames.filter((name) =>
-    own.every(({ part, isEnd }) => (isEnd && /[^*]\*$/.test(name)) || fittingName([name], part) === undefined),
+  const starts = prefixes.filter((prefix) => matchesKey({ prefixes: [prefix] }, key));
+  const ends = suffixes.filter((suffix) => matchesKey({ suffixes: [suffix] }, key));
+  const isOwn = (name: string): boolean => {
+    // The suffix .png does not name what begins with a dot.
+    const parts = /[^*]\*$/.test(name) ? starts : [...starts, ...ends];
+    return parts.some((part) => fittingName([name], part) !== undefined);
+  };
+  return fittingName(
+    skippedNames.filter((name) => !isOwn(name)),
+    key,
   );
-  return fittingName(names, key);
 }
 
 /**
