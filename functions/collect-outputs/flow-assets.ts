@@ -101,8 +101,8 @@ export function fittingOutputs(outputs: readonly Output[], key: string, countMax
  * - `outage`: the service is not there. No attempt is counted.
  * - `refused`: an error of the asset itself. The attempt is counted.
  * - `overtaken`: the asset lost its slot to another one. No attempt is counted.
- * - `unready`: the service does not list the output as ready, or says so in place of the asset. No attempt is counted. After {@link UNREADY_MS} the
- *   output fails.
+ * - `unready`: the service does not list the output as ready, or says so in place of the asset. No attempt is counted.
+ *   After {@link UNREADY_MS} the output fails.
  */
 const OBSTACLES = ['cut off', 'outage', 'refused', 'overtaken', 'unready'] as const;
 type Obstacle = (typeof OBSTACLES)[number];

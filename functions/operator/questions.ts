@@ -43,7 +43,7 @@ export async function offeredTemplates(
   return answered(async () => ({ templates: await flows.templates(signal) }));
 }
 
-/** The same for the listing of flows, of which two pages are read. */
+/** Reads two pages of the listing of flows, as the service shows it to the function. It costs nothing either. */
 export async function listingAnswer(flows: Pick<FlowService, 'sample'>, signal: AbortSignal): Promise<ListingAnswer> {
   return answered(async () => ({ listing: await flows.sample(signal) }));
 }
