@@ -580,6 +580,8 @@ export interface Ending {
   readonly next?: readonly NextStage[] | undefined;
   /** All later stages that are planned. Default: as before. */
   readonly plan?: Entry['plan'];
+  /** When its flow was created, if its receipt has told this before. Default: as in the entry. */
+  readonly flow?: Pick<FlowFacts, 'createdAt'> | undefined;
 }
 
 /** What the failure of an upload in doubt says as well. */
@@ -594,9 +596,11 @@ export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: n
 export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
   const { assets = [], failure, next, plan = entry.plan } = ending;
   const failedOutputs = (ending.failedOutputs ?? []).map((each) => shortened(each, OUTPUT_MESSAGE_CHARS_MAX));
-  const { flow, isShared } = entry.state === 'running' ? entry : {};
+  const { flow: known, isShared } = entry.state === 'running' ? entry : {};
   // A later end never has an earlier time, although clocks differ.
-  const endedAt = Math.max(now, flow?.collectedAgainAt ?? 0);
+  const endedAt = Math.max(now, known?.collectedAgainAt ?? 0);
+  // The end is told in the same words as before. The flow keeps its marker.
+  const flow = known && ending.flow ? { ...known, ...ending.flow, collectedAgainAt: ageFrom(known) } : known;
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
   if (failure !== undefined) {
     if (entry.doubt === undefined || failure.code === 'undecided')

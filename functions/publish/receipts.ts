@@ -35,25 +35,27 @@ export const RECEIPT_BYTES_MAX = 64 * 1024 * 1024;
 /** What the list of these uploads may take of it. Further ones are counted. */
 export const CHILDREN_BYTES_MAX = 8 * 1024 * 1024;
 
+const isoTime = z.pipe(
+  z.pipe(
+    z.string(),
+    z.transform((text: string) => Date.parse(text)),
+  ),
+  time,
+);
+
 /** What a receipt must at least say of a success. */
 const successSchema = z.object({
   status: z.literal('succeeded'),
   upload: z.object({ id: z.string() }),
   generation: z.number(),
-  flow: z.object({ id: z.string() }),
-  endedAt: z.pipe(
-    z.pipe(
-      z.string(),
-      z.transform((text: string) => Date.parse(text)),
-    ),
-    time,
-  ),
+  flow: z.object({ id: z.string(), createdAt: isoTime }),
+  endedAt: isoTime,
   assets,
   failedOutputs,
 });
 
-/** How a flow has succeeded. `endedAt` in milliseconds since the epoch. */
-type Success = Pick<z.infer<typeof successSchema>, 'endedAt' | 'assets' | 'failedOutputs'>;
+/** How a flow has succeeded. Times in milliseconds since the epoch. */
+type Success = Pick<z.infer<typeof successSchema>, 'flow' | 'endedAt' | 'assets' | 'failedOutputs'>;
 
 /** Names of a receipt's metadata. A HEAD shows by them which upload the receipt belongs to, and how it ranks. */
 const GENERATION = 'flowdrop-generation';

@@ -167,11 +167,15 @@ describe('an older ledger without its state', () => {
     const { copy } = await openWithBackup();
     const entry = entryAt(copy, 'running') as RunningEntry;
     await restore(withoutState(copy));
+    loseFlow(entry.flow.id);
+    return entry;
+  }
+
+  function loseFlow(id: string): void {
     world.service.intercept = ({ url }, { operation }) => {
       if (operation === 'listFlows') return answer({ flows: [] });
-      return url.includes(`/flows/${entry.flow.id}`) ? { status: 404 } : undefined;
+      return url.includes(`/flows/${id}`) ? { status: 404 } : undefined;
     };
-    return entry;
   }
 
   async function tickFor80Minutes(): Promise<void> {
@@ -201,6 +205,29 @@ describe('an older ledger without its state', () => {
       { result: 'succeeded already' },
     ]);
     expect(paid()).toMatchObject({ running: 1 });
+  });
+
+  it('tells the end in the same words if its flow was found anew before the service deleted it', async () => {
+    const { copy } = await openWithBackup();
+    const { flow } = await world.receipt('claimed');
+    const { upload } = entryAt(copy, 'claimed');
+    const endsOf = () => world.events.filter((event) => idOf(event).startsWith(upload.id));
+    const told = endsOf();
+    world.clock.advance(10 * MINUTE);
+    const since = new Date(world.clock.now() - MINUTE).toISOString();
+    await restore(withoutState(copy));
+    world.clock.advance(10 * MINUTE);
+    await world.sweep({ since });
+    world.service.intercept = ({ url }) => (url.includes(`/flows/${flow?.id}`) ? { status: 503 } : undefined);
+    await world.deliverAndTick(4, 20 * MINUTE);
+    const entry = () => world.json<Entry>(LEDGER, `uploads/${upload.id}.json`);
+    expect(await entry()).toMatchObject({ state: 'running', flow: { id: flow?.id } });
+    loseFlow(flow?.id ?? '');
+    await tickFor80Minutes();
+    expect(await entry()).toMatchObject({ state: 'succeeded' });
+    expect(endsOf()).toEqual([...told, ...told]);
+    expect(await world.keys(LEDGER, 'running/')).not.toContainEqual(expect.stringContaining(upload.id));
+    expect(paid()).toMatchObject({ claimed: 1 });
   });
 
   it('ends such a flow as failed if no receipt tells of its success', async () => {
