@@ -394,8 +394,9 @@ class HttpFlowService implements FlowService {
     const limits = { pagesMax: 2, entriesMax: FIND_FLOWS_MAX, rank: 2 } as const;
     const listing = this.#listFlows(limits, signal);
     const order = new ListingOrder();
-    for await (const { page, fresh } of listing.pages()) {
-      flows.push(...order.read(page, fresh).map(({ flow }) => flow));
+    for await (const read of listing.pages()) {
+      const { page } = read;
+      flows.push(...order.read(read));
       showsAdditional ||= page.showsAdditional;
       unnamed += page.entries - page.items.length;
     }

@@ -30,6 +30,19 @@ export interface ListingPage<T> {
   readonly signs: PageSigns;
 }
 
+/** A page, and what is new on it. */
+export interface ReadPage<P extends ListingPage<unknown>> {
+  readonly page: P;
+  /** The ids that no earlier page had. */
+  readonly fresh: ReadonlySet<string>;
+  /**
+   * Those of them that stand above one from an earlier page. They came into the listing after that page was read. The
+   * page numbers of most services begin with 1, so their first page is read twice, and shows what was made in between.
+   */
+  readonly added: ReadonlySet<string>;
+  readonly freshItems: P['items'];
+}
+
 type Head = Pick<TransportResponse, 'status' | 'headers'>;
 
 interface ListingOptions<P> {
@@ -78,6 +91,8 @@ export class Listing<P extends ListingPage<unknown>> {
   readonly #seen = new Set<string>();
   /** Addresses of the pages that were requested. */
   readonly #requested = new Set<string>();
+  /** Number of those that came into the listing while it was read. */
+  #added = 0;
   /** The page to read next. Undefined if there is none. */
   #url: URL | undefined;
   /** The number of the page read last. Undefined if it has none. */
@@ -92,19 +107,19 @@ export class Listing<P extends ListingPage<unknown>> {
     this.#url = options.url;
   }
 
-  /** Yields the pages. Each step sends one request. `fresh` holds the ids that no earlier page had. */
-  async *pages(): AsyncGenerator<
-    { readonly page: P; readonly fresh: ReadonlySet<string>; readonly freshItems: P['items'] },
-    void
-  > {
+  /** Yields the pages. Each step sends one request. */
+  async *pages(): AsyncGenerator<ReadPage<P>, void> {
     while (this.#url !== undefined) {
       this.#requested.add(this.#url.href);
       const answer = await this.#read(this.#url);
       if (answer === undefined) return;
       const { page, response } = answer;
       const fresh = new Set(page.ids).difference(this.#seen);
+      const lastRepeated = page.ids.findLastIndex((id) => this.#seen.has(id));
+      const added = new Set(page.ids.slice(0, lastRepeated + 1)).intersection(fresh);
+      this.#added += added.size;
       this.#advance(page, response, fresh);
-      yield { page, fresh, freshItems: page.items.filter((_, index) => fresh.has(page.ids[index] ?? '')) };
+      yield { page, fresh, added, freshItems: page.items.filter((_, index) => fresh.has(page.ids[index] ?? '')) };
     }
   }
 
@@ -172,7 +187,9 @@ export class Listing<P extends ListingPage<unknown>> {
     // A count below what is on its own page counts something else, or is a placeholder.
     if (total >= entries) this.#total = Math.min(this.#total, total);
     const isCounted = this.#total !== Number.POSITIVE_INFINITY;
-    if (entries === 0 || (isCounted && this.#shortage(page) === undefined)) return this.#ended(page, more);
+    // The lowest count does not include those that came meanwhile.
+    const isAllRead = isCounted && this.#shortage(page, this.#added) === undefined;
+    if (entries === 0 || isAllRead) return this.#ended(page, more);
     const pagesAfterFirst = (this.#number ?? first) - first;
     this.#repeats = pagesAfterFirst > 0 && fresh.size === 0 ? this.#repeats + 1 : 0;
     if (this.#repeats > REPEATS_MAX) {
@@ -191,9 +208,9 @@ export class Listing<P extends ListingPage<unknown>> {
     return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared. Declare "pages" of the listing`;
   }
 
-  /** Compares the listing with its own count. Undefined if no entry is missing. */
-  #shortage({ entries }: P): string | undefined {
-    const listed = Math.max(this.#seen.size, entries);
+  /** Compares the listing with its own count. Undefined if no entry is missing. @param added those that do not count. */
+  #shortage({ entries }: P, added = 0): string | undefined {
+    const listed = Math.max(this.#seen.size - added, entries);
     if (this.#total === Number.POSITIVE_INFINITY || listed >= this.#total) return undefined;
     return `the listing counts ${this.#total} entries but shows ${listed}`;
   }

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
 import type { FlowPage } from './answers.ts';
-import { isRejection, type Listing } from './flow-listing.ts';
+import { isRejection, type Listing, type ReadPage } from './flow-listing.ts';
 import type { FlowRecord, FlowTag, Found, Sought } from './types.ts';
 
 /** Maximum number of pages and of flows of the listing that are read. A longer listing proves nothing. */
@@ -99,27 +99,24 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   const since = Math.min(...sought.map((each) => each.since)) - CLOCK_SKEW_MAX_MS;
   const horizon = isNewestFirst ? since : Number.NEGATIVE_INFINITY;
   const ids: string[] = [];
-  /**
-   * Flows that stand above one from an earlier page. They came into the listing after that page was read. The page
-   * numbers of most services begin with 1, so their first page is read twice, and shows what was made in between.
-   */
-  const added: string[] = [];
+  const idsAdded: string[] = [];
   let [entries, usable] = [0, 0];
   let [showsTags, showsOurs, showsEnded, isPast, isUnread] = [false, false, false, false, false];
   const order = new ListingOrder();
   const listing = list();
-  for await (const { page, fresh } of listing.pages()) {
+  for await (const read of listing.pages()) {
+    const { page, added } = read;
     entries += page.entries;
     usable += page.items.length;
     showsTags ||= page.showsAdditional;
     showsOurs ||= page.items.some(({ tag }) => tag !== undefined);
-    for (const { flow, isAdded } of order.read(page, fresh)) {
+    for (const flow of order.read(read)) {
       const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
       note(flow, sought, found);
       showsEnded ||= state !== 'running';
       if (createdAt < horizon) continue;
       isUnread ||= flow.isTagUnread === true;
-      (isNewestFirst && isAdded ? added : ids).push(flowId);
+      (added.has(flowId) ? idsAdded : ids).push(flowId);
     }
     isPast = order.isFalling && order.oldest < horizon && showsTags && showsEnded;
     if (isPast && !showsOurs && needsProof(search)) isPast = !(await search.isFlowKnown());
@@ -135,7 +132,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   return {
     showsOurs,
     pages: listing.pagesRead,
-    ids: [...added, ...ids],
+    ids: [...idsAdded, ...ids],
     doubt,
     // If new flows fill a whole page, an older page that is read after it looks newer than the one before.
     mayPass: listing.mayPass || (isNewestFirst && !order.isFalling),
@@ -149,21 +146,15 @@ export class ListingOrder {
   /** When the oldest flow was made, in milliseconds since the epoch, of those that stood there from the beginning. */
   oldest = Number.POSITIVE_INFINITY;
 
-  /**
-   * @param fresh the ids that no earlier page had.
-   * @returns the fresh flows of the page. One that is added came into the listing after an earlier page was read.
-   */
-  read({ items: flows }: FlowPage, fresh: ReadonlySet<string>): readonly { flow: FlowRecord; isAdded: boolean }[] {
+  /** @returns the flows that no earlier page had. */
+  read({ page, added, freshItems }: ReadPage<FlowPage>): readonly FlowRecord[] {
     let above = Number.POSITIVE_INFINITY;
-    for (const flow of flows) above = this.#below(flow, above);
-    const lastRepeated = flows.findLastIndex(({ flowId }) => !fresh.has(flowId));
-    return flows.flatMap((flow, index) => {
-      if (!fresh.has(flow.flowId)) return [];
-      const isAdded = index < lastRepeated;
+    for (const flow of page.items) above = this.#below(flow, above);
+    for (const flow of freshItems) {
       // Only flows that stood there from the beginning show how the listing is sorted, and how far back it was read.
-      if (!isAdded) this.oldest = this.#below(flow, this.oldest);
-      return [{ flow, isAdded }];
-    });
+      if (!added.has(flow.flowId)) this.oldest = this.#below(flow, this.oldest);
+    }
+    return freshItems;
   }
 
   /** @returns when the older of the flow and those above it was made. */

@@ -195,7 +195,7 @@ function newAccount(flows: readonly object[], timeOf: (reading: number) => numbe
     }
     return page;
   };
-  return { pageAt };
+  return { pageAt, count: () => listed.length };
 }
 
 describe('absence is proven', () => {
@@ -277,6 +277,21 @@ describe('absence is proven', () => {
     expect(found).toEqual({ result: 'absent' });
     // Each reading ends with the third page: the first one is read twice.
     expect(asked.length).toBeLessThanOrEqual(3 * 4);
+  });
+
+  it.each([
+    ['in an order that is not declared', listedBy(NUMBERED)],
+    ['newest first', NEWEST_FIRST_NUMBERED],
+  ])('if pages are numbered from 1, %s, and counted, and a flow is made in every reading', async (_, options) => {
+    // A listing that goes back past the request is not read to its end.
+    const account = newAccount(newestFirst(3, -2), (made) => 4 + made);
+    const { found, asked } = await find((path, index) => {
+      const total = account.count();
+      return { flows: account.pageAt(path, index), total };
+    }, options);
+    expect(found).toEqual({ result: 'absent' });
+    // Two readings, each to the last flow: the first page is read twice.
+    expect(asked.length).toBe(2 * 3);
   });
 
   it('if pages are numbered from 1, the listing is newest first, and new flows once fill a page of their own', async () => {
