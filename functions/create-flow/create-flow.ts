@@ -21,7 +21,7 @@ import {
   type Wait,
   waiting,
 } from '../ledger/entry.ts';
-import { isDamaged, type Stored } from '../ledger/store.ts';
+import { isDamaged, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { REVIEW_MAX_MS } from '../ledger/waits.ts';
 import { laterRoute, planAfter } from '../uploads/chain-routes.ts';
@@ -397,8 +397,8 @@ async function beginAt(delivery: Delivery, current: Upload, before: Upload): Pro
   try {
     await conclude(delivery, await openAndBegin(delivery, { bucket, key, versionId, etag, currentAt }));
   } catch (error) {
-    // Another invocation has begun it.
-    if (!(error instanceof ClaimHeldError)) throw error;
+    // Another invocation has begun it. If its entry cannot be read, its own message or the sweep tells that.
+    if (!(error instanceof ClaimHeldError || error instanceof UnreadableEntryError)) throw error;
   } finally {
     delivery.identify({ uploadId: before.id });
   }

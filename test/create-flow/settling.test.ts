@@ -1,7 +1,8 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
+import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { dyingAt, ECHO, INBOX, MINUTE, SECOND, start, type WorldOptions, world } from '../support/world.ts';
+import { dyingAt, ECHO, INBOX, LEDGER, MINUTE, SECOND, start, type WorldOptions, world } from '../support/world.ts';
 
 // A route with `settleSeconds` sends a file once its key has not changed for so long.
 
@@ -466,6 +467,25 @@ it.each([
     expect(flowCount()).toBe(1);
   },
 );
+
+it.each([
+  ['is damaged', '{'],
+  ['is of another format', '{"schema":99}'],
+])('a file gives way to one of the same content whose entry %s', async (_, unreadable) => {
+  await begin({ versioning: 'Enabled' });
+  await world.send('a', 'x');
+  const { upload } = await world.entry();
+  world.clock.advance(10 * SECOND);
+  await world.send('a', 'x');
+  const [later = ''] = (await world.keys(LEDGER, 'uploads/')).filter((key) => !key.includes(upload.id));
+  await world.put(LEDGER, later, unreadable);
+  await passMinutes(10);
+  expect(await world.json<Entry>(LEDGER, `uploads/${upload.id}.json`)).toMatchObject({
+    state: 'failed',
+    failure: { code: 'superseded' },
+  });
+  expect(flowCount()).toBe(0);
+});
 
 it('a copy of a file in doubt is no new file', async () => {
   await begin({ versioning: 'Enabled', ...KEYS });
