@@ -54,8 +54,11 @@ export const MISADDRESSED = 'misaddressed';
 /** Minimum wait after a refused token or an answer of something else, in milliseconds. The operator has to act. */
 const OPERATOR_WAIT_MS = 60_000;
 
-/** How long a failing listing is asked for again, from the time when it must show the flow, in milliseconds. */
+/** How long a listing that is too slow is asked for again, from the time when it must show the flow, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
+
+/** The same for a service that does not answer, in milliseconds: a day outlasts a night without it. */
+const OUTAGE_PATIENCE_MS = 24 * 60 * 60_000;
 
 /** The code of a failure after the last attempt. */
 export const ATTEMPTS_EXHAUSTED = 'attempts-exhausted';
@@ -128,7 +131,8 @@ export function isListingHopeless(error: unknown, overdueMs: number): boolean {
   const isFinal =
     error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError || error instanceof MisaddressedError;
   if (isFinal) return true;
-  return !(error instanceof UnauthorisedError) && overdueMs > LISTING_PATIENCE_MS;
+  const patienceMs = error instanceof UnavailableError ? OUTAGE_PATIENCE_MS : LISTING_PATIENCE_MS;
+  return !(error instanceof UnauthorisedError) && overdueMs > patienceMs;
 }
 
 /**

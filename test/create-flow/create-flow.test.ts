@@ -543,7 +543,7 @@ describe('an upload in doubt', () => {
   it.each<[string, object]>([
     ['is not served', { status: 404 }],
     ['makes no sense', { status: 200, body: '{}' }],
-    ['fails for hours', { status: 500 }],
+    ['fails for more than a day', { status: 500 }],
   ])('is sent again once in the end, and counted, if the listing %s', async (_, fault) => {
     await start();
     world.service.intercept = (_, { operation, n }) => {
@@ -551,7 +551,7 @@ describe('an upload in doubt', () => {
       return operation === 'listFlows' ? fault : undefined;
     };
     await world.upload('a', 'x');
-    await world.settle(60);
+    await world.settle(250);
     expect(world.service.flows).toHaveLength(2);
     expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', flow: { id: world.service.flows[1]?.id } });
     expect(world.count('DoubtsRetried')).toBe(1);

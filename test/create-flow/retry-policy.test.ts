@@ -228,11 +228,11 @@ describe('a flow listing that is not available', () => {
     expect(isListingHopeless(new UnauthorisedError('401'), 100 * HOUR)).toBe(false);
   });
 
-  it.each([down, new OutOfTimeError('over')])(
-    'is given up an hour after it would have been conclusive: %s',
-    (error) => {
-      expect(isListingHopeless(error, HOUR)).toBe(false);
-      expect(isListingHopeless(error, HOUR + 1)).toBe(true);
-    },
-  );
+  it.each([
+    ['a day', down, 24],
+    ['an hour', new OutOfTimeError('over'), 1],
+  ])('is given up %s after it would have been conclusive: %s', (_, error, hours) => {
+    expect(isListingHopeless(error, hours * HOUR)).toBe(false);
+    expect(isListingHopeless(error, hours * HOUR + 1)).toBe(true);
+  });
 });
