@@ -33,7 +33,7 @@ import type { OpenedUpload } from '../uploads/opened-upload.ts';
 import type { JobsRoute } from '../uploads/route.ts';
 import { snapshot } from '../uploads/route-snapshot.ts';
 import { jobsRouteOf, mayMatch, routeByKey, routeFor, whySkipped } from '../uploads/routes.ts';
-import { firstOf, type Upload } from '../uploads/upload.ts';
+import { firstOf, putAt, type Upload } from '../uploads/upload.ts';
 import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
@@ -379,7 +379,7 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     // The current object repeats the content of an upload that is older than this one. This one had other content, so
     // the object is a new file, and not a mere change of metadata. It is sent here, because its own message was
     // skipped.
-    if (current !== undefined && copied !== undefined && copied.upload.lastModified <= upload.lastModified) {
+    if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }
     throw error;
@@ -432,8 +432,7 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
     // The message of the current object may be skipped, because it looks like a copy of this file or of an earlier one. So
     // it begins here. Of a copy, that is done again: the invocation that did it may have died. A copy of a later file is
     // no new file.
-    const isForgotten =
-      copied === undefined ? current.etag === upload.etag : copied.upload.lastModified <= upload.lastModified;
+    const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after that, this file must not look as if it had been sent.
       if (doubt === undefined) claim = await rewritten(delivery, claim, unsent(claim.entry));

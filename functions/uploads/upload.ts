@@ -92,6 +92,13 @@ export function uploadId(
   return secondDigits(object.lastModified) + hashOf([object.bucket, object.key, ...pin]);
 }
 
+/**
+ * When an upload was put, in milliseconds since the epoch. A multipart upload has the date of its beginning, and only the
+ * message of S3 about it, which has a sequencer, says when it was completed.
+ */
+export const putAt = ({ lastModified, currentAt, sequencer }: Upload): number =>
+  sequencer === undefined ? lastModified : Math.max(lastModified, currentAt ?? 0);
+
 const hashOf = (facts: readonly unknown[]): string =>
   createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, HASH_DIGITS);
 

@@ -1,4 +1,9 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import {
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
@@ -465,6 +470,20 @@ it.each([
     await passMinutes(20);
     expect(await ends()).toEqual(['succeeded', 'superseded']);
     expect(flowCount()).toBe(1);
+  },
+);
+
+it.each([1, 2, 3, 4, 5, 6])(
+  'the file that took the place of another is begun again if the invocation died at write %i, and used up the attempts of both',
+  async (n) => {
+    await begin({ versioning: 'Enabled', settings: { attemptsMax: 1 } });
+    await world.send('a', 'x');
+    world.clock.advance(10 * SECOND);
+    await putUnannouncedCopy('x');
+    world.clock.advance(2 * MINUTE);
+    await dieAtWrite(n);
+    await passMinutes(60);
+    expect((await world.entries()).map(({ state }) => state).filter((state) => state === 'claimed')).toEqual([]);
   },
 );
 
