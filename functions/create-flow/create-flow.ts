@@ -320,15 +320,12 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   if (sure.kind !== 'settled') return sure;
   claim = sure.claim;
   const { attempts, upload } = claim.entry;
-  if (attempts >= settings.attemptsMax) {
-    const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
-    return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
-  }
   // The search used up the time that sending needs. So the upload waits, and no attempt is counted. Its next claim need
   // not search.
   const isLate = doubt !== undefined && claim.entry.doubt === undefined && isHalfOver(invocation, clock.now());
   const notBefore = Math.max(doubt?.nextAttemptAt ?? 0, isLate ? clock.now() + backoffMs(claim.entry) : 0);
-  if (notBefore > clock.now()) {
+  const isGivenUp = attempts >= settings.attemptsMax;
+  if (notBefore > clock.now() && !isGivenUp) {
     const message =
       'The last attempt got no usable answer. No flow of it was found. The upload waits for its next attempt.';
     const reason = claim.entry.misaddressedSince === undefined ? 'unavailable' : MISADDRESSED;
@@ -346,6 +343,11 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
+  // Not before: if an invocation died while it began the file that took the place of this one, that is begun again.
+  if (isGivenUp) {
+    const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
+    return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
+  }
   claim = { ...claim, entry: settled(claim.entry, clock.now()) };
   let opened: OpenedUpload;
   try {

@@ -416,6 +416,24 @@ it('content that is copied back over other content is sent, without versions', a
   expect((await world.receipt('a')).status).toBe('succeeded');
 });
 
+it('so is content that is copied back over a multipart upload that was begun before it was first put', async () => {
+  await begin({ versioning: undefined });
+  const where = { Bucket: INBOX, Key: 'a' };
+  const { UploadId } = await world.s3.send(new CreateMultipartUploadCommand(where));
+  world.clock.advance(10 * SECOND);
+  await world.send('a', 'x');
+  await passMinutes();
+  const { ETag } = await world.s3.send(new UploadPartCommand({ ...where, UploadId, PartNumber: 1, Body: 'y' }));
+  const MultipartUpload = { Parts: [{ PartNumber: 1, ETag }] };
+  await world.s3.send(new CompleteMultipartUploadCommand({ ...where, UploadId, MultipartUpload }));
+  await world.deliver();
+  world.clock.advance(10 * SECOND);
+  await putCopy('x');
+  await passMinutes(10);
+  expect(await ends()).toEqual(['succeeded', 'succeeded', 'superseded']);
+  expect(flowCount()).toBe(2);
+});
+
 it('the request of an invocation that died after it has its flow collected, although a newer file has come', async () => {
   await begin({ versioning: 'Enabled', ...KEYS });
   await world.send('a', 'x');
