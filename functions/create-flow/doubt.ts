@@ -1,5 +1,5 @@
 import { OutOfTimeError } from '../base/invocation.ts';
-import { FlowServiceError, MisaddressedError, UnauthorisedError, UnavailableError } from '../flow-service/errors.ts';
+import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { FlowRecord, Found } from '../flow-service/types.ts';
 import { uncountLater } from '../holds/permit.ts';
@@ -20,6 +20,7 @@ import {
   backoffMs,
   isListingHopeless,
   isMisaddressedTooLong,
+  isOutage,
   lastAnswerOf,
   MISADDRESSED,
   messageOf,
@@ -93,7 +94,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
     }
     // The last attempt is kept for a service that answers.
-    const isLast = error instanceof UnavailableError && entry.attempts >= settings.attemptsMax - 1;
+    const isLast = isOutage(error) && entry.attempts >= settings.attemptsMax - 1;
     if (mayRepeat && error instanceof FlowServiceError && !isLast) return repeat(error.message);
     if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));

@@ -57,8 +57,8 @@ const OPERATOR_WAIT_MS = 60_000;
 /** How long a listing that is too slow is asked for again, from the time when it must show the flow, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
-/** The same for a service that does not answer, in milliseconds: a day outlasts a night without it. */
-const OUTAGE_PATIENCE_MS = 24 * 60 * 60_000;
+/** How long an outage of the service uses up no last attempt, in milliseconds. A day outlasts a night without it. */
+export const OUTAGE_MAX_MS = 24 * 60 * 60_000;
 
 /** The code of a failure after the last attempt. */
 export const ATTEMPTS_EXHAUSTED = 'attempts-exhausted';
@@ -131,9 +131,12 @@ export function isListingHopeless(error: unknown, overdueMs: number): boolean {
   const isFinal =
     error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError || error instanceof MisaddressedError;
   if (isFinal) return true;
-  const patienceMs = error instanceof UnavailableError ? OUTAGE_PATIENCE_MS : LISTING_PATIENCE_MS;
-  return !(error instanceof UnauthorisedError) && overdueMs > patienceMs;
+  return !(error instanceof UnauthorisedError) && overdueMs > (isOutage(error) ? OUTAGE_MAX_MS : LISTING_PATIENCE_MS);
 }
+
+/** True if an error says of the service that it answers nobody now. */
+export const isOutage = (error: unknown): boolean =>
+  error instanceof UnavailableError || error instanceof ThrottledError;
 
 /**
  * The backoff after an uncounted failure, in milliseconds. It doubles with every wait: 5, 10, 20 seconds, and from the

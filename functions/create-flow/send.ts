@@ -1,5 +1,6 @@
 import { OutOfTimeError } from '../base/invocation.ts';
 import {
+  FlowServiceError,
   InDoubtError,
   MisaddressedError,
   NotReadyError,
@@ -32,8 +33,10 @@ import {
   ATTEMPTS_EXHAUSTED,
   classify,
   isMisaddressedTooLong,
+  isOutage,
   MISADDRESSED,
   messageOf,
+  OUTAGE_MAX_MS,
   type RetryDecision,
 } from './retry-policy.ts';
 
@@ -232,10 +235,23 @@ export async function endingOf(delivery: Delivery, claim: Claim, error: unknown)
       if (reason === MISADDRESSED && isMisaddressedTooLong(claim.entry, now)) {
         return failing(delivery, claim, { code: MISADDRESSED, message });
       }
-      if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
+      const isLast = counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax;
+      const isKept =
+        isLast && now - claim.entry.arrivedAt < OUTAGE_MAX_MS && isOutage(error) && (await isDown(delivery));
+      if (isLast && !isKept)
         return failing(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
-      }
-      return { kind: 'wait', claim, wait: { reason, message, counted, notBefore: now + delayMs } };
+      return { kind: 'wait', claim, wait: { reason, message, counted: counted && !isKept, notBefore: now + delayMs } };
     }
+  }
+}
+
+/** True if the service does not answer for its listing either, so no file is to blame. False if it lists no flows. */
+async function isDown({ ports, invocation }: Delivery): Promise<boolean> {
+  try {
+    await ports.flows.list(invocation.work).next();
+    return false;
+  } catch (error) {
+    if (error instanceof OutOfTimeError || error instanceof FlowServiceError) return isOutage(error);
+    throw error;
   }
 }

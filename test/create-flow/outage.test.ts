@@ -6,12 +6,15 @@ import { MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 const KEYS: WorldOptions = { service: { variation: { idempotencyHours: 24 } } };
 
-/** Lets hours pass, with a tick every two minutes. Puts a file in the middle of each of the first hours. */
+/** More than is sent before an answer comes. */
+const BYTES = 400 * 1024;
+
+/** Lets hours pass, with a tick every ten minutes. Puts a file in the middle of each of the first hours. */
 async function passHours(hours: number, files = 0): Promise<void> {
   for (let hour = 0; hour < hours; hour += 1) {
-    await world.deliverAndTick(15, 2 * MINUTE);
-    if (hour < files) await world.upload(`file${hour}`, `file${hour}`);
-    await world.deliverAndTick(15, 2 * MINUTE);
+    await world.deliverAndTick(3, 10 * MINUTE);
+    if (hour < files) await world.upload(`file${hour}`, Buffer.alloc(BYTES, `File ${hour}. `));
+    await world.deliverAndTick(3, 10 * MINUTE);
   }
 }
 
@@ -25,7 +28,10 @@ describe.each<[string, WorldOptions]>([
 ])('with inDoubt %s, a service that is down for ten hours', (_, options) => {
   it.each<[string, Fault, Fault]>([
     ['503', DOWN, DOWN],
-    ['a page', PAGE, PAGE],
+    ['503 before it has read the file', { ...DOWN, at: 'before-body' }, DOWN],
+    ['503 with a time, and later without one', { ...DOWN, headers: { 'retry-after': '600' } }, DOWN],
+    ['503, with a time to listings', DOWN, { ...DOWN, headers: { 'retry-after': '600' } }],
+    ['a lost connection in the middle of the file', { reset: 'mid-body' }, DOWN],
     ['503, a page to listings', DOWN, PAGE],
     ['504 once it has made the flow', { status: 504, at: 'after-effect' }, { status: 504 }],
     ['a lost connection once it has made the flow', { reset: 'after-effect' }, { reset: 'before-body' }],
@@ -34,11 +40,30 @@ describe.each<[string, WorldOptions]>([
     await world.upload('before', 'before');
     await world.settle();
     world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? toCreations : toOthers);
-    await passHours(10, 3);
+    await passHours(10, 2);
     world.service.intercept = undefined;
-    await passHours(2);
-    expect((await world.entries()).map(({ state }) => state)).toEqual(Array(4).fill('succeeded'));
-    expect(world.service.flows).toHaveLength(4);
+    await passHours(3);
+    expect((await world.entries()).map(({ state }) => state)).toEqual(Array(3).fill('succeeded'));
+    expect(world.service.flows).toHaveLength(3);
     expect(world.count('UploadsFailed') + world.count('DoubtsHeld') + world.count('DoubtsRetried')).toBe(0);
   });
+});
+
+it('a file fails a day after it came if the service is down for longer', async () => {
+  await start();
+  world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? { reset: 'mid-body' } : DOWN);
+  await passHours(1, 1);
+  await passHours(22);
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unavailable', attempts: 4 });
+  await passHours(5);
+  expect(await world.entry()).toMatchObject({ state: 'failed', failure: { code: 'attempts-exhausted' } });
+});
+
+it('a file that alone breaks its connection fails within three hours', async () => {
+  await start();
+  world.service.intercept = (_request, { operation }) =>
+    operation === 'createFlow' ? { reset: 'mid-body' } : undefined;
+  await passHours(1, 1);
+  await passHours(2);
+  expect(await world.entry()).toMatchObject({ state: 'failed', failure: { code: 'attempts-exhausted' } });
 });
