@@ -31,14 +31,23 @@ export class ChainWatch {
   readonly ended = new Set<string>();
   /** When each chain has ended last, in milliseconds since the epoch. */
   readonly #lastEnds = new Map<string, number>();
+  /** When that was written. */
+  readonly #endsWrittenAt = new Map<string, number>();
+  readonly #now: () => number;
 
-  constructor(order: OrderChecker) {
+  constructor(order: OrderChecker, now: () => number) {
     this.#order = order;
+    this.#now = now;
   }
 
   /** True if a chain has begun, and had not ended when it was written last. */
   isUnderWay(first: string): boolean {
     return this.#listed.has(first) && !this.ended.has(first);
+  }
+
+  /** When the end of a chain was last written. Undefined if it never was. */
+  endWrittenAt(first: string): number | undefined {
+    return this.#endsWrittenAt.get(first);
   }
 
   /** True if a chain has ended after one of its uploads. An operator may have had it go on since. */
@@ -68,6 +77,7 @@ export class ChainWatch {
     else {
       this.ended.add(first);
       this.#lastEnds.set(first, endedAt);
+      this.#endsWrittenAt.set(first, this.#now());
     }
     for (const { id, generation, state } of uploads) {
       if (state === 'under way' || this.#order.hasEnded(id, generation)) continue;

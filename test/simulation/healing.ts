@@ -68,11 +68,16 @@ async function isQuiet(world: World): Promise<boolean> {
  * True if the flow of a success is to be deleted once its chain has ended, or by another attempt, within a day. It may be
  * an earlier success of an upload that was made anew, and failed.
  */
-export const isKept = ({ chainWatch, scenario }: World, entry: Entry): boolean =>
-  isTerminal(entry) &&
-  [entry, ...(entry.previous ?? [])].some(({ state }) => state === 'succeeded') &&
-  scenario.routes.some(({ deleteFlow }) => deleteFlow === true) &&
-  (entry.flowDeletion?.message !== undefined || chainWatch.isUnderWay(entry.upload.stage?.first.id ?? entry.upload.id));
+export function isKept({ chainWatch, scenario, timeline }: World, entry: Entry): boolean {
+  if (!isTerminal(entry) || scenario.routes.every(({ deleteFlow }) => deleteFlow !== true)) return false;
+  if ([entry, ...(entry.previous ?? [])].every(({ state }) => state !== 'succeeded')) return false;
+  if (entry.flowDeletion?.message !== undefined) return true;
+  const first = entry.upload.stage?.first.id ?? entry.upload.id;
+  // Each look for the end of a chain is twice as far from the end of the upload as the one before.
+  const toEndMs = (chainWatch.endWrittenAt(first) ?? 0) - entry.endedAt;
+  const isLookedFor = timeline.now() - entry.endedAt < 2 * toEndMs + HEALING_GAP_MAX_MS;
+  return chainWatch.isUnderWay(first) || isLookedFor;
+}
 
 /** Delivers everything once more that ever came through the queue. Dead letters did not come through. */
 export function redeliver({ deadLetters, queue, notifications }: World): void {

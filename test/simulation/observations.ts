@@ -162,6 +162,14 @@ export class Observations {
     if (!this.publishedAt.has(key)) this.publishedAt.set(key, at);
   }
 
+  /** True if the end of a generation of an upload was published. */
+  hasPublished(uploadId: string, generation: number): boolean {
+    return this.published.some(({ detail }) => {
+      const facts = JSON.parse(detail) as { readonly upload: { readonly id: string }; readonly generation: number };
+      return facts.upload.id === uploadId && facts.generation === generation;
+    });
+  }
+
   noteWrite(bucket: string, key: string): void {
     const name = `${bucket}/${key}`;
     this.resultWrites.set(name, (this.resultWrites.get(name) ?? 0) + 1);

@@ -49,11 +49,14 @@ export function seesSource(world: World, { kind, bucket, key }: CompletedCall & 
   orderChecker.broken.push(`a file was deleted whose result was not whole: ${key}`);
 }
 
-function wasWhole({ orderChecker, chainWatch }: World, put: Put): boolean {
+function wasWhole({ orderChecker, chainWatch, observed }: World, put: Put): boolean {
   return [...orderChecker.endings.values()].some((end) => {
     if (!isOf(put, end) || end.state !== 'succeeded' || end.failedOutputs.length > 0) return false;
     const { id } = end.upload;
-    if ((end.plan ?? []).length === 0) return orderChecker.receipted.has(`${id}-${end.generation}`);
+    if ((end.plan ?? []).length === 0) {
+      // The receipt of another upload may outrank this one. The event is sent after that was found.
+      return orderChecker.receipted.has(`${id}-${end.generation}`) || observed.hasPublished(id, end.generation);
+    }
     return chainWatch.reports.get(id)?.some(isWholeReport) === true;
   });
 }

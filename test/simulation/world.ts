@@ -124,7 +124,7 @@ export class World {
     this.stormStart = start + BEFORE_STORM_MS;
     this.faultPlan = new FaultPlan(this.randoms.faults, this.scenario.faultPlan);
     this.orderChecker = orderCheckerOf(this);
-    this.chainWatch = new ChainWatch(this.orderChecker);
+    this.chainWatch = new ChainWatch(this.orderChecker, () => this.timeline.now());
     this.holdWatch = this.scenario.holds && new HoldWatch(this.timeline);
     this.expiryWatch = expiryWatchOf(this);
     this.s3 = s3Of(this);
