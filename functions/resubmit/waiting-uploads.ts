@@ -199,11 +199,14 @@ export class WaitingUploads {
     const count = Math.min(Math.ceil(endedCount * this.#pollShare) + extra, room());
     const wanted = { count, now, ledger, routes: settings.routes, isOurs: this.#options.isOurs, room };
     const { next, turns } = await nextTurns(wanted, before.turns, signal);
-    if (next.length === 0) this.#line = { ...before, turns };
+    // A round of polls may have ended meanwhile, and have been too long.
+    const line = this.#lineAt(now);
+    if (next.length === 0) this.#line = { ...line, turns };
     else {
       const sent = next.slice(-WATCHED_MAX).map(({ uploadId }) => uploadId);
       const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
-      this.#line = { ...before, sentAt: now, sent, extra: extra === 0 ? before.extra : grown, turns };
+      const isKept = extra === 0 || this.#pollShare < 1;
+      this.#line = { ...line, sentAt: now, sent, extra: isKept ? line.extra : grown, turns };
     }
     return next;
   }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { answer, ECHO, LEDGER, MINUTE, start, world } from '../support/world.ts';
+import { answer, dyingAt, ECHO, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 const NEXT = { ...ECHO, name: 'next', after: 'echo', prefixes: undefined };
 
@@ -85,6 +85,19 @@ describe('a file that is made anew', () => {
     const { previous = [] } = await world.receipt('a');
     // The second generation never had a flow.
     expect(previous.map(({ generation }) => generation)).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+  });
+
+  it('is under way while the tick that has just ended it has not begun its later stages', async () => {
+    await start({ routes: [ECHO, NEXT] });
+    await world.send('a');
+    // The tick dies after its chain names the next stage, and before that has an entry.
+    const revive = dyingAt(world.ports.receipts, 'put');
+    await world.tickAfter(5 * MINUTE).catch(() => undefined);
+    revive();
+    expect(await world.entries()).toMatchObject([{ state: 'succeeded' }]);
+    expect(await again('a')).toMatchObject([{ result: 'under way' }]);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(2);
   });
 
   it('stays as it is while it is under way, and if it is unknown or belongs to the chain of another', async () => {

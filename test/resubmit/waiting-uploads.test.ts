@@ -159,6 +159,21 @@ describe('uploads in the line', () => {
     expect(await acceptedRound(45)).toHaveLength(2);
   });
 
+  it('leave it in no larger numbers if polls that took too long end while the line is read', async () => {
+    await throttled(60);
+    for (let i = 0; i < 4; i += 1) await acceptedRound();
+    const { ledger } = world.ports;
+    const read = ledger.read.bind(ledger);
+    ledger.read = (...args) => {
+      ledger.read = read;
+      waitingUploads.notePolls(0.25);
+      return read(...args);
+    };
+    await acceptedRound();
+    waitingUploads.notePolls(1);
+    expect(await acceptedRound()).toHaveLength(1);
+  });
+
   it('leave it no faster than flows end, while the last ones are still in the queue or being sent', async () => {
     await throttled(12);
     expect(await round()).toEqual([0]);
