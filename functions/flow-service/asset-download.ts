@@ -99,7 +99,6 @@ async function assetWithin(
     if (hadToken || !(error instanceof ForbiddenError)) throw error;
     throw new AddressRefusedError(error.message, { cause: error });
   }
-  requests.noteServed('asset');
   // A coding marks the end of its bytes by itself, and their length is not that of the asset.
   const isCoded = isCompressed(response);
   const length = isCoded ? undefined : response.headers['content-length'];

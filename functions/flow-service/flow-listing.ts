@@ -158,14 +158,12 @@ export class Listing<P extends ListingPage<unknown>> {
     if (pages?.by === 'number') return this.#numbered(page, pages, signs.more, fresh);
     // Numbered pages use only their declared count. Here none is declared, so any count counts.
     this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
-    const link = linksIn(response.headers.link ?? '').get('next');
+    const link = nextLinkIn(response);
     const next = pages?.by === 'link' ? link : page.next;
     if (next !== undefined) {
       return this.#named(next, pages?.by === 'cursor' ? this.#with(pages.parameter, next) : this.#at(next));
     }
-    const isShort = signs.pages !== undefined && this.pagesRead < signs.pages.counted;
-    const more = [...(isShort ? [signs.pages.place] : []), ...(link === undefined ? [] : ['the header Link'])];
-    return this.#ended(page, [...signs.more, ...more]);
+    return this.#ended(page, moreThan(this.pagesRead, signs, link));
   }
 
   /** Checks the address of a next page that this page names. */
@@ -186,9 +184,8 @@ export class Listing<P extends ListingPage<unknown>> {
     const { entries, total = Number.POSITIVE_INFINITY } = page;
     // A count below what is on its own page counts something else, or is a placeholder.
     if (total >= entries) this.#total = Math.min(this.#total, total);
-    const isCounted = this.#total !== Number.POSITIVE_INFINITY;
     // The lowest count does not include those that came meanwhile.
-    const isAllRead = isCounted && this.#shortage(page, this.#added) === undefined;
+    const isAllRead = Math.max(this.#seen.size - this.#added, entries) >= this.#total;
     if (entries === 0 || isAllRead) return this.#ended(page, more);
     const pagesAfterFirst = (this.#number ?? first) - first;
     this.#repeats = pagesAfterFirst > 0 && fresh.size === 0 ? this.#repeats + 1 : 0;
@@ -202,17 +199,8 @@ export class Listing<P extends ListingPage<unknown>> {
     return this.#with(parameter, String(this.#number));
   }
 
-  /** Why this page may not be the last, although none follows in the declared form. Undefined if it is. */
-  #ended(page: P, more: readonly string[]): string | undefined {
-    if (more.length === 0) return this.#shortage(page);
-    return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared. Declare "pages" of the listing`;
-  }
-
-  /** Compares the listing with its own count. Undefined if no entry is missing. @param added those that do not count. */
-  #shortage({ entries }: P, added = 0): string | undefined {
-    const listed = Math.max(this.#seen.size - added, entries);
-    if (this.#total === Number.POSITIVE_INFINITY || listed >= this.#total) return undefined;
-    return `the listing counts ${this.#total} entries but shows ${listed}`;
+  #ended({ entries }: P, more: readonly string[]): string | undefined {
+    return missing(more, Math.max(this.#seen.size, entries), this.#total);
   }
 
   #with(name: string, value: string): URL {
@@ -229,17 +217,31 @@ export class Listing<P extends ListingPage<unknown>> {
   }
 }
 
-/** Why a page that is read alone may not be the whole. Undefined if it is. */
-export async function missingOf(
-  page: ListingPage<unknown>,
-  response: Head,
-  pages?: Pages,
-): Promise<string | undefined> {
-  const one = { url: new URL('http://page'), isForToken: () => false, read: async () => ({ page, response }), pages };
-  const listing = new Listing({ ...one, pagesMax: 1, entriesMax: Number.POSITIVE_INFINITY });
-  await Array.fromAsync(listing.pages());
-  return listing.stopReason;
+/** By what a page says that more follows than so many pages. */
+function moreThan(pagesRead: number, { more, pages }: PageSigns, link: string | undefined): readonly string[] {
+  const isShort = pages !== undefined && pagesRead < pages.counted;
+  return [...more, ...(isShort ? [pages.place] : []), ...(link === undefined ? [] : ['the header Link'])];
 }
+
+/**
+ * Why a listing is not at its end, although no page follows in the declared form. Undefined if it is.
+ * @param more by what its last page says so. @param total the entries that it counts.
+ */
+function missing(more: readonly string[], listed: number, total = Number.POSITIVE_INFINITY): string | undefined {
+  if (more.length > 0)
+    return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared. Declare "pages" of the listing`;
+  return listed >= total || total === Number.POSITIVE_INFINITY
+    ? undefined
+    : `the listing counts ${total} entries but shows ${listed}`;
+}
+
+/** Why a page that is read alone may not be the whole. Undefined if it is. */
+export function missingOf({ signs: inBody, entries }: ListingPage<unknown>, response: Head): string | undefined {
+  const signs = withSignsInHead(inBody, response);
+  return missing(moreThan(1, signs, nextLinkIn(response)), entries, signs.counted);
+}
+
+const nextLinkIn = ({ headers }: Head): string | undefined => linksIn(headers.link ?? '').get('next');
 
 /** Tells whether the service rejected the request for a page. A retry would be rejected too. */
 export const isRejection = (error: unknown): error is NotFoundError | NotServedError | RejectedError =>

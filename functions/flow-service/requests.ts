@@ -188,10 +188,6 @@ export class Requests {
     return this.#flowKnownAt;
   }
 
-  noteServed(operation: Operation): void {
-    this.#served.add(operation);
-  }
-
   /**
    * The address of a path of the description, with its placeholders replaced. A template may have slashes.
    * @throws {NotFoundError} an id is one that no flow or asset can have.
@@ -471,7 +467,7 @@ export class Requests {
     { secret, hadToken, key }: Pick<Answer, 'secret' | 'hadToken'> & { readonly key?: string | undefined },
     signal: AbortSignal,
   ): Promise<Answer> {
-    const { operation, method, url, uploadId, body, reach, onSent } = call;
+    const { operation, method, url, body, reach, onSent } = call;
     if (!/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
       throw new UnauthorisedError('The token holds characters that no header can carry');
@@ -485,7 +481,7 @@ export class Requests {
       chunks: watched(source.chunks(AbortSignal.any([signal, over.signal])), (error) => (sourceFailure = { error })),
     };
     try {
-      const request = { method, url, headers, body: sending, reach, uploadId, ...this.#limitsOf(operation) };
+      const request = { method, url, headers, body: sending, reach, ...this.#limitsOf(operation) };
       onSent?.();
       const response = await this.#understood(await this.#transport(request, signal), {
         operation,

@@ -18,8 +18,6 @@ export interface TransportRequest {
   readonly headMs?: number | undefined;
   /** Refuses to connect to an address outside of it, whatever name led there. Default: any address. */
   readonly reach?: Reach | undefined;
-  /** The upload that the request is about. It is not sent. */
-  readonly uploadId?: string | undefined;
 }
 
 export interface RequestBody {
