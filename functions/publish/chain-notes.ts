@@ -73,8 +73,9 @@ export class ChainNotes {
     if (children.length === 0) return new Set();
     const chain = await this.#noted(entry, signal);
     const known = new Set(chain?.uploads.map(({ id }) => id));
-    // If the chain has forgotten the upload, its stage was made anew, and its receipt is put already.
-    const isMember = known.has(entry.upload.id);
+    const { upload, generation } = entry;
+    // If the chain has forgotten this end of the upload, it was made anew, and its receipt is put already.
+    const isMember = chain?.uploads.some((each) => each.id === upload.id && each.generation === generation) === true;
     return new Set(isMember ? children.filter((id) => known.has(id)) : children);
   }
 

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { TerminalEntry } from '../../functions/ledger/entry.ts';
+import { publish } from '../../functions/publish/publish.ts';
 import { answer, dyingAt, ECHO, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 const NEXT = { ...ECHO, name: 'next', after: 'echo', prefixes: undefined };
@@ -85,6 +87,18 @@ describe('a file that is made anew', () => {
     const { previous = [] } = await world.receipt('a');
     // The second generation never had a flow.
     expect(previous.map(({ generation }) => generation)).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+  });
+
+  it('is told in the same words by a tick that is late with the end before', async () => {
+    await start({ routes: [ECHO, NEXT] });
+    await world.send('a');
+    await world.settle();
+    const end = (await world.entries()).find(({ upload }) => upload.key === 'a') as TerminalEntry;
+    const told = world.events.find(({ detail }) => JSON.parse(detail).upload.id === end.upload.id);
+    world.clock.advance(MINUTE);
+    await again('a');
+    await world.invoke(({ closing }) => publish(end, world.ports, closing));
+    expect(world.events.at(-1)).toEqual(told);
   });
 
   it('is under way while the tick that has just ended it has not begun its later stages', async () => {
