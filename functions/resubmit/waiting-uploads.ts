@@ -157,7 +157,7 @@ export class WaitingUploads {
         break;
       }
     }
-    this.#line = { ...line, placing };
+    this.#line = { ...this.#lineAt(now), placing };
     return failures;
   }
 

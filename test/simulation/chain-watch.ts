@@ -31,7 +31,7 @@ export class ChainWatch {
   readonly ended = new Set<string>();
   /** When each chain has ended last, in milliseconds since the epoch. */
   readonly #lastEnds = new Map<string, number>();
-  /** When that was written. */
+  /** When each chain's end was written. */
   readonly #endsWrittenAt = new Map<string, number>();
   readonly #now: () => number;
 
@@ -75,9 +75,9 @@ export class ChainWatch {
     this.#listed.set(first, uploads);
     if (endedAt === undefined) this.ended.delete(first);
     else {
+      if (!this.ended.has(first)) this.#endsWrittenAt.set(first, this.#now());
       this.ended.add(first);
       this.#lastEnds.set(first, endedAt);
-      this.#endsWrittenAt.set(first, this.#now());
     }
     for (const { id, generation, state } of uploads) {
       if (state === 'under way' || this.#order.hasEnded(id, generation)) continue;

@@ -75,7 +75,8 @@ export function isKept({ chainWatch, scenario, timeline }: World, entry: Entry):
   const first = entry.upload.stage?.first.id ?? entry.upload.id;
   // Each look for the end of a chain is twice as far from the end of the upload as the one before.
   const toEndMs = (chainWatch.endWrittenAt(first) ?? 0) - entry.endedAt;
-  const isLookedFor = timeline.now() - entry.endedAt < 2 * toEndMs + HEALING_GAP_MAX_MS;
+  const isLeft = entry.flowDeletion?.deletedAt === undefined;
+  const isLookedFor = isLeft && timeline.now() - entry.endedAt < 2 * toEndMs + HEALING_GAP_MAX_MS;
   return chainWatch.isUnderWay(first) || isLookedFor;
 }
 

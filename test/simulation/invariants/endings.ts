@@ -79,11 +79,11 @@ class Ending {
     if (code === undefined) {
       const { variation, skewMs } = this.#world.scenario;
       const undeclaredUntil = this.#world.jobApi?.undeclaredUntil(this.#flow?.id ?? '') ?? 0;
-      const isDeclared = this.#entry.endedAt + skewMs >= undeclaredUntil;
-      this.#demand(isDeclared, 'a flow succeeded by a word that is not declared', undeclaredUntil);
       // If the service does not serve flows, or hides this one, only the outputs can tell how it ended.
       const until = this.#entry.endedAt + skewMs;
       const isHidden = variation.getFlow !== 'served' || this.#isGoneTwiceInARow(['flow.get'], until);
+      const isDeclared = until >= undeclaredUntil || isHidden;
+      this.#demand(isDeclared, 'a flow succeeded by a word that is not declared', undeclaredUntil);
       const isUnseen = this.#flow?.state === 'failed' && isHidden;
       this.#demand(this.#flow?.state === 'completed' || isUnseen, 'a flow succeeded that did not');
       return;
