@@ -66,10 +66,11 @@ const CLOCKS_DIFFER_MS = 5 * 60_000;
 /**
  * True if an upload in doubt may be sent again with its key, because the service honours the key until this invocation
  * ends. The service then answers with the flow of the first request, if that made one.
+ * @param leftMs for how long after that the key must be honoured, in milliseconds.
  */
-export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt }: ClaimedEntry): boolean {
+export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt }: ClaimedEntry, leftMs = 0): boolean {
   if (doubt === undefined || doubt.isDismissed || doubt.isKeySpent) return false;
-  return invocation.endsAt + CLOCKS_DIFFER_MS <= doubt.claimedAt + keyHonouredMs(settings.service);
+  return invocation.endsAt + leftMs + CLOCKS_DIFFER_MS <= doubt.claimedAt + keyHonouredMs(settings.service);
 }
 
 /**

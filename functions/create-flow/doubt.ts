@@ -12,7 +12,7 @@ import {
   withNextKey,
   withoutDoubt,
 } from '../ledger/entry.ts';
-import { HELD_WAIT_MS, UNDECIDED_MAX_MS, type WaitReason } from '../ledger/waits.ts';
+import { BACKOFF_MAX_MS, HELD_WAIT_MS, UNDECIDED_MAX_MS, type WaitReason } from '../ledger/waits.ts';
 import { type Claim, isKeyGood, rewritten } from './claim.ts';
 import type { CreatePorts, Delivery } from './delivery.ts';
 import { type Ending, failing } from './ending.ts';
@@ -38,7 +38,7 @@ export interface Settled {
  *
  *   found                      adopt it
  *   too early to tell          wait, until five minutes after the last byte
- *   listing not available      wait, and ask for it again, for an hour at most
+ *   listing not available      wait, and ask for it again: for a day at most in an outage, else for an hour
  *   something else answers     wait, for three days at most, if something else answered the POST too
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
@@ -93,10 +93,9 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       delivery.count('ServiceMisaddressed');
       return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
     }
-    // The last attempt is kept for a service that answers.
-    const isLast = isOutage(error) && entry.attempts >= settings.attemptsMax - 1;
-    if (mayRepeat && error instanceof FlowServiceError && !isLast) return repeat(error.message);
+    if (mayRepeat && error instanceof FlowServiceError && !isKept(delivery, entry, error)) return repeat(error.message);
     if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
+      if (isOutage(error)) claim = uncharged(claim, settings.attemptsMax);
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
@@ -117,6 +116,19 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   );
   if (doubt.rejection === undefined) return { kind: 'settled', claim: settled };
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
+}
+
+/** True if the last attempt is kept for a service that answers. It is not kept beyond its key. */
+const isKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceError): boolean =>
+  isOutage(error) &&
+  entry.attempts >= delivery.ports.settings.attemptsMax - 1 &&
+  isKeyGood(delivery, entry, 2 * BACKOFF_MAX_MS);
+
+/** The claim in an outage, in which the attempt that began its doubt is not charged if it was the last one. */
+function uncharged(claim: Claim, attemptsMax: number): Claim {
+  const { attempts, claimedAt, doubt } = claim.entry;
+  if (doubt?.claimedAt !== claimedAt) return claim;
+  return { ...claim, entry: { ...claim.entry, attempts: Math.min(attempts, attemptsMax - 1) } };
 }
 
 /**

@@ -54,10 +54,10 @@ export const MISADDRESSED = 'misaddressed';
 /** Minimum wait after a refused token or an answer of something else, in milliseconds. The operator has to act. */
 const OPERATOR_WAIT_MS = 60_000;
 
-/** How long a listing that is too slow is asked for again, from the time when it must show the flow, in milliseconds. */
+/** How long a listing that an invocation has no time for is asked for again, from the time when it must show the flow, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
-/** How long an outage of the service uses up no last attempt, in milliseconds. A day outlasts a night without it. */
+/** How long an outage of the service charges no last attempt, in milliseconds. A day outlasts a night. */
 export const OUTAGE_MAX_MS = 24 * 60 * 60_000;
 
 /** The code of a failure after the last attempt. */
@@ -134,7 +134,7 @@ export function isListingHopeless(error: unknown, overdueMs: number): boolean {
   return !(error instanceof UnauthorisedError) && overdueMs > (isOutage(error) ? OUTAGE_MAX_MS : LISTING_PATIENCE_MS);
 }
 
-/** True if an error says of the service that it answers nobody now. */
+/** True if the service is unavailable, or throttles. */
 export const isOutage = (error: unknown): boolean =>
   error instanceof UnavailableError || error instanceof ThrottledError;
 

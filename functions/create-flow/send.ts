@@ -31,6 +31,7 @@ import { type Ending, failing } from './ending.ts';
 import {
   ATTEMPT_TIME_MIN_MS,
   ATTEMPTS_EXHAUSTED,
+  backoffMs,
   classify,
   isMisaddressedTooLong,
   isOutage,
@@ -237,10 +238,12 @@ export async function endingOf(delivery: Delivery, claim: Claim, error: unknown)
       }
       const isLast = counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax;
       const isKept =
-        isLast && now - claim.entry.arrivedAt < OUTAGE_MAX_MS && isOutage(error) && (await isDown(delivery));
+        isLast && now - (claim.entry.downSince ?? now) < OUTAGE_MAX_MS && isOutage(error) && (await isDown(delivery));
       if (isLast && !isKept)
         return failing(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
-      return { kind: 'wait', claim, wait: { reason, message, counted: counted && !isKept, notBefore: now + delayMs } };
+      if (!isKept) return { kind: 'wait', claim, wait: { reason, message, counted, notBefore: now + delayMs } };
+      const notBefore = now + Math.max(delayMs, backoffMs(claim.entry));
+      return { kind: 'wait', claim, wait: { reason, message, isDown: true, notBefore } };
     }
   }
 }

@@ -36,7 +36,7 @@ export interface ReadPage<P extends ListingPage<unknown>> {
   /** The ids that no earlier page had. */
   readonly fresh: ReadonlySet<string>;
   /**
-   * Those of them that stand above one from an earlier page. They came into the listing after that page was read. The
+   * The fresh ids that stand above one of an earlier page. They came into the listing after that page was read. The
    * page numbers of most services begin with 1, so their first page is read twice, and shows what was made in between.
    */
   readonly added: ReadonlySet<string>;
@@ -91,7 +91,7 @@ export class Listing<P extends ListingPage<unknown>> {
   readonly #seen = new Set<string>();
   /** Addresses of the pages that were requested. */
   readonly #requested = new Set<string>();
-  /** Number of those that came into the listing while it was read. */
+  /** Number of entries that came into the listing while it was read. */
   #added = 0;
   /** The page to read next. Undefined if there is none. */
   #url: URL | undefined;
@@ -217,7 +217,7 @@ export class Listing<P extends ListingPage<unknown>> {
   }
 }
 
-/** By what a page says that more follows than so many pages. */
+/** The signs on a page that more pages follow. */
 function moreThan(pagesRead: number, { more, pages }: PageSigns, link: string | undefined): readonly string[] {
   const isShort = pages !== undefined && pagesRead < pages.counted;
   return [...more, ...(isShort ? [pages.place] : []), ...(link === undefined ? [] : ['the header Link'])];
@@ -225,7 +225,7 @@ function moreThan(pagesRead: number, { more, pages }: PageSigns, link: string | 
 
 /**
  * Why a listing is not at its end, although no page follows in the declared form. Undefined if it is.
- * @param more by what its last page says so. @param total the entries that it counts.
+ * @param more the signs that more pages follow. @param total the entries that the listing counts.
  */
 function missing(more: readonly string[], listed: number, total = Number.POSITIVE_INFINITY): string | undefined {
   if (more.length > 0)

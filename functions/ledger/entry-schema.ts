@@ -353,6 +353,8 @@ const facts = {
   answer: z.optional(answer),
   /** Since when throttling keeps the upload waiting. It is the upload's place in the line. */
   throttledSince: z.optional(time),
+  /** Since when the service has been down, as the attempts of this upload saw. Limits how long that is not charged. */
+  downSince: z.optional(time),
   /** Since when answers to this upload come from something other than the flow service. Limits that wait. */
   misaddressedSince: z.optional(time),
   /**

@@ -495,16 +495,19 @@ export interface Wait {
   readonly notBefore: number;
   /** True if the file could be the cause. Default: false. */
   readonly counted?: boolean;
+  /** True if the service is down, so that an attempt was not counted. Default: false. */
+  readonly isDown?: boolean;
 }
 
 export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
-  const { reason, message, notBefore, counted = false } = wait;
+  const { reason, message, notBefore, counted = false, isDown = false } = wait;
   return {
     ...factsOf(entry),
     attempts: attemptsAfter(entry, counted),
     // A job may wait for one input after the other, and an upload for one hold after the other. That lengthens no backoff.
     waits: entry.waits + (isAfterFailure(reason) ? 1 : 0),
     throttledSince: WAITS[reason].line === 'all' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
+    downSince: isDown ? (entry.downSince ?? entry.claimedAt) : undefined,
     misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
     reason,
@@ -599,7 +602,7 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
   const { flow: known, isShared } = entry.state === 'running' ? entry : {};
   // A later end never has an earlier time, although clocks differ.
   const endedAt = Math.max(now, known?.collectedAgainAt ?? 0);
-  // The end is told in the same words as before. The flow keeps its marker.
+  // If a receipt told this end before, its time of creation stays. `collectedAgainAt` keeps the key of the marker.
   const flow = known && ending.flow ? { ...known, ...ending.flow, collectedAgainAt: ageFrom(known) } : known;
   const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt, assets, failedOutputs };
   if (failure !== undefined) {
@@ -737,6 +740,7 @@ export function retried(
     attempts: 0,
     waits: 0,
     throttledSince: undefined,
+    downSince: undefined,
     misaddressedSince: undefined,
     settles: undefined,
     ...(entry.review?.approvedAt === undefined && { review: undefined }),
@@ -785,6 +789,7 @@ const SENT = {
   settles: undefined,
   given: undefined,
   claimDied: undefined,
+  downSince: undefined,
   misaddressedSince: undefined,
   answer: undefined,
   countedFlows: undefined,

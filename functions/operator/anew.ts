@@ -127,7 +127,7 @@ async function makeStageAnew(
     const left = unfinished.flatMap(
       ({ id }) => gatheredEntry(chain, id) ?? begins.find((each) => each.upload.id === id) ?? [],
     );
-    // The first file was just made, and the tick that publishes it begins them.
+    // The upload before them has just ended, and the tick that publishes it begins them.
     if (left.length === 0) return [{ upload, result: 'under way' }];
     return beginStages(left.slice(0, taken(room, left.length)), late, ports, signal);
   }

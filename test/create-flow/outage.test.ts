@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { MINUTE, start, type WorldOptions, world } from '../support/world.ts';
+import { DAY, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 // A service may be down for a night. No file is to blame for that, so none may fail, and nobody need do anything.
 
@@ -49,7 +49,32 @@ describe.each<[string, WorldOptions]>([
   });
 });
 
-it('a file fails a day after it came if the service is down for longer', async () => {
+it('the last attempt is not charged if it leaves a doubt while the service is down', async () => {
+  await start();
+  world.service.intercept = (_request, { operation, n }) =>
+    operation === 'createFlow' && n <= 4 ? { reset: 'mid-body' } : DOWN;
+  await passHours(1, 1);
+  await passHours(9);
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt', attempts: 4 });
+  world.service.intercept = undefined;
+  await passHours(3);
+  expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+});
+
+it('a file that has waited for days is kept as long as any other', async () => {
+  await start();
+  await world.collect({ hold: { action: 'pause' } });
+  await passHours(1, 1);
+  world.clock.advance(3 * DAY);
+  await world.collect({ hold: { action: 'resume' } });
+  world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? { reset: 'mid-body' } : DOWN);
+  await passHours(10);
+  world.service.intercept = undefined;
+  await passHours(3);
+  expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+});
+
+it('a file fails a day after its last attempt if the service is down for longer', async () => {
   await start();
   world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? { reset: 'mid-body' } : DOWN);
   await passHours(1, 1);
