@@ -82,9 +82,12 @@ async function checkAsset(
   const sizes = { stored: opened?.body.byteLength, made: made.content.bytes };
   demand(isWhole, 'a result is not what the service made', key, sizes);
   const { mediaType } = opened ?? {};
-  // A type that says nothing is judged by the extension. Some ids of assets have one.
-  const isJudged = made.mediaType === 'application/octet-stream' && key.endsWith('.glb');
-  const expected = isJudged ? 'model/gltf-binary' : made.mediaType;
+  // A type that says nothing is judged by the extension, which some ids of assets have, and by the first bytes. Those of a
+  // file are random, and may be the first of an MP3.
+  const saysNothing = made.mediaType === 'application/octet-stream';
+  const isAudio = opened?.body[0] === 0xff && [0xf2, 0xf3, 0xfa, 0xfb].includes(opened.body[1] ?? 0);
+  const judged = isAudio ? 'audio/mpeg' : key.endsWith('.glb') ? 'model/gltf-binary' : made.mediaType;
+  const expected = saysNothing ? judged : made.mediaType;
   demand(mediaType === expected, 'a result has another media type', key, mediaType, expected);
   const writes = observed.resultWrites.get(`${bucket}/${key}`);
   demand(writes === 1, 'a result was written more than once', key, writes);
