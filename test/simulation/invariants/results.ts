@@ -71,6 +71,9 @@ export async function openResults(
   return opened.flatMap((one) => one ?? []);
 }
 
+/** More than the first chunk of an asset has. */
+const CHUNK_BYTES = 64 * 1024;
+
 async function checkAsset(
   world: World,
   { bucket, key }: { readonly bucket: string; readonly key: string },
@@ -83,10 +86,12 @@ async function checkAsset(
   demand(isWhole, 'a result is not what the service made', key, sizes);
   const { mediaType } = opened ?? {};
   // A type that says nothing is judged by the extension, which some ids of assets have, and by the first bytes. Those of a
-  // file are random, and may be the first of an MP3.
-  const saysNothing = made.mediaType === 'application/octet-stream';
-  const isAudio = opened?.body[0] === 0xff && [0xf2, 0xf3, 0xfa, 0xfb].includes(opened.body[1] ?? 0);
-  const judged = isAudio ? 'audio/mpeg' : key.endsWith('.glb') ? 'model/gltf-binary' : made.mediaType;
+  // file are random, and may be the first of an MP3. A text with control characters in its first chunk is none.
+  const beginning = opened?.body.subarray(0, CHUNK_BYTES) ?? Buffer.alloc(0);
+  const isNoText = made.mediaType === 'text/plain' && beginning.some((byte) => byte <= 8);
+  const saysNothing = made.mediaType === 'application/octet-stream' || isNoText;
+  const isAudio = beginning[0] === 0xff && [0xf2, 0xf3, 0xfa, 0xfb].includes(beginning[1] ?? 0);
+  const judged = key.endsWith('.glb') ? 'model/gltf-binary' : isAudio ? 'audio/mpeg' : made.mediaType;
   const expected = saysNothing ? judged : made.mediaType;
   demand(mediaType === expected, 'a result has another media type', key, mediaType, expected);
   const writes = observed.resultWrites.get(`${bucket}/${key}`);
