@@ -1,12 +1,8 @@
-import {
-  CompleteMultipartUploadCommand,
-  CreateMultipartUploadCommand,
-  DeleteObjectCommand,
-  UploadPartCommand,
-} from '@aws-sdk/client-s3';
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
+import { complete, uploadParts } from '../support/s3-calls.ts';
 import { dyingAt, ECHO, INBOX, LEDGER, MINUTE, SECOND, start, type WorldOptions, world } from '../support/world.ts';
 
 // A route with `settleSeconds` sends a file once its key has not changed for so long.
@@ -418,14 +414,12 @@ it('content that is copied back over other content is sent, without versions', a
 
 it('so is content that is copied back over a multipart upload that was begun before it was first put', async () => {
   await begin({ versioning: undefined });
-  const where = { Bucket: INBOX, Key: 'a' };
-  const { UploadId } = await world.s3.send(new CreateMultipartUploadCommand(where));
+  const place = { client: world.s3, Bucket: INBOX, Key: 'a' };
+  const multipart = await uploadParts(place, ['y']);
   world.clock.advance(10 * SECOND);
   await world.send('a', 'x');
   await passMinutes();
-  const { ETag } = await world.s3.send(new UploadPartCommand({ ...where, UploadId, PartNumber: 1, Body: 'y' }));
-  const MultipartUpload = { Parts: [{ PartNumber: 1, ETag }] };
-  await world.s3.send(new CompleteMultipartUploadCommand({ ...where, UploadId, MultipartUpload }));
+  await complete(place, multipart);
   await world.deliver();
   world.clock.advance(10 * SECOND);
   await putCopy('x');

@@ -1,4 +1,3 @@
-import { CompleteMultipartUploadCommand, CreateMultipartUploadCommand, UploadPartCommand } from '@aws-sdk/client-s3';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Entry, RunningEntry } from '../../functions/ledger/entry.ts';
@@ -6,6 +5,7 @@ import type { Receipt } from '../../functions/publish/report-schemas.ts';
 import { secondDigits } from '../../functions/uploads/upload.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { never } from '../flow-service/scripted.ts';
+import { complete, uploadParts } from '../support/s3-calls.ts';
 import { INBOX, LEDGER, openWorld, RESULTS, type World } from '../support/world.ts';
 import { failed, receipt } from './support.ts';
 
@@ -197,15 +197,11 @@ describe('the receipt of a multipart upload that was begun before another upload
     await world.tick();
     await world.sweep();
     world.clock.advance(60_000);
-    const where = { Bucket: INBOX, Key: 'a.png' };
-    const { UploadId } = await world.s3.send(new CreateMultipartUploadCommand(where));
+    const place = { client: world.s3, Bucket: INBOX, Key: 'a.png' };
+    const multipart = await uploadParts(place, ['parts']);
     world.clock.advance(60_000);
     await world.send('a.png', 'between');
-    const part = await world.s3.send(new UploadPartCommand({ ...where, UploadId, PartNumber: 1, Body: 'parts' }));
-    const MultipartUpload = { Parts: [{ PartNumber: 1, ETag: part.ETag }] };
-    const { VersionId } = await world.s3.send(
-      new CompleteMultipartUploadCommand({ ...where, UploadId, MultipartUpload }),
-    );
+    const { VersionId } = await complete(place, multipart);
     if (!isNotified) world.takeMessages();
     world.clock.advance(60 * 60_000);
     if (!isNotified) expect(await world.sweep()).toMatchObject({ missed: 1 });
