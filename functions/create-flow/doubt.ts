@@ -93,7 +93,8 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       delivery.count('ServiceMisaddressed');
       return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
     }
-    if (mayRepeat && error instanceof FlowServiceError && !isKept(delivery, entry, error)) return repeat(error.message);
+    if (mayRepeat && error instanceof FlowServiceError && !isLastKept(delivery, entry, error))
+      return repeat(error.message);
     if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
       if (isOutage(error)) claim = uncharged(claim, settings.attemptsMax);
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
@@ -118,13 +119,13 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
 }
 
-/** True if the last attempt is kept for a service that answers. It is not kept beyond its key. */
-const isKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceError): boolean =>
+/** True if only the last attempt is left, and is kept for a service that answers. It is not kept beyond its key. */
+const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceError): boolean =>
   isOutage(error) &&
   entry.attempts >= delivery.ports.settings.attemptsMax - 1 &&
   isKeyGood(delivery, entry, 2 * BACKOFF_MAX_MS);
 
-/** The claim in an outage, in which the attempt that began its doubt is not charged if it was the last one. */
+/** The claim in an outage. If the attempt that began its doubt was the last one, it is not charged. */
 function uncharged(claim: Claim, attemptsMax: number): Claim {
   const { attempts, claimedAt, doubt } = claim.entry;
   if (doubt?.claimedAt !== claimedAt) return claim;

@@ -54,10 +54,16 @@ export const MISADDRESSED = 'misaddressed';
 /** Minimum wait after a refused token or an answer of something else, in milliseconds. The operator has to act. */
 const OPERATOR_WAIT_MS = 60_000;
 
-/** How long a listing that an invocation has no time for is asked for again, from the time when it must show the flow, in milliseconds. */
+/**
+ * How long a listing is asked for again if invocations run out of time for it, in milliseconds. It counts from the time
+ * when the listing must show the flow.
+ */
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
-/** How long an outage of the service charges no last attempt, in milliseconds. A day outlasts a night. */
+/**
+ * How long the listing is asked for in an outage of the service, and no last attempt is charged, in milliseconds. A day
+ * outlasts a night.
+ */
 export const OUTAGE_MAX_MS = 24 * 60 * 60_000;
 
 /** The code of a failure after the last attempt. */

@@ -237,11 +237,10 @@ export async function endingOf(delivery: Delivery, claim: Claim, error: unknown)
         return failing(delivery, claim, { code: MISADDRESSED, message });
       }
       const isLast = counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax;
-      const isKept =
-        isLast && now - (claim.entry.downSince ?? now) < OUTAGE_MAX_MS && isOutage(error) && (await isDown(delivery));
-      if (isLast && !isKept)
+      if (!isLast) return { kind: 'wait', claim, wait: { reason, message, counted, notBefore: now + delayMs } };
+      const isLong = now - (claim.entry.downSince ?? now) >= OUTAGE_MAX_MS;
+      if (isLong || !isOutage(error) || !(await isDown(delivery)))
         return failing(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
-      if (!isKept) return { kind: 'wait', claim, wait: { reason, message, counted, notBefore: now + delayMs } };
       const notBefore = now + Math.max(delayMs, backoffMs(claim.entry));
       return { kind: 'wait', claim, wait: { reason, message, isDown: true, notBefore } };
     }

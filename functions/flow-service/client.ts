@@ -222,7 +222,7 @@ class HttpFlowService implements FlowService {
     if ('addresses' in described) {
       const { links, nothing, page, answer } = await this.#links(flowId, described, signal, of);
       if (nothing !== undefined) throw new NoAddressError(`outputs: ${nothing}`);
-      // The only form of pages that is declared beside addresses is that there are none.
+      // Beside addresses, "pages" can only say that there are none.
       const missing = described.pages === undefined ? missingOf(page, answer.response) : undefined;
       if (missing !== undefined) throw notAll(answer.operation, 'outputs', missing);
       return links.map(({ assetId, error }) =>

@@ -225,14 +225,13 @@ function moreThan(pagesRead: number, { more, pages }: PageSigns, link: string | 
 
 /**
  * Why a listing is not at its end, although no page follows in the declared form. Undefined if it is.
- * @param more the signs that more pages follow. @param total the entries that the listing counts.
+ * @param more the signs that more pages follow. @param total the entries that the listing counts. Default: it does not.
  */
 function missing(more: readonly string[], listed: number, total = Number.POSITIVE_INFINITY): string | undefined {
   if (more.length > 0)
     return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared. Declare "pages" of the listing`;
-  return listed >= total || total === Number.POSITIVE_INFINITY
-    ? undefined
-    : `the listing counts ${total} entries but shows ${listed}`;
+  if (Number.isFinite(total) && listed < total) return `the listing counts ${total} entries but shows ${listed}`;
+  return undefined;
 }
 
 /** Why a page that is read alone may not be the whole. Undefined if it is. */

@@ -1006,7 +1006,7 @@ describe('the deletion of a flow at the service', () => {
     expect(deletionDueAt(success, [route])).toBeUndefined();
   });
 
-  it('counts as done for whoever would collect, from the attempt on, unless that fails', () => {
+  it('counts as done once it is attempted, and not if the attempt has failed', () => {
     const begun = deletionBegun(success, 5);
     expect(begun.flowDeletion).toEqual({ attempts: 1, at: 5 });
     expect(deletionBegun(begun, 9).flowDeletion).toEqual({ attempts: 2, at: 9 });

@@ -162,8 +162,8 @@ async function textOfReceipt(world: World, bucket: string, key: string): Promise
 }
 
 /**
- * @param isRenamed true if routes had other names for a while. The process that published an end may not have known its
- * route, and so have made no alias and left the file. If it is told again, that is done.
+ * @param isRenamed true if routes had other names for a while. Then the process that published an end may not have known
+ * its route, so it made no alias, and left the file where it was. The next process that publishes the end makes up for it.
  */
 export function checkUnchanged(before: Snapshot, after: Snapshot, isRenamed: boolean): void {
   // What is told again goes to today's bucket of the results.
