@@ -95,8 +95,8 @@ export const SETTINGS = {
   /** Maximum number of flows that are polled at the same time. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. A third of these slots is
-   * kept for slow ones.
+   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. Slow ones have a
+   * third of these places, and no others.
    */
   assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**
@@ -105,8 +105,8 @@ export const SETTINGS = {
    */
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which a flow that has not ended counts as failed, in seconds. It is doubled during an outage of the service,
-   * and for storing the results of an ended flow, which goes on while each run stores one. A new collection of the results
+   * Age at which a flow that has not ended counts as failed, in seconds. Doubled during an outage of the service, and
+   * for an ended flow, whose assets are stored even longer, while each run stores one. A new collection of the results
    * begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
@@ -133,8 +133,8 @@ export const SETTINGS = {
   /** Prefix of all keys in the results bucket, receipts included, with a slash at its end. */
   resultsPrefix: textSetting(prefixSchema(), ''),
   /**
-   * Key of a small test file in the inbox, which a deployment puts again every hour. Each is paid for. After two hours
-   * without its receipt, an alarm goes off: see docs/recipes/canary.md.
+   * Key of a small test file in the inbox, which the deployed pipeline puts again every hour. Each is paid for. After
+   * two hours without its receipt, an alarm goes off: see docs/recipes/canary.md.
    */
   canaryKey: textSetting(canaryKeySchema(), ''),
 };
