@@ -67,7 +67,7 @@ export class FlowCollector {
 
   /**
    * Polls a flow once. Returns the flow if it ended with outputs to store, or failed. Ends it at once if it is too old.
-   * Ends it at the second poll in a row that finds it gone, without outputs, or the flow of another upload.
+   * Ends it if two polls in a row find that it is gone, has no outputs, or belongs to another upload.
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
@@ -96,7 +96,7 @@ export class FlowCollector {
     try {
       return await this.#observer.observe(marker);
     } catch (error) {
-      // Only two 404s in a row mean that a flow is gone, and any error comes between them.
+      // A flow is gone only after two 404s in a row, and any error ends the row.
       confirmations.forget(marker.uploadId, GONE);
       const isUnfit = error instanceof UnintelligibleAnswerError;
       // Written once, because the message quotes the answer, and each answer may differ.
@@ -106,7 +106,7 @@ export class FlowCollector {
     }
   }
 
-  /** Tells of a word that is not declared, or of what the service does not show, once enough polls in a row saw it. */
+  /** Tells of an undeclared word, or of what the service does not show, after enough polls in a row like that. */
   async #noteWord(
     marker: RunningMarker,
     { undeclared, lacking }: { readonly undeclared?: Undeclared | undefined; readonly lacking?: string | undefined },
@@ -311,7 +311,7 @@ export class FlowCollector {
     const { routes } = this.#ports.settings;
     const next = nextStages(stored.entry, decided.assets ?? [], routes);
     const plan = planOf(stored.entry, routes);
-    // What was put before its route had a later stage has the tag by which it expires.
+    // Assets stored before their route had a later stage carry the tag by which they expire.
     const isAdded = plan !== undefined && plan.length > 0 && (stored.entry.plan ?? []).length === 0;
     if (isAdded) await this.#ports.sources.keep(decided.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());

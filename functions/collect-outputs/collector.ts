@@ -14,8 +14,8 @@ import { spreadOf } from '../uploads/upload.ts';
 const LEASE_MS = 30_000;
 
 /**
- * Duration of a lease that was left, in milliseconds. It is shorter, so that it may be left once more without lasting
- * beyond the tick's minute.
+ * Duration of a lease that was left to another invocation, in milliseconds. It is shorter, so that the other can leave it
+ * again without outlasting the tick's minute.
  */
 const LEFT_LEASE_MS = 10_000;
 
@@ -56,8 +56,8 @@ export type UndeclaredWord = Readonly<z.infer<typeof undeclaredWord>>;
 export const TOLD_AFTER_POLLS = 3;
 
 /**
- * The form of a collector's state. Times are in milliseconds since the epoch. A member with a later time than clocks can
- * differ by is dropped.
+ * The form of a collector's state. Times are in milliseconds since the epoch. A member is dropped if its time is
+ * further ahead of ours than clocks can differ.
  */
 function stateSchema(now: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
@@ -161,7 +161,7 @@ export class Lease {
 
   /**
    * Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same time.
-   * @param left the lease that was left to this invocation. It is not there any more if another one has taken it since.
+   * @param left the lease that was left to this invocation. Another invocation may have taken it since.
    */
   static async take(
     ports: LeasePorts,
@@ -218,8 +218,7 @@ export class Lease {
   /**
    * Leaves the lease to the invocation that gets what is returned. That saves a write. Its first write is conditional on
    * the ETag, so of two copies of a message only one takes the lease. If the message is lost, the lease expires. The lease
-   * is released instead if it would expire only after `until`, and keep the next tick from its work, or if the state is
-   * too long for a message.
+   * is released instead if it would last beyond `until`, into the next tick, or if the state is too long for a message.
    * @param last what else the state holds from now on.
    * @returns undefined if the lease was released.
    */

@@ -162,8 +162,8 @@ export class FlowAssets {
   /**
    * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut off,
    * the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and stored
-   * nothing: an answer may be endless. At twice the maximum age, every run that stores nothing counts, and the next one
-   * like it is the last.
+   * nothing: an answer may be endless. At twice the maximum age, every run that stores nothing counts, and the second
+   * one ends the flow.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(flow: EndedFlow): Promise<Ending | undefined> {
@@ -190,7 +190,7 @@ export class FlowAssets {
     // A flow that only waited for its slots was not too slow.
     const isTooSlow = obstacles.has('cut off') && work.aborted && collection.hadTimeEnough && !isProgress;
     const now = clock.now();
-    // The ticks may have paused for long. So the first run after that never ends the flow, and no run does that stores an
+    // The ticks may have paused for long. So the first run at that age never ends the flow, nor does one that stores an
     // asset.
     const oldAfter = tooOldAfter(ageFrom(entry.flow), settings, 2);
     const isOld = now > oldAfter;
@@ -273,7 +273,7 @@ export class FlowAssets {
     return isSpaced(entry, clock.now()) && attemptsAfter(entry, true) >= settings.attemptsMax;
   }
 
-  /** @param outOfTime why an asset fails that is neither stored nor failed yet. Not needed if there is none. */
+  /** @param outOfTime the message for assets that are neither stored nor failed yet. Not needed if there are none. */
   #endingOf(flow: EndedFlow, { stored, failed }: Collection, outOfTime = ''): Ending {
     const { telemetry } = this.#ports;
     const assets: StoredAsset[] = [];

@@ -126,7 +126,7 @@ export class FlowObserver {
     try {
       return await this.#observe(marker, get, of, signal);
     } catch (error) {
-      // A throttled poll, or one that the end of the time cut off, waited for us and not for the service.
+      // A poll that was throttled, or ran out of our time, waited for us and not for the service.
       if (error instanceof UnavailableError || error instanceof TooSlowError) noteTime();
       throw error;
     }

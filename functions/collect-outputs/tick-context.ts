@@ -66,8 +66,8 @@ export class UndeclaredWords extends Remembered<UndeclaredWord> {
  * the collector's lease.
  *
  * A loss is an end without outputs. It is confirmed only under one unbroken lease: otherwise another tick may have
- * polled in between. If the last tick did not release its lease, this tick observes no loss: the last one died before
- * it wrote what it saw, or still polls. Complete outputs need no lease: a second poll cannot lose them.
+ * polled in between. If the last tick did not release its lease, this tick ignores losses: that one died before it wrote
+ * what it saw, or still polls. Complete outputs need no lease: a second poll cannot lose them.
  */
 export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   readonly #lease: Lease;
@@ -96,7 +96,7 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
     return false;
   }
 
-  /** Returns true if no other tick had the lease until now. Another tick may have seen the flow since our last poll. */
+  /** Returns true if no other tick had the lease until now. Otherwise it may have seen the flow since our last poll. */
   areInRow(signal: AbortSignal): Promise<boolean> {
     return this.#lease.isStillHeld(signal);
   }

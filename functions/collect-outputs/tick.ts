@@ -21,7 +21,7 @@ import { EndConfirmations, type TickContext, UndeclaredWords } from './tick-cont
  */
 const TICK_MS = 55_000;
 
-/** Shortest wait for which a message takes less time to pay for than the process, in milliseconds. */
+/** Shortest wait for which a message costs less than a process that waits, in milliseconds. */
 const HANDED_OVER_MIN_MS = 1_000;
 
 export type CollectPorts = CollectFlowPorts &
@@ -213,7 +213,7 @@ class Tick {
         if (this.#mayRoundBeginAt(next, startedAt) && this.#isHandedOver(next)) return;
       }
       if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt)) return;
-      // Not before the pause: most storings end in it, and then the release writes the state.
+      // Not before the pause: it mostly ends the run, and then the release writes the state.
       await this.#lease.write(this.#context.invocation.closing);
     }
   }
@@ -256,8 +256,8 @@ class Tick {
   }
 
   /**
-   * Leaves the next round to a message if this invocation would only wait for it. It stays while assets are being stored,
-   * and while the service limits requests: how many uploads leave the line, and the pacer's backoffs, are known here.
+   * Leaves the next round to a message if this invocation would only wait for it. Not while assets are being
+   * stored or requests are limited: only this process knows the pace of the line and the pacer's backoffs.
    */
   #isHandedOver(next: number): boolean {
     const { nextRound, clock, pacer } = this.#ports;

@@ -80,7 +80,7 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   return responseTo(failures);
 }
 
-/** Takes flows that were not made off the count of the holds. If that fails, they stay counted. */
+/** Uncounts the flows that were not made. If that fails, they stay counted. */
 async function giveBack({ holds, telemetry }: CreatePorts, { closing }: Invocation): Promise<void> {
   try {
     await holds.flush(closing);

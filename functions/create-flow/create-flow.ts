@@ -162,7 +162,7 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
   }
   try {
     // Two kinds of objects may be copies: those that the sweep found without an entry, and those that are newer than
-    // their event. Without versions, such an event is about an earlier object with the same content.
+    // their event. Without versions, an older event is about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep tells a time at which the file was current, which may be long after it was put.
@@ -343,7 +343,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // Only after that: if an invocation died while it began the file that took the place of this one, that is begun again.
+  // Only now: if an invocation died while it began the file that took the place of this one, the look at the key has begun
+  // that file again.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -390,8 +391,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before what was there before. With a later time than needed, its receipt would stay after that of a file that is
- * put meanwhile.
+ * @param before what was there before. With a later `currentAt` than needed, the receipt would outrank that of a file that
+ * is put meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
@@ -432,8 +433,8 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
     // The message of the current object may be skipped, because it looks like a copy of this file or of an earlier one. So
-    // it begins here. Of a copy, that is done again: the invocation that did it may have died. A copy of a later file is
-    // no new file.
+    // it begins here. A copy is begun once more: the invocation that began it may have died. A copy of a later file is no
+    // new file.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after that, this file must not look as if it had been sent.
@@ -490,8 +491,8 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
 }
 
 /**
- * How an upload ends or waits whose route wants an approval, or wanted one when it began to wait for it. Undefined if it
- * has one, or needs none.
+ * How an upload ends or waits if its route wants an approval, or wanted one when the wait began. Undefined if it has one,
+ * or needs none.
  */
 function unapproved(delivery: Delivery, claim: Claim): Ending | undefined {
   const { clock, settings } = delivery.ports;

@@ -39,7 +39,7 @@ export interface Settled {
  *   found                      adopt it
  *   too early to tell          wait, until five minutes after the last byte
  *   listing not available      wait, and ask for it again: for a day at most in an outage, else for an hour
- *   something else answers     wait, for three days at most, if something else answered the POST too
+ *   something else answers     if something else answered the POST too: wait, for three days at most
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
  *                              answered with a success, the operator is asked in any case, and it fails after a week.
@@ -62,8 +62,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     claim,
     wait: { reason, message, notBefore },
   });
-  // Something other than the service answered the POST. It answers the search too, or the service need not list the
-  // flow yet.
+  // Something other than the service answered the POST. It answers the search too, or the search came too early.
   const waitForAddress = (answer: string, message: string, notBefore: number): Ending => {
     if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
     return failing(delivery, claim, { code: MISADDRESSED, message: answer });
@@ -119,7 +118,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
 }
 
-/** True if only the last attempt is left, and is kept for a service that answers. It is not kept beyond its key. */
+/** True if only the last attempt is left, and is kept for a service that answers. Once its key expires, it is not. */
 const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceError): boolean =>
   isOutage(error) &&
   entry.attempts >= delivery.ports.settings.attemptsMax - 1 &&
@@ -133,8 +132,8 @@ function uncharged(claim: Claim, attemptsMax: number): Claim {
 }
 
 /**
- * The claim after its doubt was settled, whose flows are uncounted. First the entry says no more that they are counted:
- * if this invocation dies, the next one must not uncount them again.
+ * The claim after its doubt was settled, whose flows are uncounted. First the entry drops their count: if this
+ * invocation dies, the next one must not uncount them again.
  */
 async function withoutCount(
   delivery: Delivery,
@@ -171,7 +170,7 @@ function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
 
 /**
  * Searches once for the flow of a POST that the service says it refused. Returns undefined if none is found. Then the
- * refusal is believed: it says more than one look at the listing, which proves nothing.
+ * refusal is believed, because a single look at the listing proves nothing.
  */
 export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());

@@ -95,7 +95,7 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
     told = told.then((current) => withKey(delivery, current, wasRefused));
     const { entry } = await told;
     await permit.obtain(work);
-    // Not where that is decided: the upload may fail, give way or be held before it is sent.
+    // Counted only here: until now, the upload could still fail, give way or be held.
     const mayExist = entry.doubt !== undefined && !entry.doubt.isDismissed && !isKeyGood(delivery, entry);
     if (mayExist && !wasRefused) {
       delivery.count('DoubtsRetried');

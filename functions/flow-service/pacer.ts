@@ -69,7 +69,7 @@ const REFUSED_OF_A_BURST_MAX = 5;
 const UNASKED_MS = 1_000;
 
 /**
- * Number of refusals of one subject from which on the trouble is its own. A further refusal counts only if a later
+ * Number of refusals of one subject that make the trouble its own. A further refusal counts only if a later
  * request of another subject was answered in between.
  */
 const OWN_FROM = 3;
@@ -84,8 +84,8 @@ const SUBJECTS_MAX = 1_000;
 const DECREASE = 0.7;
 
 /**
- * Lowest rate while the service answers some requests, in requests a second. It is higher for creations: their
- * invocations run side by side, and at a lower rate would leave half of a limit of one a second unused.
+ * Lowest rate while the service answers some requests, in requests a second. It is higher for creations, whose
+ * invocations run side by side: at a lower rate, half of a limit of one a second would be unused.
  */
 const RATE_MIN: Readonly<Record<RequestKind, number>> = { creation: 0.7, other: 0.2 };
 
@@ -96,9 +96,9 @@ const RATE_MIN_UNANSWERED = 0.2;
 const ANSWERING_MS = 15_000;
 
 /**
- * Growth of the rate in each second in which requests wait, and the most that it grows before one request. Both are
- * factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. From the first refusal to
- * the second one the rate grows fast, because the answers before it may say little of the limit.
+ * Growth of the rate in each second in which requests wait, and the most that it grows from one request to the next.
+ * Both are factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. From the first
+ * refusal to the second one the rate grows fast, because the answers before it may say little of the limit.
  */
 const GROWTH = { perSecond: 1.05, perRequestMax: 1.5 };
 const FIRST_GROWTH = { perSecond: 1.35, perRequestMax: 1.5 };
@@ -110,8 +110,8 @@ const MEASURED_MS = 1_000;
 const MEMORY_MS = 60 * 60_000;
 
 /**
- * The burst that the pace allows, in milliseconds of its rate, because timers are late. One request at least. At 50
- * requests a second, 6 may go at once.
+ * Requests of so many milliseconds may go at once, because timers are late. One request at least. At 50 requests a
+ * second, 6 may go at once.
  */
 const BUCKET_MS = 100;
 
@@ -200,8 +200,8 @@ export const assetSubject = (flowId: string, assetId: string): string =>
   `${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`;
 
 /**
- * The subject of a redirected request about an asset. Each redirect has a subject of its own. With the same subject,
- * the answer that redirects would clear the refusals of its target each time.
+ * The subject of a redirected request about an asset. Each redirect has a subject of its own. With one subject, each
+ * answer that redirects would clear the refusals of its target.
  * @param hops number of redirects before.
  */
 export const redirectSubject = (subject: string, hops: number): string =>
@@ -331,9 +331,9 @@ class Pace {
    * the trouble is the flow's own: another request now cannot help.
    *
    * If three polls are refused at time 0, with a `Retry-After` of 60 seconds, each returns 60,000. All other requests
-   * of the kind go on at 8,000, or after 2,000 as soon as a later request is answered. If a flow is refused without a
-   * `Retry-After`, and others are answered in between, its third refusal returns undefined. The flow then backs off for
-   * 2 seconds, at the next refusals for 4, 8, 16, 32 and 60, and nothing else does.
+   * of the kind go on at 8,000, or from 2,000 on once a request that was sent later is answered. If a flow is refused
+   * without a `Retry-After`, and others are answered in between, its third refusal returns undefined. The flow then
+   * backs off for 2 seconds, at the next refusals for 4, 8, 16, 32 and 60, and nothing else does.
    * @param longMaxMs longest backoff of the kind. Default: that of the subject.
    */
   refused(subject: string, number: number, retryAfterMs?: number, longMaxMs?: number): number | undefined {
@@ -354,7 +354,7 @@ class Pace {
       this.#lower(now);
     }
     this.#latestRefused = Math.max(this.#latestRefused, number);
-    // A subject that is refused again, and no other was answered in between, is no further evidence of a limit for all.
+    // A subject refused again, with no other answered in between, is no further evidence of a limit for all.
     if (isContradicted && (isNewBurst || this.#refusedInARow < REFUSED_OF_A_BURST_MAX)) this.#refusedInARow += 1;
     this.#backOff(now + Math.min(waitMs, FIRST_BACKOFF_MS));
     const longMs = Math.min(longMaxMs ?? waitMs, FIRST_BACKOFF_MS * 2 ** (this.#refusedInARow - 1));

@@ -47,7 +47,7 @@ export function attemptOf(
     isOfRoute: present !== undefined,
     isLate: late,
     isResent: doubt !== undefined,
-    // If the invocation died that made the request before, it may not be counted.
+    // If its invocation died, the request before is perhaps not counted.
     isCountedBefore: isRepeated && countedFlows !== undefined,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,

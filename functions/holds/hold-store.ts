@@ -36,7 +36,7 @@ export class HoldStore {
     this.#document = new Document({ ...ports, key, parse: parsed });
   }
 
-  /** The holds, as they were a second ago or later. @throws {UnreadableEntryError} */
+  /** The holds, at most a second old. @throws {UnreadableEntryError} */
   async read(signal: AbortSignal): Promise<Holds> {
     return (await this.#document.read(signal, HOLDS_AGE_MAX_MS)).value ?? NO_HOLDS;
   }
@@ -64,8 +64,8 @@ export class HoldStore {
   }
 
   /**
-   * Writes what was left for later. If that fails, it is dropped: by the time of the next write, it may be forgotten that
-   * S3 has written it, and then it would be written twice.
+   * Writes what was left for later. If that fails, it is dropped: S3 may have written it all the same, and the next write
+   * might not know that, and repeat it.
    */
   async flush(signal: AbortSignal): Promise<void> {
     try {

@@ -43,7 +43,6 @@ const requestSchema = z.object({
   input: z.enum(['file', 'text']),
   parameters: z.optional(z.custom<Json>((value) => value !== undefined)),
 });
-/** What a route sends, apart from the file. */
 export type RouteRequest = z.infer<typeof requestSchema>;
 
 const failureSchema = z.object({
@@ -149,7 +148,7 @@ export interface Attempt {
    * True if its flow was counted before: it repeats a request with the same idempotency key, so it makes no second flow.
    */
   readonly isCountedBefore: boolean;
-  /** Different in each attempt, of hexadecimal digits at its beginning. */
+  /** Different in each attempt. Begins with hexadecimal digits. */
   readonly nonce: string;
 }
 
@@ -217,7 +216,7 @@ export interface Admission {
 export function admit(draft: Holds, attempt: Attempt, now: number): Admission {
   const isWritten = draft.changes.includes(changeId(attempt.nonce));
   const caps = isToBeCounted(attempt) ? capsOf(draft, attempt, now) : [];
-  // A written count may itself have left no room.
+  // If the attempt is counted already, its own count may have left no room.
   const held = isWritten ? undefined : (holdOf(draft, attempt, now) ?? fullBudget(caps, attempt, now));
   if (held !== undefined) return { held };
   const failing = draft.routes[attempt.routeName]?.failing;
@@ -501,9 +500,9 @@ export function resume(draft: Holds, routeName: string | undefined): boolean {
 }
 
 /**
- * How many uploads may leave the line now: of the whole pipeline, or of a route, in one class. If the pipeline has a
- * cap of 10 flows and has spent 7, and the route one of 5 EUR and has spent 3.40, a route with a price of 0.40 has room
- * for 3. If it is paused, for 0. If it is failing, for one late upload an hour.
+ * How many uploads may leave the line now: of the whole pipeline, or of a route, in one class. If 7 of the
+ * pipeline's 10 flows are spent, and 3.40 of the route's 5 EUR, the route has room for 3 flows at a price of 0.40. If it
+ * is paused, for none. If it is failing, for one late upload an hour.
  */
 export function roomOf(
   holds: Holds,

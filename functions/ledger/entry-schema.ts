@@ -338,7 +338,7 @@ const facts = {
    * True if live files go first: it came by a backfill, or by a retry of many. A retry of this upload alone ends it.
    */
   late: z.optional(z.literal(true)),
-  /** Failures that the file could be the cause of. CountedFlow anew when the flow runs. */
+  /** Failures that the file could be the cause of. Counted anew when the flow runs. */
   attempts: count,
   /**
    * True once an invocation died while it held the claim. The file may be the cause, so it is sent alone from then on.

@@ -66,7 +66,6 @@ export const inputOf = ({ bucket, key, versionId, etag, bytes, mediaType }: Inpu
 export type AwaitedInputs = NonNullable<Entry['job']>;
 /** A later stage that begins with assets of an upload. */
 export type NextStage = NonNullable<TerminalEntry['next']>[number];
-/** Why an upload waits. */
 type FlowFacts = RunningEntry['flow'];
 export type StoredAsset = TerminalEntry['assets'][number];
 export type FailedOutput = TerminalEntry['failedOutputs'][number];
