@@ -7,7 +7,7 @@ import {
   outputPageReader,
   type Reader,
 } from '../functions/flow-service/answers.ts';
-import { PAGE_ANSWER, parseJson, UnfitAnswerError } from '../functions/flow-service/json-answer.ts';
+import { PAGE_BYTES_MAX, parseJson, UnfitAnswerError } from '../functions/flow-service/json-answer.ts';
 import { at, type Member, membersOf } from '../functions/flow-service/json-pointer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import {
@@ -18,7 +18,7 @@ import {
 import type { Outcome } from './checks.ts';
 
 /** Largest file with a sample, in bytes. A page of a listing has no more. */
-export const SAMPLE_BYTES_MAX = PAGE_ANSWER.bytesMax;
+export const SAMPLE_BYTES_MAX = PAGE_BYTES_MAX;
 
 /** Longest value that a line shows, in characters. */
 const VALUE_CHARS_MAX = 80;
@@ -62,8 +62,7 @@ export function examineSample(
 ): Outcome {
   let json: unknown;
   try {
-    const depthMax = service.answerDepthMax ?? ANSWER_DEPTH_MAX;
-    json = parseJson(redact(text, token), { depthMax, partsMax: PAGE_ANSWER.partsMax });
+    json = parseJson(redact(text, token), service.answerDepthMax ?? ANSWER_DEPTH_MAX);
   } catch (error) {
     const why = error instanceof SyntaxError ? 'it is no JSON' : (error as Error).message;
     return { severity: 'fault', what: `${source} cannot be read: ${why}.`, todo: `Correct ${source}.` };

@@ -12,7 +12,7 @@ import {
   UnauthorisedError,
   UnavailableError,
 } from '../functions/flow-service/errors.ts';
-import { PAGE_ANSWER, parseJson } from '../functions/flow-service/json-answer.ts';
+import { PAGE_BYTES_MAX, parseJson } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import { ANSWER_DEPTH_MAX } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
@@ -352,14 +352,7 @@ class Attempt {
   #show(part: Part, isTold: boolean): void {
     const { token, speaks } = this.#trial.service;
     const reading = this.#tap.json((text) =>
-      readingOf(
-        part,
-        parseJson(redact(text, token), {
-          depthMax: speaks.answerDepthMax ?? ANSWER_DEPTH_MAX,
-          partsMax: PAGE_ANSWER.partsMax,
-        }),
-        speaks,
-      ),
+      readingOf(part, parseJson(redact(text, token), speaks.answerDepthMax ?? ANSWER_DEPTH_MAX), speaks),
     );
     if (reading === undefined) return;
     const { lines, issues, todo } = reading;
@@ -420,7 +413,7 @@ class Tap {
         let bytes = 0;
         for await (const chunk of response.body) {
           bytes += chunk.byteLength;
-          if (bytes <= PAGE_ANSWER.bytesMax) chunks.push(chunk);
+          if (bytes <= PAGE_BYTES_MAX) chunks.push(chunk);
           yield chunk;
         }
       };

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { essenceOf, typeOfName } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
-import { PLAIN_ANSWER, parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
+import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { typeOfBytes } from './media-type.ts';
@@ -142,7 +142,7 @@ export function wordsOfError(
 ): ErrorWords {
   let body: unknown;
   try {
-    body = parseJson(text, { depthMax, partsMax: PLAIN_ANSWER.partsMax });
+    body = parseJson(text, depthMax);
   } catch {
     return { detail: cut(text.trim()), isOwn: false }; // Not readable JSON.
   }
@@ -165,8 +165,8 @@ function detailOf(words: unknown): string {
 const placeOf = (item: { readonly loc?: unknown } | null): string =>
   Array.isArray(item?.loc) ? item.loc.filter((step) => ['string', 'number'].includes(typeof step)).join('.') : '';
 
-/** Limits of an `additional` that comes as a text of JSON. In the answer around it, it is one part. */
-const ADDITIONAL_LIMITS = { depthMax: 100, partsMax: PLAIN_ANSWER.partsMax };
+/** Nesting of an `additional` that comes as a text of JSON. In the answer around it, it is one part. */
+const ADDITIONAL_DEPTH_MAX = 100;
 
 /** True for a text that begins as the JSON of an object does. */
 const isTextOfObject = (value: unknown): value is string => typeof value === 'string' && /^\s*\{/.test(value);
@@ -176,7 +176,7 @@ function objectIn(additional: unknown): Readonly<Record<string, unknown>> | unde
   let value = additional;
   if (isTextOfObject(value)) {
     try {
-      value = parseJson(value, ADDITIONAL_LIMITS);
+      value = parseJson(value, ADDITIONAL_DEPTH_MAX);
     } catch {
       return undefined; // Another client has attached text that is not JSON, or the service has cut it.
     }

@@ -30,7 +30,7 @@ import {
 } from './errors.ts';
 import { Listing, type ListingPage, missingOf } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, ListingOrder } from './flow-search.ts';
-import { PAGE_ANSWER } from './json-answer.ts';
+import { PAGE_BYTES_MAX } from './json-answer.ts';
 import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, filled, flowBody } from './request-body.ts';
 import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
@@ -314,7 +314,7 @@ class HttpFlowService implements FlowService {
     const call = this.#outputsCall(flowId, linked.path ?? this.service.state.path, of);
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
-    const results = await this.#requests.read(answer, linkedOutputsReader(linked), signal, PAGE_ANSWER);
+    const results = await this.#requests.read(answer, linkedOutputsReader(linked), signal, PAGE_BYTES_MAX);
     return { ...results, links: this.#withKnownIds(flowId, results.links), answer };
   }
 
@@ -502,7 +502,7 @@ class HttpFlowService implements FlowService {
       };
       const answer = await this.#requests.send({ ...call, url, onSent }, signal);
       secret = answer.secret;
-      const page = await this.#requests.read(answer, reader, signal, PAGE_ANSWER);
+      const page = await this.#requests.read(answer, reader, signal, PAGE_BYTES_MAX);
       leftMs -= clock.now() - sentAt;
       return { page, response: answer.response };
     };

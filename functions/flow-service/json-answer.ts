@@ -4,23 +4,20 @@ import { UnintelligibleAnswerError } from './errors.ts';
 import { LongTexts } from './long-texts.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 
-/** The largest response of a kind that is read and parsed. */
-export interface AnswerLimits {
-  readonly bytesMax: number;
-  /** See {@link partsOf}. A limit of bytes alone is not enough: two bytes may take two hundred once parsed. */
-  readonly partsMax: number;
-}
+/** Bytes that a page of a listing may have. A service may list ten thousand flows, of 800 bytes each, on one page. */
+export const PAGE_BYTES_MAX = 8 * 1024 * 1024;
 
 /**
- * Limits of a page of a listing. A service may list ten thousand flows, of 800 bytes and 25 parts each, on one page.
+ * Bytes that any other response may have. A service may show a flow with each line of its log, or with each segment of a
+ * transcript. Many flows are polled side by side, so the limit is lower than that of a page.
  */
-export const PAGE_ANSWER: AnswerLimits = { bytesMax: 8 * 1024 * 1024, partsMax: 250_000 };
+export const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
 
 /**
- * Limits of any other response. A service may show a flow with each line of its log, or with each segment of a transcript.
- * Many flows are polled side by side, so the limit is lower than that of a page.
+ * Parts of a JSON text that is parsed: see {@link partsOf}. A flow on a page has 25. A limit of bytes alone is not enough:
+ * two bytes may take two hundred once parsed.
  */
-export const PLAIN_ANSWER: AnswerLimits = { ...PAGE_ANSWER, bytesMax: 4 * 1024 * 1024 };
+const PARTS_MAX = 250_000;
 
 /** A JSON text is beyond a limit, or does not fit the description of the service. The message says why. */
 export class UnfitAnswerError extends Error {
@@ -168,15 +165,15 @@ export async function readErrorBody(response: TransportResponse): Promise<string
 /**
  * Parses JSON of limited depth and size.
  * @throws {SyntaxError} the text is not JSON.
- * @throws {UnfitAnswerError} its lists and objects are nested more than `depthMax` deep, or it has more than `partsMax`
- * parts.
+ * @throws {UnfitAnswerError} its lists and objects are nested more than `depthMax` deep, or it has more than
+ * {@link PARTS_MAX} parts.
  */
-export function parseJson(text: string, { depthMax, partsMax }: { depthMax: number; partsMax: number }): unknown {
+export function parseJson(text: string, depthMax: number): unknown {
   // Counted before parsing: a few megabytes of brackets would become a gigabyte of lists and objects.
   const { depth, parts } = partsOf(text);
   if (depth > depthMax)
     throw new UnfitAnswerError(`the JSON is nested ${depth} deep, and at most ${depthMax} is parsed`);
-  if (parts > partsMax) throw new UnfitAnswerError(`the JSON has ${parts} parts, and at most ${partsMax} are parsed`);
+  if (parts > PARTS_MAX) throw new UnfitAnswerError(`the JSON has ${parts} parts, and at most ${PARTS_MAX} are parsed`);
   return parsedJson(text);
 }
 

@@ -26,14 +26,7 @@ import {
   wordsOfPage,
 } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
-import {
-  type AnswerLimits,
-  AnswerReader,
-  PLAIN_ANSWER,
-  parseJson,
-  readErrorBody,
-  UnfitAnswerError,
-} from './json-answer.ts';
+import { ANSWER_BYTES_MAX, AnswerReader, parseJson, readErrorBody, UnfitAnswerError } from './json-answer.ts';
 import { type PacedRequest, Pacer, type Rank } from './pacer.ts';
 import { retryAfterMs } from './rate-limit-headers.ts';
 import { holdsToken, redact } from './redact.ts';
@@ -293,12 +286,12 @@ export class Requests {
 
   /**
    * Reads a response as JSON that fits the description of the service.
-   * @param limits of the response. Default: {@link PLAIN_ANSWER}.
+   * @param bytesMax of the response. Default: {@link ANSWER_BYTES_MAX}.
    * @throws the error for the status if it is no success.
    * @throws {UnintelligibleAnswerError} it does not fit, or is beyond a limit.
    */
-  read<T>(answer: Answer, reader: Reader<T>, signal: AbortSignal, limits: AnswerLimits = PLAIN_ANSWER): Promise<T> {
-    return this.#read(answer, limits, signal, (text) => this.#parsed(answer, text, reader, limits.partsMax));
+  read<T>(answer: Answer, reader: Reader<T>, signal: AbortSignal, bytesMax = ANSWER_BYTES_MAX): Promise<T> {
+    return this.#read(answer, bytesMax, signal, (text) => this.#parsed(answer, text, reader));
   }
 
   /**
@@ -307,10 +300,10 @@ export class Requests {
    * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end.
    */
   acknowledge(answer: Answer, signal: AbortSignal): Promise<void> {
-    return this.#read(answer, PLAIN_ANSWER, signal, (text) => this.#checkOwn(answer, text, /^\s*</));
+    return this.#read(answer, ANSWER_BYTES_MAX, signal, (text) => this.#checkOwn(answer, text, /^\s*</));
   }
 
-  async #read<T>(answer: Answer, { bytesMax }: AnswerLimits, signal: AbortSignal, as: (text: string) => T): Promise<T> {
+  async #read<T>(answer: Answer, bytesMax: number, signal: AbortSignal, as: (text: string) => T): Promise<T> {
     const { response, secret } = answer;
     if (!isSuccess(response.status) || response.refusal !== undefined) throw await this.errorFor(answer);
     try {
@@ -320,11 +313,11 @@ export class Requests {
     }
   }
 
-  #parsed<T>(answer: Answer, text: string, reader: Reader<T>, partsMax: number): T {
+  #parsed<T>(answer: Answer, text: string, reader: Reader<T>): T {
     const { operation, response } = answer;
     let why: unknown;
     try {
-      const parsed = reader(parseJson(text, { depthMax: this.#answerDepthMax, partsMax }));
+      const parsed = reader(parseJson(text, this.#answerDepthMax));
       this.#served.add(operation);
       if (operation !== 'list' && operation !== 'templates') this.#flowKnownAt ??= this.#clock.now();
       return parsed;
