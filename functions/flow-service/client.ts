@@ -33,7 +33,7 @@ import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, Listin
 import { PAGE_BYTES_MAX } from './json-answer.ts';
 import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, filled, flowBody } from './request-body.ts';
-import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
+import { type Answer, type Call, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
   inputUrlSeconds,
   type LinkedOutputs,
@@ -421,30 +421,12 @@ class HttpFlowService implements FlowService {
   /** The error for a creation without success. Unlike a read, a creation may have taken effect all the same. */
   async #creationError(answer: Answer, signal: AbortSignal): Promise<FlowServiceError> {
     const { status, refusal: meaning, sent = 'all' } = answer.response;
-    const refusal = await this.#requests.refusalOf(answer);
-    const cause = await this.#refusalError(refusal, status, signal);
+    const { error, isOwn } = await this.#requests.creationErrorFor(answer, () => this.isServing(signal));
+    const cause = withoutFlow(error, status);
     const isNone = NO_FLOW_STATUSES.includes(status) || NO_FLOW_REFUSALS.includes(meaning);
     if (sent !== 'all' || isNone || cause instanceof UnauthorisedError) return cause;
     // A 5xx of the service itself says that something broke, perhaps after the flow was made.
-    return new InDoubtError(cause.message, { cause, isOwnRefusal: refusal.isOwn && status >= 400 && status < 500 });
-  }
-
-  /** What the answer to a creation means if no flow was made. */
-  async #refusalError(
-    { error, blame, misaddressed }: CreationRefusal,
-    status: number,
-    signal: AbortSignal,
-  ): Promise<FlowServiceError> {
-    if (blame === 'address' || (blame === 'unclear' && !(await this.isServing(signal)))) return misaddressed;
-    if (error instanceof NotReadyError && status === 425) {
-      return new UnavailableError(error.message, { cause: error, bodyStarted: true });
-    }
-    const isForGood =
-      error instanceof NotFoundError ||
-      error instanceof NotServedError ||
-      error instanceof NotReadyError ||
-      error instanceof UnintelligibleAnswerError;
-    return isForGood ? new RejectedError(error.message, { cause: error, status }) : error;
+    return new InDoubtError(cause.message, { cause, isOwnRefusal: isOwn && status >= 400 && status < 500 });
   }
 
   /** @throws {NotServedError} the description has no listing of flows. */
@@ -509,6 +491,19 @@ class HttpFlowService implements FlowService {
     const isForToken = (target: URL): boolean => this.#requests.isForToken(target, secret);
     return new Listing({ ...options, url: call.url, isForToken, read });
   }
+}
+
+/** What the error of a creation means if no flow was made. */
+function withoutFlow(error: FlowServiceError, status: number): FlowServiceError {
+  if (error instanceof NotReadyError && status === 425) {
+    return new UnavailableError(error.message, { cause: error, bodyStarted: true });
+  }
+  const isForGood =
+    error instanceof NotFoundError ||
+    error instanceof NotServedError ||
+    error instanceof NotReadyError ||
+    error instanceof UnintelligibleAnswerError;
+  return isForGood ? new RejectedError(error.message, { cause: error, status }) : error;
 }
 
 const notAll = (operation: string, what: string, why: string): UnintelligibleAnswerError =>

@@ -12,9 +12,6 @@ export interface AnswerFacts extends ErrorWords {
   readonly text: string;
 }
 
-/** Who is to blame for a creation without success. */
-export type Blame = 'request' | 'address' | 'unclear';
-
 /**
  * Statuses that mean the same whether a page comes with them or not. The server has read the request (413, 415, 422),
  * or the client has a rule of its own for them.
@@ -74,7 +71,7 @@ export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'te
  * request may deserve, only another request to the address can tell. That the address made flows before says nothing: a
  * proxy may have changed.
  */
-export function blameOf(facts: AnswerFacts): Blame {
+export function blameOf(facts: AnswerFacts): 'request' | 'address' | 'unclear' {
   const { status, headers } = facts.response;
   if (isRedirect(facts.response) || status === 405 || status === 501) return 'address';
   if (status === 404)

@@ -8,7 +8,6 @@ import {
   ForbiddenAddressError,
   InDoubtError,
   JobFailedError,
-  type MisaddressedError,
   NotFoundError,
   ThrottledError,
   UnauthorisedError,
@@ -17,7 +16,6 @@ import {
 } from './errors.ts';
 import {
   type AnswerFacts,
-  type Blame,
   blameOf,
   isForeign,
   isPage,
@@ -113,15 +111,6 @@ export interface Answer {
   readonly hadToken: boolean;
   /** True if the token is refused, and was just read again. */
   readonly isTokenRefused?: boolean;
-}
-
-/** What a creation without success means, as far as its answer tells. */
-export interface CreationRefusal {
-  readonly error: FlowServiceError;
-  readonly blame: Blame;
-  readonly misaddressed: MisaddressedError;
-  /** True if it has the form of the service's own errors. */
-  readonly isOwn: boolean;
 }
 
 /**
@@ -363,13 +352,20 @@ export class Requests {
     return isElsewhere ? misaddressed(answer, facts, this.#base, error) : error;
   }
 
-  /** The same for a creation: its error if the request is to blame, and its error if the address is. */
-  async refusalOf(answer: Answer): Promise<CreationRefusal> {
+  /**
+   * The same for a creation. `isOwn` is true if it has the form of the service's own errors.
+   * @param isServing tells whether the address serves flows. Called only if the answer does not tell who is to blame.
+   */
+  async creationErrorFor(
+    answer: Answer,
+    isServing: () => Promise<boolean>,
+  ): Promise<{ readonly error: FlowServiceError; readonly isOwn: boolean }> {
     const facts = await this.#factsOf(answer);
     const error = this.#errorForStatus(answer, facts);
     const { isOwn } = facts;
     const blame = answer.isTokenRefused ? 'request' : blameOf(facts);
-    return { error, blame, misaddressed: misaddressed(answer, facts, this.#base, error), isOwn };
+    const isElsewhere = blame === 'address' || (blame === 'unclear' && !(await isServing()));
+    return { error: isElsewhere ? misaddressed(answer, facts, this.#base, error) : error, isOwn };
   }
 
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
