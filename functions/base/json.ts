@@ -4,3 +4,16 @@ export type Json = null | boolean | number | string | readonly Json[] | JsonObje
 export interface JsonObject {
   readonly [key: string]: Json;
 }
+
+/** True for an object. `null` and lists are none. */
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** The value that a text is the JSON of. Undefined if it is no JSON. */
+export function jsonIn(text: string | undefined): unknown {
+  try {
+    return JSON.parse(text as string);
+  } catch {
+    return undefined;
+  }
+}

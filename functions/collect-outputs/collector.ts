@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import { jsonIn } from '../base/json.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
 import { Document } from '../ledger/document.ts';
@@ -93,13 +94,8 @@ function stateSchema(now: number) {
 export type CollectorState = Readonly<z.infer<ReturnType<typeof stateSchema>>>;
 
 /** A state that cannot be read is empty. All flows are due then, and the next write replaces it. */
-export function parsedState(text: string, now: number): CollectorState {
-  try {
-    return stateSchema(now).safeParse(JSON.parse(text)).data ?? {};
-  } catch {
-    return {};
-  }
-}
+export const parsedState = (text: string, now: number): CollectorState =>
+  stateSchema(now).safeParse(jsonIn(text)).data ?? {};
 
 /** A lease that one invocation left to the next. */
 export interface LeftLease {

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { isObject } from '../base/json.ts';
 import { essenceOf, typeOfName } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
@@ -64,10 +65,6 @@ function usableId(value: unknown): string | undefined {
   const id = idText(value);
   return id !== undefined && isUsableId(id) ? id : undefined;
 }
-
-/** True for a JSON object. `null` and lists are none. */
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** The word at a pointer. `null` if there is none. A value that is no text is shown as JSON. */
 function wordAt(json: unknown, pointers: Pointers | undefined): string | null {

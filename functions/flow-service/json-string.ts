@@ -1,3 +1,5 @@
+import { jsonIn } from '../base/json.ts';
+
 /** Helpers for the inside of a JSON string that arrives in pieces. */
 
 const QUOTE = 0x22;
@@ -5,13 +7,7 @@ const BACKSLASH = 0x5c;
 const LOWER_U = 0x75;
 
 /** Decodes the escapes in the inside of a JSON string. Returns undefined if it is not one. */
-export function unescaped(text: string): string | undefined {
-  try {
-    return JSON.parse(`"${text}"`);
-  } catch {
-    return undefined; // The caller decides what that means.
-  }
-}
+export const unescaped = (text: string): string | undefined => jsonIn(`"${text}"`) as string | undefined;
 
 /** The place of the quote that ends the string. `piece` must begin with a character or a whole escape. */
 export function closingQuote(piece: Buffer): number | undefined {

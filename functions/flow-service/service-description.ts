@@ -1,5 +1,5 @@
 import { duration } from '../base/duration.ts';
-import type { Json, JsonObject } from '../base/json.ts';
+import { isObject, type Json, type JsonObject } from '../base/json.ts';
 
 /**
  * How a service speaks. The client knows nothing else about it: a fact that is not declared here is not used, and an
@@ -349,17 +349,14 @@ export const needsTemplate = ({ state, outputs, ...others }: ServiceDescription)
  * outputs with `addresses` instead of a list.
  */
 export function merged(base: Json, changes: Json): Json {
-  if (!isJsonObject(changes)) return changes;
-  const result = new Map(isJsonObject(base) && !isOtherForm(base, changes) ? Object.entries(base) : []);
+  if (!isObject(changes)) return changes;
+  const result = new Map(isObject(base) && !isOtherForm(base, changes) ? Object.entries(base) : []);
   for (const [name, change] of Object.entries(changes)) {
     if (change === null) result.delete(name);
     else result.set(name, merged(result.get(name) ?? null, change));
   }
   return Object.fromEntries(result);
 }
-
-const isJsonObject = (value: Json): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const isOtherForm = (base: JsonObject, changes: JsonObject): boolean =>
   (typeof changes.by === 'string' && changes.by !== base.by) ||

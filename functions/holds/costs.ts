@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { jsonIn } from '../base/json.ts';
 
 /*
  * The costs of each day's flows, by route and by the prefix of the file. A flow is added by the write that counts it
@@ -48,16 +49,8 @@ const textOf = ({ route, prefix, currency }: CostKey): string => JSON.stringify(
 
 /** Reads the key of totals. Undefined if the text is no such key. */
 export function costKeyOf(text: string): CostKey | undefined {
-  const parsed = z.tuple([z.string(), z.string(), z.string()]).safeParse(parsedJson(text)).data;
+  const parsed = z.tuple([z.string(), z.string(), z.string()]).safeParse(jsonIn(text)).data;
   return parsed && { route: parsed[0], prefix: parsed[1], currency: parsed[2] };
-}
-
-function parsedJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /**

@@ -1,5 +1,6 @@
 import { GetSecretValueCommand, type SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import type { Clock } from '../base/clock.ts';
+import { jsonIn } from '../base/json.ts';
 import { UnauthorisedError } from '../flow-service/errors.ts';
 import type { Token } from '../flow-service/types.ts';
 
@@ -65,13 +66,7 @@ export class SecretToken implements Token {
  */
 export function tokenIn(secret: string | undefined): string | undefined {
   let value: unknown = secret;
-  if (secret?.trimStart().startsWith('{')) {
-    try {
-      value = JSON.parse(secret).token;
-    } catch {
-      return undefined;
-    }
-  }
+  if (secret?.trimStart().startsWith('{')) value = (jsonIn(secret) as { token?: unknown } | undefined)?.token;
   // `echo` and editors leave a line break at the end. Other characters that a header cannot carry are an error.
   const token = typeof value === 'string' ? value.trim() : '';
   return /^[\x21-\x7e]+$/.test(token) ? token : undefined;

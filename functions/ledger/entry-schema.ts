@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import type { Json, JsonObject } from '../base/json.ts';
+import { isObject, type Json, type JsonObject } from '../base/json.ts';
 import type { PlannedStage } from '../uploads/chain-routes.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { type Stage, UPLOAD_ID, type Upload } from '../uploads/upload.ts';
@@ -55,8 +55,6 @@ export const uploadSchema: z.ZodMiniType<Upload> = z.object({
   sequencer: z.optional(z.string()),
   stage: z.optional(stage),
 });
-
-const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const parameters = z.custom<Json>((value) => value !== undefined);
 

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { jsonIn } from '../base/json.ts';
 import { shorten, toldIssues } from '../base/printable.ts';
 import { jsonSchema, templateSchema } from '../uploads/routes.ts';
 import { UPLOAD_ID } from '../uploads/upload.ts';
@@ -141,10 +142,5 @@ export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {
 }
 
 /** What the only message of a batch asks for: see `nextRound` in `tick.ts`. */
-function inMessage(event: unknown): unknown {
-  try {
-    return JSON.parse((event as { Records: [{ body: string }] }).Records[0].body);
-  } catch {
-    return undefined;
-  }
-}
+const inMessage = (event: unknown): unknown =>
+  jsonIn((event as { Records?: { body?: string }[] } | undefined)?.Records?.[0]?.body);

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
+import { jsonIn } from '../base/json.ts';
 import { childrenOf } from '../chains/chain.ts';
 import { keptWords } from '../flow-service/service-description.ts';
 import { type Failure, type RunningEntry, sentBy, type TerminalEntry } from '../ledger/entry.ts';
@@ -224,7 +225,7 @@ export class Receipts {
         (Body as Readable).destroy();
         return undefined;
       }
-      const success = parsedSuccess((await Body?.transformToString()) ?? '');
+      const success = successSchema.safeParse(jsonIn(await Body?.transformToString())).data;
       const isOfThis =
         success?.upload.id === upload.id && success.generation === generation && success.flow.id === flow.id;
       return isOfThis ? success : undefined;
@@ -245,15 +246,6 @@ export class Receipts {
     const rank = rankOf(head.Metadata ?? {});
     // Without its end, the receipt was put after its end. S3 cuts the fraction of that second off.
     return { ...rank, etag: head.ETag as string, endedAt: rank.endedAt || (head.LastModified?.getTime() ?? 0) + 999 };
-  }
-}
-
-/** Undefined if the text is not the receipt of a success. */
-function parsedSuccess(text: string): z.infer<typeof successSchema> | undefined {
-  try {
-    return successSchema.safeParse(JSON.parse(text)).data;
-  } catch {
-    return undefined;
   }
 }
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import { isObject, jsonIn } from '../base/json.ts';
 import { orDropped } from '../base/stored-state.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { Document } from '../ledger/document.ts';
@@ -146,12 +147,8 @@ export function parsedState(text: string, now: number): ParsedState {
  * first one.
  */
 function storedMembers(text: string): Readonly<Record<string, unknown>> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { schema: 1, ...value } : {};
-  } catch {
-    return {}; // All members are damaged then, which the caller reports.
-  }
+  const value = jsonIn(text);
+  return isObject(value) ? { schema: 1, ...value } : {}; // Without any, all are damaged, which the caller reports.
 }
 
 /** S3 dates objects in whole seconds: without rounding, an upload of this very second would seem to be older. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import * as z from 'zod/mini';
-import type { Json, JsonObject } from '../base/json.ts';
+import { isObject, type Json, type JsonObject } from '../base/json.ts';
 import { quoted } from '../base/printable.ts';
 import type { Price } from './budget.ts';
 import { decodeWords } from './encoded-words.ts';
@@ -41,7 +41,7 @@ export function revisionOf({ input, template, parameters, additional, revision: 
 
 /** The order in which a configuration names the members of an object changes no flow. */
 const byName = (_: string, value: unknown): unknown =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+  isObject(value)
     ? Object.fromEntries(Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)))
     : value;
 

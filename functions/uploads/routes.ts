@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import type { Json, JsonObject } from '../base/json.ts';
+import { isObject, type Json, type JsonObject } from '../base/json.ts';
 import { quoted } from '../base/printable.ts';
 import { boundedText, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
@@ -95,8 +95,6 @@ export const additionalSchema: z.ZodMiniType<JsonObject> = z
       additionalProperties: {},
     }),
   );
-
-const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const timeSchema = (unit: 'seconds' | 'hours', max: number) => {
   const error = `expected a whole number of ${unit} from 1 to ${max}`;

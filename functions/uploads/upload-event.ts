@@ -1,3 +1,4 @@
+import { isObject } from '../base/json.ts';
 import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
 import { decodedKey } from '../s3/encoded-keys.ts';
@@ -184,10 +185,6 @@ function keyOf(encoded: string): string {
 function possibleKey(key: string): string {
   if (key.isWellFormed() && Buffer.byteLength(key) <= KEY_BYTES_MAX) return key;
   throw new UnrecognisedEventError(`A key that S3 would not take: ${excerpt(key)}`);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isName(value: unknown): value is string {
