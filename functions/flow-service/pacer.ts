@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { ThrottledError } from './errors.ts';
 import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
 import { isThrottled } from './status-errors.ts';
+import { TimeLimit } from './time-limit.ts';
 import type { TransportResponse } from './transport.ts';
 
 /** Services limit the creation of flows apart from everything else. */
@@ -117,9 +118,6 @@ const BUCKET_MS = 100;
 
 /** After this many requests of higher ranks, a rank gets one: at least a tenth of all, so that nothing starves. */
 const SKIPPED_MAX = 9;
-
-/** Ends a timer early. One shared error, because an error with its stack costs more than the timer. */
-const RESCHEDULED = new Error('The pace has another timer');
 
 /**
  * Keeps to the limits of a service without knowing them. It stands between the operations of the client and HTTP: all
@@ -273,7 +271,7 @@ class Pace {
   #lastOfBurst = 0;
   #nextAt = 0;
   #lastAnswerAt = Number.NEGATIVE_INFINITY;
-  #timer: AbortController | undefined;
+  #timer: TimeLimit | undefined;
 
   constructor(kind: RequestKind, clock: Clock, ceiling: number) {
     this.#kind = kind;
@@ -408,8 +406,7 @@ class Pace {
 
   /** Lets requests go, for as long as the pace allows. */
   #go(): void {
-    this.#timer?.abort(RESCHEDULED);
-    this.#timer = undefined;
+    this.#timer?.end();
     for (;;) {
       const now = this.#clock.now();
       const rate = Math.min(this.learnt?.requestsPerSecond ?? Number.POSITIVE_INFINITY, this.#ceiling);
@@ -425,7 +422,9 @@ class Pace {
           ...this.#waiting.values().map((waiting) => waiting.startBy ?? Number.POSITIVE_INFINITY),
         );
         // One millisecond later, the request is certainly too late.
-        void this.#wakeAt(Math.min(Math.max(opensAt, ready), askedAt, startBy + 1));
+        const goesAt = Math.min(Math.max(opensAt, ready), askedAt, startBy + 1);
+        this.#timer = new TimeLimit(this.#clock, () => this.#go());
+        this.#timer.set(goesAt - now, 'the turn of a request');
         return;
       }
       this.#spend(next, now);
@@ -485,16 +484,5 @@ class Pace {
     this.#grownAt = now;
     const rate = Math.min(this.#rate ?? Number.POSITIVE_INFINITY, this.#ceiling);
     this.#nextAt = Math.max(this.#nextAt, now - BUCKET_MS) + 1000 / rate;
-  }
-
-  async #wakeAt(at: number): Promise<void> {
-    const timer = new AbortController();
-    this.#timer = timer;
-    try {
-      await this.#clock.sleep(Math.max(0, at - this.#clock.now()), timer.signal);
-    } catch {
-      return; // Another timer took its place.
-    }
-    this.#go();
   }
 }
