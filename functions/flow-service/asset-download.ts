@@ -29,13 +29,17 @@ const REDIRECTS_MAX = 3;
 /** Time over which the rate of a download is measured, in milliseconds of waiting for the service. */
 const RATE_WINDOW_MS = 30_000;
 
-/** Where an asset is: at an address of the service, or at one that an answer of the service names. */
-type Source = { readonly url: URL } | { readonly link: string; readonly answer: Answer };
+/** An address that an answer of the service names, or a redirect. */
+interface NamedAddress {
+  readonly answer: Answer;
+  readonly address: string | undefined;
+}
 
 interface AssetRequest extends AssetOptions {
   readonly flowId: string;
   readonly assetId: string;
-  readonly from: Source;
+  /** Where it is: at an address of the service, or at one that an answer names. */
+  readonly from: { readonly url: URL } | NamedAddress;
   /** Pointer to the data URI of an asset that comes in JSON. Default: each answer is the asset itself. */
   readonly data?: string | undefined;
   /** True if the answer must have the data URI. Default: it may be the asset itself. */
@@ -70,27 +74,20 @@ async function assetWithin(
   { from, ...wanted }: Pick<AssetRequest, 'from' | 'assetBytesMax' | 'accepts' | 'data' | 'isEnvelope'>,
 ): Promise<Asset> {
   const { signal } = progress;
-  let hop: Hop =
+  let answer =
     'url' in from
-      ? { url: from.url, answer: await requests.send({ ...about, url: from.url }, signal) }
-      : await follow(
-          requests,
-          { answer: from.answer, address: from.link },
-          { ...about, url: new URL(from.link) },
-          signal,
-        );
-  const names: string[] = [hop.url.pathname];
-  for (let hops = 0; isRedirect(hop.answer.response); hops += 1) {
-    const { answer, url } = hop;
+      ? await requests.send({ ...about, url: from.url }, signal)
+      : await follow(requests, from, about, signal);
+  const names: string[] = [answer.url.pathname];
+  for (let hops = 0; isRedirect(answer.response); hops += 1) {
     answer.response.destroy();
     if (hops === REDIRECTS_MAX) {
       throw new ForbiddenAddressError(`The asset was redirected more than ${REDIRECTS_MAX} times`);
     }
-    const redirected = { ...about, url, subject: redirectSubject(about.subject, hops) };
-    hop = await follow(requests, { answer, address: answer.response.headers.location }, redirected, signal);
-    names.unshift(hop.url.pathname);
+    const redirected = { ...about, subject: redirectSubject(about.subject, hops) };
+    answer = await follow(requests, { answer, address: answer.response.headers.location }, redirected, signal);
+    names.unshift(answer.url.pathname);
   }
-  const { answer } = hop;
   const { response, secret, hadToken } = answer;
   if (response.status !== 200) {
     progress.wait();
@@ -183,23 +180,14 @@ class Progress {
 
 const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 307, 308].includes(status);
 
-/** An answer, and the address that gave it. */
-interface Hop {
-  readonly url: URL;
-  readonly answer: Answer;
-}
-
-/**
- * Follows an address that an answer names, if it is allowed. Sends the token only to an address below the base.
- * @param call the request for it, with the address that named it.
- */
+/** Follows an address that an answer names, if it is allowed. Sends the token only to an address below the base. */
 async function follow(
   requests: Requests,
-  { answer: { response, secret }, address }: { readonly answer: Answer; readonly address: string | undefined },
-  call: Call,
+  { answer: { response, secret, url: base }, address }: NamedAddress,
+  about: Omit<Call, 'url'>,
   signal: AbortSignal,
-): Promise<Hop> {
-  const named = address === undefined ? null : URL.parse(address, call.url.href);
+): Promise<Answer> {
+  const named = address === undefined ? null : URL.parse(address, base.href);
   if (named === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
   const url = requests.meant(named);
   const reach = requests.isLocal ? 'machine' : reachOf(response.address);
@@ -211,8 +199,8 @@ async function follow(
     const what = isRedirect(response) ? 'The asset was redirected to' : 'The service gives as the address of the asset';
     throw new ForbiddenAddressError(`${what} ${redact(url.origin, secret)}. This address is not allowed${why}`);
   }
-  if (requests.isForToken(url, secret)) return { url, answer: await requests.send({ ...call, url }, signal) };
-  return { url, answer: await requests.sendElsewhere({ ...call, url, reach }, secret, signal) };
+  if (requests.isForToken(url, secret)) return requests.send({ ...about, url }, signal);
+  return requests.sendElsewhere({ ...about, url, reach }, secret, signal);
 }
 
 /** The bytes of the response without its coding. */

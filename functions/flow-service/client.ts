@@ -260,7 +260,7 @@ class HttpFlowService implements FlowService {
       throw new NotFoundError(`The flow has no address of ${assetId} any more`, { knownToBeServed: true });
     }
     if (!/^data:/i.test(link.address)) {
-      return downloadAsset(this.#requests, { ...request, from: { link: link.address, answer } }, signal);
+      return downloadAsset(this.#requests, { ...request, from: { answer, address: link.address } }, signal);
     }
     const from = { url: answer.url };
     return downloadAsset(this.#requests, { ...request, from, data: link.pointer, isEnvelope: true }, signal);
