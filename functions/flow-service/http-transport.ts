@@ -87,7 +87,8 @@ class StaleConnectionError extends TransportError {}
  *        └────────────┴── failed, timed out, aborted ──────┘   (the response may come before all is sent)
  */
 class Exchange {
-  readonly response: Promise<TransportResponse>;
+  readonly #outcome = Promise.withResolvers<TransportResponse>();
+  readonly response = this.#outcome.promise;
   readonly #request: TransportRequest;
   readonly #signal: AbortSignal;
   readonly #limits: TransportLimits;
@@ -97,8 +98,6 @@ class Exchange {
   /** Limits the whole answer, because a response that trickles exceeds no single wait. */
   readonly #answerLimit: TimeLimit;
   readonly #client: ReturnType<typeof httpRequest>;
-  readonly #resolve: (response: TransportResponse) => void;
-  readonly #reject: (error: unknown) => void;
   #sent: Sent = 'nothing';
   #answer: IncomingMessage | undefined;
   /** The reason why the exchange ended early. */
@@ -118,10 +117,6 @@ class Exchange {
       limits,
     }: { agent: HttpAgent; proxy: URL | undefined; clock: Clock; limits: TransportLimits },
   ) {
-    const { promise, resolve, reject } = Promise.withResolvers<TransportResponse>();
-    this.response = promise;
-    this.#resolve = resolve;
-    this.#reject = reject;
     this.#request = request;
     this.#signal = signal;
     this.#limits = limits;
@@ -228,7 +223,7 @@ class Exchange {
     if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
     // The loop over the body throws the error. Before the loop begins, an unhandled error event would end the process.
     answer.on('error', () => {});
-    this.#resolve({
+    this.#outcome.resolve({
       status: answer.statusCode ?? 0,
       headers: Object.fromEntries(
         Object.entries(answer.headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : value]),
@@ -270,7 +265,7 @@ class Exchange {
     this.#failure = error;
     this.#end();
     // Has no effect once the response has begun. Then the loop over its body throws the failure.
-    this.#reject(this.#described(error));
+    this.#outcome.reject(this.#described(error));
   }
 
   #described(error: unknown): unknown {
