@@ -6,7 +6,7 @@ import { AssetTooLargeError, DamagedAssetError, EmptyAssetError, NotAnAssetError
 import { isPage } from './foreign-answer.ts';
 import { GatheredBytes, parsedJson } from './json-answer.ts';
 import { at as valueAt } from './json-pointer.ts';
-import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
+import { BACKSLASH, closingQuote, lengthWithoutCutEscape, QUOTE, unescaped } from './json-string.ts';
 import { LongTexts } from './long-texts.ts';
 import { canonicalMediaType, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
 import type { Asset } from './types.ts';
@@ -28,9 +28,6 @@ const NOTHING = 'Nothing came in place of the asset: it has no bytes';
 
 /** Longest quotation of what came in place of an asset, in characters. */
 const QUOTE_CHARS_MAX = 200;
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 
 interface AnswerFacts {
   /** Pointer to the data URI of an asset that comes in JSON. Undefined if each answer is the asset itself. */

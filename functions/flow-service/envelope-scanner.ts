@@ -1,7 +1,7 @@
 import { DamagedAssetError } from './errors.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { stepsOf } from './json-pointer.ts';
-import { unescaped } from './json-string.ts';
+import { BACKSLASH, QUOTE, unescaped } from './json-string.ts';
 import { LongTexts } from './long-texts.ts';
 
 /** The data URI of an envelope must begin within this many bytes of a response that may be the asset itself. */
@@ -16,10 +16,8 @@ export const ENVELOPE_TEXT_BYTES_MAX = 1024;
 /** Longest data URI up to its comma, in bytes. Real ones are below a hundred. */
 const URI_HEAD_BYTES_MAX = 4 * 1024;
 
-const QUOTE = 0x22;
 const COMMA = 0x2c;
 const COLON = 0x3a;
-const BACKSLASH = 0x5c;
 const OPENING: readonly (number | undefined)[] = [0x7b, 0x5b];
 const CLOSING: readonly (number | undefined)[] = [0x7d, 0x5d];
 const WHITE_SPACE: readonly (number | undefined)[] = [0x20, 0x09, 0x0a, 0x0d];

@@ -1,10 +1,10 @@
 import { jsonIn } from '../base/json.ts';
 
-/** Helpers for the inside of a JSON string that arrives in pieces. */
+/** Helpers for the inside of a JSON string that arrives in pieces, with the bytes that matter in it. */
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const LOWER_U = 0x75;
+export const QUOTE = 0x22;
+export const BACKSLASH = 0x5c;
+export const LOWER_U = 0x75;
 
 /** Decodes the escapes in the inside of a JSON string. Returns undefined if it is not one. */
 export const unescaped = (text: string): string | undefined => jsonIn(`"${text}"`) as string | undefined;

@@ -1,3 +1,5 @@
+import { BACKSLASH, LOWER_U, QUOTE } from './json-string.ts';
+
 /**
  * Bytes that stay of a text in an answer. No member that is read has more: ids have at most 256 bytes, quotations 300
  * characters, and a flow tag some hundred. A service may answer with the whole file that it was sent.
@@ -10,10 +12,6 @@ export const TEXT_BYTES_MAX = 64 * 1024;
  */
 export const CUT = '\u{10FFFF}';
 const CUT_BYTES = Buffer.from(CUT);
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const SMALL_U = 0x75;
 
 /**
  * Cuts the long texts in the bytes of a JSON text while they arrive. What comes out is JSON again, and each text that was
@@ -61,7 +59,7 @@ export class LongTexts {
           kept.push(chunk.subarray(from, at), CUT_BYTES);
         }
         length += 1;
-        if (escapeBytes > 0) escapeBytes = escapeBytes === 1 && byte === SMALL_U ? 4 : escapeBytes - 1;
+        if (escapeBytes > 0) escapeBytes = escapeBytes === 1 && byte === LOWER_U ? 4 : escapeBytes - 1;
         else if (byte === BACKSLASH) escapeBytes = 1;
       }
     }
