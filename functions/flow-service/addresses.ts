@@ -8,24 +8,22 @@ import { ForbiddenAddressError } from './errors.ts';
  * a link-local address, or a server in the company's network. So each address must be within the reach of the service.
  */
 
-/** Ranges of addresses, such as `10.0.0.0/8`. An address with a zone (`fe80::1%eth0`) belongs to one link: no range has it. */
-class Ranges {
+/**
+ * Tells whether an address is in ranges such as `10.0.0.0/8`. One with a zone (`fe80::1%eth0`) belongs to one link: no
+ * range has it.
+ */
+function within(ranges: readonly string[]): (address: string) => boolean {
   // Two lists, because one of both families would find an IPv4-mapped IPv6 address in an IPv4 range.
-  readonly #ipv4 = new BlockList();
-  readonly #ipv6 = new BlockList();
-
-  constructor(ranges: readonly string[]) {
-    for (const range of ranges) {
-      const [network = '', bits] = range.split('/');
-      if (isIP(network) === 4) this.#ipv4.addSubnet(network, Number(bits), 'ipv4');
-      else this.#ipv6.addSubnet(network, Number(bits), 'ipv6');
-    }
+  const [ipv4, ipv6] = [new BlockList(), new BlockList()];
+  for (const range of ranges) {
+    const [network = '', bits] = range.split('/');
+    if (isIP(network) === 4) ipv4.addSubnet(network, Number(bits), 'ipv4');
+    else ipv6.addSubnet(network, Number(bits), 'ipv6');
   }
-
-  has(address: string): boolean {
+  return (address) => {
     const family = address.includes('%') ? 0 : isIP(address);
-    return family === 4 ? this.#ipv4.check(address, 'ipv4') : family === 6 && this.#ipv6.check(address, 'ipv6');
-  }
+    return family === 4 ? ipv4.check(address, 'ipv4') : family === 6 && ipv6.check(address, 'ipv6');
+  };
 }
 
 /** Networks without IPv4 reach the public IPv4 internet through this prefix (RFC 6052). The IPv4 rules apply in it. */
@@ -44,9 +42,9 @@ const NOT_PUBLIC_IPV4 = [
 /** Special-purpose ranges within 2000::/3, the only public IPv6 range (IANA IPv6 Special-Purpose Address Registry). */
 const NOT_PUBLIC_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
-/** Ranges that hold the public internet. {@link NOT_PUBLIC} lists the exceptions in them. */
-const MAY_BE_PUBLIC = new Ranges(['0.0.0.0/0', '2000::/3', `${NAT64_PREFIX}/96`]);
-const NOT_PUBLIC = new Ranges([
+/** Ranges that hold the public internet. {@link isNotPublic} has the exceptions in them. */
+const mayBePublic = within(['0.0.0.0/0', '2000::/3', `${NAT64_PREFIX}/96`]);
+const isNotPublic = within([
   ...[...NOT_PUBLIC_IPV4, ...NOT_PUBLIC_IPV6],
   ...NOT_PUBLIC_IPV4.map((range) => range.split('/')).map(
     ([network, bits]) => `${NAT64_PREFIX}${network}/${96 + Number(bits)}`,
@@ -57,12 +55,12 @@ const NOT_PUBLIC = new Ranges([
  * Addresses within an organisation, with unique-local IPv6 (RFC 4193). All other special-purpose addresses belong to one
  * machine or one link, such as that of an instance's metadata.
  */
-const PRIVATE = new Ranges([...PRIVATE_IPV4, 'fc00::/7']);
+const isInPrivateRange = within([...PRIVATE_IPV4, 'fc00::/7']);
 
 /** Metadata and other services of an EC2 instance. (Amazon EC2 User Guide, "Instance metadata": `fd00:ec2::254`.) */
-const EC2_LOCAL = new Ranges(['fd00:ec2::/32']);
+const isOfEc2 = within(['fd00:ec2::/32']);
 
-const LOOPBACK = new Ranges(['127.0.0.0/8', '::1/128']);
+const isLoopbackAddress = within(['127.0.0.0/8', '::1/128']);
 
 /**
  * The addresses that a service may send us to. Each list names what it allows, so that an unknown form of an address,
@@ -78,10 +76,10 @@ export type Reach = 'public' | 'network' | 'machine';
  * Tells whether an IP address is on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
  * multicast, documentation and reserved addresses are not. No IPv4-mapped IPv6 address counts as public.
  */
-const isPublicAddress = (address: string): boolean => MAY_BE_PUBLIC.has(address) && !NOT_PUBLIC.has(address);
+const isPublicAddress = (address: string): boolean => mayBePublic(address) && !isNotPublic(address);
 
 /** Tells whether an address is private: of an organisation's network, neither public nor of this machine or link. */
-const isPrivateAddress = (address: string): boolean => PRIVATE.has(address) && !EC2_LOCAL.has(address);
+const isPrivateAddress = (address: string): boolean => isInPrivateRange(address) && !isOfEc2(address);
 
 export function isWithin(reach: Reach, address: string): boolean {
   switch (reach) {
@@ -90,7 +88,7 @@ export function isWithin(reach: Reach, address: string): boolean {
     case 'network':
       return isPublicAddress(address) || isPrivateAddress(address);
     case 'machine':
-      return LOOPBACK.has(address);
+      return isLoopbackAddress(address);
   }
 }
 
@@ -103,7 +101,7 @@ export function isWithin(reach: Reach, address: string): boolean {
 export function reachOf(address: string | undefined): Reach {
   if (address === undefined) return 'public';
   const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
-  if (LOOPBACK.has(plain)) return 'machine';
+  if (isLoopbackAddress(plain)) return 'machine';
   return isPrivateAddress(plain) ? 'network' : 'public';
 }
 
@@ -113,7 +111,7 @@ export const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '
 /** Tells whether a URL names this machine. `URL` has already normalised every spelling of an IPv4 address. */
 export function isLoopback(url: URL): boolean {
   const host = hostOf(url);
-  return host === 'localhost' || LOOPBACK.has(host);
+  return host === 'localhost' || isLoopbackAddress(host);
 }
 
 /** Tells whether an address holds a user or a password. HTTP would send them as `Authorization: Basic`. */
