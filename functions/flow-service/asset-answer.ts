@@ -144,16 +144,7 @@ async function typed(
   const mayBeText = beginning.every((byte) => byte > 8);
   const told = isText && mayBeText ? mediaType : (named ?? typeOfBytes(beginning));
   const otherwise = isText ? mediaType : mayBeText ? unnamed : undefined;
-  return { mediaType: told ?? otherwise ?? OCTET_STREAM, chunks: rejoined(beginning, chunks) };
-}
-
-async function* rejoined(beginning: Buffer, rest: AsyncGenerator<Uint8Array, void>): AsyncGenerator<Uint8Array, void> {
-  try {
-    if (beginning.byteLength > 0) yield beginning;
-    yield* rest;
-  } finally {
-    await rest.return();
-  }
+  return { mediaType: told ?? otherwise ?? OCTET_STREAM, chunks: following([beginning], chunks) };
 }
 
 async function* wholeBody(
@@ -283,11 +274,12 @@ function notAnAsset(instead: Instead | undefined, mediaType: string, head: Head 
   );
 }
 
+/** What was received, and then what comes. @param onData gets the number of bytes that have come since. */
 async function* following(
   received: readonly Uint8Array[],
   incoming: AsyncGenerator<Uint8Array, void>,
-  onData: (bytes: number) => void,
-): AsyncGenerator<Uint8Array> {
+  onData = (_: number) => {},
+): AsyncGenerator<Uint8Array, void> {
   let bytes = 0;
   try {
     for (const chunk of received) if (chunk.byteLength > 0) yield chunk;

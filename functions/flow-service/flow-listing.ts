@@ -33,13 +33,12 @@ export interface ListingPage<T> {
 /** A page, and what is new on it. */
 export interface ReadPage<P extends ListingPage<unknown>> {
   readonly page: P;
-  /** The ids that no earlier page had. */
-  readonly fresh: ReadonlySet<string>;
   /**
-   * The fresh ids that stand above one of an earlier page. They came into the listing after that page was read. The
+   * The ids that no earlier page had, and that stand above one of an earlier page. They came into the listing after that page was read. The
    * page numbers of most services begin with 1, so their first page is read twice, and shows what was made in between.
    */
   readonly added: ReadonlySet<string>;
+  /** The items that no earlier page had. */
   readonly freshItems: P['items'];
 }
 
@@ -119,7 +118,7 @@ export class Listing<P extends ListingPage<unknown>> {
       const added = new Set(page.ids.slice(0, lastRepeated + 1)).intersection(fresh);
       this.#added += added.size;
       this.#advance(page, response, fresh);
-      yield { page, fresh, added, freshItems: page.items.filter((_, index) => fresh.has(page.ids[index] ?? '')) };
+      yield { page, added, freshItems: page.items.filter((_, index) => fresh.has(page.ids[index] ?? '')) };
     }
   }
 
