@@ -227,27 +227,14 @@ function partsOf(json: string): { readonly depth: number; readonly parts: number
       else if (character === '"') isInString = false;
       continue;
     }
-    switch (character) {
-      case '"':
-        isInString = true;
-        break;
-      case '[':
-      case '{':
-        depth += 1;
-        parts += 1;
-        deepest = Math.max(deepest, depth);
-        break;
-      case ']':
-      case '}':
-        depth -= 1;
-        break;
-      case ',':
-      case ':':
-      // Of NaN and Infinity, which take memory too until they are replaced.
-      case 'N':
-      case 'I':
-        parts += 1;
-        break;
+    // N and I are of NaN and Infinity, which take memory too until they are replaced.
+    if (character === '"') isInString = true;
+    else if (character === ',' || character === ':' || character === 'N' || character === 'I') parts += 1;
+    else if (character === ']' || character === '}') depth -= 1;
+    else if (character === '[' || character === '{') {
+      depth += 1;
+      parts += 1;
+      deepest = Math.max(deepest, depth);
     }
   }
   return { depth: deepest, parts };
