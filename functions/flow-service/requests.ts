@@ -141,11 +141,17 @@ export class Requests {
   readonly #served = new Set<Operation>();
   /** By subject: until when a request that was throttled elsewhere is not repeated, in milliseconds since the epoch. */
   readonly #throttledElsewhere = new Map<string, number>();
-  #flowKnownAt: number | undefined;
+  /** When this process first learnt of a flow, in milliseconds since the epoch. */
+  flowKnownAt: number | undefined;
   /** The last question whether the listings are refused with this token. */
   #probed: { readonly secret: string; readonly until: number; readonly isRefused: Promise<boolean> } | undefined;
-  /** The words of the last refusal of a creation because of a limit. */
-  #creationRefusal: Refusal | undefined;
+  /**
+   * Why creations wait: how the service last refused one because of a limit, and until when it asked to wait, in
+   * milliseconds since the epoch.
+   */
+  #creationsWait: { readonly why: string; readonly until?: number | undefined } = {
+    why: 'It waits for its turn at the pace that the service allows.',
+  };
 
   /** @throws {ForbiddenAddressError} the base address is neither https nor on this machine, or holds credentials. */
   constructor({ baseUrl, token, clock, service, transport, pacer }: RequestOptions) {
@@ -163,11 +169,6 @@ export class Requests {
     this.#service = service;
     this.#answerDepthMax = service.answerDepthMax ?? ANSWER_DEPTH_MAX;
     this.#transport = transport ?? httpTransport({ clock });
-  }
-
-  /** When this process first learnt of a flow, in milliseconds since the epoch. */
-  get flowKnownAt(): number | undefined {
-    return this.#flowKnownAt;
   }
 
   /**
@@ -267,10 +268,11 @@ export class Requests {
     for (const [subject, until] of this.#throttledElsewhere) if (until <= now) this.#throttledElsewhere.delete(subject);
     if (this.#throttledElsewhere.has(call.subject))
       throw new ThrottledError(`${call.operation}: the Retry-After of its address is not over`, { wasSent: false });
-    const answer = await this.#sendOnce(call, { secret, hadToken: false }, signal);
-    const waitMs = isThrottled(answer.response) ? retryAfterMs(answer.response, now) : undefined;
+    const sent = await this.#sendOnce(call, { secret, hadToken: false }, signal);
+    const response: TransportResponse = sent.status === 429 ? { ...sent, refusal: 'throttled' } : sent;
+    const waitMs = isThrottled(response) ? retryAfterMs(response, now) : undefined;
     if (waitMs !== undefined) this.#throttledElsewhere.set(call.subject, now + Math.min(waitMs, ELSEWHERE_WAIT_MS_MAX));
-    return answer;
+    return { operation: call.operation, url: call.url, response, secret, hadToken: false };
   }
 
   /**
@@ -304,22 +306,20 @@ export class Requests {
 
   #parsed<T>(answer: Answer, text: string, reader: Reader<T>): T {
     const { operation, response } = answer;
-    let why: unknown;
     try {
       const parsed = reader(parseJson(text, this.#answerDepthMax));
       this.#served.add(operation);
-      if (operation !== 'list' && operation !== 'templates') this.#flowKnownAt ??= this.#clock.now();
+      if (operation !== 'list' && operation !== 'templates') this.flowKnownAt ??= this.#clock.now();
       return parsed;
     } catch (error) {
-      why = error;
+      this.#checkOwn(answer, text);
+      const unfit = 'the answer does not fit the description of the service';
+      const message = error instanceof UnfitAnswerError ? error.message : unfit;
+      const cause = error instanceof SyntaxError ? undefined : error; // V8 quotes text of any length in a SyntaxError.
+      const isOwnError = this.#wordsOf(response, text).isOwn;
+      const what = text.trim() === '' ? `the answer is empty (status ${response.status})` : `${message}: ${cut(text)}`;
+      throw new UnintelligibleAnswerError(`${operation}: ${what}`, { cause, isOwnError });
     }
-    this.#checkOwn(answer, text);
-    const unfit = 'the answer does not fit the description of the service';
-    const message = why instanceof UnfitAnswerError ? why.message : unfit;
-    const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
-    const isOwnError = this.#wordsOf(response, text).isOwn;
-    const what = text.trim() === '' ? `the answer is empty (status ${response.status})` : `${message}: ${cut(text)}`;
-    throw new UnintelligibleAnswerError(`${operation}: ${what}`, { cause, isOwnError });
   }
 
   #wordsOf({ headers }: TransportResponse, text: string): ErrorWords {
@@ -386,7 +386,7 @@ export class Requests {
       bodyStarted: operation === 'create' && response.sent !== 'nothing',
     });
     if (operation === 'create' && error instanceof ThrottledError) {
-      this.#creationRefusal = { why: error.message, until: error.askedUntil(this.#clock.now()) };
+      this.#creationsWait = { why: error.message, until: error.askedUntil(this.#clock.now()) };
     }
     return error;
   }
@@ -400,13 +400,9 @@ export class Requests {
   }
 
   /** Adds what a refusal means. Where only its words tell, its body is read first. */
-  async #understood(
-    response: TransportResponse,
-    { operation, isService }: Pick<Call, 'operation'> & { readonly isService: boolean },
-  ): Promise<TransportResponse> {
+  async #understood(response: TransportResponse, operation: Operation): Promise<TransportResponse> {
     const { status } = response;
     const { errors } = this.#service;
-    if (!isService) return status === 429 ? { ...response, refusal: 'throttled' } : response;
     if (isSuccess(status)) {
       // An asset or a listing may be answered with 202 until it is there. Any other success is read first.
       const isOfResults = operation === 'asset' || operation.startsWith('outputs at ');
@@ -426,16 +422,20 @@ export class Requests {
     const kind = operation === 'create' ? 'creation' : 'other';
     let { onWaiting } = call;
     const tellWaiting = (): void => {
-      const { why, until } = this.#creationRefusal ?? {
-        why: 'It waits for its turn at the pace that the service allows.',
-      };
-      onWaiting?.(why, until);
+      onWaiting?.(this.#creationsWait.why, this.#creationsWait.until);
       onWaiting = undefined;
     };
     const toldAfter = new TimeLimit(this.#clock, tellWaiting);
     if (onWaiting !== undefined) toldAfter.set(WAITING_TOLD_AFTER_MS, 'its turn');
+    const answerWith = (response: TransportResponse) => ({
+      operation,
+      url: call.url,
+      response,
+      secret,
+      hadToken: true,
+    });
     const onRefused = async (response: TransportResponse): Promise<void> => {
-      await this.errorFor({ operation, url: call.url, response, secret, hadToken: true });
+      await this.errorFor(answerWith(response));
       tellWaiting();
     };
     const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: onWaiting && onRefused };
@@ -443,9 +443,9 @@ export class Requests {
       const response = await this.#pacer.send(kind, paced, signal, async () => {
         toldAfter.end();
         const key = await call.beforeSending?.();
-        return (await this.#sendOnce(call, { secret, hadToken: true, key }, signal)).response;
+        return this.#understood(await this.#sendOnce(call, { secret, hadToken: true, key }, signal), operation);
       });
-      return { operation, url: call.url, response, secret, hadToken: true };
+      return answerWith(response);
     } finally {
       toldAfter.end();
     }
@@ -455,7 +455,7 @@ export class Requests {
     call: Call,
     { secret, hadToken, key }: Pick<Answer, 'secret' | 'hadToken'> & { readonly key?: string | undefined },
     signal: AbortSignal,
-  ): Promise<Answer> {
+  ): Promise<TransportResponse> {
     const { operation, method, url, body, reach, onSent } = call;
     if (!/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
@@ -472,11 +472,7 @@ export class Requests {
     try {
       const request = { method, url, headers, body: sending, reach, ...this.#limitsOf(operation) };
       onSent?.();
-      const response = await this.#understood(await this.#transport(request, signal), {
-        operation,
-        isService: hadToken,
-      });
-      return { operation, url, response, secret, hadToken };
+      return await this.#transport(request, signal);
     } catch (error) {
       throw sendingFailure(error, operation, sourceFailure, signal);
     } finally {
@@ -522,12 +518,6 @@ function traceOf(uploadId: string): { readonly traceparent?: string } {
   const traceId = uploadId.slice(0, 32);
   if (!/^(?!0+$)[0-9a-f]{32}$/.test(traceId)) return {};
   return { traceparent: `00-${traceId}-${randomBytes(8).toString('hex')}-01` };
-}
-
-/** How the service refused a creation, and until when it asked to wait, in milliseconds since the epoch. */
-interface Refusal {
-  readonly why: string;
-  readonly until?: number | undefined;
 }
 
 /** The error for a request that got no response. */
