@@ -1,7 +1,7 @@
 import { shorten } from '../base/printable.ts';
 import { meantAddress } from './addresses.ts';
 import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
-import { linksIn } from './link-header.ts';
+import { nextLink } from './link-header.ts';
 import { type PageSigns, withSignsInHead } from './pages.ts';
 import type { Pages } from './service-description.ts';
 import { isCached } from './status-errors.ts';
@@ -157,7 +157,7 @@ export class Listing<P extends ListingPage<unknown>> {
     if (pages?.by === 'number') return this.#numbered(page, pages, signs.more, fresh);
     // Numbered pages use only their declared count. Here none is declared, so any count counts.
     this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
-    const link = nextLinkIn(response);
+    const link = nextLink(response.headers.link);
     const next = pages?.by === 'link' ? link : page.next;
     if (next !== undefined) {
       return this.#named(next, pages?.by === 'cursor' ? this.#with(pages.parameter, next) : this.#at(next));
@@ -236,10 +236,8 @@ function missing(more: readonly string[], listed: number, total = Number.POSITIV
 /** Why a page that is read alone may not be the whole. Undefined if it is. */
 export function missingOf({ signs: inBody, entries }: ListingPage<unknown>, response: Head): string | undefined {
   const signs = withSignsInHead(inBody, response);
-  return missing(moreThan(1, signs, nextLinkIn(response)), entries, signs.counted);
+  return missing(moreThan(1, signs, nextLink(response.headers.link)), entries, signs.counted);
 }
-
-const nextLinkIn = ({ headers }: Head): string | undefined => linksIn(headers.link ?? '').get('next');
 
 /** Tells whether the service rejected the request for a page. A retry would be rejected too. */
 export const isRejection = (error: unknown): error is NotFoundError | NotServedError | RejectedError =>

@@ -1,18 +1,15 @@
 /**
- * The addresses in a `Link` header (RFC 8288, section 3), by their relations in lower case. The first address of a
- * relation counts. Parsing stops where the syntax is broken. It takes linear time, whatever the service sends.
+ * The first address in a `Link` header (RFC 8288, section 3) whose relation is `next`. Parsing stops where the syntax is
+ * broken. It takes linear time, whatever the service sends.
  */
-export function linksIn(header: string): ReadonlyMap<string, string> {
-  const links = new Map<string, string>();
+export function nextLink(header = ''): string | undefined {
   let at = 0;
   for (;;) {
     const open = header.indexOf('<', at);
     const close = open === -1 ? -1 : header.indexOf('>', open);
-    if (close === -1) return links;
+    if (close === -1) return undefined;
     const [relations, end] = relationsFrom(header, close + 1);
-    for (const relation of relations) {
-      if (!links.has(relation)) links.set(relation, header.slice(open + 1, close));
-    }
+    if (relations.includes('next')) return header.slice(open + 1, close);
     at = end;
   }
 }

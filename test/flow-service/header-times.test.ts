@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { linksIn } from '../../functions/flow-service/link-header.ts';
+import { nextLink } from '../../functions/flow-service/link-header.ts';
 import { canonicalMediaType } from '../../functions/flow-service/media-type.ts';
 import { exhaustedMs, retryAfterMs } from '../../functions/flow-service/rate-limit-headers.ts';
 
@@ -26,7 +26,7 @@ const FRAMES: readonly (readonly [before: string, behind: string])[] = [
 const PROCESSOR_MS_MAX = 500;
 
 describe.each<[string, (header: string) => unknown]>([
-  ['Link', linksIn],
+  ['Link', nextLink],
   ['Content-Type', canonicalMediaType],
   ['Retry-After', (header) => retryAfterMs({ headers: { 'retry-after': header } }, 0)],
   ['RateLimit', (header) => exhaustedMs({ headers: { ratelimit: header } }, 0)],
