@@ -1,7 +1,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip } from 'node:zlib';
 import { codingsOf, essenceOf } from '../base/media-type.ts';
-import { TransportError, type TransportResponse, watched } from './transport.ts';
+import { type TransportResponse, watched } from './transport.ts';
 
 /** The codings that are undone. We ask for none, but stores keep what was put as `gzip`, and proxies compress all. */
 const DECODERS = new Map([
@@ -63,7 +63,6 @@ export async function* decodedBody(
     yield* decoder;
   } catch (error) {
     if (failure !== undefined) throw (failure as { readonly error: unknown }).error;
-    if (error instanceof TransportError) throw error;
     // Some proxies name a coding for an answer without a body as well.
     if (isEmpty) return;
     throw new CodingError(`The answer is no ${coding}, or is cut: ${(error as Error).message}`, { cause: error });
