@@ -170,7 +170,7 @@ export class Pacer {
     for (;;) {
       const wasRefused = firstRefusedAt !== undefined;
       const isAsked = request.isAsked === true && !wasRefused;
-      const number = await pace.wait({ ...request, wasRefused, isAsked }, signal);
+      const number = await pace.wait({ ...request, startBy, wasRefused, isAsked }, signal);
       const response = await send();
       const now = this.#clock.now();
       if (!isThrottled(response)) {
@@ -209,7 +209,9 @@ export const redirectSubject = (subject: string, hops: number): string =>
 const mayHaveTakenEffect = (kind: RequestKind, { status, sent = 'all' }: TransportResponse): boolean =>
   kind === 'creation' && status === 503 && sent === 'all';
 
-interface Waiting extends PacedRequest {
+interface Waiting extends Pick<PacedRequest, 'rank' | 'subject'> {
+  readonly startBy: number;
+  readonly isAsked: boolean;
   readonly since: number;
   /** True if the service has refused this request before. */
   readonly wasRefused: boolean;
@@ -295,7 +297,7 @@ class Pace {
    * refused}.
    * @throws {ThrottledError} it would wait too long. Also the signal's reason.
    */
-  wait(request: PacedRequest & Pick<Waiting, 'wasRefused'>, signal: AbortSignal): Promise<number> {
+  wait(request: Omit<Waiting, 'since' | 'grant' | 'reject'>, signal: AbortSignal): Promise<number> {
     signal.throwIfAborted();
     const { promise, resolve: grant, reject } = Promise.withResolvers<number>();
     const waiting: Waiting = { ...request, since: this.#clock.now(), grant, reject };
@@ -319,7 +321,10 @@ class Pace {
     for (const other of this.#subjects.values()) if (other.number < number) other.isContradicted = true;
     if (number > this.#latestRefused) {
       this.#refusedInARow = Math.floor(this.#refusedInARow / 2);
-      if (this.#longBackoffUntil > now) this.#endLongBackoff();
+      if (this.#longBackoffUntil > now) {
+        this.#longBackoffUntil = 0;
+        this.#go();
+      }
     }
     if (exhaustedMs > 0) this.#backOff(now + Math.min(exhaustedMs, BACKOFF_PATIENCE_MS));
   }
@@ -373,11 +378,6 @@ class Pace {
     this.#backoffUntil = Math.max(this.#backoffUntil, until);
   }
 
-  #endLongBackoff(): void {
-    this.#longBackoffUntil = 0;
-    this.#go();
-  }
-
   get #heldUntil(): number {
     return Math.max(this.#backoffUntil, this.#longBackoffUntil);
   }
@@ -418,9 +418,7 @@ class Pace {
       if (next === undefined) {
         const askedAt = this.#waiting.values().some(({ isAsked }) => isAsked) ? this.#nextAt : Number.POSITIVE_INFINITY;
         const ready = Math.min(...this.#waiting.values().map(({ subject }) => this.#ownBackoffUntil(subject)));
-        const startBy = Math.min(
-          ...this.#waiting.values().map((waiting) => waiting.startBy ?? Number.POSITIVE_INFINITY),
-        );
+        const startBy = Math.min(...this.#waiting.values().map((waiting) => waiting.startBy));
         // One millisecond later, the request is certainly too late.
         const goesAt = Math.min(Math.max(opensAt, ready), askedAt, startBy + 1);
         this.#timer = new TimeLimit(this.#clock, () => this.#go());
@@ -437,7 +435,7 @@ class Pace {
   /** Rejects requests that would wait too long. Their callers postpone them. */
   #rejectLate(now: number, opensAt: number): void {
     for (const waiting of this.#waiting) {
-      const { subject, startBy = Number.POSITIVE_INFINITY, wasRefused, isAsked } = waiting;
+      const { subject, startBy, wasRefused, isAsked } = waiting;
       if (isAsked && this.#nextAt <= Math.max(now, startBy)) continue;
       const ownUntil = this.#ownBackoffUntil(subject);
       const backoffMs = Math.max(this.#heldUntil, ownUntil) - now;
