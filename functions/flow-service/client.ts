@@ -373,15 +373,11 @@ class HttpFlowService implements FlowService {
     const listedBefore = this.#options.clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
     let isKnown: Promise<boolean> | undefined;
-    const limits = {
-      pagesMax: this.#options.findPagesMax ?? FIND_PAGES_MAX,
-      entriesMax: FIND_FLOWS_MAX,
-      rank: 1,
-    } as const;
+    const { findPagesMax: pagesMax = FIND_PAGES_MAX } = this.#options;
     return findFlows({
       sought,
       isNewestFirst: list.order === 'newest-first',
-      list: () => this.#listFlows(limits, signal),
+      list: () => this.#listFlows({ pagesMax, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
       isFlowKnown: () => {
         isKnown ??= isKnownHere ? Promise.resolve(true) : hadFlowBefore(listedBefore);
         return isKnown;
@@ -392,8 +388,7 @@ class HttpFlowService implements FlowService {
   async sample(signal: AbortSignal): Promise<ListingSample> {
     const flows: FlowRecord[] = [];
     let [showsAdditional, unnamed] = [false, 0];
-    const limits = { pagesMax: 2, entriesMax: FIND_FLOWS_MAX, rank: 2 } as const;
-    const listing = this.#listFlows(limits, signal);
+    const listing = this.#listFlows({ pagesMax: 2, entriesMax: FIND_FLOWS_MAX, rank: 2 }, signal);
     const order = new ListingOrder();
     for await (const read of listing.pages()) {
       const { page } = read;

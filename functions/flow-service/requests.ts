@@ -427,15 +427,9 @@ export class Requests {
     };
     const toldAfter = new TimeLimit(this.#clock, tellWaiting);
     if (onWaiting !== undefined) toldAfter.set(WAITING_TOLD_AFTER_MS, 'its turn');
-    const answerWith = (response: TransportResponse) => ({
-      operation,
-      url: call.url,
-      response,
-      secret,
-      hadToken: true,
-    });
+    const answer = { operation, url: call.url, secret, hadToken: true };
     const onRefused = async (response: TransportResponse): Promise<void> => {
-      await this.errorFor(answerWith(response));
+      await this.errorFor({ ...answer, response });
       tellWaiting();
     };
     const paced = { rank, subject, startBy, patienceMs, isAsked, onRefused: onWaiting && onRefused };
@@ -445,7 +439,7 @@ export class Requests {
         const key = await call.beforeSending?.();
         return this.#understood(await this.#sendOnce(call, { secret, hadToken: true, key }, signal), operation);
       });
-      return answerWith(response);
+      return { ...answer, response };
     } finally {
       toldAfter.end();
     }
