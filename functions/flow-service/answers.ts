@@ -54,17 +54,18 @@ export const isUsableId = (id: string): boolean =>
 /** Cuts the service's words to the length of a quotation. */
 export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string => shorten(text, charsMax, '…');
 
-/** The text of an unchecked id. {@link parseJson} has read a number beyond 2^53 as the text of its digits. */
-function idText(value: unknown): string | undefined {
-  if (typeof value === 'string') return value;
-  return Number.isSafeInteger(value) ? String(value) : undefined;
+/**
+ * An unchecked id as text. Undefined if nothing can have it. {@link parseJson} has read a number beyond 2^53 as the text of
+ * its digits.
+ */
+function usableId(value: unknown): string | undefined {
+  const id = Number.isSafeInteger(value) ? String(value) : value;
+  return typeof id === 'string' && isUsableId(id) ? id : undefined;
 }
 
-/** An unchecked id as text. Undefined if nothing can have it. */
-function usableId(value: unknown): string | undefined {
-  const id = idText(value);
-  return id !== undefined && isUsableId(id) ? id : undefined;
-}
+/** An id that nothing can have, as it may be shown. */
+const shownId = (value: unknown): string =>
+  typeof value === 'string' ? cut(value, UNUSABLE_ID_CHARS_MAX) : quoted(value ?? 'none', UNUSABLE_ID_CHARS_MAX, '…');
 
 /** The word at a pointer. `null` if there is none. A value that is no text is shown as JSON. */
 function wordAt(json: unknown, pointers: Pointers | undefined): string | null {
@@ -281,13 +282,8 @@ export const shownFlowReader = (state: StateDescription) =>
 /** One listed output. */
 function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs): Output {
   const given = firstAt(item, listed.id);
-  const id = idText(given);
-  const isUsable = id !== undefined && isUsableId(id);
-  const shown = isUsable
-    ? id
-    : id === undefined
-      ? quoted(given ?? 'none', UNUSABLE_ID_CHARS_MAX, '…')
-      : cut(id, UNUSABLE_ID_CHARS_MAX);
+  const id = usableId(given);
+  const shown = id ?? shownId(given);
   const said = wordAt(item, listed.word);
   // An error beside a word for ready is none, such as `{ "code": 0, "message": "success" }`, or a warning.
   const isSaidReady = said !== null && listed.ready.includes(said);
@@ -298,12 +294,12 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
   if (status === undefined || status === 'pending') {
     const isDeclared = status !== undefined;
     // What stands for an id now must never be taken for one.
-    return { assetId: isUsable ? id : '', status: 'pending', word: word ?? undefined, isDeclared };
+    return { assetId: id ?? '', status: 'pending', word: word ?? undefined, isDeclared };
   }
   if (given === undefined) {
     return { assetId: shown, status: 'failed', error: `It has ${nothingAt('id', 'outputs.id', listed.id, item)}` };
   }
-  if (!isUsable) return { assetId: shown, status: 'failed', error: unusableIdError(shown) };
+  if (id === undefined) return { assetId: shown, status: 'failed', error: unusableIdError(shown) };
   return { assetId: shown, status };
 }
 
@@ -462,7 +458,7 @@ const isEmptyPlace = (value: unknown): boolean =>
 function linkedOutput(id: string, pointer: string, named: unknown, said?: string): LinkedOutput {
   const value = typeof named === 'string' && SCHEMELESS.test(named) ? `https:${named}` : named;
   if (!isUsableId(id)) {
-    const shown = cut(id, UNUSABLE_ID_CHARS_MAX);
+    const shown = shownId(id);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
   }
   if (isLink(value) && URL.canParse(value) && !value.includes(UNREADABLE))
