@@ -131,7 +131,6 @@ class Progress {
   readonly #clock: Clock;
   readonly #limit: TimeLimit;
   readonly #bytesPerWindow: number;
-  readonly #tooSlow: string;
   #leftMs = ENVELOPE_MS;
   #what = `The data did not begin within ${ENVELOPE_MS} ms`;
   #hasBegun = false;
@@ -145,7 +144,6 @@ class Progress {
     this.#clock = clock;
     this.#limit = new TimeLimit(clock, (what) => cut.abort(new TooSlowError(what)));
     this.#bytesPerWindow = Math.max(1, (bytesPerSecondMin * RATE_WINDOW_MS) / 1_000);
-    this.#tooSlow = `Less than ${this.#bytesPerWindow} bytes of the asset came in ${RATE_WINDOW_MS} ms`;
   }
 
   /** Begins a wait for the service. */
@@ -168,7 +166,7 @@ class Progress {
   brought(bytes: number): void {
     if (this.#hasBegun && bytes - this.#bytesBefore < this.#bytesPerWindow) return;
     this.#hasBegun = true;
-    this.#what = this.#tooSlow;
+    this.#what = `Less than ${this.#bytesPerWindow} bytes of the asset came in ${RATE_WINDOW_MS} ms`;
     this.#bytesBefore = bytes;
     this.#leftMs = RATE_WINDOW_MS;
   }
