@@ -152,8 +152,8 @@ export async function readErrorBody(response: TransportResponse): Promise<string
   const read = new GatheredBytes(ERROR_BODY_BYTES_MAX);
   try {
     for await (const chunk of decodedBody(response)) {
-      const isAll = read.add(chunk.subarray(0, ERROR_BODY_BYTES_MAX - read.length));
-      if (!isAll || read.length === ERROR_BODY_BYTES_MAX) break;
+      read.add(chunk.subarray(0, ERROR_BODY_BYTES_MAX - read.length));
+      if (read.length === ERROR_BODY_BYTES_MAX) break;
     }
   } catch (error) {
     if (!(error instanceof TransportError || error instanceof CodingError)) throw error;
