@@ -51,7 +51,6 @@ import type {
   ListingSample,
   OfUpload,
   Output,
-  ShownFlow,
   Sought,
 } from './types.ts';
 
@@ -114,13 +113,6 @@ const LINKS_REMEMBERED_MAX = 1_000;
  */
 const addressOf = ({ address = '', pointer }: LinkedOutput): string =>
   /^https?:/i.test(address) ? `${pointer.replace(/\/\d+(?=\/|$)/g, '')} ${address.split(/[?#]/)[0]}` : pointer;
-
-/** The limits of the listings of outputs and templates. */
-const SHORT_LISTING = {
-  pagesMax: OUTPUT_PAGES_MAX,
-  entriesMax: OUTPUTS_MAX,
-  answersMs: PAGES_ANSWER_MS,
-} as const;
 
 class HttpFlowService implements FlowService {
   readonly #requests: Requests;
@@ -193,18 +185,11 @@ class HttpFlowService implements FlowService {
     }
   }
 
-  async get(
-    flowId: string,
-    signal: AbortSignal,
-    options: Pick<AssetOptions, 'onSent'> & OfUpload = {},
-  ): Promise<FlowRecord> {
-    return this.#state(flowId, flowReader(flowId, this.service.state), signal, options);
-  }
+  readonly get: FlowService['get'] = (flowId, signal, options = {}) =>
+    this.#state(flowId, flowReader(flowId, this.service.state), signal, options);
 
-  async show(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<ShownFlow> {
-    const reader = shownFlowReader(this.service.state);
-    return this.#state(flowId, reader, signal, { ...of, patienceMs: LIST_PATIENCE_MS });
-  }
+  readonly show: FlowService['show'] = (flowId, signal, of) =>
+    this.#state(flowId, shownFlowReader(this.service.state), signal, { ...of, patienceMs: LIST_PATIENCE_MS });
 
   async #state<T>(
     flowId: string,
@@ -266,24 +251,16 @@ class HttpFlowService implements FlowService {
     return downloadAsset(this.#requests, { ...request, from, data: link.pointer, isEnvelope: true }, signal);
   }
 
-  abort(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<FlowServiceError | undefined> {
-    return this.#change('abort', flowId, signal, of);
-  }
+  readonly abort: FlowService['abort'] = (flowId, signal, of) => this.#change('abort', flowId, signal, of);
 
-  delete(
-    flowId: string,
-    signal: AbortSignal,
-    of: OfUpload & Pick<CreateRequest, 'startBy'> = {},
-  ): Promise<FlowServiceError | undefined> {
-    return this.#change('delete', flowId, signal, of);
-  }
+  readonly delete: FlowService['delete'] = (flowId, signal, of) => this.#change('delete', flowId, signal, of);
 
   /** Returns why it failed. Throws only the signal's reason. */
   async #change(
     operation: 'abort' | 'delete',
     flowId: string,
     signal: AbortSignal,
-    { uploadId, template, startBy }: OfUpload & Pick<CreateRequest, 'startBy'>,
+    { uploadId, template, startBy }: OfUpload & Pick<CreateRequest, 'startBy'> = {},
   ): Promise<FlowServiceError | undefined> {
     const change = this.service[operation];
     if (change === undefined) {
@@ -456,7 +433,8 @@ class HttpFlowService implements FlowService {
     { reader, pages }: { readonly reader: Reader<ListingPage<T>> } & Pick<PagedListing, 'pages'>,
     signal: AbortSignal,
   ): Promise<readonly T[]> {
-    const listing = this.#listing(call, reader, { ...SHORT_LISTING, pages }, signal);
+    const limits = { pagesMax: OUTPUT_PAGES_MAX, entriesMax: OUTPUTS_MAX, answersMs: PAGES_ANSWER_MS };
+    const listing = this.#listing(call, reader, { ...limits, pages }, signal);
     const items = (await Array.fromAsync(listing.pages(), ({ freshItems }) => freshItems)).flat();
     if (listing.stopReason === undefined) return items;
     throw notAll(call.operation, what, listing.stopReason);
