@@ -9,12 +9,12 @@ const KEYS: WorldOptions = { service: { variation: { idempotencyHours: 24 } } };
 /** More than is sent before an answer comes. */
 const BYTES = 400 * 1024;
 
-/** Lets hours pass, with a tick every ten minutes. Puts a file in the middle of each of the first hours. */
+/** Lets hours pass, with a tick every quarter of an hour. Puts a file in the middle of each of the first hours. */
 async function passHours(hours: number, files = 0): Promise<void> {
   for (let hour = 0; hour < hours; hour += 1) {
-    await world.deliverAndTick(3, 10 * MINUTE);
+    await world.deliverAndTick(2, 15 * MINUTE);
     if (hour < files) await world.upload(`file${hour}`, Buffer.alloc(BYTES, `File ${hour}. `));
-    await world.deliverAndTick(3, 10 * MINUTE);
+    await world.deliverAndTick(2, 15 * MINUTE);
   }
 }
 
@@ -25,7 +25,7 @@ describe.each<[string, WorldOptions]>([
   ['retry', { settings: { inDoubt: 'retry' } }],
   ['ask', { settings: { inDoubt: 'ask' } }],
   ['retry, while the service honours keys', KEYS],
-])('with inDoubt %s, a service that is down for ten hours', (_, options) => {
+])('with inDoubt %s, a service that is down for six hours', (_, options) => {
   it.each<[string, Fault, Fault]>([
     ['503', DOWN, DOWN],
     ['503 before it has read the file', { ...DOWN, at: 'before-body' }, DOWN],
@@ -40,7 +40,8 @@ describe.each<[string, WorldOptions]>([
     await world.upload('before', 'before');
     await world.settle();
     world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? toCreations : toOthers);
-    await passHours(10, 2);
+    // Without an outage, attempts last for some two hours.
+    await passHours(6, 2);
     world.service.intercept = undefined;
     await passHours(3);
     expect((await world.entries()).map(({ state }) => state)).toEqual(Array(3).fill('succeeded'));

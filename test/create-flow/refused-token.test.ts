@@ -45,7 +45,7 @@ describe('a gateway that answers 403 to everything', () => {
       await start({ settings: { inDoubt } });
       world.service.intercept = (__, { operation }) => (operation === 'createFlow' ? toCreation : toOthers);
       await world.send('a', 'x');
-      await next(30, HOUR);
+      await next(10, 3 * HOUR);
       const entry = await world.entry();
       expect(entry).toMatchObject({ state: 'waiting', reason: 'unauthorised', attempts: 0 });
       expect(entry).toMatchObject({ message: expect.stringContaining(words) });

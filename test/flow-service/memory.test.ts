@@ -72,20 +72,15 @@ const ids = (parts: number): string =>
 const filled = (bytes: number, before: string, behind: string): string =>
   before + 'x'.repeat(bytes - Buffer.byteLength(before + behind)) + behind;
 
-const lines = Array.from({ length: 50_000 }, (_, n) => `"line ${n} ${'x'.repeat(68)}"`).join(',');
-
 const record = (more: string): string => `{"flow_id":"f1","state":"running",${more}}`;
 
 const taken: readonly (readonly [operation: MemoryOperation, what: string, body: () => string])[] = [
   ['create', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
   ['create', 'many objects', () => record(`"additional":[${shapes(PAGE_PARTS)}]`)],
   ['get', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","state":"running","error":"ü', '"}')],
-  ['get', 'many lines', () => record(`"logs":[${lines}]`)],
   ['get', 'many objects', () => record(`"additional":[${shapes(PAGE_PARTS)}]`)],
   ['outputs', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
   ['outputs', 'ten thousand ids', () => `[${ids(40_000)}]`],
-  ['list', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
-  ['list', 'many ids', () => `[${ids(PAGE_PARTS)}]`],
   ['list', 'many objects', () => `[${shapes(PAGE_PARTS)}]`],
   ['find', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
   ['find', 'many ids', () => `[${ids(PAGE_PARTS)}]`],
@@ -98,7 +93,6 @@ const taken: readonly (readonly [operation: MemoryOperation, what: string, body:
 ];
 
 const refused: readonly (readonly [operation: MemoryOperation, what: string, answer: Answer, message: string])[] = [
-  ['create', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 4194304 are read'],
   ['get', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 4194304 are read'],
   [
     'get',
@@ -110,7 +104,6 @@ const refused: readonly (readonly [operation: MemoryOperation, what: string, ans
   ['outputs', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
   ['outputs', '250,000 numbers', saying(`[${'1,'.repeat(249_990)}1]`), 'does not fit the description'],
   ['outputs', '8 MiB of NaN', saying('NaN '.repeat(2 * MIB)), 'at most 250000 are parsed'],
-  ['list', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
   ['get', 'chunks of one byte', byByte, 'at most 4194304 are read'],
 ];
 

@@ -5,9 +5,9 @@ import { simulate } from './simulation.ts';
 
 // A short form of `npm run test:faults`, which runs more seeds, all mutations, and single seeds again. The gate runs it
 // too, with these seeds among others.
-const SEEDS = [7, 8, 9] as const;
+const SEEDS = [7, 8] as const;
 /** Mutations that are searched for here. They are the first, which take few seeds. */
-const MUTATIONS_SEARCHED = 3;
+const MUTATIONS_SEARCHED = 2;
 const MINUTE = 60_000;
 
 describe('the simulation', () => {

@@ -247,9 +247,9 @@ describe('if entries expire', () => {
     await deployed({ routes, settings: { ledgerRetentionDays: 30 } });
     await world.collect({ hold: { action: 'pause', route: 'later' } });
     await world.send('a');
-    for (let day = 0; day < 100; day += 1) {
+    for (let day = 0; day < 100; day += 4) {
       await world.tickAfter(MINUTE);
-      await sweepAfter(DAY);
+      await sweepAfter(4 * DAY);
       await expire(30 * DAY);
     }
     const [waiting] = await world.entries();
