@@ -16,17 +16,14 @@ const serviceNow = ({ headers }: Pick<TransportResponse, 'headers'>, now: number
 };
 
 /**
- * `Retry-After` as milliseconds from `now`: seconds or a date (RFC 9110, section 10.2.3). Undefined if it is neither.
+ * `Retry-After` as milliseconds from `now`: seconds or a date (RFC 9110, section 10.2.3). Undefined if it is neither. The
+ * RFC has whole seconds only, but some services send fractions.
  */
 export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
   const { headers } = response;
   const text = headers['retry-after']?.trim() ?? '';
   const isDate = /^[A-Z][a-z]+, /.test(text);
-  const ms = /^\d+$/.test(text)
-    ? Number(text) * 1000
-    : isDate
-      ? Date.parse(text) - serviceNow(response, now)
-      : Number.NaN;
+  const ms = isDate ? Date.parse(text) - serviceNow(response, now) : (numberIn(text) ?? Number.NaN) * 1000;
   return ms >= 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
 }
 

@@ -180,6 +180,8 @@ describe('an error response', () => {
     ['create', 451, {}, 'InDoubtError', inDoubtAfter({ name: 'RejectedError', status: 451 })],
     ['create', 429, {}, 'ThrottledError', { retryAfterMs: undefined }],
     ['create', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
+    ['create', 429, { 'retry-after': '700.5' }, 'ThrottledError', { retryAfterMs: 700_500 }],
+    ['create', 429, { 'retry-after': '-700' }, 'ThrottledError', { retryAfterMs: undefined }],
     ['create', 300, {}, 'InDoubtError', misaddressed],
     ['create', 301, { location: '/elsewhere' }, 'InDoubtError', misaddressed],
     ['create', 302, { location: '/elsewhere' }, 'InDoubtError', misaddressed],
