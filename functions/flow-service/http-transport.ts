@@ -22,6 +22,12 @@ import {
 import type { Proxies } from './types.ts';
 
 /**
+ * Largest head of an answer, in bytes. Node's limit of 16 KiB is below what gateways may send: policies, cookies and a
+ * signed address together.
+ */
+const HEAD_BYTES_MAX = 64 * 1024;
+
+/**
  * The transport over node:http and node:https.
  *
  * Requests without a body share kept-alive connections. If such a connection turns out to be closed before a byte of
@@ -131,6 +137,7 @@ class Exchange {
       agent,
       tunnelSignal: this.#tunnel.signal,
       method,
+      maxHeaderSize: HEAD_BYTES_MAX,
       headers: body === undefined ? headers : { ...headers, 'Content-Length': body.bytes },
       ...(reach === undefined ? {} : { lookup: lookupWithin(reach) }),
     };

@@ -211,6 +211,17 @@ describe('a response', () => {
     await expect(text(body)).rejects.toThrow(TransportError);
   });
 
+  it('may have a head of 64 KiB, and no larger one', async () => {
+    const answered = async (bytes: number) => {
+      await using server = await scripted((_, response) => response.setHeader('policy', 'x'.repeat(bytes)).end());
+      return await transport(get(server.url), never);
+    };
+    expect((await answered(60 * 1024)).status).toBe(200);
+    const error = await answered(68 * 1024).catch((reason) => reason);
+    expect(error).toBeInstanceOf(TransportError);
+    expect(error.cause).toMatchObject({ code: 'HPE_HEADER_OVERFLOW' });
+  });
+
   it('that is not HTTP fails without a quotation of the bytes', async () => {
     await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end('secret nonsense\r\n')));
     const error = await transport(get(server.url), never).catch((reason) => reason);
