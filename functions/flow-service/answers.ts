@@ -7,7 +7,7 @@ import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { typeOfBytes } from './media-type.ts';
-import { nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
+import { isNothing, nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
 import type {
   ErrorsDescription,
@@ -78,10 +78,7 @@ function wordAt(json: unknown, pointers: Pointers | undefined): string | null {
  * True for a value that stands for no error: services write `null`, `0`, `""`, `"None"`, or an object of these, where
  * nothing is wrong.
  */
-function isNoError(error: unknown): boolean {
-  if (typeof error === 'object' && error !== null) return Object.values(error).every(isNoError);
-  return [undefined, null, false, 0, '', 'None', 'none', 'null'].includes(error as string);
-}
+const isNoError = (error: unknown): boolean => isNothing(error, ['None', 'none', 'null']);
 
 /** The service's description of an error, in whatever shape it comes. */
 function errorText(error: unknown): string | undefined {

@@ -156,10 +156,8 @@ function countOf(value: unknown): number | undefined {
   return typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
 }
 
-const isNothing = (value: unknown): boolean =>
-  value === undefined ||
-  value === null ||
-  value === false ||
-  value === '' ||
-  value === 0 ||
-  (typeof value === 'object' && Object.values(value).every(isNothing));
+/** True for a value that stands for nothing, or that has only such values. @param words that stand for nothing too. */
+export function isNothing(value: unknown, words: readonly string[] = []): boolean {
+  if (typeof value === 'object' && value !== null) return Object.values(value).every((each) => isNothing(each, words));
+  return [undefined, null, false, 0, '', ...words].includes(value as string);
+}
