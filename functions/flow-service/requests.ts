@@ -468,7 +468,13 @@ export class Requests {
       onSent?.();
       return await this.#transport(request, signal);
     } catch (error) {
-      throw sendingFailure(error, operation, sourceFailure, signal);
+      if (!(error instanceof TransportError)) throw error;
+      const message = `${operation}: ${error.message}`;
+      // If the last byte was sent, the service may have acted, whether we gave up or the connection failed.
+      if (operation === 'create' && error.sent === 'all') throw new InDoubtError(message, { cause: error });
+      if (signal.aborted) throw signal.reason;
+      if (sourceFailure !== undefined) throw sourceFailure.error;
+      throw new UnavailableError(message, { cause: error, bodyStarted: error.sent !== 'nothing' });
     } finally {
       // A response or a failure may come while the input is still being read.
       if (source !== undefined) over.abort();
@@ -512,22 +518,6 @@ function traceOf(uploadId: string): { readonly traceparent?: string } {
   const traceId = uploadId.slice(0, 32);
   if (!/^(?!0+$)[0-9a-f]{32}$/.test(traceId)) return {};
   return { traceparent: `00-${traceId}-${randomBytes(8).toString('hex')}-01` };
-}
-
-/** The error for a request that got no response. */
-function sendingFailure(
-  error: unknown,
-  operation: Operation,
-  sourceFailure: { readonly error: unknown } | undefined,
-  signal: AbortSignal,
-): unknown {
-  if (!(error instanceof TransportError)) return error;
-  const message = `${operation}: ${error.message}`;
-  // If the last byte was sent, the service may have acted, whether we gave up or the connection failed.
-  if (operation === 'create' && error.sent === 'all') return new InDoubtError(message, { cause: error });
-  if (signal.aborted) return signal.reason;
-  if (sourceFailure !== undefined) return sourceFailure.error;
-  return new UnavailableError(message, { cause: error, bodyStarted: error.sent !== 'nothing' });
 }
 
 /** The error for a response that could not be read to its end. */
