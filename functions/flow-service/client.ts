@@ -47,11 +47,9 @@ import type {
   CreateRequest,
   FlowRecord,
   FlowService,
-  Found,
   ListingSample,
   OfUpload,
   Output,
-  Sought,
 } from './types.ts';
 
 /** Time during which a throttled page of the listing of flows is requested again, in milliseconds. */
@@ -338,11 +336,7 @@ class HttpFlowService implements FlowService {
     return this.#all('templates', this.#listingCall('templates', described.path, 2), listing, signal);
   }
 
-  async find(
-    sought: readonly Sought[],
-    signal: AbortSignal,
-    hadFlowBefore = async (_before: number): Promise<boolean> => false,
-  ): Promise<readonly Found[]> {
+  readonly find: FlowService['find'] = async (sought, signal, hadFlowBefore = async () => false) => {
     const { list } = this.service;
     if (list === undefined) {
       return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of flows' }));
@@ -360,7 +354,7 @@ class HttpFlowService implements FlowService {
         return isKnown;
       },
     });
-  }
+  };
 
   async sample(signal: AbortSignal): Promise<ListingSample> {
     const flows: FlowRecord[] = [];
