@@ -81,16 +81,17 @@ const isPublicAddress = (address: string): boolean => mayBePublic(address) && !i
 /** Tells whether an address is private: of an organisation's network, neither public nor of this machine or link. */
 const isPrivateAddress = (address: string): boolean => isInPrivateRange(address) && !isOfEc2(address);
 
-export function isWithin(reach: Reach, address: string): boolean {
-  switch (reach) {
-    case 'public':
-      return isPublicAddress(address);
-    case 'network':
-      return isPublicAddress(address) || isPrivateAddress(address);
-    case 'machine':
-      return isLoopbackAddress(address);
-  }
-}
+/** What is within each reach, and how a message says it. */
+const REACHES: Readonly<Record<Reach, { readonly has: (address: string) => boolean; readonly words: string }>> = {
+  public: { has: isPublicAddress, words: 'a public address' },
+  network: {
+    has: (address) => isPublicAddress(address) || isPrivateAddress(address),
+    words: 'a public or private address',
+  },
+  machine: { has: isLoopbackAddress, words: 'a loopback address' },
+};
+
+export const isWithin = (reach: Reach, address: string): boolean => REACHES[reach].has(address);
 
 /**
  * Where a service may send us, by its own address. A public service may lead only to public addresses. A private one
@@ -131,14 +132,8 @@ export function meantAddress(url: URL, base: URL): URL {
 export const isHttpsOrLoopback = (url: URL): boolean =>
   url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url));
 
-const EXPECTED: Readonly<Record<Reach, string>> = {
-  public: 'a public address',
-  network: 'a public or private address',
-  machine: 'a loopback address',
-};
-
 export const outOfReachError = (host: string, reach: Reach): ForbiddenAddressError =>
-  new ForbiddenAddressError(`${host}: expected ${EXPECTED[reach]}`);
+  new ForbiddenAddressError(`${host}: expected ${REACHES[reach].words}`);
 
 /** Resolves names to the addresses within a reach. The address that was checked is the one that gets connected to. */
 export const lookupWithin =
