@@ -82,37 +82,34 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
   let bytesBefore = 0;
   const onData = (bytes: number): void => facts.onData?.(bytesBefore + bytes);
   try {
-    for (;;) {
+    let found: ReturnType<EnvelopeScanner['push']>;
+    while (found === undefined) {
       const next = await incoming.next();
-      const found = next.done === true ? scanner.end() : scanner.push(bufferOf(next.value));
-      if (found === undefined) {
-        if (isEnvelope) {
-          bytesBefore += next.value?.byteLength ?? 0;
-          onData(0);
-        }
-        continue;
-      }
-      if (found.is === 'asset' && !facts.isDelimited) {
-        throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
-      }
-      const said = (found.is === 'asset' ? facts : found).mediaType;
-      const spelled = canonicalMediaType(said, facts.secret);
-      const unnamed = found.is === 'envelope' && said === undefined ? URI_MEDIA_TYPE_DEFAULT : undefined;
-      const head = found.is === 'asset' ? await headOf(found.received, incoming, spelled) : undefined;
-      if (head?.isAll && head.chunks.every(({ byteLength }) => byteLength === 0)) throw new EmptyAssetError(NOTHING);
-      const raw =
-        head === undefined
-          ? decoded(found as Envelope, data ?? '', incoming, onData)
-          : following(head.chunks, incoming, onData);
-      const { mediaType, chunks } = await typed(spelled, facts.names ?? [], limited(raw, facts.assetBytesMax), unnamed);
-      const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled);
-      if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
-        await chunks.return();
-        throw notAnAsset(instead, mediaType, head);
-      }
+      found = next.done === true ? scanner.end() : scanner.push(bufferOf(next.value));
+      if (found !== undefined || !isEnvelope) continue;
+      bytesBefore += next.value?.byteLength ?? 0;
       onData(0);
-      return { bytesMax: facts.length, mediaType, chunks };
     }
+    if (found.is === 'asset' && !facts.isDelimited) {
+      throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
+    }
+    const said = (found.is === 'asset' ? facts : found).mediaType;
+    const spelled = canonicalMediaType(said, facts.secret);
+    const unnamed = found.is === 'envelope' && said === undefined ? URI_MEDIA_TYPE_DEFAULT : undefined;
+    const head = found.is === 'asset' ? await headOf(found.received, incoming, spelled) : undefined;
+    if (head?.isAll && head.chunks.every(({ byteLength }) => byteLength === 0)) throw new EmptyAssetError(NOTHING);
+    const raw =
+      head === undefined
+        ? decoded(found as Envelope, data ?? '', incoming, onData)
+        : following(head.chunks, incoming, onData);
+    const { mediaType, chunks } = await typed(spelled, facts.names ?? [], limited(raw, facts.assetBytesMax), unnamed);
+    const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled);
+    if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
+      await chunks.return();
+      throw notAnAsset(instead, mediaType, head);
+    }
+    onData(0);
+    return { bytesMax: facts.length, mediaType, chunks };
   } catch (error) {
     await incoming.return();
     throw error;
