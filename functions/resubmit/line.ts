@@ -184,7 +184,8 @@ class RouteTurns {
   readonly #round: Round;
   /** The segments that may have a turn, the next one first. Undefined before they are listed. */
   #segments: SegmentTurns[] | undefined;
-  #last: string | undefined;
+  /** The segment that was looked at last. */
+  last: string | undefined;
   /** How many more uploads of this class may leave. */
   #own: number;
 
@@ -195,24 +196,15 @@ class RouteTurns {
     this.#round = round;
     if (!round.rooms.has(name)) round.rooms.set(name, round.room(route?.name ?? name));
     this.#own = round.room(route?.name ?? name, of);
-    this.#last = last;
+    this.last = last;
   }
 
   get hasRoom(): boolean {
-    return this.#room >= 1;
-  }
-
-  get #room(): number {
-    return Math.min(this.#own, this.#ofBoth);
+    return Math.min(this.#own, this.#ofBoth) >= 1;
   }
 
   get #ofBoth(): number {
     return this.#round.rooms.get(this.name) ?? 0;
-  }
-
-  /** The segment that was looked at last. */
-  get last(): string | undefined {
-    return this.#last;
   }
 
   async next(signal: AbortSignal): Promise<WaitingMarker | undefined> {
@@ -222,7 +214,7 @@ class RouteTurns {
       const [segment] = this.#segments;
       if (segment === undefined || !segment.mayHaveNext) return undefined;
       this.#segments.shift();
-      this.#last = segment.name;
+      this.last = segment.name;
       const marker = await segment.next(signal);
       if (marker === undefined) continue;
       this.#segments.push(segment);
@@ -234,7 +226,7 @@ class RouteTurns {
 
   async #list(signal: AbortSignal): Promise<SegmentTurns[]> {
     const route = { class: this.#class, route: this.name };
-    const names = await foldersFrom(routePrefix(route), this.#last, this.#round, signal);
+    const names = await foldersFrom(routePrefix(route), this.last, this.#round, signal);
     return names.map((segment) => new SegmentTurns(segment, segmentPrefix({ ...route, segment }), this.#round));
   }
 }
