@@ -240,8 +240,8 @@ export class Requests {
   async #areListingsRefused(secret: string, signal: AbortSignal): Promise<boolean> {
     let isRefused = false;
     let isServed = false;
-    const { list, templates } = this.#service;
-    for (const [operation, listing] of [['list', list] as const, ['templates', templates] as const]) {
+    for (const operation of ['list', 'templates'] as const) {
+      const listing = this.#service[operation];
       if (listing === undefined) continue;
       const call: Call = {
         ...{ operation, method: 'GET', url: this.url(listing.path), subject: operation, rank: 1 },
