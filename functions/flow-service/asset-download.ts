@@ -53,61 +53,52 @@ interface AssetRequest extends AssetOptions {
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */
 export async function downloadAsset(
   requests: Requests,
-  { flowId, assetId, bytesPerSecondMin, clock, onSent, uploadId, ...asset }: AssetRequest,
+  { flowId, assetId, bytesPerSecondMin, clock, onSent, uploadId, from, ...wanted }: AssetRequest,
   callersSignal: AbortSignal,
 ): Promise<Asset> {
   const subject = assetSubject(flowId, assetId);
   const about = { operation: 'asset', method: 'GET', subject, uploadId, onSent } as const;
   const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
+  const { signal } = progress;
   try {
-    return await assetWithin(requests, about, progress, asset);
+    let answer =
+      'url' in from
+        ? await requests.send({ ...about, url: from.url }, signal)
+        : await follow(requests, from, about, signal);
+    const names: string[] = [answer.url.pathname];
+    for (let hops = 0; isRedirect(answer.response); hops += 1) {
+      answer.response.destroy();
+      if (hops === REDIRECTS_MAX) {
+        throw new ForbiddenAddressError(`The asset was redirected more than ${REDIRECTS_MAX} times`);
+      }
+      const redirected = { ...about, subject: redirectSubject(subject, hops) };
+      answer = await follow(requests, { answer, address: answer.response.headers.location }, redirected, signal);
+      names.unshift(answer.url.pathname);
+    }
+    const { response, secret, hadToken } = answer;
+    if (response.status !== 200) {
+      progress.wait();
+      const error = await requests.errorFor(answer);
+      // An address that got no token says nothing about it.
+      if (hadToken || !(error instanceof ForbiddenError)) throw error;
+      throw new AddressRefusedError(error.message, { cause: error });
+    }
+    // A coding marks the end of its bytes by itself, and their length is not that of the asset.
+    const isCoded = isCompressed(response);
+    const length = isCoded ? undefined : response.headers['content-length'];
+    return await assetOf(isCoded ? undone(response, progress) : received(response, progress), {
+      ...wanted,
+      mediaType: response.headers['content-type'],
+      names: [...fileNames(response.headers['content-disposition']), ...names],
+      secret,
+      length: length === undefined ? undefined : Number(length),
+      isDelimited: isCoded || length !== undefined || response.headers['transfer-encoding'] !== undefined,
+      onData: (bytes) => progress.brought(bytes),
+    });
   } catch (error) {
     progress.end();
     throw error;
   }
-}
-
-async function assetWithin(
-  requests: Requests,
-  about: Omit<Call, 'url'>,
-  progress: Progress,
-  { from, ...wanted }: Pick<AssetRequest, 'from' | 'assetBytesMax' | 'accepts' | 'data' | 'isEnvelope'>,
-): Promise<Asset> {
-  const { signal } = progress;
-  let answer =
-    'url' in from
-      ? await requests.send({ ...about, url: from.url }, signal)
-      : await follow(requests, from, about, signal);
-  const names: string[] = [answer.url.pathname];
-  for (let hops = 0; isRedirect(answer.response); hops += 1) {
-    answer.response.destroy();
-    if (hops === REDIRECTS_MAX) {
-      throw new ForbiddenAddressError(`The asset was redirected more than ${REDIRECTS_MAX} times`);
-    }
-    const redirected = { ...about, subject: redirectSubject(about.subject, hops) };
-    answer = await follow(requests, { answer, address: answer.response.headers.location }, redirected, signal);
-    names.unshift(answer.url.pathname);
-  }
-  const { response, secret, hadToken } = answer;
-  if (response.status !== 200) {
-    progress.wait();
-    const error = await requests.errorFor(answer);
-    // An address that got no token says nothing about it.
-    if (hadToken || !(error instanceof ForbiddenError)) throw error;
-    throw new AddressRefusedError(error.message, { cause: error });
-  }
-  // A coding marks the end of its bytes by itself, and their length is not that of the asset.
-  const isCoded = isCompressed(response);
-  const length = isCoded ? undefined : response.headers['content-length'];
-  return assetOf(isCoded ? undone(response, progress) : received(response, progress), {
-    ...wanted,
-    mediaType: response.headers['content-type'],
-    names: [...fileNames(response.headers['content-disposition']), ...names],
-    secret,
-    length: length === undefined ? undefined : Number(length),
-    isDelimited: isCoded || length !== undefined || response.headers['transfer-encoding'] !== undefined,
-    onData: (bytes) => progress.brought(bytes),
-  });
 }
 
 /**
