@@ -1,12 +1,10 @@
 import pMap from 'p-map';
-import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, ThrottledError } from '../flow-service/errors.ts';
-import type { FlowService } from '../flow-service/types.ts';
 import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import type { CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import { type CollectorState, listRunningMarkers, type UnfinishedRound } from './collector.ts';
 import type { Outcome } from './failure-isolation.ts';
-import { ListedAsRunning } from './listed-as-running.ts';
+import { listedAsRunning } from './listed-as-running.ts';
 import { isDue, isTooOld } from './poll-schedule.ts';
 import type { StoringQueue } from './storing-queue.ts';
 import type { TickContext } from './tick-context.ts';
@@ -26,7 +24,6 @@ export class FlowPolls {
   readonly #tick: TickContext;
   readonly #flows: FlowCollector;
   readonly #storing: StoringQueue;
-  readonly #listed: ListedAsRunning;
   #lastCompletedAt: number | undefined;
   #unfinishedRound: UnfinishedRound | undefined;
   /** Flows whose polls failed in this round, and why. At its end, those that are too old are given up. */
@@ -48,7 +45,6 @@ export class FlowPolls {
     this.#tick = tick;
     this.#flows = flows;
     this.#storing = storing;
-    this.#listed = listedOf(ports);
     this.#lastCompletedAt = remembered.lastCompletedAt;
     this.#unfinishedRound = remembered.unfinishedRound;
   }
@@ -125,7 +121,7 @@ export class FlowPolls {
 
   /** Polls these flows. Remembers the last one up to which all were polled. Returns true if that is the last of all. */
   async #pollRound(due: readonly RunningMarker[], round: UnfinishedRound): Promise<boolean> {
-    const running = await this.#listedAsRunning(due, round.startedAt);
+    const running = await listedAsRunning(due, round.startedAt, this.#ports, this.#tick.invocation.work);
     const isDone: boolean[] = [];
     let doneCount = 0;
     await this.#each(due, async (marker, index) => {
@@ -154,15 +150,6 @@ export class FlowPolls {
 
   #isDue({ ageFrom }: RunningMarker, polledAt: number | undefined, now: number): boolean {
     return isDue(ageFrom, polledAt, now, this.#ports.settings.pollIntervalSeconds * 1000);
-  }
-
-  async #listedAsRunning(due: readonly RunningMarker[], roundAt: number): Promise<ReadonlySet<string>> {
-    try {
-      return await this.#listed.running(due, roundAt, this.#tick.invocation.work);
-    } catch (error) {
-      if (!(error instanceof OutOfTimeError)) throw error;
-      return new Set(); // The polls will find that the time is over.
-    }
   }
 
   #pollAll(markers: readonly RunningMarker[]): Promise<void> {
@@ -200,13 +187,4 @@ export class FlowPolls {
     // would delay it each time.
     return wasTurnedAway ? 'cut off' : outcome;
   }
-}
-
-/** Kept for the whole process, because what it knows of the service's listing is of use to later ticks. */
-const listedByService = new WeakMap<FlowService, ListedAsRunning>();
-
-function listedOf(ports: CollectFlowPorts): ListedAsRunning {
-  const known = listedByService.get(ports.flows) ?? new ListedAsRunning(ports);
-  listedByService.set(ports.flows, known);
-  return known;
 }
