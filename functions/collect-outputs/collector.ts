@@ -261,7 +261,7 @@ export interface CollectorShare {
 export const isIn = ({ index, of }: CollectorShare, uploadId: string): boolean =>
   Math.floor(spreadOf(uploadId) * of) === index;
 
-export interface RunningMarkers {
+interface RunningMarkers {
   /** This collector's markers, the greatest age first, without those that share a flow. */
   readonly ours: readonly RunningMarker[];
   /** The markers of each flow that belongs to several uploads, at least one of which is this collector's. */
@@ -275,27 +275,21 @@ export async function listRunningMarkers(
   now: number,
   signal: AbortSignal,
 ): Promise<RunningMarkers> {
-  const all: RunningMarker[] = [];
-  const uploadOf = new Map<string, string>();
-  const sharedIds = new Set<string>();
-  let oldest = now;
-  for await (const marker of ledger.runningMarkers(signal)) {
-    const { flowId, uploadId, ageFrom } = marker;
-    all.push(marker);
-    oldest = Math.min(oldest, ageFrom);
-    if ((uploadOf.get(flowId) ?? uploadId) !== uploadId) sharedIds.add(flowId);
-    uploadOf.set(flowId, uploadId);
-  }
-  const isOurs = ({ uploadId }: RunningMarker): boolean => isIn(share, uploadId);
-  const ours = all.filter((marker) => isOurs(marker) && !sharedIds.has(marker.flowId));
-  const shared = [...sharedIds]
-    .map((id) => all.filter(({ flowId }) => flowId === id))
-    .filter((each) => each.some(isOurs));
+  const all = await Array.fromAsync(ledger.runningMarkers(signal));
+  const [oldest] = all;
   // Each collector lists all markers, so the highest count is right for any number of collectors. It also includes the
   // flows of a collector that does not run.
   telemetry.metrics.add('FlowsRunning', all.length);
-  if (all.length > 0) telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
-  return { ours, shared };
+  if (oldest !== undefined) telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest.ageFrom, now));
+  const isOurs = ({ uploadId }: RunningMarker): boolean => isIn(share, uploadId);
+  const shared = [...Map.groupBy(all, ({ flowId }) => flowId).values()].filter(([first, ...others]) =>
+    others.some(({ uploadId }) => uploadId !== first?.uploadId),
+  );
+  const sharing = new Set(shared.flat());
+  return {
+    ours: all.filter((marker) => isOurs(marker) && !sharing.has(marker)),
+    shared: shared.filter((markers) => markers.some(isOurs)),
+  };
 }
 
 /** What a collector remembers of uploads from tick to tick, by their ids. */
