@@ -1,23 +1,27 @@
 import { amountOf } from '../base/money.ts';
 import type { CompletionEvent } from '../publish/completion-event.ts';
-import type { Budget, Spent } from '../uploads/budget.ts';
+import { type Budget, periodEnd, type Spent } from '../uploads/budget.ts';
 import type { Failing } from './holds.ts';
 
-/** A budget of which a share is spent. */
-export interface BudgetReached {
-  readonly pipeline: string;
+/** A budget, and how much of it is spent. */
+export interface SpentBudget {
   /** Undefined for the budget of the pipeline. */
   readonly route: string | undefined;
   readonly budget: Budget;
   readonly spent: Spent;
-  /** The share, in percent. */
-  readonly reached: number;
-  /** When the next period begins, in milliseconds since the epoch. */
-  readonly endsAt: number;
+  readonly percent: number;
 }
 
-/** The event for a share of a budget that is spent. It may be sent more than once, always with the same id. */
-export function budgetEvent({ pipeline, route, budget, spent, reached, endsAt }: BudgetReached): CompletionEvent {
+/**
+ * The event for a share of a budget that is spent. It may be sent more than once, always with the same id.
+ * @param reached the share, in percent.
+ */
+export function budgetEvent(
+  pipeline: string,
+  { route, budget, spent }: SpentBudget,
+  reached: number,
+  now: number,
+): CompletionEvent {
   const { period, flows, micros } = spent;
   const detail = {
     id: JSON.stringify([pipeline, route ?? null, period, reached]),
@@ -30,7 +34,7 @@ export function budgetEvent({ pipeline, route, budget, spent, reached, endsAt }:
       flows,
       ...(budget.currency !== undefined && { amount: amountOf(micros), currency: budget.currency }),
     },
-    endsAt: new Date(endsAt).toISOString(),
+    endsAt: new Date(periodEnd(budget, now)).toISOString(),
   };
   return { detailType: 'Budget Reached', detail: JSON.stringify(detail) };
 }

@@ -4,11 +4,11 @@ import { costsKey } from '../ledger/keys.ts';
 import { readableOr } from '../ledger/store.ts';
 import type { EventBus } from '../publish/event-bus.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
-import { type Budget, periodEnd, type Spent } from '../uploads/budget.ts';
+import type { Budget, Spent } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
 import type { HoldPorts } from './attempt.ts';
 import { dayOf } from './costs.ts';
-import { alikeEvent, budgetEvent } from './hold-events.ts';
+import { alikeEvent, budgetEvent, type SpentBudget } from './hold-events.ts';
 import { type Holds, noteTold, removeRoutes, spentOf } from './holds.ts';
 
 /*
@@ -67,31 +67,16 @@ async function tellFailingRoutes(holds: Holds, ports: TendPorts, signal: AbortSi
   }
 }
 
-/** A budget, and how much of it is spent. */
-interface Told {
-  /** Undefined for the pipeline. */
-  readonly route: string | undefined;
-  readonly budget: Budget;
-  readonly spent: Spent;
-  readonly percent: number;
-}
-
 async function tellBudgets(holds: Holds, ports: TendPorts, signal: AbortSignal): Promise<void> {
   const now = ports.clock.now();
   const all = budgetsOf(holds, ports.settings, now);
   if (all.length === 0) return;
   ports.telemetry.metrics.add('BudgetSpentPercent', Math.max(...all.map(({ percent }) => percent)));
-  for (const { route, budget, spent, percent } of all) {
-    const reached = TOLD_PERCENTS.findLast((share) => percent >= share);
-    if (reached === undefined || reached <= (spent.told ?? 0)) continue;
-    const { pipeline } = ports.settings;
-    await ports.events.send(
-      budgetEvent({ pipeline, route, budget, spent, reached, endsAt: periodEnd(budget, now) }),
-      signal,
-    );
-    await ports.holds.change((draft) => {
-      noteTold(draft, route, spent, reached);
-    }, signal);
+  for (const each of all) {
+    const reached = TOLD_PERCENTS.findLast((share) => each.percent >= share);
+    if (reached === undefined || reached <= (each.spent.told ?? 0)) continue;
+    await ports.events.send(budgetEvent(ports.settings.pipeline, each, reached, now), signal);
+    await ports.holds.change((draft) => noteTold(draft, each.route, each.spent, reached), signal);
   }
 }
 
@@ -117,14 +102,14 @@ export function budgetsOf(
   holds: Holds,
   { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },
   now: number,
-): Told[] {
-  const told = (route: string | undefined, cap: Budget): Told => {
+): SpentBudget[] {
+  const spentBudget = (route: string | undefined, cap: Budget): SpentBudget => {
     const spent = spentOf(route === undefined ? holds.pipeline : holds.routes[route], cap, now);
     return { route, budget: cap, spent, percent: percentOf(cap, spent) };
   };
   return [
-    ...(budget === 'unlimited' ? [] : [told(undefined, budget)]),
-    ...routes.flatMap((route) => (route.budget === undefined ? [] : [told(route.name, route.budget)])),
+    ...(budget === 'unlimited' ? [] : [spentBudget(undefined, budget)]),
+    ...routes.flatMap((route) => (route.budget === undefined ? [] : [spentBudget(route.name, route.budget)])),
   ];
 }
 
