@@ -10,7 +10,6 @@ import {
   type RunningEntry,
   type StoredAsset,
   sentBy,
-  stageOf,
   type TerminalEntry,
   type WaitingEntry,
 } from '../ledger/entry.ts';
@@ -72,7 +71,7 @@ export function planOf(
 ): Entry['plan'] {
   // With `next`, the file has succeeded before.
   if (entry.upload.stage !== undefined || entry.next !== undefined) return entry.plan;
-  const planned = joinedPlans(planAfter(routes, stageOf(entry)), entry.plan);
+  const planned = joinedPlans(planAfter(routes, entry.route.name), entry.plan);
   return planned.length === 0 ? undefined : planned;
 }
 
@@ -86,7 +85,7 @@ export function nextStages(
   routes: readonly Route[],
 ): readonly NextStage[] {
   const { key } = firstOf(entry.upload);
-  const own = stageOf(entry);
+  const own = entry.route.name;
   // A chain takes no more uploads than these. It refuses further ones by the names of their routes, so each route keeps one.
   let left = CHAIN_UPLOADS_MAX;
   return (planOf(entry, routes) ?? []).flatMap(({ route: name, after, inputs }) => {
@@ -270,7 +269,7 @@ function withoutDescendants(chain: Chain, { id, stage }: Upload): Chain {
 
 const identityOf = (entry: Entry) => ({
   id: entry.upload.id,
-  route: stageOf(entry),
+  route: entry.route.name,
   parent: entry.upload.stage?.parent.asset === undefined ? undefined : entry.upload.stage.parent.id,
   generation: entry.generation,
   arrivedAt: entry.arrivedAt,
@@ -312,7 +311,7 @@ function withChildren(
     const uploads = [...chain.uploads, ...children.map(underWay)];
     return next.reduce<Chain>((open, route) => reopened(open, route, routes), { ...chain, uploads });
   }
-  const after = stageOf(entry);
+  const after = entry.route.name;
   const refused = next.reduce<Chain>((open, route) => withhold(open, { route, after, why }), chain);
   if (isRefused) return refused;
   const uploads = refused.uploads.map((each) =>
@@ -323,7 +322,7 @@ function withChildren(
 
 /** Withholds the planned stages that assets of an upload would have begun, if the configuration had their routes. */
 function withoutRoutes(chain: Chain, entry: TerminalEntry): Chain {
-  const after = stageOf(entry);
+  const after = entry.route.name;
   if (!isSuccess(entry.state) || entry.assets.length === 0) return chain;
   return (chain.plan ?? [])
     .filter((stage) => stage.after === after && stage.inputs !== 'all')

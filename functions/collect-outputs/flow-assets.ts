@@ -20,6 +20,7 @@ import {
   collectedSoFar,
   type Ending,
   type FailedOutput,
+  presentRouteOf,
   type RunningEntry,
   type StoredAsset,
   type Told,
@@ -316,8 +317,8 @@ export class FlowAssets {
   async #open(entry: RunningEntry, assetId: string, slot: AssetSlot): Promise<OpenedAsset> {
     const { flows, settings } = this.#ports;
     const flowId = entry.flow.id;
-    const { template, name } = entry.route;
-    const { makes } = settings.routes.find((route) => route.name === name) ?? {};
+    const { template } = entry.route;
+    const { makes } = presentRouteOf(entry, settings.routes) ?? {};
     const accepts = makes && ((mediaType: string) => makes.some((wanted) => fitsType(wanted, mediaType)));
     const options = { accepts, onSent: () => slot.begin(), uploadId: entry.upload.id, template };
     const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, slot.signal, options);

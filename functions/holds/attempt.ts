@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import type { Entry } from '../ledger/entry.ts';
+import { type Entry, presentRouteOf } from '../ledger/entry.ts';
 import type { Settings } from '../settings/environment.ts';
 import { firstOf } from '../uploads/upload.ts';
 import { prefixIn } from './costs.ts';
@@ -16,10 +16,6 @@ export interface HoldPorts {
 
 /** The upload that is to be sent. */
 export type Subject = Pick<Entry, 'upload' | 'generation' | 'route' | 'doubt' | 'countedFlows' | 'late'>;
-
-/** The route of an upload in the present configuration. Undefined if it was removed. */
-export const routeOf = ({ route }: Pick<Subject, 'route'>, { routes }: Pick<HoldPorts['settings'], 'routes'>) =>
-  routes.find(({ name }) => name === route.name);
 
 /** The route and the prefix for which the flows of an upload are counted. */
 export const costsOf = ({ upload, route }: Pick<Subject, 'upload' | 'route'>, settings: HoldPorts['settings']) => ({
@@ -39,7 +35,7 @@ export function attemptOf(
 ): Attempt {
   const { upload, generation, route, doubt, countedFlows, late = false } = subject;
   const { budget } = settings;
-  const present = routeOf(subject, settings);
+  const present = presentRouteOf(subject, settings.routes);
   return {
     uploadId: upload.id,
     generation,

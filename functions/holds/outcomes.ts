@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
+import { presentRouteOf } from '../ledger/entry.ts';
 import { isCanary } from '../uploads/inbox.ts';
 import type { Route } from '../uploads/route.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { firstOf } from '../uploads/upload.ts';
-import { type HoldPorts, routeOf, type Subject } from './attempt.ts';
+import type { HoldPorts, Subject } from './attempt.ts';
 import { prefixIn } from './costs.ts';
 import {
   type AlikeEnd,
@@ -82,7 +83,7 @@ async function noted({ upload }: Subject, { telemetry }: HoldPorts, note: () => 
 function requestToHeed(subject: Subject, settings: HoldPorts['settings']): RouteRequest | undefined {
   const { upload } = subject;
   if (isCanary({ bucket: upload.bucket, key: firstOf(upload).key }, settings)) return undefined;
-  const present = routeOf(subject, settings);
+  const present = presentRouteOf(subject, settings.routes);
   return present !== undefined && isOf(present, subject.route) ? requestOf(present) : undefined;
 }
 

@@ -118,15 +118,9 @@ export const isWaitingJob = (entry: Entry): boolean => entry.state === 'waiting'
 export const isWaitingInPlace = ({ claimedAt, answer }: ClaimedEntry): boolean =>
   answer !== undefined && answer.at >= claimedAt;
 
-/** Name of an upload's stage: that of a later stage is the name of its route. */
-export const stageOf = ({ upload, route }: Pick<Entry, 'upload' | 'route'>): string =>
-  upload.stage?.route ?? route.name;
-
-/** The present route of an upload's stage. Undefined if the configuration has none of that name any more. */
-export function presentRouteOf(entry: Pick<Entry, 'upload' | 'route'>, routes: readonly Route[]): Route | undefined {
-  const stage = stageOf(entry);
-  return routes.find(({ name }) => name === stage);
-}
+/** The present route of an upload. Undefined if the configuration has none of that name any more. */
+export const presentRouteOf = ({ route }: Pick<Entry, 'route'>, routes: readonly Route[]): Route | undefined =>
+  routes.find(({ name }) => name === route.name);
 
 /** Tells whether the upload is a job. A job whose file cannot be used is none. */
 export const isJob = ({ upload, job, inputs }: Entry): boolean =>

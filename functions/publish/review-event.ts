@@ -1,4 +1,4 @@
-import type { WaitingEntry } from '../ledger/entry.ts';
+import { presentRouteOf, type WaitingEntry } from '../ledger/entry.ts';
 import type { Settings } from '../settings/environment.ts';
 import { firstOf } from '../uploads/upload.ts';
 import type { CompletionEvent } from './completion-event.ts';
@@ -9,11 +9,12 @@ const INPUTS_MAX = 20;
 
 /** The event for an upload that waits for an approval. It may be sent more than once, always with the same id. */
 export function reviewEvent(
-  { upload, route, generation, review, inputs = [] }: WaitingEntry,
+  entry: WaitingEntry,
   settings: RetrySettings & Pick<Settings, 'pipeline' | 'routes'>,
 ): CompletionEvent {
+  const { upload, route, generation, review, inputs = [] } = entry;
   const wantedAt = review?.wantedAt ?? 0;
-  const { reviewHours } = settings.routes.find(({ name }) => name === route.name) ?? {};
+  const { reviewHours } = presentRouteOf(entry, settings.routes) ?? {};
   const detail = {
     id: `${upload.id}-${generation}-${wantedAt}`,
     pipeline: settings.pipeline,
