@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { addressOf, hasSucceeded, isInChain } from '../functions/chains/chain.ts';
 import type { Chain, ChainUpload } from '../functions/chains/chain-schema.ts';
 import { assetCountOf } from '../functions/chains/chain-size.ts';
@@ -68,9 +69,10 @@ export interface ChainNode {
  */
 export const readChain = (
   firstId: string,
-  { s3, settings }: Deployment,
+  { s3, settings, clock }: Deployment,
   signal: AbortSignal,
-): Promise<Chain | undefined> => new ChainStore(s3, settings.ledgerBucket).read(firstId, signal);
+): Promise<Chain | undefined> =>
+  new ChainStore({ s3, bucket: settings.ledgerBucket, clock, nonce: randomUUID }).read(firstId, signal);
 
 /**
  * The chain that an upload is the first file of. Undefined if there is none. While the first file is under way, nothing

@@ -1,8 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import type { S3Client } from '@aws-sdk/client-s3';
-import { type Clock, systemClock } from '../base/clock.ts';
 import { Semaphore } from '../base/semaphore.ts';
-import { Document } from '../ledger/document.ts';
+import { Document, type LedgerPorts } from '../ledger/document.ts';
 import { chainKey } from '../ledger/keys.ts';
 import { parsedObject } from '../ledger/store.ts';
 import { type Chain, chainSchema } from './chain-schema.ts';
@@ -24,24 +21,14 @@ const READ_BYTES_MAX = 4 * CHAIN_BYTES_MAX;
 /** What does not happen if a chain cannot be read. */
 const CONSEQUENCE = 'its chain does not go on';
 
-interface ChainStorePorts {
-  readonly clock: Clock;
-  /** Returns a different string each time, of hexadecimal digits at its beginning. */
-  readonly nonce: () => string;
-}
-
 /** The chains in the ledger, a document for each. */
 export class ChainStore {
-  readonly #where: { readonly s3: S3Client; readonly bucket: string } & ChainStorePorts;
+  readonly #ports: LedgerPorts;
   readonly #remembered = new Map<string, Document<Chain>>();
   readonly #inMemory = new Semaphore(CONCURRENCY);
 
-  constructor(
-    s3: S3Client,
-    bucket: string,
-    { clock, nonce }: ChainStorePorts = { clock: systemClock, nonce: randomUUID },
-  ) {
-    this.#where = { s3, bucket, clock, nonce };
+  constructor(ports: LedgerPorts) {
+    this.#ports = ports;
   }
 
   /** Undefined if there is no chain of this first file. @throws {UnreadableEntryError} */
@@ -81,7 +68,7 @@ export class ChainStore {
     const remembered = this.#remembered.get(firstId);
     if (remembered !== undefined) return remembered;
     return new Document({
-      ...this.#where,
+      ...this.#ports,
       key,
       parse: (text) => parsedObject<Chain>(key, text, chainSchema, CONSEQUENCE).object,
       tooLarge: { bytesMax: READ_BYTES_MAX, consequence: CONSEQUENCE },

@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { jsonIn } from '../base/json.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
-import { Document } from '../ledger/document.ts';
+import { Document, type LedgerPorts } from '../ledger/document.ts';
 import { collectorKey, type RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { lineState } from '../resubmit/line.ts';
@@ -105,12 +104,7 @@ export interface LeftLease {
   readonly state: string;
 }
 
-interface LeasePorts {
-  readonly s3: S3Client;
-  /** The ledger bucket. */
-  readonly bucket: string;
-  readonly clock: Clock;
-}
+type LeasePorts = Omit<LedgerPorts, 'nonce'>;
 
 const documentOf = ({ s3, bucket, clock }: LeasePorts, collector: number): Document<CollectorState> =>
   new Document({

@@ -6,6 +6,7 @@ import { jsonIn } from '../base/json.ts';
  * for the budgets, so it is added once. Days that have ended move into objects of their own: see `tend-holds.ts`.
  */
 
+/** What flows cost together. */
 const totalsSchema = z.object({
   flows: z.int(),
   /** The sum of their prices, in millionths. */
@@ -13,9 +14,6 @@ const totalsSchema = z.object({
   /** How many of these flows may be second flows of their uploads, because an earlier request may have made one too. */
   again: z.optional(z.int()),
 });
-
-/** What flows cost together. */
-export type Totals = z.infer<typeof totalsSchema>;
 
 /** Each of these combinations has totals of its own. */
 export interface CostKey {

@@ -1,6 +1,4 @@
-import type { S3Client } from '@aws-sdk/client-s3';
-import type { Clock } from '../base/clock.ts';
-import { Document } from '../ledger/document.ts';
+import { Document, type LedgerPorts } from '../ledger/document.ts';
 import { HOLDS_KEY } from '../ledger/keys.ts';
 import { demandFormat, OtherFormatError, UnreadableEntryError } from '../ledger/store.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
@@ -14,16 +12,6 @@ interface Change {
   readonly signal: AbortSignal;
 }
 
-interface HoldStorePorts {
-  readonly s3: S3Client;
-  /** The ledger bucket. */
-  readonly bucket: string;
-  readonly key?: string;
-  readonly clock: Clock;
-  /** Returns a different string each time, of hexadecimal digits at its beginning. */
-  readonly nonce: () => string;
-}
-
 /** The holds of a pipeline: one document of the ledger. */
 export class HoldStore {
   readonly #document: Document<Holds>;
@@ -32,7 +20,7 @@ export class HoldStore {
   #writing: Promise<void> | undefined;
 
   /** @param ports those of the ledger. Tests that share a bucket give another `key`. */
-  constructor({ key = HOLDS_KEY, ...ports }: HoldStorePorts) {
+  constructor({ key = HOLDS_KEY, ...ports }: LedgerPorts & { readonly key?: string }) {
     this.#document = new Document({ ...ports, key, parse: parsed });
   }
 

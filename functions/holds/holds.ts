@@ -28,7 +28,6 @@ const pauseSchema = z.object({
   /** The operator's own words. */
   why: z.optional(z.string()),
 });
-export type Pause = z.infer<typeof pauseSchema>;
 
 const spentSchema: z.ZodMiniType<Spent> = z.object({
   period: z.string(),

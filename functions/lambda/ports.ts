@@ -38,14 +38,14 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring & { r
   const inbox = new Inbox(s3, wiring.clock);
   const ledger = new Ledger(s3, settings.ledgerBucket, nonce);
   const receipts = new Receipts(s3, settings);
-  const chains = new ChainStore(s3, settings.ledgerBucket, { clock: wiring.clock, nonce });
+  const ledgerPorts = { s3, bucket: settings.ledgerBucket, clock: wiring.clock, nonce };
+  const chains = new ChainStore(ledgerPorts);
   const sources = new Sources(s3, inbox, settings, wiring.telemetry.log);
-  const holds = new HoldStore({ s3, bucket: settings.ledgerBucket, clock: wiring.clock, nonce });
   return {
     ...wiring,
     settings,
     nonce,
-    holds,
+    holds: new HoldStore(ledgerPorts),
     inbox,
     ledger,
     receipts,

@@ -12,14 +12,18 @@ const CHANGE_MAX_MS = 60_000;
 const PAUSE_MIN_MS = 10;
 const PAUSE_MAX_MS = 1_000;
 
-export interface DocumentPorts<T> {
+/** The bucket of a ledger, and the sources of time and chance. */
+export interface LedgerPorts {
   readonly s3: S3Client;
   /** The ledger bucket. */
   readonly bucket: string;
-  readonly key: string;
   readonly clock: Clock;
   /** Returns a different string each time, of hexadecimal digits at its beginning. */
   readonly nonce: () => string;
+}
+
+interface DocumentPorts<T> extends LedgerPorts {
+  readonly key: string;
   /** @throws {UnreadableEntryError} nothing may be done with the object. */
   readonly parse: (text: string) => T;
   /** Default: its JSON. */

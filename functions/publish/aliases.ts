@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { DeleteObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
-import type { Clock } from '../base/clock.ts';
 import { encodedId } from '../base/key-segment.ts';
-import { Document } from '../ledger/document.ts';
+import { Document, type LedgerPorts } from '../ledger/document.ts';
 import { presentRouteOf, type StoredAsset, type TerminalEntry } from '../ledger/entry.ts';
 import { count, LEDGER_FORMAT, readonlyObject, uploadId } from '../ledger/entry-schema.ts';
 import { aliasStateKey } from '../ledger/keys.ts';
@@ -93,13 +92,10 @@ type Told = Pick<Receipt, 'aliases' | 'aliasIssue'>;
  * successes may have the same bytes.
  */
 export class Aliases {
-  readonly #ports: { readonly s3: S3Client; readonly clock: Clock; readonly nonce: () => string };
+  readonly #ports: Omit<LedgerPorts, 'bucket'>;
   readonly #settings: AliasSettings;
 
-  constructor(
-    ports: { readonly s3: S3Client; readonly clock: Clock; readonly nonce: () => string },
-    settings: AliasSettings,
-  ) {
+  constructor(ports: Omit<LedgerPorts, 'bucket'>, settings: AliasSettings) {
     this.#ports = ports;
     this.#settings = settings;
   }

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import { systemClock } from '../../functions/base/clock.ts';
 import { ChainStore } from '../../functions/chains/chain-store.ts';
 import { s3Client } from '../../functions/s3/client.ts';
 import { peakKib } from '../support/function-process.ts';
@@ -6,7 +8,7 @@ import { peakKib } from '../support/function-process.ts';
 process.on('message', async ({ endpoint, ids }: { readonly endpoint: string; readonly ids: readonly string[] }) => {
   const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
   const s3 = s3Client({ endpoint, forcePathStyle: true, region: 'us-east-1', credentials });
-  const store = new ChainStore(s3, 'ledger');
+  const store = new ChainStore({ s3, bucket: 'ledger', clock: systemClock, nonce: randomUUID });
   const never = new AbortController().signal;
   const results = await Promise.all(
     ids.map((id) => store.update(id, (chain) => chain && { ...chain, generation: 2 }, never)),

@@ -48,7 +48,7 @@ describe('a chain that many processes change at once', () => {
   beforeEach(() => start());
 
   /** A process of its own: it remembers nothing of the others. */
-  const store = (): ChainStore => new ChainStore(world.s3, LEDGER, world.ports);
+  const store = (): ChainStore => new ChainStore({ ...world.ports, bucket: LEDGER });
   const put = (chain: Chain) => world.put(LEDGER, `chains/${FIRST}.json`, JSON.stringify(chain));
 
   it('gets every change, although all of them come at the same moment', async () => {
