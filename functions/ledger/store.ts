@@ -180,8 +180,8 @@ export class Ledger {
 
   /** The markers of all running flows, the greatest age first. */
   async *runningMarkers(signal: AbortSignal): AsyncGenerator<RunningMarker> {
-    for await (const { keys } of this.#listings(RUNNING_PREFIX, signal)) {
-      yield* keys.flatMap((key) => parseRunningKey(key) ?? []);
+    for await (const { objects } of this.#pages(RUNNING_PREFIX, signal)) {
+      yield* objects.flatMap(({ Key = '' }) => parseRunningKey(Key) ?? []);
     }
   }
 
@@ -196,12 +196,12 @@ export class Ledger {
   ): Promise<{ readonly due: WaitingMarker[]; readonly isLine: boolean }> {
     const last = waitingDueKey(now);
     const due: WaitingMarker[] = [];
-    for await (const { keys, isLast } of this.#listings(WAITING_PREFIX, signal)) {
-      for (const key of keys) {
-        const marker = key > last || due.length === max ? undefined : parseWaitingKey(key);
+    for await (const { objects, isLast } of this.#pages(WAITING_PREFIX, signal)) {
+      for (const { Key = '' } of objects) {
+        const marker = Key > last || due.length === max ? undefined : parseWaitingKey(Key);
         if (marker !== undefined && isWanted(marker.uploadId)) due.push(marker);
       }
-      const end = keys.at(-1) ?? '';
+      const end = objects.at(-1)?.Key ?? '';
       if (isLast || end >= LINE_PREFIX) return { due, isLine: end >= LINE_PREFIX };
       if (end > last || due.length === max) break;
     }
@@ -210,7 +210,7 @@ export class Ledger {
 
   /** The ids of all uploads that wait, by pages. Begins after the key `after`. */
   async *waitingPages(after: string | undefined, signal: AbortSignal): AsyncGenerator<WaitingPage> {
-    for await (const objects of this.#pages(WAITING_PREFIX, signal, { StartAfter: after })) {
+    for await (const { objects } of this.#pages(WAITING_PREFIX, signal, { StartAfter: after })) {
       yield { ids: objects.flatMap(({ Key = '' }) => parseWaitingKey(Key)?.uploadId ?? []), last: objects.at(-1)?.Key };
     }
   }
@@ -241,7 +241,7 @@ export class Ledger {
     signal: AbortSignal,
     after?: string,
   ): AsyncGenerator<readonly WaitingMarker[]> {
-    for await (const objects of this.#pages(prefix, signal, { MaxKeys: max, StartAfter: after })) {
+    for await (const { objects } of this.#pages(prefix, signal, { MaxKeys: max, StartAfter: after })) {
       yield objects.flatMap(({ Key = '' }) => parseWaitingKey(Key) ?? []);
     }
   }
@@ -249,7 +249,7 @@ export class Ledger {
   /** The upload ids of all entries, earliest upload first. Begins after the upload id `after`, or its first digits. */
   async *entryPages(after: string | undefined, signal: AbortSignal): AsyncGenerator<EntryPage> {
     const startAfter = after === undefined ? undefined : entryKey(after);
-    for await (const objects of this.#pages(UPLOADS_PREFIX, signal, { StartAfter: startAfter })) {
+    for await (const { objects } of this.#pages(UPLOADS_PREFIX, signal, { StartAfter: startAfter })) {
       const entries = objects.flatMap(({ Key = '', LastModified }) => {
         const uploadId = parseEntryKey(Key);
         return uploadId === undefined ? [] : [{ id: uploadId, lastModified: LastModified?.getTime() ?? 0 }];
@@ -330,7 +330,7 @@ export class Ledger {
 
   /** True if a key begins so. It is a listing, because a HEAD would need the permission to read. */
   async #hasKey(prefix: string, signal: AbortSignal): Promise<boolean> {
-    for await (const objects of this.#pages(prefix, signal, { MaxKeys: 1 })) if (objects.length > 0) return true;
+    for await (const { objects } of this.#pages(prefix, signal, { MaxKeys: 1 })) if (objects.length > 0) return true;
     return false;
   }
 
@@ -348,15 +348,7 @@ export class Ledger {
     Prefix: string,
     signal: AbortSignal,
     options: Pick<ListObjectsV2CommandInput, 'StartAfter' | 'MaxKeys'> = {},
-  ): AsyncGenerator<readonly _Object[]> {
-    for await (const { objects } of this.#listings(Prefix, signal, options)) yield objects;
-  }
-
-  async *#listings(
-    Prefix: string,
-    signal: AbortSignal,
-    options: Pick<ListObjectsV2CommandInput, 'StartAfter' | 'MaxKeys'> = {},
-  ): AsyncGenerator<Listing> {
+  ): AsyncGenerator<{ readonly objects: readonly _Object[]; readonly isLast: boolean }> {
     let ContinuationToken: string | undefined;
     do {
       const { Contents: objects = [], NextContinuationToken } = await this.#list(
@@ -364,21 +356,13 @@ export class Ledger {
         signal,
       );
       ContinuationToken = NextContinuationToken;
-      const keys = objects.flatMap(({ Key }) => Key ?? []);
-      yield { objects, keys, isLast: ContinuationToken === undefined };
+      yield { objects, isLast: ContinuationToken === undefined };
     } while (ContinuationToken !== undefined);
   }
 
   #list(options: Omit<ListObjectsV2CommandInput, 'Bucket'>, abortSignal: AbortSignal) {
     return this.#s3.send(new ListObjectsV2Command({ Bucket: this.#bucket, ...options }), { abortSignal });
   }
-}
-
-/** One page of a listing. */
-interface Listing {
-  readonly objects: readonly _Object[];
-  readonly keys: readonly string[];
-  readonly isLast: boolean;
 }
 
 /** One page of a listing of waiting markers. */
