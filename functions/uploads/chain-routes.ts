@@ -47,16 +47,8 @@ export function joinedPlans(
 }
 
 /** The names of the stages that lead to a stage of a plan, the first one first, that one included. */
-export function stagesTo(plan: readonly PlannedStage[], name: string): readonly string[] {
-  const names: string[] = [];
-  let each: string | undefined = name;
-  while (each !== undefined && !names.includes(each)) {
-    names.unshift(each);
-    const route: string = each;
-    each = plan.find((stage) => stage.route === route)?.after;
-  }
-  return names;
-}
+export const stagesTo = (plan: readonly PlannedStage[], name: string): readonly string[] =>
+  wayTo(name, (stage) => plan.find(({ route }) => route === stage)?.after);
 
 /** The part of a plan that comes after a stage. */
 export const planBehind = (plan: readonly PlannedStage[], name: string): readonly PlannedStage[] =>
@@ -67,15 +59,14 @@ export const laterRoute = (routes: readonly Route[], name: string): Route | unde
   routes.find((route) => route.name === name && route.after !== undefined);
 
 /** The routes of the chain that leads to a route, the first one first. */
-export function pathTo(routes: readonly Route[], route: Route): readonly Route[] {
-  const path: Route[] = [];
-  let each: Route | undefined = route;
-  while (each !== undefined && !path.includes(each)) {
-    path.unshift(each);
-    const after: string | undefined = each.after;
-    each = routes.find(({ name }) => name === after);
-  }
-  return path;
+export const pathTo = (routes: readonly Route[], route: Route): readonly Route[] =>
+  wayTo(route, ({ after }) => routes.find(({ name }) => name === after));
+
+/** All that leads to one of a chain, the first one first, that one included. Ends where a circle begins anew. */
+function wayTo<T>(last: T, before: (one: T) => T | undefined): readonly T[] {
+  const way: T[] = [];
+  for (let one: T | undefined = last; one !== undefined && !way.includes(one); one = before(one)) way.unshift(one);
+  return way;
 }
 
 /**
