@@ -263,10 +263,8 @@ function capsOf(draft: Holds, { routeName, pipeline, route }: Attempt, now: numb
 }
 
 /** What is spent of a budget by now. */
-export function spentOf(scope: Scope | undefined, budget: Budget, now: number): Spent {
-  const known = allSpent(scope).find((each) => spentNow(budget, each, now) === each);
-  return known ?? spentNow(budget, undefined, now);
-}
+export const spentOf = (scope: Scope | undefined, budget: Budget, now: number): Spent =>
+  spentNow(budget, allSpent(scope), now);
 
 const allSpent = ({ spent, earlier = [] }: Scope = {}): readonly Spent[] =>
   spent === undefined ? earlier : [spent, ...earlier];

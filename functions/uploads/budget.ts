@@ -137,13 +137,12 @@ export interface Spent {
   readonly told?: number | undefined;
 }
 
-/** What is spent of a budget by now. What was spent in another period does not count. */
-export function spentNow(budget: Budget, spent: Spent | undefined, now: number): Spent {
+/** What is spent of a budget by now, of all that was spent. What was spent in another period does not count. */
+export function spentNow(budget: Budget, all: readonly Spent[], now: number): Spent {
   const period = periodOf(budget, now);
   // Clocks differ. A period that one process has begun is not ended by another one.
   const begun = periodOf(budget, now + CLOCK_SKEW_MAX_MS);
-  if (spent !== undefined && (spent.period === period || spent.period === begun)) return spent;
-  return { period, flows: 0, micros: 0 };
+  return all.find((spent) => spent.period === period || spent.period === begun) ?? { period, flows: 0, micros: 0 };
 }
 
 /**

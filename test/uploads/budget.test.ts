@@ -47,15 +47,15 @@ describe('what is spent', () => {
 
   it('counts until the period ends, and then begins at nothing', () => {
     const spent = { period: '2026-11-24', flows: 5, micros: 0 };
-    expect(spentNow(budget, spent, midnight - 1)).toBe(spent);
-    expect(spentNow(budget, spent, midnight)).toEqual({ period: '2026-11-25', flows: 0, micros: 0 });
-    expect(spentNow(budget, undefined, midnight)).toEqual({ period: '2026-11-25', flows: 0, micros: 0 });
+    expect(spentNow(budget, [spent], midnight - 1)).toBe(spent);
+    expect(spentNow(budget, [spent], midnight)).toEqual({ period: '2026-11-25', flows: 0, micros: 0 });
+    expect(spentNow(budget, [], midnight)).toEqual({ period: '2026-11-25', flows: 0, micros: 0 });
   });
 
   it('counts for a slow clock in the period that a faster clock has begun', () => {
     const spent = { period: '2026-11-25', flows: 1, micros: 0 };
-    expect(spentNow(budget, spent, midnight - 5 * 60_000)).toBe(spent);
-    expect(spentNow(budget, spent, midnight - 5 * 60_000 - 1).flows).toBe(0);
+    expect(spentNow(budget, [spent], midnight - 5 * 60_000)).toBe(spent);
+    expect(spentNow(budget, [spent], midnight - 5 * 60_000 - 1).flows).toBe(0);
   });
 
   it.each([
