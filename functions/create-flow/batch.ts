@@ -64,9 +64,12 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   const { flows, ledger } = ports;
   const hadFlowBefore = (before: number) => ledger.hadFlowBefore(before, invocation.work);
   const searches = new SharedSearch((sought) => flows.find(sought, invocation.work, hadFlowBefore));
-  const begin = async (each: Work, mayTakeOver: MayTakeOver): Promise<void> => {
-    const error = await beginUpload(each, ports, invocation, { mayTakeOver, searches });
-    if (error !== undefined) failures.push({ id: each.id, error });
+  const begin = async ({ id, upload }: Work, mayTakeOver: MayTakeOver): Promise<void> => {
+    try {
+      await beginUpload(upload, ports, invocation, { mayTakeOver, searches });
+    } catch (error) {
+      failures.push({ id, error }); // It was logged with the upload's ids.
+    }
   };
   const isAlone = work.length === 1;
   await pMap(work, (each) => begin(each, isAlone ? () => true : putOff(each)), {
@@ -106,26 +109,21 @@ function workOf(event: unknown, { telemetry }: CreatePorts, failures: Failed[]):
   });
 }
 
-/** Returns the error if the upload must come again. */
+/** @throws any error, logged, if the upload must come again. */
 async function beginUpload(
-  { upload }: Work,
+  upload: UploadEvent,
   ports: CreatePorts,
   invocation: Invocation,
   batch: Batch,
-): Promise<unknown> {
+): Promise<void> {
   const { clock, telemetry } = ports;
   // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
   if (isHalfOver(invocation, clock.now()) && !ports.pacer.isCreationLimited) {
     const error = new NotStartedError(`Half of the invocation's time had passed before ${upload.key} could begin`);
     telemetry.log.warn('This upload goes back unattempted', { key: upload.key, uploadId: upload.uploadId, error });
-    return error;
+    throw error;
   }
-  try {
-    await createFlow(upload, ports, invocation, batch);
-    return undefined;
-  } catch (error) {
-    return error; // It was logged with the upload's ids.
-  }
+  await createFlow(upload, ports, invocation, batch);
 }
 
 function responseTo(failures: readonly Failed[]): BatchResponse {
