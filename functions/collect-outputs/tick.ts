@@ -207,12 +207,11 @@ class Tick {
       await this.#round();
       if (this.#context.isolation.halt !== undefined) return;
       const next = startedAt + this.#roundMs(startedAt, this.#polls.counts.polled - polledBefore);
-      if (!this.#mayRoundBeginAt(next, startedAt) || this.#isHandedOver(next)) return;
-      while (clock.now() < next && this.#mayRoundBeginAt(next, startedAt)) {
+      for (;;) {
+        if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt) || this.#isHandedOver(next)) return;
+        if (clock.now() >= next) break;
         await this.#pauseUntil(next);
-        if (this.#mayRoundBeginAt(next, startedAt) && this.#isHandedOver(next)) return;
       }
-      if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt)) return;
       // Not before the pause: it mostly ends the run, and then the release writes the state.
       await this.#lease.write(this.#context.invocation.closing);
     }
