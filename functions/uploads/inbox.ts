@@ -200,14 +200,10 @@ export class Inbox {
   }
 
   async #openPinned(pinned: PinnedObject, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    const { body, upload, isArchived, coding } = await this.#get(pinned, signal);
-    const name = `${pinned.bucket}/${pinned.key}`;
-    if (!isArchived && coding === undefined && upload.bytes === pinned.bytes) return whileAlive(body, signal);
+    const { body, upload } = await this.#getPlain(pinned, signal);
+    if (upload.bytes === pinned.bytes) return whileAlive(body, signal);
     body.destroy();
-    if (isArchived) throw new UploadArchivedError(`${name} is archived`);
-    throw coding === undefined
-      ? new UploadGoneError(pinned, 'was replaced')
-      : new UploadEncodedError(codingMessage(name, coding));
+    throw new UploadGoneError(pinned, 'was replaced');
   }
 
   /** The upload that is current at a key. Undefined if there is none. */
@@ -272,12 +268,7 @@ export class Inbox {
    * @throws {UploadTooLargeError} and puts nothing.
    */
   async putAgain({ bucket, key }: UploadReference, bytesMax: number, signal: AbortSignal): Promise<void> {
-    const { upload, metadata, body, isArchived, coding } = await this.#get({ bucket, key }, signal);
-    if (isArchived) throw new UploadArchivedError(`${bucket}/${key} is archived`);
-    if (coding !== undefined) {
-      body.destroy();
-      throw new UploadEncodedError(codingMessage(`${bucket}/${key}`, coding));
-    }
+    const { upload, metadata, body } = await this.#getPlain({ bucket, key }, signal);
     if (upload.bytes > bytesMax) {
       body.destroy();
       throw new UploadTooLargeError(`${bucket}/${key} has ${upload.bytes} bytes, and may have ${bytesMax}`);
@@ -305,6 +296,17 @@ export class Inbox {
       from = page.next;
       yield { uploads, last: from };
     } while (from !== undefined);
+  }
+
+  /** An object that can be read, and is not compressed. @throws {UploadArchivedError} @throws {UploadEncodedError} */
+  async #getPlain(reference: UploadReference, signal: AbortSignal) {
+    const object = await this.#get(reference, signal);
+    if (!object.isArchived && object.coding === undefined) return object;
+    object.body.destroy();
+    const name = `${reference.bucket}/${reference.key}`;
+    throw object.coding === undefined
+      ? new UploadArchivedError(`${name} is archived`)
+      : new UploadEncodedError(codingMessage(name, object.coding));
   }
 
   async #get(reference: UploadReference, signal: AbortSignal) {
