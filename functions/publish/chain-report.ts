@@ -76,36 +76,20 @@ function cut(stage: StageReport, bytesMax: number): StageReport {
 const rankOf = ({ status }: StageUploadReport): number => (status === 'failed' ? 0 : 1);
 
 /** @param key the address of its results. */
-function uploadReport(upload: ChainUpload, key: string, resultsPrefix: string): StageUploadReport {
-  const {
-    id,
-    parent,
-    state,
-    generation,
-    sent,
-    flow,
-    arrivedAt,
-    endedAt = 0,
-    assets,
-    assetCount,
-    failedOutputs,
-    failure,
-  } = upload;
-  return {
-    id,
-    receipt: receiptKey(resultsPrefix, key),
-    parent,
-    status: state === 'succeeded' ? 'succeeded' : 'failed',
-    generation,
-    sent,
-    flow,
-    arrivedAt: iso(arrivedAt),
-    endedAt: iso(endedAt),
-    ...(assetCount === undefined ? { assets } : { assetCount }),
-    failedOutputs,
-    failure,
-  };
-}
+const uploadReport = (upload: ChainUpload, key: string, resultsPrefix: string): StageUploadReport => ({
+  id: upload.id,
+  receipt: receiptKey(resultsPrefix, key),
+  parent: upload.parent,
+  status: upload.state === 'succeeded' ? 'succeeded' : 'failed',
+  generation: upload.generation,
+  sent: upload.sent,
+  flow: upload.flow,
+  arrivedAt: iso(upload.arrivedAt),
+  endedAt: iso(upload.endedAt ?? 0),
+  ...(upload.assetCount === undefined ? { assets: upload.assets } : { assetCount: upload.assetCount }),
+  failedOutputs: upload.failedOutputs,
+  failure: upload.failure,
+});
 
 /**
  * The event of a chain that ended. If the chain is too long for an event, its stages have no uploads: `chain.json` has
