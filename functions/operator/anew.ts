@@ -129,7 +129,10 @@ async function makeStageAnew(
     );
     // The upload before them has just ended, and the tick that publishes it begins them.
     if (left.length === 0) return [{ upload, result: 'under way' }];
-    return beginStages(left.slice(0, taken(room, left.length)), late, ports, signal);
+    return each(left.slice(0, taken(room, left.length)), async (fresh) => {
+      const isBegun = await beginStage({ ...fresh, late }, ports, signal);
+      return { upload: fresh.upload.id, result: isBegun ? 'resubmitted' : 'under way' };
+    });
   }
   if (anew === undefined) {
     room.left -= 1;
@@ -281,17 +284,6 @@ function withGenerations(chain: Chain, begins: readonly WaitingEntry[], ended: R
   );
   return { ...chain, uploads };
 }
-
-const beginStages = (
-  begins: readonly WaitingEntry[],
-  late: true | undefined,
-  ports: OperatorPorts,
-  signal: AbortSignal,
-): Promise<readonly Changed[]> =>
-  each(begins, async (fresh) => {
-    const isBegun = await beginStage({ ...fresh, late }, ports, signal);
-    return { upload: fresh.upload.id, result: isBegun ? 'resubmitted' : 'under way' };
-  });
 
 /** Begins an upload of a stage that is made anew: for the first time, or in a new generation. */
 async function beginStage(fresh: WaitingEntry, ports: OperatorPorts, signal: AbortSignal): Promise<boolean> {
