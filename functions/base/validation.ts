@@ -138,6 +138,19 @@ export function check<T extends z.core.$ZodType>(schema: T, value: unknown, wher
   return { issues: result.error.issues.flatMap((issue) => messagesOf(issue, where)), data: undefined };
 }
 
+/** Longest words about one issue in {@link issuesTold}, in characters. */
+const ISSUE_CHARS_MAX = 300;
+
+/**
+ * What is wrong with an object from outside, in one line.
+ * @param whole names the object itself.
+ * @internal
+ */
+export const issuesTold = ({ issues }: z.core.$ZodError, whole: string): string =>
+  toldIssues(
+    issues.map(({ path, message }) => `${shorten(path.join('.') || whole)}: ${shorten(message, ISSUE_CHARS_MAX)}`),
+  ).join('; ');
+
 function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   const at = pathOf(issue.path, where);
   const path = at === '' ? '' : `${at}: `;

@@ -8,7 +8,8 @@ import {
   type S3Client,
 } from '@aws-sdk/client-s3';
 import type * as z from 'zod/mini';
-import { shorten, toldIssues } from '../base/printable.ts';
+import { shorten } from '../base/printable.ts';
+import { issuesTold } from '../base/validation.ts';
 import { CONFLICT_TRIES_MAX, isAbsent, isConflict, isPreconditionFailed, pastConflicts } from '../s3/errors.ts';
 import { uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
@@ -379,9 +380,6 @@ interface EntryPage {
   readonly last: string | undefined;
 }
 
-/** Longest words about one mistake in an object of the ledger, in characters. */
-const ISSUE_CHARS_MAX = 300;
-
 /**
  * Reads an object of the ledger.
  * @param consequence what does not happen as long as the object is there, if another version wrote it.
@@ -403,10 +401,7 @@ export function parsedObject<T>(
   demandFormat(key, json, consequence);
   const { success, data: object, error } = schema.safeParse(json);
   if (success) return { object, json };
-  const issues = error.issues.map(({ path, message }) => {
-    return `${shorten(path.join('.') || 'the whole')}: ${shorten(message, ISSUE_CHARS_MAX)}`;
-  });
-  throw new UnreadableEntryError(`${key} is damaged: ${toldIssues(issues).join('; ')}`);
+  throw new UnreadableEntryError(`${key} is damaged: ${issuesTold(error, 'the whole')}`);
 }
 
 /** @throws {UnreadableEntryError} */

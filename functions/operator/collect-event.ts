@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { jsonIn } from '../base/json.ts';
-import { shorten, toldIssues } from '../base/printable.ts';
+import { issuesTold } from '../base/validation.ts';
 import { jsonSchema, templateSchema } from '../uploads/routes.ts';
 import { UPLOAD_ID } from '../uploads/upload.ts';
 
@@ -20,9 +20,6 @@ const UPLOADS_PER_SECOND_MAX = 1_000;
  * Minimum number of missed uploads that a sweep may submit in a second: one in 15 minutes, the time of an invocation.
  */
 const UPLOADS_PER_SECOND_MIN = 1 / 900;
-
-/** Longest words about one mistake in an event, in characters. */
-const ISSUE_CHARS_MAX = 300;
 
 const uploadIds = z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(UPLOADS_MAX));
 
@@ -134,11 +131,8 @@ export class InvalidCollectEventError extends Error {
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {
   const parsed = z.safeParse(eventSchema, inMessage(event) ?? event ?? {});
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.map(({ path, message }) => {
-    return `${shorten(path.join('.') || 'the event')}: ${shorten(message, ISSUE_CHARS_MAX)}`;
-  });
   // Zod's own error would hold all of the event that is wrong.
-  throw new InvalidCollectEventError(toldIssues(issues).join('; '));
+  throw new InvalidCollectEventError(issuesTold(parsed.error, 'the event'));
 }
 
 /** What the only message of a batch asks for: see `nextRound` in `tick.ts`. */
