@@ -73,6 +73,18 @@ export function matching(expected: string, pattern: RegExp): z.ZodMiniType<strin
 }
 
 /**
+ * A check of a text that says by itself what is wrong. If something is, no further check of the text is made.
+ * @param issueOf a message. It quotes the value itself, or as much of it as may be shown, if `isQuoted` is true.
+ * @internal
+ */
+export const sayingItself = (issueOf: (value: string) => string | undefined, isQuoted = false) =>
+  z.superRefine<string>((value, context) => {
+    const message = issueOf(value);
+    if (message === undefined) return;
+    context.addIssue({ code: 'custom', message, input: value, params: { quoted: isQuoted }, continue: false });
+  });
+
+/**
  * A text of 1 to `max` characters without control characters.
  * @internal
  */

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
-import { check, matching } from '../base/validation.ts';
+import { check, matching, sayingItself } from '../base/validation.ts';
 import { hasCredentials } from '../flow-service/addresses.ts';
 import { rangeOf } from '../flow-service/proxy.ts';
 import type { Proxies } from '../flow-service/types.ts';
@@ -43,12 +43,8 @@ function issueOfProxy(value: string): string | undefined {
  * @param pattern for the JSON schema.
  */
 const addressSchema = (issueOf: (value: string) => string | undefined, pattern?: RegExp) => {
-  const quoting = z.superRefine<string>((value, context) => {
-    const message = issueOf(value);
-    if (message !== undefined) context.addIssue({ code: 'custom', message, input: value, params: { quoted: true } });
-  });
-  const text = z.string({ error: EXPECTED });
-  return pattern === undefined ? text.check(quoting) : text.check(quoting, z.meta({ pattern: pattern.source }));
+  const text = z.string({ error: EXPECTED }).check(sayingItself(issueOf, true));
+  return pattern === undefined ? text : text.check(z.meta({ pattern: pattern.source }));
 };
 
 const WITHOUT_LOGIN = /^https?:\/\/[^\s/?#@]+\/?$/;

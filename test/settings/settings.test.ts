@@ -63,6 +63,7 @@ describe('a setting', () => {
 
   it.each([
     ['{key}/{assetId}', '{flowId}'],
+    ['{key}/x', '{flowId}'],
     ['{key}/{flowId}', '{assetId}'],
     ['{key}/{flowId}{assetId}', 'slash between'],
     ['{key}/{flowId}/{assetId}.{ext}', 'end in'],
