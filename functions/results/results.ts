@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { GetObjectCommand, type GetObjectCommandOutput, type S3Client } from '@aws-sdk/client-s3';
+import { essenceOf } from '../base/media-type.ts';
 import type { Log } from '../base/telemetry.ts';
 import { isArchived } from '../s3/errors.ts';
 import { pinnedVersion, unquoted } from '../uploads/upload.ts';
@@ -204,6 +205,6 @@ const ACTIVE_CONTENT: readonly RegExp[] = [
 
 /** Tells whether a browser must download a media type instead of opening it. */
 export function isActiveContent(mediaType: string): boolean {
-  const essence = (mediaType.split(';')[0] ?? '').trim().toLowerCase();
+  const essence = essenceOf(mediaType);
   return ACTIVE_CONTENT.some((pattern) => pattern.test(essence));
 }
