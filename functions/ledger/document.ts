@@ -154,12 +154,12 @@ export class Document<T> {
   ): Promise<Changed<T> | undefined> {
     let version = known ?? (await this.#readNow(signal));
     let next = change(version.value);
-    if (version === known && known !== NOTHING && isSame(next, version) && !this.#isFresh(known, ageMaxMs)) {
+    if (version === known && known !== NOTHING && next === version.value && !this.#isFresh(known, ageMaxMs)) {
       // Another process may have written since. What it wrote may make this change possible.
       version = await this.#readNow(signal);
       next = change(version.value);
     }
-    if (next === undefined || isSame(next, version)) return { value: version.value, isChanged: false };
+    if (next === undefined || next === version.value) return { value: version.value, isChanged: false };
     return (await this.#put(next, version.etag, signal)) ? { value: next, isChanged: true } : undefined;
   }
 
@@ -197,8 +197,6 @@ export class Document<T> {
 }
 
 const NOTHING = { value: undefined, etag: undefined, at: Number.NEGATIVE_INFINITY } as const;
-
-const isSame = <T>(next: T | undefined, { value }: Version<T>): boolean => next === value;
 
 /** A number from 0 to 1 of a random hexadecimal text. */
 const chanceOf = (nonce: string): number => Number.parseInt(nonce.slice(0, 4), 16) / 0xffff;
