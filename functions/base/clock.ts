@@ -6,6 +6,9 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** A time in milliseconds since the epoch as ISO 8601, in UTC with milliseconds. */
+export const iso = (ms: number): string => new Date(ms).toISOString();
+
 /** Largest difference that is allowed between a clock of ours and that of another party, in milliseconds. */
 export const CLOCK_SKEW_MAX_MS = 5 * 60_000;
 

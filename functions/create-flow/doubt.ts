@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
@@ -211,7 +212,7 @@ function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, w
     return failing(delivery, claim, { code: 'undecided', message });
   }
   delivery.count('DoubtsHeld');
-  const until = isAccepted ? ` It fails if there is none by ${new Date(endsAt).toISOString()}.${answer}` : '';
+  const until = isAccepted ? ` It fails if there is none by ${iso(endsAt)}.${answer}` : '';
   const message = `It is unknown whether a flow exists (${why}). The upload waits for the operator's decision.${until}`;
   const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;
   return { kind: 'wait', claim, wait: { reason: 'undecided', message, notBefore } };

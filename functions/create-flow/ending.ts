@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import type { MetricName } from '../base/telemetry.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import { noteFailure, noteSuccess } from '../holds/outcomes.ts';
@@ -72,7 +73,7 @@ export async function conclude(delivery: Delivery, ending: Ending): Promise<Outc
       await writeRest(delivery, entry, ending.claim.stored.entry.review === undefined);
       delivery.count('UploadsWaiting');
       const { reason, notBefore } = ending.wait;
-      delivery.log.info('The upload waits', { reason, notBefore: new Date(notBefore).toISOString() });
+      delivery.log.info('The upload waits', { reason, notBefore: iso(notBefore) });
       return 'waiting';
     }
     case 'failed': {

@@ -1,4 +1,5 @@
 import pMap from 'p-map';
+import { iso } from '../base/clock.ts';
 import { toldIssues } from '../base/printable.ts';
 import { copiedEntry, currentUpload } from '../ledger/copies.ts';
 import {
@@ -130,7 +131,7 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found)
   // Only a look that began after the deadline is the last one: a file may have come during an earlier look.
   if (lookedAt >= deadline) {
     const were = missing.length === 1 ? 'input was' : 'inputs were';
-    const message = `${missing.length} ${were} not there by ${new Date(deadline).toISOString()}: ${names}.`;
+    const message = `${missing.length} ${were} not there by ${iso(deadline)}: ${names}.`;
     return failing(delivery, claim, { code: 'inputs-missing', message: hinted(message) });
   }
   const message = hinted(`Missing inputs: ${names}.`);

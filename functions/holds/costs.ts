@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { iso } from '../base/clock.ts';
 import { jsonIn } from '../base/json.ts';
 
 /*
@@ -41,7 +42,7 @@ const DAY_TOTALS_MAX = 500;
 /** The prefix of the totals in which all further prefixes of a route are counted together. */
 const OTHER_PREFIXES = '…';
 
-export const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 'yyyy-mm-dd'.length);
+export const dayOf = (at: number): string => iso(at).slice(0, 'yyyy-mm-dd'.length);
 
 const textOf = ({ route, prefix, currency }: CostKey): string => JSON.stringify([route, prefix, currency]);
 

@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import { amountOf } from '../base/money.ts';
 import type { CompletionEvent } from '../publish/completion-event.ts';
 import { type Budget, periodEnd, type Spent } from '../uploads/budget.ts';
@@ -34,7 +35,7 @@ export function budgetEvent(
       flows,
       ...(budget.currency !== undefined && { amount: amountOf(micros), currency: budget.currency }),
     },
-    endsAt: new Date(periodEnd(budget, now)).toISOString(),
+    endsAt: iso(periodEnd(budget, now)),
   };
   return { detailType: 'Budget Reached', detail: JSON.stringify(detail) };
 }
@@ -51,7 +52,7 @@ export function alikeEvent(pipeline: string, route: string, failing: Failing, pa
     route,
     code,
     message,
-    since: new Date(since).toISOString(),
+    since: iso(since),
     customers,
     moreCustomers,
     pause,

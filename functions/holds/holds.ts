@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { iso } from '../base/clock.ts';
 import type { Json } from '../base/json.ts';
 import { amountOf, amountText, digitsText, microsOf } from '../base/money.ts';
 import { shorten } from '../base/printable.ts';
@@ -319,7 +320,7 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
       ? []
       : [`${digitsText(amountOf(micros), currency)} of ${amountText(amount, currency)}`]),
   ].join(', ');
-  const end = new Date(periodEnd(budget, now)).toISOString().replace('.000Z', 'Z');
+  const end = iso(periodEnd(budget, now)).replace('.000Z', 'Z');
   return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). The ${budget.per} ends at ${end}.`;
 }
 

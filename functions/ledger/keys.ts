@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import { decodedId, encodedId, shortSegment } from '../base/key-segment.ts';
 
 /**
@@ -103,11 +104,11 @@ export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 export const ROUTES_KEY = `${STATE_PREFIX}routes.json`;
 
 export const runningKey = (marker: RunningMarker): string =>
-  `${RUNNING_PREFIX}${time(marker.ageFrom)}/${marker.uploadId}/${encodedId(marker.flowId)}`;
+  `${RUNNING_PREFIX}${iso(marker.ageFrom)}/${marker.uploadId}/${encodedId(marker.flowId)}`;
 
 export function waitingKey({ notBefore, uploadId, turn }: WaitingMarker): string {
-  const due = `${time(notBefore)}/${uploadId}`;
-  return turn === undefined ? `${WAITING_PREFIX}${due}` : `${segmentPrefix(turn)}${time(turn.since)}/${due}`;
+  const due = `${iso(notBefore)}/${uploadId}`;
+  return turn === undefined ? `${WAITING_PREFIX}${due}` : `${segmentPrefix(turn)}${iso(turn.since)}/${due}`;
 }
 
 /** The prefix of a class in the line, of a route in it, and of a segment in that. */
@@ -123,13 +124,13 @@ export function segmentOf(key: string, inboxPrefix: string): string {
 }
 
 export const failedKey = ({ endedAt, uploadId, isReplaced }: FailedMarker): string =>
-  `${FAILED_PREFIX}${time(endedAt)}/${uploadId}${isReplaced === true ? REPLACED_SUFFIX : ''}`;
+  `${FAILED_PREFIX}${iso(endedAt)}/${uploadId}${isReplaced === true ? REPLACED_SUFFIX : ''}`;
 
 /** Sorts before every upload that failed at `since` or later, and after those that failed earlier. */
-export const failedSinceKey = (since: number): string => `${FAILED_PREFIX}${time(since)}`;
+export const failedSinceKey = (since: number): string => `${FAILED_PREFIX}${iso(since)}`;
 
 /** The last key of an upload that is due at `now`, in the order of a listing. */
-export const waitingDueKey = (now: number): string => `${WAITING_PREFIX}${time(now)}/~`;
+export const waitingDueKey = (now: number): string => `${WAITING_PREFIX}${iso(now)}/~`;
 
 /** The marker of a key. Undefined if the key is not ours. */
 export function parseRunningKey(key: string): RunningMarker | undefined {
@@ -179,5 +180,3 @@ export function parseFailedKey(key: string): FailedMarker | undefined {
 
 /** Rejects non-canonical keys: we could not rebuild them in order to delete them. */
 const isKeyOf = (key: string, time: number, ours: () => string): boolean => !Number.isNaN(time) && ours() === key;
-
-const time = (ms: number): string => new Date(ms).toISOString();

@@ -1,9 +1,10 @@
+import { iso } from '../base/clock.ts';
 import { addressOf, hasSucceeded } from '../chains/chain.ts';
 import type { Chain, ChainUpload } from '../chains/chain-schema.ts';
 import { receiptKey } from '../results/results-keys.ts';
 import { type CompletionEvent, fittingDetail } from './completion-event.ts';
 import type { ChainReport } from './report-schemas.ts';
-import { bytesInList, fitting, iso, uploadFacts } from './upload-facts.ts';
+import { bytesInList, fitting, uploadFacts } from './upload-facts.ts';
 
 /**
  * Maximum size of `chain.json`, in bytes. The receipts of its uploads say the same, so a larger one leaves out what they

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
+import { iso } from '../base/clock.ts';
 import { jsonIn } from '../base/json.ts';
 import { childrenOf } from '../chains/chain.ts';
 import { keptWords } from '../flow-service/service-description.ts';
@@ -14,7 +15,7 @@ import type { Settings } from '../settings/environment.ts';
 import { SEQUENCER_DIGITS_MAX, secondDigits, type Upload } from '../uploads/upload.ts';
 import type { ChainReport, Receipt } from './report-schemas.ts';
 import { type RetrySettings, retryCommand } from './retry-command.ts';
-import { fitting, iso, uploadFacts } from './upload-facts.ts';
+import { fitting, uploadFacts } from './upload-facts.ts';
 
 type AdvisedFailure = NonNullable<Receipt['failure']>;
 type PreviousEnd = NonNullable<Receipt['previous']>[number];

@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import { presentRouteOf, type WaitingEntry } from '../ledger/entry.ts';
 import type { Settings } from '../settings/environment.ts';
 import { firstOf } from '../uploads/upload.ts';
@@ -25,8 +26,8 @@ export function reviewEvent(
     price: route.price,
     inputs: inputs.slice(0, INPUTS_MAX),
     inputCount: inputs.length,
-    wantedAt: new Date(wantedAt).toISOString(),
-    ...(reviewHours !== undefined && { endsAt: new Date(wantedAt + reviewHours * 3_600_000).toISOString() }),
+    wantedAt: iso(wantedAt),
+    ...(reviewHours !== undefined && { endsAt: iso(wantedAt + reviewHours * 3_600_000) }),
     approve: approveCommand(settings, upload),
   };
   return { detailType: 'Review Wanted', detail: JSON.stringify(detail) };

@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import type { Upload } from '../uploads/upload.ts';
 
 /**
@@ -28,5 +29,3 @@ export function fitting<T>(
   });
   return end === -1 ? items : items.slice(0, end);
 }
-
-export const iso = (ms: number): string => new Date(ms).toISOString();

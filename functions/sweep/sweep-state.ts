@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, iso } from '../base/clock.ts';
 import { isObject, jsonIn } from '../base/json.ts';
 import { orDropped } from '../base/stored-state.ts';
 import type { Telemetry } from '../base/telemetry.ts';
@@ -203,8 +203,8 @@ export class SweepStateStore {
     log.error('Parts of the state of the sweep cannot be read. They are replaced.', {
       key: SWEEP_KEY,
       damaged: damaged.join(', '),
-      firstDay: new Date(state.firstDay).toISOString(),
-      watermark: new Date(state.watermark).toISOString(),
+      firstDay: iso(state.firstDay),
+      watermark: iso(state.watermark),
     });
   }
 }

@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { secondsBetween } from '../base/telemetry.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
@@ -106,7 +107,7 @@ function demandNoPass(kinds: readonly SweepKind[], state: SweepState): void {
   const done = `${compared} uploads compared, ${missed} missed, ${repaired} entries repaired`;
   const stop = kind === 'daily' ? '' : '; {"sweep": {"stop": true}} stops it';
   throw new PassUnderWayError(
-    `A ${name} since ${isoOf(pass.since)} is under way (${done}) and continues with each tick${stop}`,
+    `A ${name} since ${iso(pass.since)} is under way (${done}) and continues with each tick${stop}`,
   );
 }
 
@@ -174,10 +175,10 @@ function newPass(
 ): SweepPass {
   const earliest = keptFrom(settings, now);
   if (since !== undefined && since < earliest && !force) {
-    const limit = `entries are kept for ${settings.ledgerRetentionDays} days, so ${isoOf(earliest)} is the earliest`;
+    const limit = `entries are kept for ${settings.ledgerRetentionDays} days, so ${iso(earliest)} is the earliest`;
     const remedy =
       'with "force": true, uploads from before then are submitted, and paid for again if their entries expired';
-    throw new SinceTooEarlyError(`since ${isoOf(since)}: ${limit}; ${remedy}`);
+    throw new SinceTooEarlyError(`since ${iso(since)}: ${limit}; ${remedy}`);
   }
   return {
     startedAt: now,
@@ -192,8 +193,6 @@ function newPass(
   };
 }
 
-const isoOf = (time: number): string => new Date(time).toISOString();
-
 const reportOf = (state: SweepState): SweepReport => ({
   underWay: reportsOf(state),
   ended: reportsOf(state.ended ?? {}),
@@ -204,8 +203,8 @@ function reportsOf(passes: PerKind<SweepPass | EndedPass>): PerKind<PassReport> 
     const pass = passes[kind];
     if (pass === undefined) return [];
     const { since, startedAt, counts = NOTHING_DONE } = pass;
-    const ended = 'endedAt' in pass ? { endedAt: isoOf(pass.endedAt) } : {};
-    return [[kind, { since: isoOf(since), startedAt: isoOf(startedAt), ...ended, ...counts }] as const];
+    const ended = 'endedAt' in pass ? { endedAt: iso(pass.endedAt) } : {};
+    return [[kind, { since: iso(since), startedAt: iso(startedAt), ...ended, ...counts }] as const];
   });
   return Object.fromEntries(reports);
 }

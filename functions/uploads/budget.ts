@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
+import { CLOCK_SKEW_MAX_MS, iso } from '../base/clock.ts';
 import { MICROS, microsOf } from '../base/money.ts';
 import { compareMembers, matching, strictObject } from '../base/validation.ts';
 
@@ -112,7 +112,7 @@ export function periodOf({ per, timezone }: Pick<Budget, 'per' | 'timezone'>, at
   if (per === 'month') return date.slice(0, 'yyyy-mm'.length);
   const midnight = Date.parse(date);
   const sinceMonday = (new Date(midnight).getUTCDay() + 6) % 7;
-  return `week of ${new Date(midnight - sinceMonday * DAY_MS).toISOString().slice(0, 'yyyy-mm-dd'.length)}`;
+  return `week of ${iso(midnight - sinceMonday * DAY_MS).slice(0, 'yyyy-mm-dd'.length)}`;
 }
 
 /** When the period ends that a time is in, in milliseconds since the epoch. Days have 23 to 25 hours. */

@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import { isObject } from '../base/json.ts';
 import { essenceOf } from '../base/media-type.ts';
 import { quoted } from '../base/printable.ts';
@@ -81,7 +82,7 @@ export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>, l
   const notification = {
     eventSource: 'aws:s3',
     eventName: 'ObjectCreated:Resubmitted',
-    ...(upload.currentAt === undefined ? {} : { eventTime: new Date(upload.currentAt).toISOString() }),
+    ...(upload.currentAt === undefined ? {} : { eventTime: iso(upload.currentAt) }),
     flowdrop: { uploadId: upload.id, late },
     s3: {
       bucket: { name: upload.bucket },
