@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { iso } from '../base/clock.ts';
 import { jsonIn } from '../base/json.ts';
+import type { CountedFlow } from '../ledger/entry-schema.ts';
 
 /*
  * The costs of each day's flows, by route and by the prefix of the file. A flow is added by the write that counts it
@@ -53,31 +54,29 @@ export function costKeyOf(text: string): CostKey | undefined {
 }
 
 /**
- * Adds flows to a day, or takes them away again. Two flows at 400,000 make `{ flows: 2, micros: 800_000 }`. If one of
- * them was not made, `flows: -1` leaves `{ flows: 1, micros: 400_000 }`.
- * @param flows their number. Negative to take flows away that were not made.
- * @param price the price of each flow, in millionths.
+ * Adds a flow to the costs of its day, or takes it away again. Two flows at 400,000 make `{ flows: 2, micros: 800_000 }`.
+ * If one of them was not made, -1 leaves `{ flows: 1, micros: 400_000 }`.
  */
-export function addCosts(
+export function addCost(
   costs: Costs,
-  at: number,
-  key: CostKey,
-  { flows, price, again = 0 }: { readonly flows: number; readonly price: number; readonly again?: number },
+  { routeName: route, prefix }: { readonly routeName: string; readonly prefix: string },
+  { micros, currency, at, isAgain }: CountedFlow,
+  flows: 1 | -1,
 ): void {
   const day = dayOf(at);
   // Flows of a day that was moved away stay counted.
   if (flows < 0 && costs[day] === undefined) return;
   costs[day] ??= {};
   const totals = costs[day];
-  const own = textOf(key);
+  const own = textOf({ route, prefix, currency });
   const isFull = totals[own] === undefined && Object.keys(totals).length >= DAY_TOTALS_MAX;
-  const text = isFull ? textOf({ ...key, prefix: OTHER_PREFIXES }) : own;
+  const text = isFull ? textOf({ route, prefix: OTHER_PREFIXES, currency }) : own;
   const before = totals[text] ?? { flows: 0, micros: 0 };
-  const sum = (before.again ?? 0) + again;
+  const again = (before.again ?? 0) + (isAgain ? flows : 0);
   totals[text] = {
     flows: Math.max(0, before.flows + flows),
-    micros: Math.max(0, before.micros + flows * price),
-    ...(sum > 0 && { again: sum }),
+    micros: Math.max(0, before.micros + flows * micros),
+    ...(again > 0 && { again }),
   };
 }
 

@@ -9,7 +9,7 @@ import type { TurnClass } from '../ledger/keys.ts';
 import type { HoldReason } from '../ledger/waits.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
-import { addCosts, costsSchema } from './costs.ts';
+import { addCost, costsSchema } from './costs.ts';
 
 /*
  * A hold keeps the uploads of the pipeline, or of a route, from being sent. They wait in the ledger until its reason is
@@ -227,7 +227,7 @@ export function admit(draft: Holds, attempt: Attempt, now: number): Admission {
     for (const { scope, spent } of caps) {
       keepSpent(scope, { ...spent, flows: spent.flows + 1, micros: spent.micros + counted.micros });
     }
-    addCost(draft, attempt, counted, 1);
+    addCost(draft.costs, attempt, counted, 1);
   });
   return { counted };
 }
@@ -302,16 +302,6 @@ function countedOf({ price, isResent }: Attempt, caps: readonly Cap[], now: numb
   };
 }
 
-/** @param flows 1 adds a flow to the costs of its day, and -1 takes it away. */
-function addCost(
-  draft: Holds,
-  { routeName: route, prefix }: Pick<Attempt, 'routeName' | 'prefix'>,
-  { micros, currency, at, isAgain }: CountedFlow,
-  flows: 1 | -1,
-): void {
-  addCosts(draft.costs, at, { route, prefix, currency }, { flows, price: micros, again: isAgain ? flows : 0 });
-}
-
 function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent, now: number): string {
   const { amount, currency } = budget;
   const spent = [
@@ -345,7 +335,7 @@ export function uncount(
     for (const counted of all) {
       takeFrom(draft.pipeline, counted.pipeline, counted.micros);
       takeFrom(draft.routes[of.routeName], counted.route, counted.micros);
-      addCost(draft, of, counted, -1);
+      addCost(draft.costs, of, counted, -1);
     }
   });
 }
