@@ -46,7 +46,6 @@ export class FlowCollector {
   readonly #ports: CollectFlowPorts;
   readonly #tick: TickContext;
   readonly #observer: FlowObserver;
-  readonly #assets: FlowAssets;
   /** Uploads that this collector ended. */
   readonly counts = Object.fromEntries(TERMINAL_STATE_NAMES.map((state) => [state, 0])) as Record<
     TerminalState,
@@ -57,7 +56,6 @@ export class FlowCollector {
     this.#ports = ports;
     this.#tick = tick;
     this.#observer = new FlowObserver(ports, tick);
-    this.#assets = new FlowAssets(ports, tick);
   }
 
   /** Number of uploads that this collector ended. */
@@ -295,7 +293,7 @@ export class FlowCollector {
 
   /** Stores the outputs of a flow that ended, and ends the upload. If a run is cut off, the next one resumes it. */
   async collect(flow: EndedFlow): Promise<void> {
-    const ending = await this.#assets.collect(flow);
+    const ending = await new FlowAssets(flow, this.#ports, this.#tick).collect();
     if (ending !== undefined) await this.#end(flow.stored, ending);
   }
 

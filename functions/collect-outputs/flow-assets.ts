@@ -1,5 +1,6 @@
 import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
+import { isHalfOver } from '../base/invocation.ts';
 import { encodedId } from '../base/key-segment.ts';
 import { shorten } from '../base/printable.ts';
 import type { Telemetry } from '../base/telemetry.ts';
@@ -127,21 +128,6 @@ export interface EndedFlow {
   readonly failure: KnownFailure | undefined;
 }
 
-/** Progress of one flow's assets in this run. */
-interface Collection {
-  readonly entry: RunningEntry;
-  readonly stored: Map<string, StoredAsset>;
-  readonly failed: Map<string, FailedOutput>;
-  /** Since when the flow has waited for outputs that are not ready. Undefined if it does not wait for them. */
-  readonly unreadySince: number | undefined;
-  /** The first error of each obstacle. */
-  readonly obstacles: Map<Obstacle, unknown>;
-  /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
-  hadTimeEnough: boolean;
-  /** After {@link OUTAGES_MAX} of them, the flow leaves its slots to others. */
-  outagesInARow: number;
-}
-
 /** The code of an asset's failure. The two codes of creations cannot occur here, and are mapped for the compiler. */
 function outputCodeOf({ code }: FlowServiceError | KeyTakenError): OutputFailureCode {
   return code === 'in-doubt' || code === 'misaddressed' ? 'unintelligible-answer' : code;
@@ -150,14 +136,34 @@ function outputCodeOf({ code }: FlowServiceError | KeyTakenError): OutputFailure
 const outOfService = (): UnavailableError =>
   new UnavailableError('The service does not answer for these assets', { bodyStarted: false });
 
-/** Fetches the outputs of ended flows from the service and stores them, side by side. */
+/** Fetches the outputs of one ended flow from the service and stores them, side by side. For one run. */
 export class FlowAssets {
+  readonly #flow: EndedFlow;
+  readonly #entry: RunningEntry;
   readonly #ports: AssetPorts;
   readonly #tick: TickContext;
+  readonly #stored: Map<string, StoredAsset>;
+  readonly #failed = new Map<string, FailedOutput>();
+  /** Since when the flow has waited for outputs that are not ready. Undefined if it does not wait for them. */
+  readonly #unreadySince: number | undefined;
+  /** The first error of each obstacle. */
+  readonly #obstacles = new Map<Obstacle, unknown>();
+  /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
+  #hadTimeEnough = false;
+  /** After {@link OUTAGES_MAX} of them, the flow leaves its slots to others. */
+  #outagesInARow = 0;
 
-  constructor(ports: AssetPorts, tick: TickContext) {
+  constructor(flow: EndedFlow, ports: AssetPorts, tick: TickContext) {
+    const { entry } = flow.stored;
+    const now = ports.clock.now();
+    const since = entry.unreadySince ?? now;
+    const mayWait = now - since < UNREADY_MS && !isTooOld(ageFrom(entry.flow), ports, 2);
+    this.#flow = flow;
+    this.#entry = entry;
     this.#ports = ports;
     this.#tick = tick;
+    this.#stored = new Map((entry.assets ?? []).map((asset) => [asset.id, asset]));
+    this.#unreadySince = flow.failure === undefined && mayWait ? since : undefined;
   }
 
   /**
@@ -167,29 +173,21 @@ export class FlowAssets {
    * one ends the flow.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
-  async collect(flow: EndedFlow): Promise<Ending | undefined> {
-    const { entry } = flow.stored;
+  async collect(): Promise<Ending | undefined> {
+    const flow = this.#flow;
+    const entry = this.#entry;
+    const obstacles = this.#obstacles;
     const { ledger, settings, clock } = this.#ports;
     const { work, closing } = this.#tick.invocation;
-    const collection: Collection = {
-      entry,
-      stored: new Map((entry.assets ?? []).map((asset) => [asset.id, asset])),
-      failed: new Map(),
-      unreadySince: this.#unreadySince(flow),
-      obstacles: new Map(),
-      hadTimeEnough: false,
-      outagesInARow: 0,
-    };
-    const { stored, obstacles } = collection;
-    const storedBefore = stored.size;
+    const storedBefore = this.#stored.size;
     // Each run begins with another asset: one that takes all the time must not keep the others from being stored.
     const first = entry.attempts % Math.max(1, flow.outputs.length);
     const outputs = [...flow.outputs.slice(first), ...flow.outputs.slice(0, first)];
-    await pMap(outputs, (output) => this.#collectOne(output, collection), { concurrency: ASSET_CONCURRENCY });
+    await pMap(outputs, (output) => this.#collectOne(output), { concurrency: ASSET_CONCURRENCY });
 
-    const isProgress = stored.size > storedBefore;
+    const isProgress = this.#stored.size > storedBefore;
     // A flow that only waited for its slots was not too slow.
-    const isTooSlow = obstacles.has('cut off') && work.aborted && collection.hadTimeEnough && !isProgress;
+    const isTooSlow = obstacles.has('cut off') && work.aborted && this.#hadTimeEnough && !isProgress;
     const now = clock.now();
     // The ticks may have paused for long. So the first run at that age never ends the flow, nor does one that stores an
     // asset.
@@ -200,90 +198,83 @@ export class FlowAssets {
       const message = mustEnd
         ? `The flow is more than twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed, and the last run stored no asset.`
         : 'The asset could not be fetched completely in several runs.';
-      return this.#endingOf(flow, collection, message);
+      return this.#ending(message);
     }
     const obstacle = OBSTACLES.find((each) => obstacles.has(each));
-    if (obstacle === undefined) return this.#endingOf(flow, collection);
+    if (obstacle === undefined) return this.#ending();
     const isInVain = obstacles.has('refused') || (isOld && !isProgress);
     const isCounted = (isInVain && isSpaced(entry, now)) || isTooSlow;
     const told = work.aborted ? undefined : toldOf(obstacle, obstacles.get(obstacle), now);
-    const unreadySince = obstacles.has('unready') ? collection.unreadySince : undefined;
+    const unreadySince = obstacles.has('unready') ? this.#unreadySince : undefined;
     if (isProgress || isCounted || isNews(told, entry) || unreadySince !== entry.unreadySince) {
-      const soFar = collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined, told);
+      const soFar = collectedSoFar(entry, [...this.#stored.values()], isCounted ? now : undefined, told);
       await ledger.replace(flow.stored, { ...soFar, unreadySince }, closing);
     }
     if (obstacle === 'unready') return undefined;
     throw obstacles.get(obstacle);
   }
 
-  /** Since when a completed flow has waited for outputs that are not ready. Undefined if it waits no longer. */
-  #unreadySince({ stored: { entry }, failure }: EndedFlow): number | undefined {
-    const now = this.#ports.clock.now();
-    const since = entry.unreadySince ?? now;
-    const mayWait = now - since < UNREADY_MS && !isTooOld(ageFrom(entry.flow), this.#ports, 2);
-    return failure === undefined && mayWait ? since : undefined;
-  }
-
-  async #collectOne(output: Output, collection: Collection): Promise<void> {
+  async #collectOne(output: Output): Promise<void> {
     const { assetId: id, status, error: reason } = output;
-    const { stored, failed, entry, obstacles } = collection;
-    if (stored.has(id)) return;
-    const fail = (code: OutputFailureCode, message: string) => failed.set(id, { id, code, message });
+    const entry = this.#entry;
+    if (this.#stored.has(id)) return;
+    const fail = (code: OutputFailureCode, message: string) => this.#failed.set(id, { id, code, message });
     // Says until when a new collection can still fetch the asset.
     const kept = keptWords(this.#ports.settings.service);
     const leave = (obstacle: Obstacle, error: unknown) => {
-      if (!obstacles.has(obstacle)) obstacles.set(obstacle, error);
+      if (!this.#obstacles.has(obstacle)) this.#obstacles.set(obstacle, error);
     };
     if (status === 'failed') {
       fail('output-failed', reason ?? 'The service says that it failed.');
       return;
     }
     if (status === 'pending') {
-      if (collection.unreadySince !== undefined) leave('unready', new NotReadyError(unreadyText(output)));
+      if (this.#unreadySince !== undefined) leave('unready', new NotReadyError(unreadyText(output)));
       else fail(output.isDeclared === false ? 'undeclared-word' : 'not-ready', unreadyText(output) + kept);
       return;
     }
-    const isOut = this.#tick.isolation.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
-    if (obstacles.has('cut off') || isOut) {
+    const isOut = this.#tick.isolation.outage !== undefined || this.#outagesInARow >= OUTAGES_MAX;
+    if (this.#obstacles.has('cut off') || isOut) {
       leave('outage', outOfService());
       return;
     }
     try {
-      stored.set(id, await this.#store(entry, id, collection));
-      collection.outagesInARow = 0;
+      this.#stored.set(id, await this.#store(id));
+      this.#outagesInARow = 0;
       this.#tick.isolation.answered(entry.flow.id);
     } catch (error) {
       if (error instanceof OvertakenError) leave('overtaken', error);
       else if (error instanceof FlowServiceError || error instanceof KeyTakenError) {
         if (error instanceof FlowServiceError) this.#tick.isolation.failed(entry.flow.id, error);
         const isOutage = outageOf(error) !== undefined;
-        if (isOutage) collection.outagesInARow += 1;
+        if (isOutage) this.#outagesInARow += 1;
         const isUnready = UNREADY.some((each) => error instanceof each);
         // A key that is taken is tried again too: the operator may move that object away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
-        else if (isUnready && collection.unreadySince !== undefined) leave('unready', error);
-        else if (error instanceof AssetTooLargeError || (isUnready && entry.unreadySince) || this.#isLastAttempt(entry))
+        else if (isUnready && this.#unreadySince !== undefined) leave('unready', error);
+        else if (error instanceof AssetTooLargeError || (isUnready && entry.unreadySince) || this.#isLastAttempt)
           fail(outputCodeOf(error), error.message + kept);
         else leave('refused', error);
       } else leave('cut off', error);
     }
   }
 
-  #isLastAttempt(entry: RunningEntry): boolean {
+  get #isLastAttempt(): boolean {
     const { clock, settings } = this.#ports;
-    return isSpaced(entry, clock.now()) && attemptsAfter(entry, true) >= settings.attemptsMax;
+    return isSpaced(this.#entry, clock.now()) && attemptsAfter(this.#entry, true) >= settings.attemptsMax;
   }
 
   /** @param outOfTime the message for assets that are neither stored nor failed yet. Not needed if there are none. */
-  #endingOf(flow: EndedFlow, { stored, failed }: Collection, outOfTime = ''): Ending {
+  #ending(outOfTime = ''): Ending {
+    const flow = this.#flow;
     const { telemetry } = this.#ports;
     const assets: StoredAsset[] = [];
     const failedOutputs: FailedOutput[] = [];
     // In the order of the listing, however many runs stored them.
     for (const { assetId: id } of flow.outputs) {
-      const asset = stored.get(id);
+      const asset = this.#stored.get(id);
       if (asset !== undefined) assets.push(asset);
-      else failedOutputs.push(failed.get(id) ?? failedOutput(id, 'out-of-time', outOfTime));
+      else failedOutputs.push(this.#failed.get(id) ?? failedOutput(id, 'out-of-time', outOfTime));
     }
     const beyond = flow.outputCount - flow.outputs.length;
     if (beyond > 0) {
@@ -297,24 +288,25 @@ export class FlowAssets {
     return { assets, failedOutputs, failure };
   }
 
-  async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
+  async #store(assetId: string): Promise<StoredAsset> {
     const { results, telemetry, clock, settings } = this.#ports;
-    const { startedAt, workEndsAt, work } = this.#tick.invocation;
+    const { invocation, slots } = this.#tick;
     const fetch = async (slot: AssetSlot) => {
       // The flow may have met outages while this asset waited for its slot.
-      if (collection.outagesInARow >= OUTAGES_MAX) throw outOfService();
-      const opened = await this.#open(entry, assetId, slot);
-      collection.hadTimeEnough ||= clock.now() <= (startedAt + workEndsAt) / 2;
+      if (this.#outagesInARow >= OUTAGES_MAX) throw outOfService();
+      const opened = await this.#open(assetId, slot);
+      this.#hadTimeEnough ||= !isHalfOver(invocation, clock.now());
       const { key, mediaType } = opened.to;
       return { key, mediaType, ...(await results.store(opened, slot)) };
     };
-    const { key, bytes, mediaType, ...facts } = await this.#tick.slots.run(entry.upload.id, work, fetch);
+    const { key, bytes, mediaType, ...facts } = await slots.run(this.#entry.upload.id, invocation.work, fetch);
     telemetry.metrics.add('AssetsStored');
     telemetry.metrics.add('AssetBytes', bytes);
     return { id: assetId, bucket: settings.resultsBucket, key, bytes, mediaType, ...facts };
   }
 
-  async #open(entry: RunningEntry, assetId: string, slot: AssetSlot): Promise<OpenedAsset> {
+  async #open(assetId: string, slot: AssetSlot): Promise<OpenedAsset> {
+    const entry = this.#entry;
     const { flows, settings } = this.#ports;
     const flowId = entry.flow.id;
     const { template } = entry.route;
