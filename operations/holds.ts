@@ -9,14 +9,8 @@ import { type Failing, type Holds, holdsSchema, type RouteRequest } from '../fun
 import { budgetsOf } from '../functions/holds/tend-holds.ts';
 import { type Entry, isWaitingInPlace } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
-import {
-  type HoldReason,
-  isHold,
-  needsSomebody,
-  SWEEP_REACH_MS,
-  WAITS,
-  type WaitReason,
-} from '../functions/ledger/waits.ts';
+import { type HoldReason, isHold, SWEEP_REACH_MS, WAITS, type WaitReason } from '../functions/ledger/waits.ts';
+import { needsSomebody } from './shown-state.ts';
 import type { HoldAnswer } from '../functions/operator/operator.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent } from '../functions/uploads/budget.ts';
 import type { Share } from './cost-texts.ts';

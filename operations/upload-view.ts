@@ -19,8 +19,9 @@ import type { Revision } from '../functions/uploads/route-snapshot.ts';
 import type { Stage } from '../functions/uploads/upload.ts';
 import { type HoldsView, type HoldView, heldBy } from './holds.ts';
 
-export { isTerminalState, shownState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
-export { atItsTime } from '../functions/ledger/waits.ts';
+export { isTerminalState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
+export { shownState } from './shown-state.ts';
+export { atItsTime } from './shown-state.ts';
 export { uploadName } from '../functions/uploads/upload.ts';
 
 /** All that the ledger knows of one upload, as an operator sees it. Times are in ISO 8601. */

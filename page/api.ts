@@ -1,5 +1,6 @@
 import type { Json } from '../functions/base/json.ts';
-import type { ShownState, TerminalState } from '../functions/ledger/terminal-states.ts';
+import type { TerminalState } from '../functions/ledger/terminal-states.ts';
+import type { ShownState } from '../operations/shown-state.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { HeldFlows } from '../operations/act.ts';
 import type { Action } from '../operations/actions.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { printableLines } from '../../functions/base/printable.ts';
-import { shownState } from '../../functions/ledger/terminal-states.ts';
+import { shownState } from '../../operations/shown-state.ts';
 import { compare } from '../../operations/compare.ts';
 import { COSTS_BY, type CostsBy, costs } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';

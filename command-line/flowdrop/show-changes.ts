@@ -1,7 +1,7 @@
 import { counted } from '../../functions/base/printable.ts';
 import { assetCountOf } from '../../functions/chains/chain-size.ts';
-import { shownState } from '../../functions/ledger/terminal-states.ts';
-import { atItsTime } from '../../functions/ledger/waits.ts';
+import { shownState } from '../../operations/shown-state.ts';
+import { atItsTime } from '../../operations/shown-state.ts';
 import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/actions.ts';
 import { soonerBy } from '../../operations/commands.ts';

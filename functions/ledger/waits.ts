@@ -43,22 +43,6 @@ export const isHold = (reason: WaitReason): reason is HoldReason => WAITS[reason
 export const isAfterFailure = (reason: WaitReason): boolean =>
   !isHold(reason) && !['inputs', 'settling', 'review'].includes(reason);
 
-/** True if a wait ends only when the operator or the uploader acts. */
-export const needsSomebody = (ending: WaitEnding): boolean =>
-  ['decide', 'token', 'address', 'inputs', 'look'].includes(ending);
-
-/** True if a wait has no time at which it is over: that of a hold, and of an approval without a limit. */
-export const isUntimed = ({ ending, until }: { readonly ending: WaitEnding; readonly until?: unknown }): boolean =>
-  ending === 'hold' || (ending === 'look' && until === undefined);
-
-/** What becomes of an upload when its wait is over, with the time after it: `next try 10:00`. */
-export const atItsTime = (reason: string): string =>
-  new Map([
-    ['inputs', 'fails without them'],
-    ['settling', 'is sent'],
-    ['review', 'is cancelled without an approval'],
-  ]).get(reason) ?? 'next try';
-
 /**
  * Longest backoff of an upload after an uncounted failure, in milliseconds. Spread by its id, it is 7.5 to 22.5
  * minutes.

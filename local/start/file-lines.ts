@@ -1,8 +1,8 @@
 import { dirname } from 'node:path';
 import { chainEnd, isAhead, localTime, shownPath, size } from '../../command-line/texts.ts';
 import { adviceFor } from '../../functions/ledger/failures.ts';
-import { isAllReplaced, shownState } from '../../functions/ledger/terminal-states.ts';
-import { atItsTime, isUntimed } from '../../functions/ledger/waits.ts';
+import { isAllReplaced, shownState } from '../../operations/shown-state.ts';
+import { atItsTime, isUntimed } from '../../operations/shown-state.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import type { Progress } from './follower.ts';

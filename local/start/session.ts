@@ -10,7 +10,7 @@ import { isPrintable } from '../../functions/base/printable.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { isWaitingJob } from '../../functions/ledger/entry.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
-import { needsSomebody } from '../../functions/ledger/waits.ts';
+import { needsSomebody } from '../../operations/shown-state.ts';
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';

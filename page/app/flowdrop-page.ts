@@ -1,5 +1,6 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
-import { shownState, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
+import { TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
+import { shownState } from '../../operations/shown-state.ts';
 import type { Costs, HoldRequest, PlanQuery, PlanRequest, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { CostsDialog } from './costs-dialog.ts';
 import type { ActionDialog, DoctorDialog } from './dialogs.ts';
