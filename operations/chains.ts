@@ -7,12 +7,12 @@ import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { parseEntryKey, UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { isTerminalState } from '../functions/ledger/terminal-states.ts';
-import { isAllReplaced, type ShownState, shownState } from './shown-state.ts';
 import { firstOf, secondsIn, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { type HoldsView, holdsFor } from './holds.ts';
 import type { FoundUpload } from './listing.ts';
 import { objects, type ReadEntry, readEntries } from './listing.ts';
+import { isAllReplaced, type ShownState, shownState } from './shown-state.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
 /** Uploads under way whose entries are read for what they wait for. Of more, only that they are under way is shown. */

@@ -4,7 +4,6 @@ import { TOLD_AFTER_POLLS } from '../functions/collect-outputs/collector.ts';
 import type { RouteHolds } from '../functions/holds/holds.ts';
 import { idleBudgets } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/route.ts';
-import { uploadName } from '../functions/uploads/upload.ts';
 import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
 import { type CanaryFile, examineCanary, examineHourlyCanary } from './canary.ts';
 import {
@@ -30,6 +29,7 @@ import { outcomeOfTemplates } from './route-templates.ts';
 import { proxyInUse } from './service-check.ts';
 import { otherFormatIn, type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
+import { uploadName } from './upload-name.ts';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;

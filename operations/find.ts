@@ -1,10 +1,11 @@
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject } from '../functions/s3/objects.ts';
-import { isStageKey, stageOfName, UPLOAD_ID } from '../functions/uploads/upload.ts';
+import { isStageKey, UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import { chainBegunBy } from './chains.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, readEntries, readEntry } from './listing.ts';
+import { stageOfName } from './upload-name.ts';
 
 /** A stage of a chain may have several uploads, which have the same name. */
 export class AmbiguousNameError extends Error {

@@ -3,13 +3,13 @@ import { addressOf } from '../functions/chains/chain.ts';
 import type { Chain, ChainUpload } from '../functions/chains/chain-schema.ts';
 import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { WAITS } from '../functions/ledger/waits.ts';
-import { needsSomebody } from './shown-state.ts';
 import { chainReport } from '../functions/publish/chain-report.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
 import { firstOf } from '../functions/uploads/upload.ts';
 import { type ChainView, chainOf, readChain } from './chains.ts';
 import type { Deployment } from './deployment.ts';
 import { READS_MAX, readEntries, readEntry } from './listing.ts';
+import { needsSomebody } from './shown-state.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 import { sleepUntilNext } from './wait.ts';
 

@@ -8,13 +8,14 @@ import { aliasKeyOf } from '../functions/publish/aliases.ts';
 import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
-import { secondDigits, UPLOAD_ID, uploadName } from '../functions/uploads/upload.ts';
+import { secondDigits, UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { AT_ONCE_MAX, resultsSchema } from './actions.ts';
 import { laterEntries, readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { findUpload, withPrefix } from './find.ts';
 import { type FoundUpload, failedMarkers, objects, READS_MAX, readEntries, readEntry } from './listing.ts';
+import { uploadName } from './upload-name.ts';
 
 /** The upload is under way. Forgetting it now could lose a flow that is paid for. */
 export class UnderWayError extends Error {

@@ -6,11 +6,12 @@ import { keptWords } from '../functions/flow-service/service-description.ts';
 import { TERMINAL_STATE_NAMES, type TerminalState } from '../functions/ledger/terminal-states.ts';
 import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
-import { CHAIN_FOLDER, isStageKeyOf, stageOfName, type Upload } from '../functions/uploads/upload.ts';
+import { CHAIN_FOLDER, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
 import { findUpload, withPrefix } from './find.ts';
 import { objects } from './listing.ts';
 import { entryOf } from './stored-bytes.ts';
+import { isStageKeyOf, stageOfName } from './upload-name.ts';
 
 /** Results that are fetched side by side. */
 const CONCURRENCY = 8;

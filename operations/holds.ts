@@ -10,13 +10,13 @@ import { budgetsOf } from '../functions/holds/tend-holds.ts';
 import { type Entry, isWaitingInPlace } from '../functions/ledger/entry.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import { type HoldReason, isHold, SWEEP_REACH_MS, WAITS, type WaitReason } from '../functions/ledger/waits.ts';
-import { needsSomebody } from './shown-state.ts';
 import type { HoldAnswer } from '../functions/operator/operator.ts';
 import { type Budget, type Price, periodEnd, roomIn, type Spent } from '../functions/uploads/budget.ts';
 import type { Share } from './cost-texts.ts';
 import type { Deployment } from './deployment.ts';
 import { LedgerWindow } from './ledger-window.ts';
 import { readEntries } from './listing.ts';
+import { needsSomebody } from './shown-state.ts';
 
 export type { HoldRequest } from '../functions/holds/hold-request.ts';
 export type { HoldReason } from '../functions/ledger/waits.ts';

@@ -20,9 +20,8 @@ import type { Stage } from '../functions/uploads/upload.ts';
 import { type HoldsView, type HoldView, heldBy } from './holds.ts';
 
 export { isTerminalState, TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
-export { shownState } from './shown-state.ts';
-export { atItsTime } from './shown-state.ts';
-export { uploadName } from '../functions/uploads/upload.ts';
+export { atItsTime, shownState } from './shown-state.ts';
+export { uploadName } from './upload-name.ts';
 
 /** All that the ledger knows of one upload, as an operator sees it. Times are in ISO 8601. */
 export interface UploadView {

@@ -1,6 +1,5 @@
 import type { Json } from '../functions/base/json.ts';
 import type { TerminalState } from '../functions/ledger/terminal-states.ts';
-import type { ShownState } from '../operations/shown-state.ts';
 import type { Receipt } from '../functions/publish/report-schemas.ts';
 import type { HeldFlows } from '../operations/act.ts';
 import type { Action } from '../operations/actions.ts';
@@ -13,6 +12,7 @@ import type { ExpectedCosts } from '../operations/cost-texts.ts';
 import type { RecentCosts } from '../operations/costs.ts';
 import type { HoldChange } from '../operations/holds.ts';
 import type { ListedState } from '../operations/list.ts';
+import type { ShownState } from '../operations/shown-state.ts';
 import type { PipelineStatus } from '../operations/status.ts';
 import type { OfferedTemplate } from '../operations/templates.ts';
 import type { UploadView, Wait } from '../operations/upload-view.ts';

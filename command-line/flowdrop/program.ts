@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { printableLines } from '../../functions/base/printable.ts';
-import { shownState } from '../../operations/shown-state.ts';
 import { compare } from '../../operations/compare.ts';
 import { COSTS_BY, type CostsBy, costs } from '../../operations/costs.ts';
 import type { Deployment } from '../../operations/deployment.ts';
@@ -10,6 +9,7 @@ import { find } from '../../operations/find.ts';
 import { CODES, type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { logs } from '../../operations/logs.ts';
 import { ServiceQuestions } from '../../operations/service-answer.ts';
+import { shownState } from '../../operations/shown-state.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
 import { UsageError } from '../options.ts';

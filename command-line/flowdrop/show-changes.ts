@@ -1,8 +1,5 @@
 import { counted } from '../../functions/base/printable.ts';
 import { assetCountOf } from '../../functions/chains/chain-size.ts';
-import { shownState } from '../../operations/shown-state.ts';
-import { atItsTime } from '../../operations/shown-state.ts';
-import { uploadName } from '../../functions/uploads/upload.ts';
 import type { Acted } from '../../operations/actions.ts';
 import { soonerBy } from '../../operations/commands.ts';
 import { costsSentence, type ExpectedCosts } from '../../operations/cost-texts.ts';
@@ -10,7 +7,9 @@ import type { Deployment } from '../../operations/deployment.ts';
 import type { Followed, LaterUpload } from '../../operations/follow.ts';
 import type { Fetched } from '../../operations/get.ts';
 import type { Put } from '../../operations/put-body.ts';
+import { atItsTime, shownState } from '../../operations/shown-state.ts';
 import type { SweepPass } from '../../operations/sweep.ts';
+import { uploadName } from '../../operations/upload-name.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { chainEnd, localTime, size } from '../texts.ts';
 import { coloured, joined, type Text, table } from './console.ts';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { decodedId, encodedId } from '../base/key-segment.ts';
+import { encodedId } from '../base/key-segment.ts';
 
 /**
  * One version of one object, as the answer to a GET or a listing described it. Or, with a `stage`, what a later stage of
@@ -127,42 +127,17 @@ export const stageAddress = (firstKey: string, route: string, uploadId: string):
 export const firstOf = ({ id, key, stage }: Pick<Upload, 'id' | 'key' | 'stage'>): Stage['first'] =>
   stage?.first ?? { id, key };
 
-/**
- * How a person names an upload with this key: by the key, or in a later stage by the key of the first file and the route,
- * such as `robot.png › optimised`. A stage may have several uploads, which have the same name.
- */
-export function uploadName(key: string): string {
-  const [, firstKey, segment = ''] = STAGE_KEY.exec(key) ?? [];
-  const route = decodedId(segment);
-  return firstKey === undefined || route === undefined ? key : `${firstKey}${STAGE_SIGN}${route}`;
-}
-
-/** Stands between the key of the first file and the route. */
-const STAGE_SIGN = ' › ';
-
-/** The stage that such a name means. Undefined if the text has no such form. */
-export function stageOfName(name: string): { readonly firstKey: string; readonly route: string } | undefined {
-  const at = name.lastIndexOf(STAGE_SIGN);
-  return at < 1 ? undefined : { firstKey: name.slice(0, at), route: name.slice(at + STAGE_SIGN.length) };
-}
-
-/** The key of the first file, of an upload's name. */
-export const firstKeyOf = (name: string): string => name.split(STAGE_SIGN)[0] as string;
-
 /** The folder below the key of a chain's first file that has the results of all later stages. */
 export const CHAIN_FOLDER = 'chain';
 
-const STAGE_KEY = new RegExp(`^(.+)\\/${CHAIN_FOLDER}\\/([^/]+)\\/${ID_PATTERN}$`, 's');
+/** Matches the key of a later stage: that of the first file, and the segment of the route. */
+export const STAGE_KEY = new RegExp(`^(.+)\\/${CHAIN_FOLDER}\\/([^/]+)\\/${ID_PATTERN}$`, 's');
 
 /**
  * Tells whether a key has the form `<first key>/chain/<route>/<upload id>`, which only the upload of a later stage has.
  * An object of the inbox with such a key is no upload: its receipt would replace that of the later stage.
  */
 export const isStageKey = (key: string): boolean => STAGE_KEY.test(key);
-
-/** Tells whether a key is that of a later stage of the chain whose first file has the key `firstKey`. */
-export const isStageKeyOf = (firstKey: string, key: string): boolean =>
-  isStageKey(key) && key.split('/').slice(0, -3).join('/') === firstKey;
 
 /** Says of an object with a key of a later stage why nothing is sent of it. */
 export const STAGE_KEY_TAKEN =

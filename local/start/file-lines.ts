@@ -1,10 +1,9 @@
 import { dirname } from 'node:path';
 import { chainEnd, isAhead, localTime, shownPath, size } from '../../command-line/texts.ts';
 import { adviceFor } from '../../functions/ledger/failures.ts';
-import { isAllReplaced, shownState } from '../../operations/shown-state.ts';
-import { atItsTime, isUntimed } from '../../operations/shown-state.ts';
 import { OWN_COMMAND } from '../../functions/settings/own-command.ts';
 import { soonerBy } from '../../operations/commands.ts';
+import { atItsTime, isAllReplaced, isUntimed, shownState } from '../../operations/shown-state.ts';
 import type { Progress } from './follower.ts';
 
 type Ended = Progress & { kind: 'ended' };

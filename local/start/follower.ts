@@ -12,7 +12,7 @@ import type { ChainReport, Receipt } from '../../functions/publish/report-schema
 import { CHAIN_NAME, RECEIPT_NAME, receiptKey } from '../../functions/results/results-keys.ts';
 import { decodedKey } from '../../functions/s3/encoded-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
-import { uploadName } from '../../functions/uploads/upload.ts';
+import { uploadName } from '../../operations/upload-name.ts';
 import { obstacleOf, type Wait, waitInPlaceOf, waitOf } from '../../operations/upload-view.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import type { SharedObject } from '../aws/s3/s3.ts';

@@ -1,9 +1,8 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { amountText } from '../../functions/base/money.ts';
 import { printable, printableJson } from '../../functions/base/printable.ts';
-import { shownState } from '../../operations/shown-state.ts';
-import { isUntimed } from '../../operations/shown-state.ts';
 import type { Generation } from '../../operations/compare.ts';
+import { isUntimed, shownState } from '../../operations/shown-state.ts';
 import type {
   About,
   RowState,

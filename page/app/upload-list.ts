@@ -1,8 +1,7 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import { isSuccess, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
-import { shownState } from '../../operations/shown-state.ts';
-import { atItsTime } from '../../operations/shown-state.ts';
+import { atItsTime, shownState } from '../../operations/shown-state.ts';
 import type { RowState, UploadRow } from '../api.ts';
 import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';

@@ -1,7 +1,7 @@
 import { printable } from '../../functions/base/printable.ts';
 import { TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
-import { atItsTime } from '../../operations/shown-state.ts';
 import { sumText } from '../../operations/cost-texts.ts';
+import { atItsTime } from '../../operations/shown-state.ts';
 import type { CostRow, RowState, UploadRow } from '../api.ts';
 
 const numbers = new Intl.NumberFormat('en');

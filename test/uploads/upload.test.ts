@@ -1,18 +1,16 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import {
-  firstKeyOf,
   firstOf,
   pinnedVersion,
   secondDigits,
   spreadOf,
-  stageOfName,
   stageUpload,
   UPLOAD_ID,
   unquoted,
   uploadId,
-  uploadName,
 } from '../../functions/uploads/upload.ts';
+import { firstKeyOf, stageOfName, uploadName } from '../../operations/upload-name.ts';
 
 describe('an upload id', () => {
   const upload = { bucket: 'b', key: 'k', versionId: 'v', etag: 'e', lastModified: 1_700_000_000_000 };
