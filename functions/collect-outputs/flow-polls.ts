@@ -63,9 +63,12 @@ export class FlowPolls {
     const running = free.filter((marker) => !hasEnded(marker));
     // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
     const toStore = free.filter(hasEnded);
-    await this.#pollAll(toStore.filter(({ uploadId }) => !lagging.has(uploadId)));
+    await this.#each(
+      toStore.filter(({ uploadId }) => !lagging.has(uploadId)),
+      (marker) => this.#poll(marker),
+    );
     const laggingOnes = lagging.among(toStore).slice(0, this.#storing.laggingRoom);
-    const pollingLagging = this.#pollAll(laggingOnes.map(({ marker }) => marker));
+    const pollingLagging = this.#each(laggingOnes, ({ marker }) => this.#poll(marker));
     try {
       await this.#pollInOrder(
         running.filter(({ uploadId }) => !slow.has(uploadId)),
@@ -152,14 +155,8 @@ export class FlowPolls {
     return isDue(ageFrom, polledAt, now, this.#ports.settings.pollIntervalSeconds * 1000);
   }
 
-  #pollAll(markers: readonly RunningMarker[]): Promise<void> {
-    return this.#each(markers, async (marker) => {
-      await this.#poll(marker);
-    });
-  }
-
   /** Works on `settings.pollConcurrency` items at a time. */
-  async #each<T>(items: readonly T[], work: (item: T, index: number) => Promise<void>): Promise<void> {
+  async #each<T>(items: readonly T[], work: (item: T, index: number) => Promise<unknown>): Promise<void> {
     await pMap(items, work, { concurrency: this.#ports.settings.pollConcurrency });
   }
 
