@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import {
   GetObjectCommand,
+  type GetObjectCommandOutput,
   HeadObjectCommand,
   type HeadObjectCommandOutput,
   PutObjectCommand,
@@ -430,7 +431,7 @@ const listedUpload = (bucket: string, version: ListedVersion): ListedUpload => (
 /** What a GET and a listing tell of an upload, with its id. */
 function identified(
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
-  { VersionId, ETag = '', LastModified }: Pick<ObjectFacts, 'VersionId' | 'ETag' | 'LastModified'>,
+  { VersionId, ETag = '', LastModified }: Partial<ListedVersion>,
   bytes = 0,
 ): Omit<Upload, 'mediaType'> {
   const lastModified = LastModified?.getTime() ?? 0;
@@ -452,15 +453,11 @@ function checksumOf(head: HeadObjectCommandOutput): string | undefined {
   return sums.every((sum) => sum === undefined) ? undefined : JSON.stringify([ChecksumType, ...sums]);
 }
 
-interface ObjectFacts {
-  readonly VersionId?: string | undefined;
-  readonly ETag?: string | undefined;
-  readonly ContentLength?: number | undefined;
-  readonly LastModified?: Date | undefined;
-  readonly ContentType?: string | undefined;
-}
-
-function uploadFrom(reference: UploadReference, facts: ObjectFacts, now: number): Upload {
+function uploadFrom(
+  reference: UploadReference,
+  facts: GetObjectCommandOutput | HeadObjectCommandOutput,
+  now: number,
+): Upload {
   const upload = identified(reference, facts, facts.ContentLength);
   const mediaType = mediaTypeOf(facts.ContentType, reference.key);
   return { ...upload, mediaType, ...rankOf(reference, upload.lastModified, now) };
