@@ -81,8 +81,19 @@ export function snapshot(
       `The retry came with other parameters or another template, and the route ${name} allows none`,
     );
   }
-  const override = <T>(header: string, schema: z.ZodMiniType<T>, read: (text: string) => unknown) =>
-    metadata[header] === undefined ? undefined : parseOverride(header, metadata[header], { schema, read });
+  const override = <T>(header: string, schema: z.ZodMiniType<T>, read: (text: string) => unknown): T | undefined => {
+    const raw = metadata[header];
+    if (raw === undefined) return undefined;
+    let value: unknown;
+    try {
+      value = read(decodeWords(raw));
+    } catch (cause) {
+      throw invalidOverride(header, raw, 'expected JSON in readable UTF-8', cause);
+    }
+    const { success, data, error } = z.safeParse(schema, value);
+    if (!success) throw invalidOverride(header, raw, error.issues[0]?.message, error);
+    return data;
+  };
   // Null is a valid value, so only an absent header keeps the route's own.
   const own = () =>
     PARAMETERS_METADATA in metadata ? override(PARAMETERS_METADATA, jsonSchema, JSON.parse) : parameters;
@@ -102,23 +113,6 @@ export const flowMetadata = (metadata: Readonly<Record<string, string>>): string
 
 /** The text of an object without such metadata. */
 export const NO_METADATA = flowMetadata({});
-
-interface Parser<T> {
-  readonly schema: z.ZodMiniType<T>;
-  readonly read: (text: string) => unknown;
-}
-
-function parseOverride<T>(header: string, raw: string, { schema, read }: Parser<T>): T {
-  let value: unknown;
-  try {
-    value = read(decodeWords(raw));
-  } catch (cause) {
-    throw invalidOverride(header, raw, 'expected JSON in readable UTF-8', cause);
-  }
-  const { success, data, error } = z.safeParse(schema, value);
-  if (!success) throw invalidOverride(header, raw, error.issues[0]?.message, error);
-  return data;
-}
 
 function invalidOverride(header: string, raw: string, expected: string | undefined, cause: unknown) {
   return new InvalidOverrideError(`metadata ${header}: ${expected}, got ${quoted(raw)}`, { cause });
