@@ -1,3 +1,4 @@
+import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
 import { keyHonouredMs } from '../flow-service/service-description.ts';
 import {
   answered,
@@ -60,9 +61,6 @@ function taken(written: Awaited<ReturnType<Ledger['replace']>>, { upload }: Clai
   return { won: false, current: written.current };
 }
 
-/** Time by which clocks may differ, in milliseconds. */
-const CLOCKS_DIFFER_MS = 5 * 60_000;
-
 /**
  * True if an upload in doubt may be sent again with its key, because the service honours the key until this invocation
  * ends. The service then answers with the flow of the first request, if that made one.
@@ -70,7 +68,7 @@ const CLOCKS_DIFFER_MS = 5 * 60_000;
  */
 export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt }: ClaimedEntry, leftMs = 0): boolean {
   if (doubt === undefined || doubt.isDismissed || doubt.isKeySpent) return false;
-  return invocation.endsAt + leftMs + CLOCKS_DIFFER_MS <= doubt.claimedAt + keyHonouredMs(settings.service);
+  return invocation.endsAt + leftMs + CLOCK_SKEW_MAX_MS <= doubt.claimedAt + keyHonouredMs(settings.service);
 }
 
 /**

@@ -196,7 +196,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a key relied on for ever', 600, {
     file: CLAIM,
     in: 'isKeyGood',
-    replace: 'invocation.endsAt + leftMs + CLOCKS_DIFFER_MS <= doubt.claimedAt + keyHonouredMs(settings.service)',
+    replace: 'invocation.endsAt + leftMs + CLOCK_SKEW_MAX_MS <= doubt.claimedAt + keyHonouredMs(settings.service)',
     with: 'keyHonouredMs(settings.service) > 0',
   }),
   mistake('an expired address asked for again', 300, {
