@@ -33,12 +33,10 @@ export function attemptOf(
   nonce: string,
   isRepeated: boolean,
 ): Attempt {
-  const { upload, generation, route, doubt, countedFlows, late = false } = subject;
+  const { route, doubt, countedFlows, late = false } = subject;
   const { budget } = settings;
   const present = presentRouteOf(subject, settings.routes);
   return {
-    uploadId: upload.id,
-    generation,
     ...costsOf(subject, settings),
     isOfRoute: present !== undefined,
     isLate: late,

@@ -130,8 +130,6 @@ export interface Attempt {
   readonly pipeline: Budget | undefined;
   readonly route: Budget | undefined;
   readonly price: Price | undefined;
-  readonly uploadId: string;
-  readonly generation: number;
   readonly routeName: string;
   /** The prefix of the file, for its costs. */
   readonly prefix: string;
@@ -163,9 +161,6 @@ export interface Held {
  * At 20 flows a second, a change may be repeated for 50 seconds: longer than a request to S3 is tried.
  */
 const CHANGES_MAX = 1_000;
-
-export const outcomeOf = ({ uploadId, generation }: Pick<Attempt, 'uploadId' | 'generation'>): string =>
-  `${uploadId}.${generation}`;
 
 /** The holds of a route, to be changed. */
 const ofRoute = (draft: Holds, name: string): RouteHolds => {

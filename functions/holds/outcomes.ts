@@ -11,7 +11,6 @@ import {
   failed,
   isNews,
   isSameRequest,
-  outcomeOf,
   type RouteRequest,
   type Success,
   succeeded,
@@ -58,7 +57,7 @@ const FILE_DIGITS = 16;
 function endOf({ upload, generation }: Subject, { inboxPrefix }: HoldPorts['settings']): AlikeEnd {
   const { key } = firstOf(upload);
   const file = createHash('sha256').update(key).digest('hex').slice(0, FILE_DIGITS);
-  return { outcome: outcomeOf({ uploadId: upload.id, generation }), file, customer: prefixIn(key, inboxPrefix) };
+  return { outcome: `${upload.id}.${generation}`, file, customer: prefixIn(key, inboxPrefix) };
 }
 
 /**

@@ -24,8 +24,8 @@ const signal = new AbortController().signal;
 async function write(uploadIds: readonly string[], s3: S3Client, { bucket, key, flows }: BudgetTask): Promise<number> {
   const store = new HoldStore({ s3, bucket, key, clock: systemClock, nonce: randomUUID });
   let passed = 0;
-  for (const uploadId of uploadIds) {
-    const attempt = attemptOf(uploadId, { pipeline: { flows, per: 'month', timezone: 'UTC' } });
+  for (const _ of uploadIds) {
+    const attempt = attemptOf({ pipeline: { flows, per: 'month', timezone: 'UTC' } });
     if (await isAdmitted(store, attempt)) passed += 1;
   }
   return passed;

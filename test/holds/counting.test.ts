@@ -16,8 +16,7 @@ const spent = async () => (await holds()).pipeline.spent?.flows;
 
 describe('the count of a budget', () => {
   const empty = (): Holds => structuredClone(NO_HOLDS);
-  const attempt = (uploadId: string, more: Partial<Attempt> = {}): Attempt =>
-    attemptOf(uploadId, { pipeline: DAY, ...more });
+  const attempt = (more: Partial<Attempt> = {}): Attempt => attemptOf({ pipeline: DAY, ...more });
   /** Counts the flow of an attempt. Returns a function that uncounts it. */
   const counted = (draft: Holds, of: Attempt, now = NOON) => {
     const { counted: flow } = admit(draft, of, now);
@@ -28,8 +27,8 @@ describe('the count of a budget', () => {
 
   it('changes once, although S3 lost the answer to the change, and it is made again', () => {
     const draft = empty();
-    const second = attempt('b', { isResent: true, price: { amount: 1, currency: 'EUR' } });
-    admit(draft, attempt('a'), NOON);
+    const second = attempt({ isResent: true, price: { amount: 1, currency: 'EUR' } });
+    admit(draft, attempt(), NOON);
     const first = admit(draft, second, NOON);
     // By now the budget is spent, also by the attempt itself.
     expect(admit(draft, second, NOON)).toEqual(first);
@@ -45,7 +44,7 @@ describe('the count of a budget', () => {
   it('remembers its last thousand changes, and no more', () => {
     const draft = empty();
     const many = { pipeline: { ...DAY, flows: 10_000 } };
-    const all = Array.from({ length: 1_001 }, (_, n) => attempt(`${n}`, { ...many, nonce: `${n}`.padStart(8, '0') }));
+    const all = Array.from({ length: 1_001 }, (_, n) => attempt({ ...many, nonce: `${n}`.padStart(8, '0') }));
     for (const each of all) admit(draft, each, NOON);
     expect(draft.changes).toHaveLength(1_000);
     for (const each of all.slice(1)) admit(draft, each, NOON);
@@ -55,8 +54,8 @@ describe('the count of a budget', () => {
   it('gives a flow back to the period that it was counted in, and to no other', () => {
     const midnight = Date.UTC(2030, 0, 2);
     const draft = empty();
-    const giveBack = counted(draft, attempt('a'), midnight - MINUTE);
-    admit(draft, attempt('b'), midnight + MINUTE);
+    const giveBack = counted(draft, attempt(), midnight - MINUTE);
+    admit(draft, attempt(), midnight + MINUTE);
     giveBack();
     expect(draft.pipeline.spent).toMatchObject({ period: '2030-01-02', flows: 1 });
   });
@@ -65,8 +64,8 @@ describe('the count of a budget', () => {
     const money = { amount: 10, currency: 'EUR', per: 'day', timezone: 'UTC' } as const;
     const draft = empty();
     const cost = (amount: number) => ({ pipeline: money, price: { amount, currency: 'EUR' } });
-    const giveBack = counted(draft, attempt('a', cost(1)));
-    admit(draft, attempt('a', { ...cost(4), isResent: true }), NOON);
+    const giveBack = counted(draft, attempt(cost(1)));
+    admit(draft, attempt({ ...cost(4), isResent: true }), NOON);
     expect(draft.pipeline.spent?.micros).toBe(5_000_000);
     giveBack();
     expect(draft.pipeline.spent?.micros).toBe(4_000_000);
@@ -74,8 +73,8 @@ describe('the count of a budget', () => {
 
   it('gives nothing back to a budget that came later', () => {
     const draft = empty();
-    const giveBack = counted(draft, attempt('a', { pipeline: undefined, route: DAY }));
-    admit(draft, attempt('b'), NOON);
+    const giveBack = counted(draft, attempt({ pipeline: undefined, route: DAY }));
+    admit(draft, attempt(), NOON);
     giveBack();
     expect(flows(draft)).toBe(1);
   });
@@ -84,7 +83,7 @@ describe('the count of a budget', () => {
     const draft = empty();
     const week = { ...DAY, per: 'week' } as const;
     const passed = Array.from({ length: 20 }, (_, n) =>
-      admit(draft, attempt(`${n}`, { pipeline: n % 2 === 0 ? DAY : week }), NOON),
+      admit(draft, attempt({ pipeline: n % 2 === 0 ? DAY : week }), NOON),
     ).filter(({ held }) => held === undefined);
     expect(passed).toHaveLength(4);
   });
@@ -95,16 +94,16 @@ describe('the count of a budget', () => {
     draft.routes.r = { failing: { ...verdict, since: NOON - 2 * HOUR, customers: [], moreCustomers: 0 } };
     const late = { pipeline: undefined, isLate: true };
     const held = (of: Attempt, now = NOON) => admit(draft, of, now).held?.reason;
-    expect(held(attempt('a', late))).toBeUndefined();
-    expect(held(attempt('b', late))).toBe('failing');
-    expect(held(attempt('c', { ...late, isLate: false }))).toBeUndefined();
-    expect(held(attempt('b', late), NOON + HOUR - 1)).toBe('failing');
-    expect(held(attempt('b', late), NOON + HOUR)).toBeUndefined();
+    expect(held(attempt(late))).toBeUndefined();
+    expect(held(attempt(late))).toBe('failing');
+    expect(held(attempt({ ...late, isLate: false }))).toBeUndefined();
+    expect(held(attempt(late), NOON + HOUR - 1)).toBe('failing');
+    expect(held(attempt(late), NOON + HOUR)).toBeUndefined();
   });
 
   it('is kept for a price alone, so that its costs can be told, and not without one', () => {
-    expect(isToBeCounted(attempt('a', { pipeline: undefined, price: { amount: 1, currency: 'EUR' } }))).toBe(true);
-    expect(isToBeCounted(attempt('a', { pipeline: undefined }))).toBe(false);
+    expect(isToBeCounted(attempt({ pipeline: undefined, price: { amount: 1, currency: 'EUR' } }))).toBe(true);
+    expect(isToBeCounted(attempt({ pipeline: undefined }))).toBe(false);
   });
 });
 

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Attempt } from '../../functions/holds/holds.ts';
 
 /** The first attempt to send an upload of the route `r`, for which no budget applies. */
-export const attemptOf = (uploadId: string, more: Partial<Attempt>): Attempt => ({
-  ...{ uploadId, generation: 1, routeName: 'r', prefix: '', isLate: false, isResent: false, isOfRoute: true },
+export const attemptOf = (more: Partial<Attempt>): Attempt => ({
+  ...{ routeName: 'r', prefix: '', isLate: false, isResent: false, isOfRoute: true },
   isCountedBefore: false,
   ...{ nonce: randomUUID(), pipeline: undefined, route: undefined, price: undefined },
   ...more,
