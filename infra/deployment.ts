@@ -3,9 +3,9 @@ import * as z from 'zod/mini';
 import { ConfigurationError, check, compareMembers, matching, strictObject } from '../functions/base/validation.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
-import { deployedProxySchema, exceptionSchema } from '../functions/settings/proxies.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
+import { deployedProxySchema, exceptionSchema } from './deployed-proxy.ts';
 import { notifySchema } from './notify.ts';
 import {
   BATCH_WINDOW_SECONDS,

@@ -1,8 +1,6 @@
 import * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
-import { check, matching, sayingItself } from '../base/validation.ts';
-import { hasCredentials } from '../flow-service/addresses.ts';
-import { rangeOf } from '../flow-service/proxy.ts';
+import { check, sayingItself } from '../base/validation.ts';
 import type { Proxies } from '../flow-service/types.ts';
 import { withoutSecrets } from './service-address.ts';
 
@@ -19,12 +17,14 @@ const EXAMPLE = 'http://proxy.example.com:3128';
 export const proxyAt = (value: string): URL | undefined =>
   URL.parse(/^[a-z][\w+.-]*:\/\//i.test(value) ? value : `http://${value}`) ?? undefined;
 
-const EXPECTED = `expected the address of an HTTP proxy such as ${EXAMPLE}`;
+/** What an issue about the address of a proxy asks for. */
+export const PROXY_EXPECTED = `expected the address of an HTTP proxy such as ${EXAMPLE}`;
 
-const notAProxy = (value: string): string => `${EXPECTED}, got ${shorten(withoutSecrets(value))}`;
+/** Says of an address that it is none of a proxy. */
+export const notAProxy = (value: string): string => `${PROXY_EXPECTED}, got ${shorten(withoutSecrets(value))}`;
 
 /** Returns what is wrong with the address of a proxy, if anything is. It quotes no user and no password. */
-function issueOfProxy(value: string): string | undefined {
+export function issueOfProxy(value: string): string | undefined {
   const url = proxyAt(value);
   const isProxy = url !== undefined && /^https?:$/.test(url.protocol) && url.hostname !== '';
   if (!isProxy || url.pathname !== '/' || url.search !== '' || url.hash !== '') {
@@ -38,43 +38,11 @@ function issueOfProxy(value: string): string | undefined {
   }
 }
 
-/**
- * A text whose issue quotes what may be quoted.
- * @param pattern for the JSON schema.
- */
-const addressSchema = (issueOf: (value: string) => string | undefined, pattern?: RegExp) => {
-  const text = z.string({ error: EXPECTED }).check(sayingItself(issueOf, true));
-  return pattern === undefined ? text : text.check(z.meta({ pattern: pattern.source }));
-};
-
-const WITHOUT_LOGIN = /^https?:\/\/[^\s/?#@]+\/?$/;
-
-/**
- * The address of the proxy of a deployment.
- * @internal
- */
-export const deployedProxySchema = addressSchema((value) => {
-  const url = proxyAt(value);
-  if (url !== undefined && hasCredentials(url)) {
-    return 'expected no user and no password, because a configuration is no place for a secret: let the proxy serve the functions without a login';
-  }
-  return WITHOUT_LOGIN.test(value) ? issueOfProxy(value) : notAProxy(value);
-}, WITHOUT_LOGIN);
-
-const EXCEPTION = 'a host, a domain, or a range of addresses such as 10.0.0.0/8';
-
-/**
- * What goes past the proxy of a deployment.
- * @internal
- */
-export const exceptionSchema = matching(
-  EXCEPTION,
-  /^(\*|(\*?\.)?[\w-]+(\.[\w-]+)*(:\d{1,5}|\/\d{1,3})?|\[?[\da-fA-F:]+(\]:\d{1,5}|\/\d{1,3})?)$/,
-).check(z.refine((entry) => !/\/\d+$/.test(entry) || rangeOf(entry) !== undefined, { error: `expected ${EXCEPTION}` }));
+const proxySchema = z.string({ error: PROXY_EXPECTED }).check(sayingItself(issueOfProxy, true));
 
 const variablesSchema = z.object({
-  HTTPS_PROXY: z.optional(addressSchema(issueOfProxy)),
-  HTTP_PROXY: z.optional(addressSchema(issueOfProxy)),
+  HTTPS_PROXY: z.optional(proxySchema),
+  HTTP_PROXY: z.optional(proxySchema),
   NO_PROXY: z.optional(z.string()),
 });
 
