@@ -15,7 +15,7 @@ import { aliasKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-key
 import { isAbsent, isConflict, isPreconditionFailed, isRefused } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
-import { firstOf, SEQUENCER_DIGITS_MAX, type Upload } from '../uploads/upload.ts';
+import { firstOf, ordinalOf, type Upload } from '../uploads/upload.ts';
 import type { Receipt } from './report-schemas.ts';
 
 /** Assets of one success that get an alias. Each takes four requests. */
@@ -275,11 +275,11 @@ function staleOf(there: AliasState | undefined, { files }: AliasState): readonly
  * several uploads, so there the generation is that of the chain.
  */
 function orderOf({ upload, generation, endedAt }: TerminalEntry): string {
-  const { lastModified, currentAt = 0, sequencer, stage } = upload;
+  const { lastModified, currentAt = 0, stage } = upload;
   const seconds = Math.floor(Math.max(lastModified, currentAt) / 1000);
   return [
     String(seconds).padStart(12, '0'),
-    sequencer?.toLowerCase().padEnd(SEQUENCER_DIGITS_MAX, '0') ?? 'without',
+    ordinalOf(upload),
     firstOf(upload).id,
     String(stage === undefined ? generation : (stage.generation ?? 0)).padStart(6, '0'),
     String(endedAt).padStart(15, '0'),

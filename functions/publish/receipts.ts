@@ -12,7 +12,7 @@ import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
-import { SEQUENCER_DIGITS_MAX, secondDigits, type Upload } from '../uploads/upload.ts';
+import { ordinalOf, secondDigits, type Upload } from '../uploads/upload.ts';
 import type { ChainReport, Receipt } from './report-schemas.ts';
 import { type RetrySettings, retryCommand } from './retry-command.ts';
 import { fitting, uploadFacts } from './upload-facts.ts';
@@ -324,13 +324,6 @@ const isToldAnew = (mine: Rank, there: Rank): boolean =>
   mine.generation === there.generation &&
   mine.endedAt === there.endedAt &&
   mine.hasSourceIssue !== there.hasSourceIssue;
-
-/**
- * A text that sorts as the sequencer does: S3 documents that the shorter one is padded with zeros on the right.
- * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html ("sequencer")
- */
-const ordinalOf = ({ sequencer }: Rank): string =>
-  sequencer?.toLowerCase().padEnd(SEQUENCER_DIGITS_MAX, '0') ?? 'without';
 
 /**
  * True if ours is the later end of the same upload. The higher generation is later. An upload whose entry was lost

@@ -60,6 +60,14 @@ const HASH_DIGITS = 32;
 /** Maximum length of a sequencer. S3 documents none. Its sequencers have 16 to 18 digits. */
 export const SEQUENCER_DIGITS_MAX = 64;
 
+/**
+ * A text that sorts as the sequencer does: S3 documents that the shorter one is padded with zeros on the right. An upload
+ * without one sorts after the others.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html ("sequencer")
+ */
+export const ordinalOf = ({ sequencer }: Pick<Upload, 'sequencer'>): string =>
+  sequencer?.toLowerCase().padEnd(SEQUENCER_DIGITS_MAX, '0') ?? 'without';
+
 /** The digits of LastModified in an upload id. */
 export const secondsIn = (id: string): string => id.slice(0, SECOND_DIGITS);
 
