@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { matching, sayingItself } from '../functions/base/validation.ts';
+import { matching, quotingItself } from '../functions/base/validation.ts';
 import { hasCredentials } from '../functions/flow-service/addresses.ts';
 import { rangeOf } from '../functions/flow-service/proxy.ts';
 import { issueOfProxy, notAProxy, PROXY_EXPECTED, proxyAt } from '../functions/settings/proxies.ts';
@@ -20,7 +20,7 @@ const issueOfDeployedProxy = (value: string): string | undefined => {
  */
 export const deployedProxySchema = z
   .string({ error: PROXY_EXPECTED })
-  .check(sayingItself(issueOfDeployedProxy, true), z.meta({ pattern: WITHOUT_LOGIN.source }));
+  .check(quotingItself(issueOfDeployedProxy), z.meta({ pattern: WITHOUT_LOGIN.source }));
 
 const EXCEPTION = 'a host, a domain, or a range of addresses such as 10.0.0.0/8';
 

@@ -73,15 +73,13 @@ export function matching(expected: string, pattern: RegExp): z.ZodMiniType<strin
 }
 
 /**
- * A check of a text that says by itself what is wrong. If something is, no further check of the text is made.
- * @param issueOf a message. It quotes the value itself, or as much of it as may be shown, if `isQuoted` is true.
+ * A check of a text whose message quotes as much of the text as may be shown.
  * @internal
  */
-export const sayingItself = (issueOf: (value: string) => string | undefined, isQuoted = false) =>
+export const quotingItself = (issueOf: (value: string) => string | undefined) =>
   z.superRefine<string>((value, context) => {
     const message = issueOf(value);
-    if (message === undefined) return;
-    context.addIssue({ code: 'custom', message, input: value, params: { quoted: isQuoted }, continue: false });
+    if (message !== undefined) context.addIssue({ code: 'custom', message, input: value, params: { quoted: true } });
   });
 
 /**

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
-import { check, sayingItself } from '../base/validation.ts';
+import { check, quotingItself } from '../base/validation.ts';
 import type { Proxies } from '../flow-service/types.ts';
 import { withoutSecrets } from './service-address.ts';
 
@@ -38,7 +38,7 @@ export function issueOfProxy(value: string): string | undefined {
   }
 }
 
-const proxySchema = z.string({ error: PROXY_EXPECTED }).check(sayingItself(issueOfProxy, true));
+const proxySchema = z.string({ error: PROXY_EXPECTED }).check(quotingItself(issueOfProxy));
 
 const variablesSchema = z.object({
   HTTPS_PROXY: z.optional(proxySchema),

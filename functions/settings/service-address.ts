@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
-import { sayingItself } from '../base/validation.ts';
+import { quotingItself } from '../base/validation.ts';
 import { isHttpsOrLoopback } from '../flow-service/addresses.ts';
 
 /** Returns what is wrong with the base address of a flow service, if anything is. */
@@ -33,7 +33,7 @@ export const withoutSecrets = (url: string) => url.replace(/^([^/]*\/\/)?.*@/s, 
  * @internal
  */
 export const baseUrlSchema = z.pipe(
-  z.string({ error: 'expected a URL such as https://flows.example.com' }).check(sayingItself(issueOfBaseUrl, true)),
+  z.string({ error: 'expected a URL such as https://flows.example.com' }).check(quotingItself(issueOfBaseUrl)),
   z.transform((value) => {
     const url = new URL(value);
     url.pathname = url.pathname.replace(/\/+$/, '');

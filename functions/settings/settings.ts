@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { compareMembers, matching, sayingItself, strictObject } from '../base/validation.ts';
+import { compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { type Budget, budgetSchema } from '../uploads/budget.ts';
 import { issueOfResultsKey, RESULTS_KEY_END } from '../uploads/results-key-pattern.ts';
@@ -247,13 +247,14 @@ function listOf<T>(each: z.ZodMiniType<T>, max: number, byDefault: readonly T[] 
 }
 
 function resultsKeySchema(): z.ZodMiniType<string> {
-  return z
-    .string({ error: 'expected a pattern such as "{key}/{flowId}/{assetId}{ext}"' })
-    .check(
-      sayingItself(issueOfResultsKey),
-      z.regex(RESULTS_KEY_END, { error: 'expected it to end in {assetId} or {assetId}{ext}' }),
-      z.maxLength(KEY_PART_LENGTH_MAX, { error: `expected at most ${KEY_PART_LENGTH_MAX} characters` }),
-    );
+  return z.string({ error: 'expected a pattern such as "{key}/{flowId}/{assetId}{ext}"' }).check(
+    z.superRefine((pattern, context) => {
+      const issue = issueOfResultsKey(pattern);
+      if (issue !== undefined) context.addIssue(issue);
+    }),
+    z.regex(RESULTS_KEY_END, { error: 'expected it to end in {assetId} or {assetId}{ext}' }),
+    z.maxLength(KEY_PART_LENGTH_MAX, { error: `expected at most ${KEY_PART_LENGTH_MAX} characters` }),
+  );
 }
 
 function prefixSchema(): z.ZodMiniType<string> {

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { isObject, type Json, type JsonObject } from '../base/json.ts';
 import { quoted } from '../base/printable.ts';
-import { boundedText, compareMembers, matching, sayingItself, strictObject } from '../base/validation.ts';
+import { boundedText, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { budgetSchema, priceIssueOf, priceSchema } from './budget.ts';
@@ -109,12 +109,13 @@ const jobsSchema = matching(
   new RegExp(`^\\P{Cc}{1,${KEY_BYTES_MAX - 1}}\\/$`, 'u'),
 );
 
-const aliasSchema = z
-  .string({ error: 'expected a pattern such as "models/{folder}/{name}{ext}"' })
-  .check(
-    sayingItself(issueOfAlias),
-    z.maxLength(KEY_BYTES_MAX / 2, { error: `expected at most ${KEY_BYTES_MAX / 2} characters` }),
-  );
+const aliasSchema = z.string({ error: 'expected a pattern such as "models/{folder}/{name}{ext}"' }).check(
+  z.superRefine((pattern, context) => {
+    const issue = issueOfAlias(pattern);
+    if (issue !== undefined) context.addIssue(issue);
+  }),
+  z.maxLength(KEY_BYTES_MAX / 2, { error: `expected at most ${KEY_BYTES_MAX / 2} characters` }),
+);
 
 /**
  * What took the place of members that earlier versions knew.
