@@ -83,6 +83,8 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   };
   let found: Found;
   try {
+    // Without a listing, nothing shows the flow. But while the service is down, another request only uses up an attempt.
+    if (delivery.ports.flows.service.list === undefined) await probe(delivery, entry);
     found = await findFlow(delivery, entry, doubt, !isEarly);
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
@@ -188,6 +190,21 @@ export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<E
 function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Ending {
   delivery.count('FlowsAdopted');
   return { kind: 'flow', claim, flowId, how: 'adopted' };
+}
+
+const probe = ({ ports, invocation }: Delivery, { upload, route }: ClaimedEntry): Promise<void> =>
+  ports.flows.probe(upload.id, invocation.work, { uploadId: upload.id, template: route.template });
+
+/** True if the service does not answer a request that costs nothing either, so no file is to blame. */
+export async function isDown(delivery: Delivery, entry: ClaimedEntry): Promise<boolean> {
+  try {
+    await probe(delivery, entry);
+    return false;
+  } catch (error) {
+    if (error instanceof FlowServiceError) return true;
+    if (error instanceof OutOfTimeError) return false;
+    throw error;
+  }
 }
 
 /** @param mayBeAbsent true if the service has had the time to list the flow, so that absence is proof. */

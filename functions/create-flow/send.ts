@@ -1,6 +1,5 @@
 import { OutOfTimeError } from '../base/invocation.ts';
 import {
-  FlowServiceError,
   InDoubtError,
   MisaddressedError,
   NotReadyError,
@@ -26,7 +25,7 @@ import type { OpenedUpload } from '../uploads/opened-upload.ts';
 import { UploadDeniedError } from '../uploads/upload-errors.ts';
 import { type Claim, isKeyGood, tellWaiting, withKey } from './claim.ts';
 import type { Delivery } from './delivery.ts';
-import { adoptIfListed, type Settled, settleDoubt } from './doubt.ts';
+import { adoptIfListed, isDown, type Settled, settleDoubt } from './doubt.ts';
 import { type Ending, failing } from './ending.ts';
 import {
   ATTEMPT_TIME_MIN_MS,
@@ -239,21 +238,10 @@ export async function endingOf(delivery: Delivery, claim: Claim, error: unknown)
       const isLast = counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax;
       if (!isLast) return { kind: 'wait', claim, wait: { reason, message, counted, notBefore: now + delayMs } };
       const isLong = now - (claim.entry.downSince ?? now) >= OUTAGE_MAX_MS;
-      if (isLong || !isOutage(error) || !(await isDown(delivery)))
+      if (isLong || !isOutage(error) || !(await isDown(delivery, claim.entry)))
         return failing(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
       const notBefore = now + Math.max(delayMs, backoffMs(claim.entry));
       return { kind: 'wait', claim, wait: { reason, message, isDown: true, notBefore } };
     }
-  }
-}
-
-/** True if the service does not answer for its listing either, so no file is to blame. False if it lists no flows. */
-async function isDown({ ports, invocation }: Delivery): Promise<boolean> {
-  try {
-    await ports.flows.list(invocation.work).next();
-    return false;
-  } catch (error) {
-    if (error instanceof OutOfTimeError || error instanceof FlowServiceError) return isOutage(error);
-    throw error;
   }
 }

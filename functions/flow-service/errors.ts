@@ -90,9 +90,12 @@ export class ThrottledError extends failure('ThrottledError', 'throttled') {
 export class UnavailableError extends failure('UnavailableError', 'unavailable') {
   /** False if no byte of the request's body was sent. Then the file cannot be the cause. */
   readonly bodyStarted: boolean;
-  constructor(message: string, options: ErrorOptions & { bodyStarted: boolean }) {
+  /** The status of the answer. Undefined if none came. */
+  readonly status: number | undefined;
+  constructor(message: string, options: ErrorOptions & { bodyStarted: boolean; status?: number }) {
     super(message, options);
     this.bodyStarted = options.bodyStarted;
+    this.status = options.status;
   }
 }
 

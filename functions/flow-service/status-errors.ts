@@ -59,7 +59,7 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
     case 410: // The status itself says that the flow existed.
       return new NotFoundError(message, { knownToBeServed: true });
   }
-  if (status >= 500) return new UnavailableError(message, { bodyStarted });
+  if (status >= 500) return new UnavailableError(message, { bodyStarted, status });
   if (status >= 400) return new RejectedError(message, { status });
   return new UnintelligibleAnswerError(message);
 }

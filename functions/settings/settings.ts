@@ -96,7 +96,7 @@ export const SETTINGS = {
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
    * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. Slow ones have a
-   * third of these places, and no others.
+   * third of these places.
    */
   assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**
@@ -105,7 +105,7 @@ export const SETTINGS = {
    */
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which a flow that has not ended counts as failed, in seconds. Doubled during an outage of the service, and
+   * Age at which a flow that has not ended counts as failed, in seconds. Doubled in an outage of the service, and
    * for an ended flow, whose assets are stored even longer, while each run stores one. A new collection of the results
    * begins the age anew.
    */

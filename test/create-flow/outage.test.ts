@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { DAY, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
+import { answer, DAY, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 // A service may be down for a night. No file is to blame for that, so none may fail, and nobody need do anything.
 
@@ -21,34 +21,69 @@ async function passHours(hours: number, files = 0): Promise<void> {
 const DOWN: Fault = { status: 503, body: 'upstream connect error' };
 const PAGE: Fault = { status: 502, headers: { 'content-type': 'text/html' }, body: '<html>502 Bad Gateway</html>' };
 
+/** How a service that is down answers to creations, and to all others. */
+const OUTAGES: readonly (readonly [string, Fault, Fault])[] = [
+  ['503', DOWN, DOWN],
+  ['503 before it has read the file', { ...DOWN, at: 'before-body' }, DOWN],
+  ['503 with a time, and later without one', { ...DOWN, headers: { 'retry-after': '600' } }, DOWN],
+  ['503, with a time to others', DOWN, { ...DOWN, headers: { 'retry-after': '600' } }],
+  ['a lost connection in the middle of the file', { reset: 'mid-body' }, DOWN],
+  ['503, a page to others', DOWN, PAGE],
+  ['504 once it has made the flow', { status: 504, at: 'after-effect' }, { status: 504 }],
+  ['a lost connection once it has made the flow', { reset: 'after-effect' }, { reset: 'before-body' }],
+];
+
+/** Puts a file before the outage, and two in it. */
+async function passOutage(options: WorldOptions, toCreations: Fault, toOthers: Fault): Promise<void> {
+  await start(options);
+  await world.upload('before', 'before');
+  await world.settle();
+  world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? toCreations : toOthers);
+  // Without an outage, attempts last for some two hours.
+  await passHours(6, 2);
+  world.service.intercept = undefined;
+  await passHours(3);
+}
+
 describe.each<[string, WorldOptions]>([
   ['retry', { settings: { inDoubt: 'retry' } }],
   ['ask', { settings: { inDoubt: 'ask' } }],
   ['retry, while the service honours keys', KEYS],
 ])('with inDoubt %s, a service that is down for six hours', (_, options) => {
-  it.each<[string, Fault, Fault]>([
-    ['503', DOWN, DOWN],
-    ['503 before it has read the file', { ...DOWN, at: 'before-body' }, DOWN],
-    ['503 with a time, and later without one', { ...DOWN, headers: { 'retry-after': '600' } }, DOWN],
-    ['503, with a time to listings', DOWN, { ...DOWN, headers: { 'retry-after': '600' } }],
-    ['a lost connection in the middle of the file', { reset: 'mid-body' }, DOWN],
-    ['503, a page to listings', DOWN, PAGE],
-    ['504 once it has made the flow', { status: 504, at: 'after-effect' }, { status: 504 }],
-    ['a lost connection once it has made the flow', { reset: 'after-effect' }, { reset: 'before-body' }],
-  ])('and answers %s, gets each file once when it is back', async (__, toCreations, toOthers) => {
-    await start(options);
-    await world.upload('before', 'before');
-    await world.settle();
-    world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? toCreations : toOthers);
-    // Without an outage, attempts last for some two hours.
-    await passHours(6, 2);
-    world.service.intercept = undefined;
-    await passHours(3);
+  it.each(OUTAGES)('and answers %s, gets each file once when it is back', async (__, toCreations, toOthers) => {
+    await passOutage(options, toCreations, toOthers);
     expect((await world.entries()).map(({ state }) => state)).toEqual(Array(3).fill('succeeded'));
     expect(world.service.flows).toHaveLength(3);
     expect(world.count('UploadsFailed') + world.count('DoubtsHeld') + world.count('DoubtsRetried')).toBe(0);
   });
 });
+
+describe.each<[string, number, WorldOptions]>([
+  ['retry', 2, { speaks: { list: null }, settings: { inDoubt: 'retry' } }],
+  ['retry, while the service honours keys', 1, { ...KEYS, speaks: { list: null } }],
+])('with inDoubt %s, a service without a listing that is down for six hours', (_, flowsOfLost, options) => {
+  it.each(OUTAGES)('and answers %s, gets each file when it is back', async (what, toCreations, toOthers) => {
+    await passOutage(options, toCreations, toOthers);
+    expect((await world.entries()).map(({ state }) => state)).toEqual(Array(3).fill('succeeded'));
+    // Nothing shows a flow whose answer was lost.
+    expect(world.service.flows).toHaveLength(what.includes('has made the flow') ? 1 + 2 * flowsOfLost : 3);
+    expect(world.count('UploadsFailed') + world.count('DoubtsHeld')).toBe(0);
+  });
+});
+
+it.each([404, 400, 403, 500, 501])(
+  'a service without a listing that answers %i for a flow that nobody made gets a file again within ten minutes',
+  async (status) => {
+    await start({ speaks: { list: null }, settings: { inDoubt: 'retry' } });
+    world.service.intercept = (_request, { operation, n }) => {
+      if (operation === 'createFlow') return n === 1 ? { ...DOWN, at: 'after-body' } : undefined;
+      return world.service.flows.length === 0 ? answer({ detail: 'No such flow.' }, status) : undefined;
+    };
+    await world.upload('a', 'x');
+    await world.deliverAndTick(2, 5 * MINUTE);
+    expect(world.service.flows).toHaveLength(1);
+  },
+);
 
 it('the last attempt is not charged if it leaves a doubt while the service is down', async () => {
   await start();
