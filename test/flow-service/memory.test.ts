@@ -107,14 +107,14 @@ const refused: readonly (readonly [operation: MemoryOperation, what: string, ans
   ['get', 'chunks of one byte', byByte, 'at most 4194304 are read'],
 ];
 
-/** An answer without end. Each of its first 400,000 bytes is a chunk, which costs its reader a hundred bytes. */
+/** An answer without end. Each of its first 200,000 bytes is a chunk, which costs its reader a hundred bytes. */
 function byByte(response: ServerResponse): void {
   const { socket } = response;
   const bytes = '1\r\nx\r\n'.repeat(10_000);
   const rest = `10000\r\n${'x'.repeat(65_536)}\r\n`;
   let sent = 0;
   socket?.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
-  const next = (): string => (++sent <= 40 ? bytes : rest);
+  const next = (): string => (++sent <= 20 ? bytes : rest);
   const more = (): void => {
     while (socket?.destroyed === false && socket.write(next()));
     if (socket?.destroyed === false) socket.once('drain', more);
