@@ -93,6 +93,11 @@ async function errorsOf(service: Service, settings: PipelineSettings, signal: Ab
   } catch (error) {
     if (!(error instanceof FlowServiceError)) throw error;
     const { misread: issue } = wordsOfError(undefined, redact(tap.error ?? '', service.token), errors, answerDepthMax);
+    const isDown = error instanceof UnavailableError && error.status !== 500;
+    if (isDown && service.speaks.list === undefined) {
+      const what = `An unknown flow is answered with ${error.message}. After a lost answer, a file waits for a day, because the service seems to be down.`;
+      return { severity: 'warning', what, todo: 'Have the service answer 404.' };
+    }
     if (issue === undefined) return { good: `An unknown flow is answered with ${error.message}` };
     return { severity: 'warning', what: `The answer for an unknown flow has ${issue}.`, todo: '' };
   }

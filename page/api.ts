@@ -129,7 +129,7 @@ export type Status = PipelineStatus;
 export type Costs = RecentCosts;
 export type { CostRow } from '../operations/costs.ts';
 
-/** See `shownState` in `functions/ledger/terminal-states.ts`. */
+/** See `shownState` in `operations/shown-state.ts`. */
 export type RowState = ShownState;
 
 /**

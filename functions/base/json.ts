@@ -9,7 +9,7 @@ export interface JsonObject {
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** The value that a text is the JSON of. Undefined if it is no JSON. */
+/** The value of a text in JSON. Undefined if the text is no JSON. */
 export function jsonIn(text: string | undefined): unknown {
   try {
     return JSON.parse(text as string);

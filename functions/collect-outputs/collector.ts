@@ -14,8 +14,8 @@ import { spreadOf } from '../uploads/upload.ts';
 const LEASE_MS = 30_000;
 
 /**
- * Duration of a lease that was left to another invocation, in milliseconds. It is shorter, so that the other can leave it
- * again without outlasting the tick's minute.
+ * Duration of a lease that was left to another invocation, in milliseconds. It is shorter, so that it can be left
+ * once more and still end within the tick's minute.
  */
 const LEFT_LEASE_MS = 10_000;
 

@@ -96,7 +96,7 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
     return false;
   }
 
-  /** Returns true if no other tick had the lease until now. Otherwise it may have seen the flow since our last poll. */
+  /** Returns true if no other tick had the lease until now. One that had it may have seen the flow since our last poll. */
   areInRow(signal: AbortSignal): Promise<boolean> {
     return this.#lease.isStillHeld(signal);
   }

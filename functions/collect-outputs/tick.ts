@@ -212,7 +212,7 @@ class Tick {
         if (clock.now() >= next) break;
         await this.#pauseUntil(next);
       }
-      // Not before the pause: it mostly ends the run, and then the release writes the state.
+      // Not before the pause: most storings end in it. Then the run is over, and the release writes the state.
       await this.#lease.write(this.#context.invocation.closing);
     }
   }

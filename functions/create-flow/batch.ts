@@ -109,7 +109,7 @@ function workOf(event: unknown, { telemetry }: CreatePorts, failures: Failed[]):
   });
 }
 
-/** @throws any error, logged, if the upload must come again. */
+/** @throws any error, which is logged: then the upload must come again. */
 async function beginUpload(
   upload: UploadEvent,
   ports: CreatePorts,

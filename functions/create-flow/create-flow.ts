@@ -343,8 +343,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // Only now: if an invocation died while it began the file that took the place of this one, the look at the key has begun
-  // that file again.
+  // Not before the look at the key. An invocation may have died while it began the file that took the place of this one,
+  // and that look begins it again.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });

@@ -40,6 +40,7 @@ export interface Settled {
  *   found                      adopt it
  *   too early to tell          wait, until five minutes after the last byte
  *   listing not available      wait, and ask for it again: for a day at most in an outage, else for an hour
+ *   no listing, service down   wait, and ask again whether it is there: for a day at most
  *   something else answers     if something else answered the POST too: wait, for three days at most
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
@@ -83,8 +84,9 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   };
   let found: Found;
   try {
-    // Without a listing, nothing shows the flow. But while the service is down, another request only uses up an attempt.
-    if (delivery.ports.flows.service.list === undefined) await probe(delivery, entry);
+    // Without a listing, nothing shows the flow. But while the service is down, each further request uses up an attempt,
+    // and may make a flow whose answer is lost again.
+    if (delivery.ports.flows.service.list === undefined) await checkHealth(delivery, entry);
     found = await findFlow(delivery, entry, doubt, !isEarly);
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
@@ -173,7 +175,7 @@ function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
 
 /**
  * Searches once for the flow of a POST that the service says it refused. Returns undefined if none is found. Then the
- * refusal is believed, because a single look at the listing proves nothing.
+ * refusal is believed: a single look at the listing proves nothing, so the refusal says more.
  */
 export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());
@@ -192,13 +194,13 @@ function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Ending
   return { kind: 'flow', claim, flowId, how: 'adopted' };
 }
 
-const probe = ({ ports, invocation }: Delivery, { upload, route }: ClaimedEntry): Promise<void> =>
-  ports.flows.probe(upload.id, invocation.work, { uploadId: upload.id, template: route.template });
+const checkHealth = ({ ports, invocation }: Delivery, { upload, route }: ClaimedEntry): Promise<void> =>
+  ports.flows.checkHealth(upload.id, invocation.work, { uploadId: upload.id, template: route.template });
 
 /** True if the service does not answer a request that costs nothing either, so no file is to blame. */
 export async function isDown(delivery: Delivery, entry: ClaimedEntry): Promise<boolean> {
   try {
-    await probe(delivery, entry);
+    await checkHealth(delivery, entry);
     return false;
   } catch (error) {
     if (error instanceof FlowServiceError) return true;

@@ -61,8 +61,8 @@ const OPERATOR_WAIT_MS = 60_000;
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
 /**
- * For how long of an outage the listing is asked for and no last attempt is charged, in milliseconds. A day outlasts a
- * night.
+ * How long an outage may last, in milliseconds: until then, doubts wait for the service, and no last attempt is charged. A
+ * day outlasts a night.
  */
 export const OUTAGE_MAX_MS = 24 * 60 * 60_000;
 

@@ -29,7 +29,7 @@ const REDIRECTS_MAX = 3;
 /** Time over which the rate of a download is measured, in milliseconds of waiting for the service. */
 const RATE_WINDOW_MS = 30_000;
 
-/** An address that an answer of the service names, or a redirect. */
+/** An address that an answer of the service names, or that a redirect leads to. */
 interface NamedAddress {
   readonly answer: Answer;
   readonly address: string | undefined;

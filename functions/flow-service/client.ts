@@ -314,14 +314,13 @@ class HttpFlowService implements FlowService {
     return named;
   }
 
-  async probe(unknownId: string, signal: AbortSignal, options: OfUpload = {}): Promise<void> {
+  async checkHealth(unknownId: string, signal: AbortSignal, options: OfUpload = {}): Promise<void> {
     const isListed = this.service.list !== undefined;
     try {
       await (isListed ? this.list(signal).next() : this.show(unknownId, signal, options));
     } catch (error) {
-      const isDown =
-        error instanceof UnavailableError ? isListed || error.status !== 500 : error instanceof ThrottledError;
-      if (isDown || !(error instanceof FlowServiceError)) throw error;
+      if (!(error instanceof FlowServiceError) || error instanceof ThrottledError) throw error;
+      if (error instanceof UnavailableError && (isListed || error.status !== 500)) throw error;
     }
   }
 

@@ -90,7 +90,7 @@ export class ThrottledError extends failure('ThrottledError', 'throttled') {
 export class UnavailableError extends failure('UnavailableError', 'unavailable') {
   /** False if no byte of the request's body was sent. Then the file cannot be the cause. */
   readonly bodyStarted: boolean;
-  /** The status of the answer. Undefined if none came. */
+  /** The status of the answer, if it is 5xx. */
   readonly status: number | undefined;
   constructor(message: string, options: ErrorOptions & { bodyStarted: boolean; status?: number }) {
     super(message, options);

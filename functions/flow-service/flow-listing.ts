@@ -34,8 +34,9 @@ export interface ListingPage<T> {
 export interface ReadPage<P extends ListingPage<unknown>> {
   readonly page: P;
   /**
-   * The ids that no earlier page had, and that stand above one of an earlier page. They came into the listing after that page was read. The
-   * page numbers of most services begin with 1, so their first page is read twice, and shows what was made in between.
+   * The ids that no earlier page had, and that stand above one of an earlier page: they came into the listing after the
+   * earlier page was read. The page numbers of most services begin with 1, so their first page is read twice, and shows
+   * what was made in between.
    */
   readonly added: ReadonlySet<string>;
   /** The items that no earlier page had. */

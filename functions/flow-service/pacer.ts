@@ -111,8 +111,8 @@ const MEASURED_MS = 1_000;
 const MEMORY_MS = 60 * 60_000;
 
 /**
- * Requests of so many milliseconds may go at once, because timers are late. One request at least. At 50 requests a
- * second, 6 may go at once.
+ * How far the pace may run ahead, in milliseconds, because timers are late. One request at least may go. At 50 requests
+ * a second, 6 may go at once.
  */
 const BUCKET_MS = 100;
 

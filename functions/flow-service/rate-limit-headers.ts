@@ -24,7 +24,7 @@ export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: 
   const text = headers['retry-after']?.trim() ?? '';
   const isDate = /^[A-Z][a-z]+, /.test(text);
   const ms = isDate ? Date.parse(text) - serviceNow(response, now) : (numberIn(text) ?? Number.NaN) * 1000;
-  return ms >= 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
+  return ms >= 0 ? Math.min(Math.ceil(ms), WAIT_MAX_MS) : undefined;
 }
 
 /**

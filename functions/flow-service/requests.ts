@@ -353,7 +353,7 @@ export class Requests {
   }
 
   /**
-   * The same for a creation. `isOwn` is true if it has the form of the service's own errors.
+   * The error for an answer to a creation. `isOwn` is true if it has the form of the service's own errors.
    * @param isServing tells whether the address serves flows. Called only if the answer does not tell who is to blame.
    */
   async creationErrorFor(

@@ -190,7 +190,7 @@ export interface FlowService {
    * listing, for a flow with this id, which nobody has made. A service that knows no such id may well answer 500.
    * @throws {UnavailableError} @throws {ThrottledError} It is down. No other error of the service says so.
    */
-  probe(unknownId: string, signal: AbortSignal, options?: OfUpload): Promise<void>;
+  checkHealth(unknownId: string, signal: AbortSignal, options?: OfUpload): Promise<void>;
   /**
    * `GET /flows`: the service's flows, page by page. Each step sends one request and yields the flows that no earlier
    * page had, which may be none. Ends at the end of the listing, or where it cannot be paged further.

@@ -41,7 +41,7 @@ export function attemptOf(
     isOfRoute: present !== undefined,
     isLate: late,
     isResent: doubt !== undefined,
-    // If its invocation died, the request before is perhaps not counted.
+    // An invocation that died may have sent a request that is not counted.
     isCountedBefore: isRepeated && countedFlows !== undefined,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,

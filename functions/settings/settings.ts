@@ -95,8 +95,8 @@ export const SETTINGS = {
   /** Maximum number of flows that are polled at the same time. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. Slow ones have a
-   * third of these places.
+   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. A third of them may come
+   * slowly.
    */
   assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**

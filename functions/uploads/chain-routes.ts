@@ -62,7 +62,7 @@ export const laterRoute = (routes: readonly Route[], name: string): Route | unde
 export const pathTo = (routes: readonly Route[], route: Route): readonly Route[] =>
   wayTo(route, ({ after }) => routes.find(({ name }) => name === after));
 
-/** All that leads to one of a chain, the first one first, that one included. Ends where a circle begins anew. */
+/** The way that leads to the last of a chain, from its first on. Ends where a circle begins anew. */
 function wayTo<T>(last: T, before: (one: T) => T | undefined): readonly T[] {
   const way: T[] = [];
   for (let one: T | undefined = last; one !== undefined && !way.includes(one); one = before(one)) way.unshift(one);

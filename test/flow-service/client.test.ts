@@ -383,6 +383,7 @@ describe('an error response', () => {
     ['99999999999', 86_400_000],
     ['-5', undefined],
     ['1.5', 1_500],
+    ['0.0001', 1],
     ['1.', undefined],
     ['1e9', undefined],
     ['0x10', undefined],

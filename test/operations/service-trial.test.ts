@@ -125,6 +125,22 @@ it('a trial says what a lost answer costs, and where the errors have their words
   expect(printed()).toMatch(/^a lost answer:\n {2}The file is sent again, and may be paid for twice/m);
 });
 
+it.each([
+  [
+    502,
+    /^errors:\n {2}An unknown flow is answered with get: 502: gone wrong\. After a lost answer, a file waits for a day/m,
+  ],
+  [500, /^errors:\n {2}An unknown flow is answered with get: 500: gone wrong$/m],
+])(
+  'a trial warns of a service without a listing that seems to be down for an unknown flow: %i',
+  async (status, said) => {
+    const { origin } = await web(answering(status, { detail: 'gone wrong' }));
+    const { listed, printed } = trial(origin, speaking({ list: null, templates: null }));
+    await listed();
+    expect(printed()).toMatch(said);
+  },
+);
+
 it('a flow that fails ends a trial with its words', async () => {
   const { origin } = await web((request, response) =>
     answering(200, request.method === 'POST' ? { id: 'f1' } : { state: 'failed', error: 'no fox' })(request, response),
