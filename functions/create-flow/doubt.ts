@@ -82,11 +82,13 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       'The service may have created a flow. The file is sent again with the same key, which creates no second one.';
     return waitAfter(message, nextAttemptAt);
   };
+  const isForOperator = (settings.inDoubt === 'ask' || doubt.isAccepted === true) && !claim.isAsked;
   let found: Found;
   try {
     // Without a listing, nothing shows the flow. But while the service is down, each further request uses up an attempt,
     // and may make a flow whose answer is lost again.
-    if (delivery.ports.flows.service.list === undefined) await checkHealth(delivery, entry);
+    const isUnlisted = delivery.ports.flows.service.list === undefined;
+    if (isUnlisted && (mayRepeat || !isForOperator)) await checkHealth(delivery, entry);
     found = await findFlow(delivery, entry, doubt, !isEarly);
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
@@ -97,11 +99,11 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
       delivery.count('ServiceMisaddressed');
       return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
     }
+    if (isOutage(error)) claim = uncharged(claim, settings.attemptsMax, mayRepeat);
     if (mayRepeat && error instanceof FlowServiceError && !isLastKept(delivery, entry, error))
       return repeat(error.message);
     if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
-      if (isOutage(error)) claim = uncharged(claim, settings.attemptsMax);
-      return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
+      return waitOn(unansweredWords(delivery.ports, error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
   }
@@ -110,8 +112,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
   if (isEarly) return waitAfter(earlyWords(delivery.ports), conclusiveAt);
   if (found.result === 'unknown') {
-    const isForOperator = settings.inDoubt === 'ask' || doubt.isAccepted === true;
-    if (isForOperator && !claim.isAsked) return hold(delivery, claim, doubt, found.why);
+    if (isForOperator) return hold(delivery, claim, doubt, found.why);
     return sendInDoubt(delivery, claim, found.why);
   }
   const settled = await withoutCount(
@@ -129,10 +130,13 @@ const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceE
   entry.attempts >= delivery.ports.settings.attemptsMax - 1 &&
   isKeyGood(delivery, entry, 2 * BACKOFF_MAX_MS);
 
-/** The claim in an outage. If the attempt that began its doubt was the last one, it is not charged. */
-function uncharged(claim: Claim, attemptsMax: number): Claim {
+/**
+ * The claim in an outage. If the attempt that began its doubt was the last one, it is not charged. Nor is a last one that
+ * may be repeated with its key, which costs nothing: the outage may last longer than the key.
+ */
+function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim {
   const { attempts, claimedAt, doubt } = claim.entry;
-  if (doubt?.claimedAt !== claimedAt) return claim;
+  if (doubt?.claimedAt !== claimedAt && !mayRepeat) return claim;
   return { ...claim, entry: { ...claim.entry, attempts: Math.min(attempts, attemptsMax - 1) } };
 }
 
@@ -150,6 +154,10 @@ async function withoutCount(
   uncountLater(claim.entry, counted, delivery.ports);
   return written;
 }
+
+/** Says why a search, or the health check in its place, was of no use. */
+const unansweredWords = (ports: Pick<CreatePorts, 'flows' | 'settings'>, error: Error): string =>
+  ports.flows.service.list === undefined ? `${earlyWords(ports)} ${error.message}` : error.message;
 
 /** Says what comes next, while the service need not list the flow yet. */
 function earlyWords({ flows, settings }: Pick<CreatePorts, 'flows' | 'settings'>): string {
@@ -197,14 +205,16 @@ function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Ending
 const checkHealth = ({ ports, invocation }: Delivery, { upload, route }: ClaimedEntry): Promise<void> =>
   ports.flows.checkHealth(upload.id, invocation.work, { uploadId: upload.id, template: route.template });
 
-/** True if the service does not answer a request that costs nothing either, so no file is to blame. */
+/**
+ * True if the service does not answer a request that costs nothing either, so no file is to blame. True also if the time
+ * is over before that: then the answer is not known.
+ */
 export async function isDown(delivery: Delivery, entry: ClaimedEntry): Promise<boolean> {
   try {
     await checkHealth(delivery, entry);
     return false;
   } catch (error) {
-    if (error instanceof FlowServiceError) return true;
-    if (error instanceof OutOfTimeError) return false;
+    if (error instanceof FlowServiceError || error instanceof OutOfTimeError) return true;
     throw error;
   }
 }

@@ -52,6 +52,9 @@ import type {
   Output,
 } from './types.ts';
 
+/** How long the answer to a health check is known, in milliseconds. Otherwise each of many doubts would ask. */
+const HEALTH_KNOWN_MS = 20_000;
+
 /** Time during which a throttled page of the listing of flows is requested again, in milliseconds. */
 const LIST_PATIENCE_MS = 5_000;
 
@@ -118,6 +121,9 @@ class HttpFlowService implements FlowService {
   readonly service: ServiceDescription;
   /** The candidates for the path of the outputs. Only one remains once it has succeeded. */
   #outputsPaths: readonly string[];
+  #health:
+    | { readonly template: string | undefined; readonly until: number; readonly answer: Promise<void> }
+    | undefined;
   /** By flow: the ids of the results that its answers link, by their addresses. A new process knows none. */
   readonly #idsOf = new Map<string, Map<string, string>>();
 
@@ -315,6 +321,22 @@ class HttpFlowService implements FlowService {
   }
 
   async checkHealth(unknownId: string, signal: AbortSignal, options: OfUpload = {}): Promise<void> {
+    const now = this.#options.clock.now();
+    const { template } = options;
+    if (this.#health === undefined || this.#health.template !== template || now >= this.#health.until) {
+      const answer = this.#askForHealth(unknownId, signal, options);
+      this.#health = { template, until: now + HEALTH_KNOWN_MS, answer };
+    }
+    try {
+      await this.#health.answer;
+    } catch (error) {
+      // This caller's time was over, which says nothing to the next one.
+      if (!(error instanceof FlowServiceError)) this.#health = undefined;
+      throw error;
+    }
+  }
+
+  async #askForHealth(unknownId: string, signal: AbortSignal, options: OfUpload): Promise<void> {
     const isListed = this.service.list !== undefined;
     try {
       await (isListed ? this.list(signal).next() : this.show(unknownId, signal, options));

@@ -187,7 +187,8 @@ export interface FlowService {
   isServing(signal: AbortSignal): Promise<boolean>;
   /**
    * Asks whether the service is there, with a request that costs nothing: for its flows or, if its description has no
-   * listing, for a flow with this id, which nobody has made. A service that knows no such id may well answer 500.
+   * listing, for a flow with this id, which nobody has made. A service that knows no such id may well answer 500. The
+   * answer is known for some seconds.
    * @throws {UnavailableError} @throws {ThrottledError} It is down. No other error of the service says so.
    */
   checkHealth(unknownId: string, signal: AbortSignal, options?: OfUpload): Promise<void>;

@@ -85,6 +85,47 @@ it.each([404, 400, 403, 500, 501])(
   },
 );
 
+it.each<[string, Fault, WorldOptions, number]>([
+  ['lists its flows, and answers 503', { ...DOWN, at: 'after-body' }, {}, 2],
+  ['lists no flows, and answers 503', { ...DOWN, at: 'after-body' }, { speaks: { list: null } }, 2],
+  ['lists its flows, and loses its answers', { reset: 'after-effect' }, {}, 2],
+  ['lists no flows, and loses its answers', { reset: 'after-effect' }, { speaks: { list: null } }, 3],
+])('a service that is down for longer than it honours keys, %s, fails no file', async (_, fault, options, flows) => {
+  await start({ ...options, service: { variation: { idempotencyHours: 2 } } });
+  await world.upload('before', 'before');
+  await world.settle();
+  world.service.intercept = (_request, { operation }) => (operation === 'createFlow' ? fault : DOWN);
+  await world.upload('a', 'x');
+  await passHours(6);
+  world.service.intercept = undefined;
+  await passHours(3);
+  expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded', 'succeeded']);
+  expect(world.service.flows).toHaveLength(flows);
+});
+
+it('a doubt that the operator decides is undecided at once, although the service is down', async () => {
+  await start({ speaks: { list: null }, settings: { inDoubt: 'ask' } });
+  world.service.intercept = (_request, { operation }) =>
+    operation === 'createFlow' ? { status: 504, at: 'after-effect' } : DOWN;
+  await world.upload('a', 'x');
+  await world.deliverAndTick(2, 5 * MINUTE);
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'undecided' });
+});
+
+it('many doubts ask once whether a service without a listing is there, and say that a flow may exist', async () => {
+  await start({ speaks: { list: null }, settings: { inDoubt: 'retry' } });
+  let asked = 0;
+  world.service.intercept = (_request, { operation }) => {
+    asked += operation === 'getFlow' ? 1 : 0;
+    return { ...DOWN, at: 'after-body' };
+  };
+  for (let n = 0; n < 10; n += 1) await world.upload(`file${n}`, 'x');
+  await world.deliverAll();
+  expect(asked).toBe(1);
+  const [{ message }] = (await world.entries()) as unknown as readonly [{ readonly message: string }];
+  expect(message).toMatch(/^The service may have created a flow\. .* get: 503: upstream connect error$/);
+});
+
 it('the last attempt is not charged if it leaves a doubt while the service is down', async () => {
   await start();
   world.service.intercept = (_request, { operation, n }) =>
@@ -96,6 +137,24 @@ it('the last attempt is not charged if it leaves a doubt while the service is do
   await passHours(3);
   expect(await world.entry()).toMatchObject({ state: 'succeeded' });
 });
+
+it.each<[string, WorldOptions]>([
+  ['with', {}],
+  ['without', { speaks: { list: null } }],
+])(
+  'the last attempt is not charged if a service %s a listing does not answer before the time is over',
+  async (_, options) => {
+    await start(options);
+    world.service.intercept = (_request, { operation }) =>
+      operation === 'createFlow' ? { reset: 'mid-body' } : { hang: true };
+    await passHours(1, 1);
+    await passHours(5);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', attempts: 4 });
+    world.service.intercept = undefined;
+    await passHours(3);
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+  },
+);
 
 it('a file that has waited for days is kept as long as any other', async () => {
   await start();
