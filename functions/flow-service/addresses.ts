@@ -42,9 +42,9 @@ const NOT_PUBLIC_IPV4 = [
 /** Special-purpose ranges within 2000::/3, the only public IPv6 range (IANA IPv6 Special-Purpose Address Registry). */
 const NOT_PUBLIC_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
-/** Ranges that hold the public internet. {@link isNotPublic} has the exceptions in them. */
-const mayBePublic = within(['0.0.0.0/0', '2000::/3', `${NAT64_PREFIX}/96`]);
-const isNotPublic = within([
+/** Ranges that hold the public internet. {@link inSpecialRanges} has the exceptions in them. */
+const inPublicRanges = within(['0.0.0.0/0', '2000::/3', `${NAT64_PREFIX}/96`]);
+const inSpecialRanges = within([
   ...[...NOT_PUBLIC_IPV4, ...NOT_PUBLIC_IPV6],
   ...NOT_PUBLIC_IPV4.map((range) => range.split('/')).map(
     ([network, bits]) => `${NAT64_PREFIX}${network}/${96 + Number(bits)}`,
@@ -55,10 +55,10 @@ const isNotPublic = within([
  * Addresses within an organisation, with unique-local IPv6 (RFC 4193). All other special-purpose addresses belong to one
  * machine or one link, such as that of an instance's metadata.
  */
-const isInPrivateRange = within([...PRIVATE_IPV4, 'fc00::/7']);
+const inPrivateRanges = within([...PRIVATE_IPV4, 'fc00::/7']);
 
 /** Metadata and other services of an EC2 instance. (Amazon EC2 User Guide, "Instance metadata": `fd00:ec2::254`.) */
-const isOfEc2 = within(['fd00:ec2::/32']);
+const inEc2Ranges = within(['fd00:ec2::/32']);
 
 const isLoopbackAddress = within(['127.0.0.0/8', '::1/128']);
 
@@ -76,10 +76,10 @@ export type Reach = 'public' | 'network' | 'machine';
  * Tells whether an IP address is on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
  * multicast, documentation and reserved addresses are not. No IPv4-mapped IPv6 address counts as public.
  */
-const isPublicAddress = (address: string): boolean => mayBePublic(address) && !isNotPublic(address);
+const isPublicAddress = (address: string): boolean => inPublicRanges(address) && !inSpecialRanges(address);
 
 /** Tells whether an address is private: of an organisation's network, neither public nor of this machine or link. */
-const isPrivateAddress = (address: string): boolean => isInPrivateRange(address) && !isOfEc2(address);
+const isPrivateAddress = (address: string): boolean => inPrivateRanges(address) && !inEc2Ranges(address);
 
 /** What is within each reach, and how a message says it. */
 const REACHES: Readonly<Record<Reach, { readonly has: (address: string) => boolean; readonly words: string }>> = {

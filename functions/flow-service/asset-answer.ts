@@ -83,13 +83,14 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
   const onData = (bytes: number): void => facts.onData?.(bytesBefore + bytes);
   try {
     let found: ReturnType<EnvelopeScanner['push']>;
-    while (found === undefined) {
+    do {
       const next = await incoming.next();
       found = next.done === true ? scanner.end() : scanner.push(bufferOf(next.value));
-      if (found !== undefined || !isEnvelope) continue;
-      bytesBefore += next.value?.byteLength ?? 0;
-      onData(0);
-    }
+      if (found === undefined && isEnvelope) {
+        bytesBefore += next.value?.byteLength ?? 0;
+        onData(0);
+      }
+    } while (found === undefined);
     if (found.is === 'asset' && !facts.isDelimited) {
       throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
     }
