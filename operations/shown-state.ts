@@ -1,5 +1,5 @@
 import { SUPERSEDED, type TerminalState } from '../functions/ledger/terminal-states.ts';
-import type { WaitEnding } from '../functions/ledger/waits.ts';
+import type { WaitEnding, WaitReason } from '../functions/ledger/waits.ts';
 
 /** A state as a person sees it. */
 export type ShownState = 'claimed' | 'waiting' | 'undecided' | 'running' | TerminalState | 'replaced';
@@ -25,18 +25,24 @@ export function shownState<State extends string>({
 export const isAllReplaced = (failures: readonly { readonly code: string }[]): boolean =>
   failures.length > 0 && failures.every(({ code }) => code === SUPERSEDED);
 
+const NEEDS_SOMEBODY: Readonly<Record<WaitEnding, boolean>> = {
+  ...{ decide: true, token: true, address: true, inputs: true, look: true },
+  ...{ retry: false, hold: false, nothing: false },
+};
+
 /** True if a wait ends only when the operator or the uploader acts. */
-export const needsSomebody = (ending: WaitEnding): boolean =>
-  ['decide', 'token', 'address', 'inputs', 'look'].includes(ending);
+export const needsSomebody = (ending: WaitEnding): boolean => NEEDS_SOMEBODY[ending];
 
 /** True if a wait has no time at which it is over: that of a hold, and of an approval without a limit. */
 export const isUntimed = ({ ending, until }: { readonly ending: WaitEnding; readonly until?: unknown }): boolean =>
   ending === 'hold' || (ending === 'look' && until === undefined);
 
+/** What becomes of an upload when its wait is over, if that is no further try. */
+const AT_ITS_TIME: ReadonlyMap<string, string> = new Map<WaitReason, string>([
+  ['inputs', 'fails without them'],
+  ['settling', 'is sent'],
+  ['review', 'is cancelled without an approval'],
+]);
+
 /** What becomes of an upload when its wait is over, with the time after it: `next try 10:00`. */
-export const atItsTime = (reason: string): string =>
-  new Map([
-    ['inputs', 'fails without them'],
-    ['settling', 'is sent'],
-    ['review', 'is cancelled without an approval'],
-  ]).get(reason) ?? 'next try';
+export const atItsTime = (reason: string): string => AT_ITS_TIME.get(reason) ?? 'next try';

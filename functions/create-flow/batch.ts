@@ -83,7 +83,7 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   return responseTo(failures);
 }
 
-/** Uncounts the flows that were not made. If that fails, they stay counted. */
+/** Takes flows that were not made out of the counts of budgets. If that fails, they stay counted. */
 async function giveBack({ holds, telemetry }: CreatePorts, { closing }: Invocation): Promise<void> {
   try {
     await holds.flush(closing);

@@ -73,8 +73,8 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
- * request is sent. If this invocation dies, the next one must send the same key. The time at which the file was
- * still is written too: without it, nothing tells whether the file was sent.
+ * request is sent. If this invocation dies, the next one must send the same key. The time at which the file had
+ * settled is written too: without it, nothing tells whether the file was sent.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
@@ -113,8 +113,8 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<T
 }
 
 /**
- * Replaces a claim. If the answer to an earlier write of the claim was lost, the ledger holds what that wrote, and
- * that is replaced.
+ * Replaces a claim. If the answer to an earlier write of the claim was lost, the ledger holds its result, which
+ * is replaced.
  */
 export async function replaceClaim<E extends Entry>(
   { writing: { ledger } }: Delivery,

@@ -161,8 +161,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // Two kinds of objects may be copies: those that the sweep found without an entry, and those that are newer than
-    // their event. Without versions, an older event is about an earlier object with the same content.
+    // Two kinds of objects may be copies of what was at the key before: those that the sweep found without an entry, and
+    // those that are newer than their event. Without versions, that event was about an earlier object of the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep tells a time at which the file was current, which may be long after it was put.
@@ -213,7 +213,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
   return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
 }
 
-/** The wait of an upload until it is still, which may be over. Undefined if its route asks for none. */
+/** The wait, perhaps over already, until the key of an upload stops changing. Undefined if its route asks for none. */
 function settlingOf({ ports: { settings } }: Delivery, upload: Upload, changedAt: number): Wait | undefined {
   const { settleSeconds } = routeFor(settings.routes, upload) ?? {};
   if (settleSeconds === undefined) return undefined;
@@ -343,8 +343,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // Not before the look at the key. An invocation may have died while it began the file that took the place of this one,
-  // and that look begins it again.
+  // After `keptByKey`: an invocation may have died while it began the file that took the place of this one. Then
+  // `keptByKey` begins that file again.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -379,9 +379,9 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The current object repeats the content of an upload that is older than this one. This one had other content, so
-    // the object is a new file, and not a mere change of metadata. It is sent here, because its own message was
-    // skipped.
+    // The current object repeats the content of an upload that is older than this one. This upload had other
+    // content, so the current object is a new file, and not a change of metadata. It is sent here, because its own message
+    // was skipped.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }
@@ -391,8 +391,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before what was there before. With a later `currentAt` than needed, the receipt would outrank that of a file that
- * is put meanwhile.
+ * @param before what was there before. With too late a `currentAt`, the receipt of what is there now would outrank that of
+ * a file that is put meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
@@ -415,7 +415,7 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const { ports, invocation } = delivery;
   const { upload, settles, stillAt, doubt } = claim.entry;
   const { id, bucket, key, stage } = upload;
-  // An earlier request may have made a flow. The same key makes no second one, and the flow is collected.
+  // An earlier request may have made a flow. Its idempotency key makes no second one, and the flow is collected.
   if (isKeyGood(delivery, claim.entry)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
@@ -426,18 +426,18 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   }
   if (settles === undefined) return undefined;
   const { current, copied } = await currentUpload(upload, ports, invocation.work);
-  // Like any other, a file that was still may be deleted while it waits for something else.
+  // Like any other, a file that has settled may be deleted while it waits for something else.
   if (current === undefined)
     return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
   // An upload in doubt may have been sent, and then a copy of it is no new upload.
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
     // The message of the current object may be skipped, because it looks like a copy of this file or of an earlier one. So
-    // it begins here. A copy is begun once more: the invocation that began it may have died. A copy of a later file is no
-    // new file.
+    // it begins here. A copy of this file is begun once more, because an earlier invocation may have died. A copy of a
+    // later file is no new file.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
-      // If this invocation dies after that, this file must not look as if it had been sent.
+      // If this invocation dies after `beginAt`, this file must not look as if it had been sent.
       if (doubt === undefined) claim = await rewritten(delivery, claim, unsent(claim.entry));
       await beginAt(delivery, current, upload);
     }

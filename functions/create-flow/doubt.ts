@@ -85,8 +85,8 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   const isForOperator = (settings.inDoubt === 'ask' || doubt.isAccepted === true) && !claim.isAsked;
   let found: Found;
   try {
-    // Without a listing, nothing shows the flow. But while the service is down, each further request uses up an attempt,
-    // and may make a flow whose answer is lost again.
+    // Without a listing, nothing shows the flow. So it is asked first whether the service is there: in an outage, each
+    // further request uses up an attempt, and may make a flow whose answer is lost again.
     const isUnlisted = delivery.ports.flows.service.list === undefined;
     if (isUnlisted && (mayRepeat || !isForOperator)) await checkHealth(delivery, entry);
     found = await findFlow(delivery, entry, doubt, !isEarly);
@@ -124,7 +124,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
 }
 
-/** True if only the last attempt is left, and is kept for a service that answers. Once its key expires, it is not. */
+/** True if only the last attempt is left. It is kept until the service answers, or its key is about to expire. */
 const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceError): boolean =>
   isOutage(error) &&
   entry.attempts >= delivery.ports.settings.attemptsMax - 1 &&
@@ -132,7 +132,7 @@ const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceE
 
 /**
  * The claim in an outage. If the attempt that began its doubt was the last one, it is not charged. Nor is a last one that
- * may be repeated with its key, which costs nothing: the outage may last longer than the key.
+ * may be repeated for nothing, with its key: the outage may last longer than the key.
  */
 function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim {
   const { attempts, claimedAt, doubt } = claim.entry;
@@ -207,7 +207,7 @@ const checkHealth = ({ ports, invocation }: Delivery, { upload, route }: Claimed
 
 /**
  * True if the service does not answer a request that costs nothing either, so no file is to blame. True also if the time
- * is over before that: then the answer is not known.
+ * is over before an answer: then it is not known.
  */
 export async function isDown(delivery: Delivery, entry: ClaimedEntry): Promise<boolean> {
   try {

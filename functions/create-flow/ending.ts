@@ -101,7 +101,7 @@ function outcomeOf(entry: Unclaimed): Outcome {
 
 /**
  * Writes what belongs to the state of an entry, and may be missing.
- * @param isToldOf true if nobody may have heard that it waits for an approval.
+ * @param isToldOf true if the event about the approval that it waits for may not have been sent.
  */
 async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclaimed, isToldOf = true): Promise<void> {
   const { closing } = invocation;

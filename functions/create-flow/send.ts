@@ -42,9 +42,9 @@ import {
 
 /**
  * How long a creation may wait before it is sent, in the queue and then in place, in milliseconds. If the service
- * refuses creations for longer, the upload waits in the ledger. Otherwise five refused files would occupy all
- * invocations, and the next file would wait in the queue behind all earlier ones, instead of taking its turn in the
- * line.
+ * refuses creations for longer, the upload waits in the ledger. Otherwise refused files would occupy all
+ * invocations (five by default), and the next file would wait in the queue behind all earlier ones, instead of taking its
+ * turn in the line.
  */
 const SENDING_WAIT_MAX_MS = 60_000;
 
@@ -178,7 +178,7 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
     : settled;
 }
 
-/** The end of a process that was frozen for minutes. The upload may be sent again, but its claim may be over. */
+/** The ending after a freeze of minutes. The upload may be sent again, but its claim may be over. */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
   return { kind: 'wait', claim, wait: { reason: 'unavailable', message, notBefore } };
 }

@@ -44,7 +44,7 @@ const PATIENCE_MS: Readonly<Record<RequestKind, number>> = { creation: 60_000, o
 /** Longest backoff that a request waits out in place, in milliseconds. */
 const BACKOFF_PATIENCE_MS = 60_000;
 
-/** Longest backoff of a kind after a 402 (the account has no credit left) that names no time, in milliseconds. */
+/** Longest backoff of a `RequestKind` after a 402 (the account has no credit left) without a time, in milliseconds. */
 const SPENT_WAIT_MS = 5 * 60_000;
 
 /** Shortest backoff, in milliseconds: `Retry-After: 0` must not cause a hot loop. */
@@ -241,7 +241,7 @@ interface Refused {
  * refusal, the rate is 14 a second. After a second in which requests wait, it is 18.9. The next burst makes it 13.2,
  * and from then on it grows by a twentieth a second: 13.9, 14.6.
  *
- * A refusal may be the trouble of one flow. It is taken to be that if the flow is refused three times, and others are
+ * A refusal may be the trouble of one flow. It counts as such if the flow is refused three times, and others are
  * answered in between. Then the flow has a backoff of its own, and its refusals slow no other.
  */
 class Pace {
@@ -312,7 +312,7 @@ class Pace {
     return promise.finally(() => signal.removeEventListener('abort', abort));
   }
 
-  /** The service answered. @param exhaustedMs how long nothing is left of the allowance, according to its headers. */
+  /** The service answered. @param exhaustedMs how long the allowance is used up, as its headers say. */
   answered(subject: string, number: number, exhaustedMs = 0): void {
     const now = this.#clock.now();
     if (this.#rate === undefined || (this.#isFirstRate && number <= this.#lastOfBurst)) this.#measure(now);
@@ -334,7 +334,7 @@ class Pace {
    * the trouble is the flow's own: another request now cannot help.
    *
    * If three polls are refused at time 0, with a `Retry-After` of 60 seconds, each returns 60,000. All other requests
-   * of the kind go on at 8,000, or from 2,000 on once a request that was sent later is answered. If a flow is refused
+   * of the kind wait until 8,000, or until 2,000 if a request that was sent later has been answered. If a flow is refused
    * without a `Retry-After`, and others are answered in between, its third refusal returns undefined. The flow then
    * backs off for 2 seconds, at the next refusals for 4, 8, 16, 32 and 60, and nothing else does.
    * @param longMaxMs longest backoff of the kind. Default: that of the subject.

@@ -79,7 +79,7 @@ export const SETTINGS = {
   outputsMax: whole('outputs', { min: 1, max: 10_000, default: 1_000 }),
   /**
    * Number of failed attempts after which an upload fails. Only failures that the file may have caused count. All assets
-   * of a flow share as many attempts.
+   * of a flow share that number.
    */
   attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
   /**
@@ -95,8 +95,7 @@ export const SETTINGS = {
   /** Maximum number of flows that are polled at the same time. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. A third of them may come
-   * slowly.
+   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. Slow ones have a third.
    */
   assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**
@@ -105,9 +104,9 @@ export const SETTINGS = {
    */
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which a flow that has not ended counts as failed, in seconds. Doubled in an outage of the service, and
-   * for an ended flow, whose assets are stored even longer, while each run stores one. A new collection of the results
-   * begins the age anew.
+   * Age at which a flow that has not ended counts as failed, in seconds. Doubled in an outage, and for storing the
+   * assets of an ended flow, which goes on even longer while each run stores one. A new collection of the results begins
+   * the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
