@@ -212,7 +212,7 @@ const MAY_BE_TEXT = /^\s*(?:[<{[]|"?(?:https?:|data:)|"?[A-Za-z0-9+/_-]*={0,2}"?
 const JSON_BEGINNING = /^\s*(?:\[\s*)?\{\s*"[^"\\]*"\s*:/;
 const NEVER_JSON = /^(?:(?:image|audio|video|font|model)\/(?!.*\+(?:json|xml)$)|application\/octet-stream$)/;
 
-const JSON_TYPES: readonly string[] = ['application/json', 'text/json', 'application/problem+json'];
+const JSON_TYPES: readonly string[] = ['application/json', 'application/problem+json'];
 const XML_TYPES: readonly string[] = ['application/xml', 'text/xml', 'application/problem+xml'];
 
 /**

@@ -7,6 +7,8 @@ import {
   countedBackoffMs,
   isListingHopeless,
   isMisaddressedTooLong,
+  lastAnswerOf,
+  messageOf,
 } from '../../functions/create-flow/retry-policy.ts';
 import {
   ForbiddenError,
@@ -20,7 +22,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from '../../functions/flow-service/errors.ts';
-import { HeldError } from '../../functions/holds/permit.ts';
+import { HeldError, HoldsUnavailableError } from '../../functions/holds/permit.ts';
 import {
   UploadArchivedError,
   UploadDeniedError,
@@ -62,6 +64,7 @@ describe('an error of sending', () => {
     ['an unreached service', new UnavailableError('No', { bodyStarted: false }), 'unavailable', false, 40_000],
     ['a service that broke off', new UnavailableError('No', { bodyStarted: true }), 'unavailable', true, 16 * MINUTE],
     ['an upload that cannot be read', new UploadUnreadableError('No'), 'unavailable', true, 16 * MINUTE],
+    ['holds that S3 does not hand out', new HoldsUnavailableError('No'), 'unavailable', false, 40_000],
   ];
   it.each(waits)('has the upload wait: %s', (_, error, reason, counted, delayMs) => {
     expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'wait', reason, counted, delayMs });
@@ -235,4 +238,10 @@ describe('a flow listing that is not available', () => {
     expect(isListingHopeless(error, hours * HOUR)).toBe(false);
     expect(isListingHopeless(error, hours * HOUR + 1)).toBe(true);
   });
+});
+
+it('a failure tells the last answer, if there was one', () => {
+  expect(lastAnswerOf({})).toBe('');
+  expect(lastAnswerOf({ answer: { since: 1, at: 1, message: 'create: 503' } })).toBe(' The last answer: create: 503');
+  expect([messageOf(new Error('No')), messageOf('no error')]).toEqual(['No', 'no error']);
 });

@@ -497,6 +497,17 @@ describe('what came in place of an asset', () => {
     ['application/octet-stream', `"data:model/gltf-binary;base64,${REPEATED}"`, 'application/octet-stream'],
     ['model/gltf-binary', `{"data":null,"status":"processing","input":"${'x'.repeat(5_000)}"}`, 'application/json'],
     ['application/octet-stream', `[{"error":"expired","input":"${'x'.repeat(5_000)}"}]`, 'application/json'],
+    ['application/octet-stream', `\n[ { "error" : "${'x'.repeat(5_000)}" } ]`, 'application/json'],
+    ['text/plain', ' \n{ "error" : "late" }', 'application/json'],
+    ['text/json', 'null', 'application/json'],
+    ['text/xml', '<a/>', 'text/xml'],
+    ['application/problem+xml', '<problem/>', 'application/problem+xml'],
+    ['application/octet-stream', '\n<Error>no such key</Error>', 'application/xml'],
+    ['application/octet-stream', '<?xml version="1.0"?><soap:Fault/>', 'application/xml'],
+    ['text/plain', ' \n"http://cdn.example.com/a.glb"', 'text/plain'],
+    ['text/plain', '\n data:image/png;base64,QUJD', 'text/plain'],
+    ['text/plain', `\n "${REPEATED}=="\n`, 'text/plain'],
+    ['image/png', `\n"${PNG}"`, 'text/plain'],
   ];
 
   it.each(documents)('with the media type %s is none, in any pieces: %j', async (mediaType, answer) => {
@@ -549,7 +560,18 @@ describe('what came in place of an asset', () => {
     ['text/plain', 'A fox that jumps over a dog.'],
     ['text/csv', 'https://cdn.example.com/a.glb'],
     ['model/gltf-binary', '{ is no JSON }'],
-  ])('is not an asset of the type %s', async (mediaType, answer) => {
+    ['model/gltf-binary', REPEATED],
+    ['image/x+json', `{"a":"${'x'.repeat(5_000)}"}`],
+    ['application/x+xml', '<Error/>'],
+    ['text/plain', 'See https://cdn.example.com/a.glb'],
+    ['text/plain', 'https://cdn.example.com/a.glb and more'],
+    ['text/plain', 'It begins with data:image/png;base64,QUJD'],
+    ['text/plain', `A hash: ${REPEATED}`],
+    ['text/plain', `${REPEATED} and more`],
+    ['text/plain', 'It said {"detail":"not ready"}'],
+    ['text/plain', '{"detail":"not ready"} is what it said'],
+    ['application/octet-stream', 'It said <Error>no</Error>'],
+  ])('is not, but an asset of the type %s: %j', async (mediaType, answer) => {
     expect(await decoded(answer, { mediaType })).toBe(answer);
   });
 });

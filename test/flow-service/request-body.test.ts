@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Json } from '../../functions/base/json.ts';
 import { InvalidTextError, UnavailableError } from '../../functions/flow-service/errors.ts';
-import { flowBody } from '../../functions/flow-service/request-body.ts';
+import { filled, flowBody } from '../../functions/flow-service/request-body.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { CreateRequest, FlowInput, InputSource } from '../../functions/flow-service/types.ts';
 import { collect, pieces, refilled } from './chunks.ts';
@@ -41,6 +42,55 @@ const expected = (data: string): object => ({
 
 /** The error of a promise, as an object to match. */
 const failureOf = (promise: Promise<unknown>): Promise<unknown> => promise.catch((error: unknown) => error);
+
+describe('a described body', () => {
+  const values = {
+    ...{ '{template}': 't', '{parameters}': { seed: 7, mode: 'fast' }, '{inputs}': [{ data: 'a' }] },
+    ...{ '{input}': 'a', '{inputUrl}': undefined, '{additional}': { by: 'us' } },
+  };
+
+  it.each<[string, Json, Json]>([
+    ['its placeholders', { model: '{template}', input: { image: '{input}' } }, { model: 't', input: { image: 'a' } }],
+    [
+      'what is no placeholder',
+      { n: 1, yes: true, no: null, text: 'a {template}' },
+      { n: 1, yes: true, no: null, text: 'a {template}' },
+    ],
+    ['no member whose value is missing', { url: '{inputUrl}', model: '{template}' }, { model: 't' }],
+    ['no item of a list whose value is missing', { urls: ['{inputUrl}', '{input}', 3] }, { urls: ['a', 3] }],
+    [
+      'the parameters beside its own members, which win',
+      { mode: 'best', '...': '{parameters}' },
+      { mode: 'best', seed: 7 },
+    ],
+    ['nothing in place of parameters that are missing', { '...': '{inputUrl}', mode: 'best' }, { mode: 'best' }],
+    ['nothing in place of parameters that are no object', { '...': '{input}', mode: 'best' }, { mode: 'best' }],
+  ])('has %s', (_, body, expected) => {
+    expect(filled(body, values)).toEqual(expected);
+    expect(JSON.stringify(filled(body, values))).not.toContain('...');
+  });
+});
+
+describe('a text', () => {
+  const unfitOf = async (...texts: readonly string[]) => {
+    const [input] = requestOf(sourceOf(Buffer.from('x')), { as: 'text' }).inputs as readonly [FlowInput];
+    const inputs = texts.map((text) => ({ ...input, source: sourceOf(Buffer.from(text), [1]) }));
+    return (await bodyOf({ ...requestOf(input.source), inputs }, never)).unfit;
+  };
+
+  it.each([' \n\t ', '\u00a0\r\n'])('of blanks alone is none: %j', async (text) => {
+    expect(await unfitOf(text)).toMatchObject({ message: 'The text is blank', code: 'input-blank' });
+  });
+
+  it('with a NUL is none, and that is said first', async () => {
+    expect(await unfitOf(' \0 ')).toMatchObject({ message: expect.stringMatching(/^The text has a NUL/) });
+    expect(await unfitOf('a', ' ', 'b\0')).toMatchObject({ message: 'The text is blank' });
+  });
+
+  it.each(['a', ' a', '\na ', 'a b'])('with more than blanks is one: %j', async (text) => {
+    expect(await unfitOf(text)).toBeUndefined();
+  });
+});
 
 describe('the request body', () => {
   it('is this text to the letter', async () => {
