@@ -14,7 +14,8 @@ import { describeInBrowser, PATIENCE_MS, violations } from './support.ts';
 const STOPS_MAX = 40;
 
 /** What the browser says when a server ends, or another one takes its place. */
-const ENDED = /ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/;
+const ENDED =
+  /ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_SOCKET_NOT_CONNECTED/;
 
 const WIDTHS = [320, 390, 768, 1024, 1280, 1920];
 
