@@ -121,6 +121,7 @@ class HttpFlowService implements FlowService {
   readonly service: ServiceDescription;
   /** The candidates for the path of the outputs. Only one remains once it has succeeded. */
   #outputsPaths: readonly string[];
+  /** The last answer to a health check, for those that ask soon after. */
   #health:
     | { readonly template: string | undefined; readonly until: number; readonly answer: Promise<void> }
     | undefined;
