@@ -30,8 +30,8 @@ export class UnfitAnswerError extends Error {
  */
 const DECODED_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Bytes read of an error response's body: enough to quote from. */
-const ERROR_BODY_BYTES_MAX = 64 * 1024;
+/** Bytes kept of a body that is no answer to be parsed, such as an error: enough to quote from. */
+const BEGINNING_BYTES_MAX = 64 * 1024;
 
 /** Bytes that any number of responses may have in memory at a time. Those of known services have less. */
 const ALONE_BYTES_MAX = 16 * 1024;
@@ -147,13 +147,30 @@ function textOf(body: GatheredBytes): string {
   return text.startsWith('\uFEFF') ? text.slice(1) : text;
 }
 
+/**
+ * The beginning of a response whose content does not matter. It is read to its end, so that the connection can be reused.
+ * @throws as {@link AnswerReader.read}.
+ */
+export async function readBeginning(response: TransportResponse, bytesMax: number): Promise<string> {
+  const beginning = new GatheredBytes(BEGINNING_BYTES_MAX);
+  const texts = new LongTexts();
+  let bytes = 0;
+  for await (const chunk of readable(response)) {
+    const kept = texts.cut(chunk);
+    bytes += kept.byteLength;
+    if (bytes > bytesMax) throw tooLong(bytes, bytesMax);
+    beginning.add(kept.subarray(0, BEGINNING_BYTES_MAX - beginning.length));
+  }
+  return textOf(beginning);
+}
+
 /** The beginning of an error response's body. Empty if it cannot be read: the status says what matters. */
 export async function readErrorBody(response: TransportResponse): Promise<string> {
-  const read = new GatheredBytes(ERROR_BODY_BYTES_MAX);
+  const read = new GatheredBytes(BEGINNING_BYTES_MAX);
   try {
     for await (const chunk of decodedBody(response)) {
-      read.add(chunk.subarray(0, ERROR_BODY_BYTES_MAX - read.length));
-      if (read.length === ERROR_BODY_BYTES_MAX) break;
+      read.add(chunk.subarray(0, BEGINNING_BYTES_MAX - read.length));
+      if (read.length === BEGINNING_BYTES_MAX) break;
     }
   } catch (error) {
     if (!(error instanceof TransportError || error instanceof CodingError)) throw error;

@@ -24,7 +24,14 @@ import {
   wordsOfPage,
 } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
-import { ANSWER_BYTES_MAX, AnswerReader, parseJson, readErrorBody, UnfitAnswerError } from './json-answer.ts';
+import {
+  ANSWER_BYTES_MAX,
+  AnswerReader,
+  parseJson,
+  readBeginning,
+  readErrorBody,
+  UnfitAnswerError,
+} from './json-answer.ts';
 import { type PacedRequest, Pacer, type Rank } from './pacer.ts';
 import { retryAfterMs } from './rate-limit-headers.ts';
 import { holdsToken, redact } from './redact.ts';
@@ -282,7 +289,8 @@ export class Requests {
    * @throws {UnintelligibleAnswerError} it does not fit, or is beyond a limit.
    */
   read<T>(answer: Answer, reader: Reader<T>, signal: AbortSignal, bytesMax = ANSWER_BYTES_MAX): Promise<T> {
-    return this.#read(answer, bytesMax, signal, (text) => this.#parsed(answer, text, reader));
+    const parsed = (text: string): T => this.#parsed(answer, redact(text, answer.secret), reader);
+    return this.#read(answer, signal, () => this.#answers.read(answer.response, bytesMax, parsed));
   }
 
   /**
@@ -291,14 +299,17 @@ export class Requests {
    * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end.
    */
   acknowledge(answer: Answer, signal: AbortSignal): Promise<void> {
-    return this.#read(answer, ANSWER_BYTES_MAX, signal, (text) => this.#checkOwn(answer, text, /^\s*</));
+    return this.#read(answer, signal, async () => {
+      const text = await readBeginning(answer.response, ANSWER_BYTES_MAX);
+      this.#checkOwn(answer, redact(text, answer.secret), /^\s*</);
+    });
   }
 
-  async #read<T>(answer: Answer, bytesMax: number, signal: AbortSignal, as: (text: string) => T): Promise<T> {
-    const { response, secret } = answer;
-    if (!isSuccess(response.status) || response.refusal !== undefined) throw await this.errorFor(answer);
+  async #read<T>(answer: Answer, signal: AbortSignal, use: () => Promise<T>): Promise<T> {
+    const { status, refusal } = answer.response;
+    if (!isSuccess(status) || refusal !== undefined) throw await this.errorFor(answer);
     try {
-      return await this.#answers.read(response, bytesMax, (text) => as(redact(text, secret)));
+      return await use();
     } catch (error) {
       throw readingFailure(error, signal);
     }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../functions/base/clock.ts';
 import { ChainStore } from '../../functions/chains/chain-store.ts';
 import { s3Client } from '../../functions/s3/client.ts';
-import { peakKib } from '../support/function-process.ts';
+import { peakKib } from '../support/peak-memory.ts';
 
 /* A process with the memory of a function, which changes chains side by side. */
 process.on('message', async ({ endpoint, ids }: { readonly endpoint: string; readonly ids: readonly string[] }) => {

@@ -4,7 +4,7 @@ import { createFlowService } from '../../functions/flow-service/client.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { powertools } from '../../functions/lambda/powertools.ts';
-import { peakKib } from '../support/function-process.ts';
+import { peakKib } from '../support/peak-memory.ts';
 
 /** What a process of the memory test has to do. It does one after another. */
 export interface MemoryTask {

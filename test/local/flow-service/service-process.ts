@@ -1,6 +1,6 @@
 import { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../../local/flow-service/http.ts';
-import { peakKib } from '../../support/function-process.ts';
+import { peakKib } from '../../support/peak-memory.ts';
 
 /*
  * A stand-in in its own process, so that its memory can be measured. It sends its URL, then answers every message with
