@@ -1,12 +1,12 @@
-import { chmod, chown, mkdir, mkdtemp, rename, symlink, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { connectLocal } from '../../operations/deployment.ts';
 import { NoLocalRunError, readLocalRun, UntrustedRunError } from '../../operations/local-run.ts';
 import { examineNotify } from '../../operations/notify.ts';
 import { put } from '../../operations/put.ts';
+import { folderWith } from '../support/folder.ts';
 import { listening } from '../support/servers.ts';
 import { Operated, signal } from './support.ts';
 
@@ -30,7 +30,7 @@ const RUN = {
 
 /** A working directory with a file of a run. */
 async function directoryWith(run: object): Promise<{ directory: string; folder: string; file: string }> {
-  const directory = await mkdtemp(join(tmpdir(), 'flowdrop-run-'));
+  const directory = folderWith({});
   const folder = join(directory, '.flowdrop');
   const file = join(folder, 'run.json');
   await mkdir(folder, { mode: 0o700 });
