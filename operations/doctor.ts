@@ -1,4 +1,5 @@
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { CLOCK_SKEW_MAX_MS } from '../functions/base/clock.ts';
 import { agoText, duration } from '../functions/base/duration.ts';
 import { TOLD_AFTER_POLLS } from '../functions/collect-outputs/collector.ts';
 import type { RouteHolds } from '../functions/holds/holds.ts';
@@ -34,9 +35,6 @@ import { uploadName } from './upload-name.ts';
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
-
-/** Largest difference of clocks that is not reported, in milliseconds. S3 refuses requests from 15 minutes on. */
-const CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS;
 
 /** Without a write of the collector's state for so long, no tick is started. A tick writes it every ten seconds. */
 const TICK_SILENCE_MAX_MS = 5 * MINUTE_MS;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import type { Clock } from '../base/clock.ts';
+import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import { jsonIn } from '../base/json.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
@@ -22,8 +22,11 @@ const LEFT_LEASE_MS = 10_000;
 /** Maximum length of a state in a message, in characters. SQS takes 256 KiB, and a character may become three bytes. */
 const LEFT_STATE_LENGTH_MAX = 50_000;
 
-/** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
-const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
+/**
+ * Maximum lead of another machine's clock over ours, in milliseconds. Either may be off. Later times are taken to be
+ * damaged.
+ */
+const COLLECTOR_CLOCK_SKEW_MS = 2 * CLOCK_SKEW_MAX_MS;
 
 /** A round that was cut off before its end. */
 const unfinishedRound = (time: z.ZodMiniNumber) =>

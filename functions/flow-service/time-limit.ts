@@ -44,6 +44,7 @@ export class TimeLimit {
     while (this.#deadline < Number.POSITIVE_INFINITY) {
       const leftMs = this.#deadline - this.#clock.now();
       if (leftMs <= 0) {
+        this.#wakesAt = Number.POSITIVE_INFINITY;
         this.#onExceeded(this.#what);
         return;
       }
