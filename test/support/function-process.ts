@@ -29,12 +29,18 @@ export function functionProcess(program: string): ChildProcess {
 
 /** Sends a task to a process, and returns its answer. */
 export async function answerOf(child: ChildProcess, task: Serializable): Promise<unknown> {
+  const listening = new AbortController();
+  const { signal } = listening;
   child.send(task);
-  const [answer] = await Promise.race([
-    once(child, 'message'),
-    once(child, 'exit').then(([code, killer]) => {
-      throw new Error(`The process ended with ${code ?? killer}, before it answered`);
-    }),
-  ]);
-  return answer;
+  try {
+    const [answer] = await Promise.race([
+      once(child, 'message', { signal }),
+      once(child, 'exit', { signal }).then(([code, killer]) => {
+        throw new Error(`The process ended with ${code ?? killer}, before it answered`);
+      }),
+    ]);
+    return answer;
+  } finally {
+    listening.abort();
+  }
 }
