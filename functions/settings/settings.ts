@@ -84,7 +84,7 @@ export const SETTINGS = {
   attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
   /**
    * What to do if an answer was lost, and it cannot be known whether the service made a flow: `retry` sends again, and
-   * may pay twice; `ask` waits for the operator.
+   * may pay each time; `ask` waits for the operator.
    */
   inDoubt: oneOf(['retry', 'ask'], 'retry', { hold: 'ask' }),
   /**
