@@ -2,7 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import type { NotedUploads } from './collector.ts';
 
 /**
- * Time after which an asset without any byte lags in a fast slot, in milliseconds. Most answers begin within a second.
+ * How long an asset of which no byte has come may keep a fast slot, in milliseconds. Most answers begin within a
+ * second.
  */
 const FAST_MS = 3_000;
 
@@ -97,7 +98,7 @@ export class AssetSlots {
 
   /**
    * Fetches an asset as soon as there is a slot for it.
-   * @throws {OvertakenError} the asset lost its slot, or does not get one because another one of its upload lags.
+   * @throws {OvertakenError} the asset lost its slot, or another asset of its upload lags and no slow slot is free.
    * @throws the signal's reason, and the errors of `fetch`.
    */
   async run<T>(uploadId: string, signal: AbortSignal, fetch: (slot: AssetSlot) => Promise<T>): Promise<T> {

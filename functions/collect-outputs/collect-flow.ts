@@ -64,8 +64,9 @@ export class FlowCollector {
   }
 
   /**
-   * Polls a flow once. Returns the flow if it ended with outputs to store, or failed. Ends it at once if it is too old.
-   * Ends it if two polls in a row find that it is gone, has no outputs, or belongs to another upload.
+   * Polls a flow once. Returns the flow if it ended with outputs to store, or failed. Ends it if it is too old (see
+   * {@link #isOverdue}). Ends it if two polls in a row find that it is gone, has no outputs, or belongs to another
+   * upload.
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
@@ -94,7 +95,7 @@ export class FlowCollector {
     try {
       return await this.#observer.observe(marker);
     } catch (error) {
-      // A flow is gone only after two 404s in a row, and any error ends the row.
+      // A flow is gone only after two 404s in a row, and any other error begins their count anew.
       confirmations.forget(marker.uploadId, GONE);
       const isUnfit = error instanceof UnintelligibleAnswerError;
       // Written once, because the message quotes the answer, and each answer may differ.
@@ -223,7 +224,7 @@ export class FlowCollector {
 
   /**
    * Ends all uploads that were given the same flow. It is unknown whose results they are, so none are stored. Every
-   * entry is marked before the first upload ends. So no upload that is left is collected if this is cut off.
+   * entry is marked before the first upload ends. So if this is cut off, the others are not collected.
    */
   async endShared(markers: readonly RunningMarker[]): Promise<void> {
     const { ledger } = this.#ports;
@@ -309,7 +310,8 @@ export class FlowCollector {
     const { routes } = this.#ports.settings;
     const next = nextStages(stored.entry, decided.assets ?? [], routes);
     const plan = planOf(stored.entry, routes);
-    // Assets stored before their route had a later stage carry the tag by which they expire.
+    // Assets that were stored before their route had a later stage have the tag by which they expire. A later stage
+    // needs them.
     const isAdded = plan !== undefined && plan.length > 0 && (stored.entry.plan ?? []).length === 0;
     if (isAdded) await this.#ports.sources.keep(decided.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());

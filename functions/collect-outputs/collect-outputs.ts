@@ -31,8 +31,9 @@ export { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
 
 /**
  * Does what the event asks for: runs a tick, carries out an operator's request, asks the flow service something, or
- * records a sweep. The first collector tends the holds, keeps long routes for operators, and runs the sweeps that were
- * requested. They run in parallel with its tick, because a busy tick takes all of the invocation's time.
+ * records a sweep. The first collector tends the holds, stores routes that are too long for the environment, and runs
+ * the sweeps that were requested. They run in parallel with its tick, because a busy tick takes all of the invocation's
+ * time.
  * @throws {InvalidCollectEventError}
  */
 export async function collect(

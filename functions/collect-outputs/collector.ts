@@ -209,9 +209,10 @@ export class Lease {
   }
 
   /**
-   * Leaves the lease to the invocation that gets what is returned. That saves a write. Its first write is conditional on
-   * the ETag, so of two copies of a message only one takes the lease. If the message is lost, the lease expires. The lease
-   * is released instead if it would last beyond `until`, into the next tick, or if the state is too long for a message.
+   * Leaves the lease to the next invocation, which must be given what is returned. That saves a write. The first write
+   * of that invocation is conditional on the ETag, so of two copies of a message only one takes the lease. If the
+   * message is lost, the lease expires. The lease is released instead if it would last beyond `until`, into the next
+   * tick, or if the state is too long for a message.
    * @param last what else the state holds from now on.
    * @returns undefined if the lease was released.
    */
@@ -329,7 +330,7 @@ export class NotedUploads extends Remembered<number> {
     this.noted.set(uploadId, at);
   }
 
-  /** Returns those of the markers whose uploads were noted, in their order, with the times. */
+  /** Returns those of the markers whose uploads were noted, in the order of the notes, with their times. */
   among(markers: readonly RunningMarker[]): readonly { readonly marker: RunningMarker; readonly at: number }[] {
     const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
     return [...this.noted].flatMap(([uploadId, at]) => {

@@ -49,8 +49,8 @@ const ASSET_CONCURRENCY = 32;
 const OUTAGES_MAX = 3;
 
 /**
- * Time for which a completed flow waits for an output that is not ready, in milliseconds. Then the output fails, and can
- * be collected again for nothing.
+ * Time for which a completed flow waits for an output that is not ready, in milliseconds. Then the output fails, and
+ * can be collected again free of charge.
  */
 const UNREADY_MS = 60 * 60_000;
 
@@ -97,7 +97,8 @@ export function fittingOutputs(outputs: readonly Output[], key: string, countMax
 }
 
 /**
- * Why an asset is left for the next run. If a run leaves several, the first of these decides what becomes of the flow.
+ * Why an asset is left for the next run. If a run leaves several, the reason that comes first in this list decides
+ * about the flow.
  *
  * - `cut off`: an error on our side, or the end of the time. No further asset is begun.
  * - `outage`: the service is not there. No attempt is counted.
@@ -167,10 +168,10 @@ export class FlowAssets {
   }
 
   /**
-   * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut off,
-   * the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and stored
-   * nothing: an answer may be endless. At twice the maximum age, every run that stores nothing counts, and the second
-   * one ends the flow.
+   * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut
+   * off, the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and
+   * stored nothing: an answer may be endless. At twice the maximum age, every run that stores nothing counts, and the
+   * second such run ends the flow.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(): Promise<Ending | undefined> {
@@ -322,7 +323,7 @@ export class FlowAssets {
       [ASSET_METADATA]: encodedId(assetId),
       ...(templateId.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': templateId } : {}),
     };
-    // What a later stage may take gets its tag when the whole chain has ended.
+    // What a later stage may take gets the tag by which it expires when the whole chain has ended.
     const isTaken = (planOf(entry, settings.routes) ?? []).length > 0;
     const expires = settings.resultsRetentionDays !== undefined && !isTaken;
     return { to: { key, mediaType, metadata, expires }, chunks, bytesMax };

@@ -36,7 +36,7 @@ export type Observation =
     }
   /** The poll tells nothing about the flow. */
   | { readonly kind: 'unsure'; readonly lacking: string }
-  /** All outputs are at their end. The flow has finished if the next poll sees the same. */
+  /** No output is pending. The flow has finished if the next poll sees the same. */
   | { readonly kind: 'ending' }
   | { readonly kind: 'gone' }
   /** The service answered with the flow of another upload. */
@@ -50,7 +50,7 @@ export type Observation =
     };
 
 /**
- * A word that the description of the service does not declare. A flow or an output with such a word counts as running.
+ * A word that the description of the service does not declare. With it, a flow counts as running, an output as pending.
  */
 export interface Undeclared {
   readonly of: 'flow' | 'output';
@@ -67,7 +67,7 @@ interface ObserverPorts {
 export class FlowObserver {
   readonly #ports: ObserverPorts;
   readonly #tick: TickContext;
-  /** Flows that the service has shown us. Two are enough to tell whether a flow other than the given one was seen. */
+  /** At most two flows that the service has shown: whichever flow is asked about, one of them is another. */
   readonly #seen = new Set<string>();
 
   constructor(ports: ObserverPorts, tick: TickContext) {

@@ -10,8 +10,8 @@ import type { StoringQueue } from './storing-queue.ts';
 import type { TickContext } from './tick-context.ts';
 
 /**
- * Time within which a round begins polls of slow flows, in milliseconds. A poll may end later. Flows that are left come
- * first in the next round.
+ * Time within which a round begins polls of slow flows, in milliseconds. A poll may end later. Slow flows that are left
+ * are the first of the slow ones in the next round.
  */
 const SLOW_POLLS_MS = 15_000;
 
@@ -122,7 +122,7 @@ export class FlowPolls {
     if (isolation.hasAnswered || isolation.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
   }
 
-  /** Polls these flows. Remembers the last one up to which all were polled. Returns true if that is the last of all. */
+  /** Polls these flows. Remembers up to which of them all were polled. Returns true if that is the last one. */
   async #pollRound(due: readonly RunningMarker[], round: UnfinishedRound): Promise<boolean> {
     const running = await listedAsRunning(due, round.startedAt, this.#ports, this.#tick.invocation.work);
     const isDone: boolean[] = [];

@@ -20,9 +20,9 @@ const POLL_GAP_MAX_MS = 15 * 60_000;
  * Returns true if a running flow is due. Its marker and the last completed round decide, so a poll writes nothing.
  *
  * Each flow has its own grid of polling times: every third of `pollIntervalMs` at first, every `pollIntervalMs` while
- * it is young (ten minutes, or ten intervals), then every tenth of its age, and at last every 15 minutes. It is due if
- * a point of its grid lies after the start of the last completed round. A round that was cut off is not completed: the
- * flows that it did not reach are due at once.
+ * it is young (ten minutes, or ten intervals), then every tenth of its age, and at last every 15 minutes (or every
+ * `pollIntervalMs`, if that is longer). It is due if a point of its grid lies after the start of the last completed
+ * round. A round that was cut off is not completed: the flows that it did not reach are due at once.
  *
  * All times are in milliseconds since the epoch. `lastCompletedAt` is undefined if no round has been completed yet.
  */
@@ -41,7 +41,7 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
   const denseMs = Math.max(YOUNG_MS, pollIntervalMs / SHARE_OF_AGE);
   const gapMaxMs = Math.max(POLL_GAP_MAX_MS, pollIntervalMs);
   const sparseMs = Math.max(denseMs, gapMaxMs / SHARE_OF_AGE);
-  // Each stretch of a flow's life has its own density of points. Their sum grows steadily and without jumps.
+  // Each stretch of a flow's life has its own density of points. The number of points so far grows without jumps.
   const early = (Math.min(ageMs, EARLY_INTERVALS * pollIntervalMs) / pollIntervalMs) * (EARLY_POLLS - 1);
   const dense = early + Math.min(ageMs, denseMs) / pollIntervalMs;
   const growing = Math.log(Math.max(1, Math.min(ageMs, sparseMs) / denseMs)) / Math.log1p(SHARE_OF_AGE);

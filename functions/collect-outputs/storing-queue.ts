@@ -46,9 +46,9 @@ export class StoringQueue {
   }
 
   /**
-   * Resolves when another ended flow may wait to be stored. All callers share one promise. A `Promise.race` of the
-   * stored flows would subscribe each caller to each flow: with 2,000 ended flows that was four fifths of a tick's
-   * processor time.
+   * Resolves when there is room for another ended flow. All callers share one promise. A `Promise.race` of the stored
+   * flows would subscribe each caller to each flow: with 2,000 ended flows that was four fifths of a tick's processor
+   * time.
    */
   async whenFree(): Promise<void> {
     while (this.#storing.size >= ENDED_MAX) {

@@ -21,8 +21,8 @@ const OBSERVATIONS_MAX = 1_000;
 const WORDS_MAX = 1_000;
 
 /**
- * Beginning of the digest of complete outputs. The digest of a loss, such as a flow that is gone, is the code of its
- * failure.
+ * Beginning of the digest of complete outputs. The digest of an end without outputs, such as that of a flow that is
+ * gone, is the code of its failure.
  */
 export const OUTPUTS = 'outputs ';
 
@@ -42,7 +42,7 @@ export interface TickContext {
    * Ended flows whose assets take slow slots in this tick: see `AssetSlots`. The one that has waited longest comes first.
    */
   readonly lagging: NotedUploads;
-  /** Running flows whose last poll was slow. They are polled after all others. */
+  /** Running flows whose last poll was slow. Each round polls them after all others. */
   readonly slow: NotedUploads;
 }
 
@@ -66,8 +66,8 @@ export class UndeclaredWords extends Remembered<UndeclaredWord> {
  * the collector's lease.
  *
  * A loss is an end without outputs. It is confirmed only under one unbroken lease: otherwise another tick may have
- * polled in between. If the last tick did not release its lease, this tick ignores losses: that one died before it wrote
- * what it saw, or still polls. Complete outputs need no lease: a second poll cannot lose them.
+ * polled in between. If the last tick did not release its lease, this tick ignores losses: that one died before it
+ * wrote what it saw, or still polls. Complete outputs need no lease: whoever polls again in between, they are there.
  */
 export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   readonly #lease: Lease;

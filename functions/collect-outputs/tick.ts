@@ -30,7 +30,10 @@ export type CollectPorts = CollectFlowPorts &
     readonly pacer: Pacer;
     /** For the lease. */
     readonly s3: S3Client;
-    /** Has an event come after a delay. Undefined in a local run, where a process that waits costs nothing. */
+    /**
+     * Sends the event of a later round, which comes after a delay. Undefined in a local run, where a process that waits
+     * costs nothing.
+     */
     readonly nextRound?: ((event: object, delaySeconds: number, signal: AbortSignal) => Promise<void>) | undefined;
   };
 
@@ -57,8 +60,8 @@ const NOTHING_DONE = { rounds: 0, resubmitted: 0, running: 0, polled: 0, succeed
 /**
  * Runs one tick. It resubmits the waiting uploads that are due, polls the running flows that are due, and stores and
  * ends the flows that finished. Rounds repeat while assets are being stored or slow polls are left. While a young flow
- * is running, they repeat until the tick's minute is over: mostly each in an invocation of its own, because Lambda bills
- * a process that waits.
+ * is running, they repeat for {@link TICK_MS}: mostly each in an invocation of its own, because Lambda bills a process
+ * that waits.
  * @throws {AggregateError} the failures of single uploads, at the end of the tick.
  */
 export async function collectOutputs(
@@ -85,7 +88,7 @@ export async function collectOutputs(
   if (tick.isCutShort) telemetry.metrics.add('TicksCutShort');
   else {
     telemetry.metrics.add('TicksCompleted');
-    // With one collector it would be the same count.
+    // With one collector, its count would be that of all.
     if (share.of > 1) telemetry.metrics.add(`TicksOfCollector${share.index}`);
   }
   const { summary } = tick;
@@ -212,7 +215,8 @@ class Tick {
         if (clock.now() >= next) break;
         await this.#pauseUntil(next);
       }
-      // Not before the pause: most storings end in it. Then the run is over, and the release writes the state.
+      // The state is written only after the pause. Most assets are stored by then, the tick ends, and its release
+      // writes the state anyway.
       await this.#lease.write(this.#context.invocation.closing);
     }
   }

@@ -28,7 +28,7 @@ export interface Routed {
 
 /**
  * The route of the current configuration that wants an upload. Undefined if none does.
- * @param given what an operator gave for this retry.
+ * @param given the settings of the route that an operator has changed for this upload's retry.
  */
 export async function routed(
   settings: Settings,

@@ -39,8 +39,8 @@ export async function claimFirst(
 ): Promise<Taken> {
   const { id, lastModified } = claim.upload;
   if (lastModified < claim.claimedAt - SWEEP_REACH_MS) {
-    // The daily sweep does not look for the entry of a file that is so old. If this invocation dies and its message is
-    // lost, only this marker leads to the upload.
+    // The daily sweep does not look for the entries of such old files. If this invocation dies and its message is lost,
+    // only this marker leads to the upload.
     await ledger.putWaitingMarker({ uploadId: id, notBefore: claim.deadline }, invocation.work);
   }
   return taken(await ledger.create(next ?? claim, invocation.work), claim);
@@ -73,8 +73,8 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
- * request is sent. If this invocation dies, the next one must send the same key. The time at which the file had
- * settled is written too: without it, nothing tells whether the file was sent.
+ * request is sent. If this invocation dies, the next one must send the same key. For a file that had to settle, it is
+ * written too that it has: until then, its claim says that it was certainly not sent.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
@@ -113,8 +113,7 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<T
 }
 
 /**
- * Replaces a claim. If the answer to an earlier write of the claim was lost, the ledger holds its result, which
- * is replaced.
+ * Replaces a claim, even if an earlier write of this invocation, whose answer was lost, has changed it.
  */
 export async function replaceClaim<E extends Entry>(
   { writing: { ledger } }: Delivery,

@@ -55,14 +55,15 @@ const EMPTY_SETTLE_MS = 5_000;
 const CHANGES_MAX = 5;
 
 /**
- * Makes at most one flow of an upload. Safe to run again after any failure, at any point. It settles only when every
- * request that it made is settled or destroyed.
+ * Makes at most one flow of an upload, but for a doubt that cannot be settled. Safe to run again after any failure, at
+ * any point. When its promise settles, each request that it made has ended.
  *
  *   event ─▶ no entry ──▶ open, route, claim ─────────────────────────────▶ send
  *                        (a job: when its inputs are there)                  ▲
  *        ─▶ entry ─────▶ ended: publish again                                │
  *                        running: put the marker again                       │
- *                        claimed or waiting, not due: leave it               │
+ *                        claimed, not due: leave the message                 │
+ *                        waiting, not due: put the marker again              │
  *                        claimed or waiting, due: take over ─▶ settle doubt ─┘
  *
  * @throws {ClaimHeldError} and any error of S3. The message must come again then.
@@ -123,14 +124,14 @@ async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsR
   const { settings } = delivery.ports;
   const failures: { readonly uploadId: string | undefined; readonly error: unknown }[] = [];
   for (const jobKey of jobFilesFor(event.key, owner.jobs)) {
-    // The prefix of jobs may be wider than the inbox.
+    // The prefix of jobs may be shorter than that of the inbox.
     if (!isInside(settings, { bucket: event.bucket, key: jobKey })) continue;
     try {
       const job = await jobFor(delivery, event, jobKey);
       if (job !== undefined) await conclude(delivery, await resume(delivery, job));
     } catch (error) {
       if (isDamaged(error)) {
-        // It would be damaged at each delivery, and the job's own marker reports it.
+        // The entry would be as damaged at the next delivery, and the job's own marker reports it.
         delivery.log.error('A job of this file has a damaged entry, and is not told of the file', { error });
       } else failures.push({ uploadId: delivery.uploadId, error });
     } finally {
@@ -161,8 +162,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // Two kinds of objects may be copies of what was at the key before: those that the sweep found without an entry, and
-    // those that are newer than their event. Without versions, that event was about an earlier object of the same content.
+    // An object that the sweep found without an entry may be a copy of what was at the key before. So may one that is
+    // newer than the event: without versions, the event may be about an earlier object of the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep tells a time at which the file was current, which may be long after it was put.
@@ -343,8 +344,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // After `keptByKey`: an invocation may have died while it began the file that took the place of this one. Then
-  // `keptByKey` begins that file again.
+  // Not before `keptByKey`. It begins the file that took the place of this one again, in case an invocation died while
+  // it did so.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -379,9 +380,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The current object repeats the content of an upload that is older than this one. This upload had other
-    // content, so the current object is a new file, and not a change of metadata. It is sent here, because its own message
-    // was skipped.
+    // The current object has the content of an upload before this one, and this one had other content. So it is a new
+    // file, and not a change of metadata. It is sent here, because its own message was skipped.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }
@@ -391,8 +391,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before what was there before. With too late a `currentAt`, the receipt of what is there now would outrank that of
- * a file that is put meanwhile.
+ * @param before what was there before. Since when the other is there is unknown, so the time of `before` is taken. With
+ * a later time, its receipt would outrank that of a file that is put meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
@@ -426,15 +426,15 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   }
   if (settles === undefined) return undefined;
   const { current, copied } = await currentUpload(upload, ports, invocation.work);
-  // Like any other, a file that has settled may be deleted while it waits for something else.
+  // Once it has settled, a file may be deleted while it waits for something else, as any file may.
   if (current === undefined)
     return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
   // An upload in doubt may have been sent, and then a copy of it is no new upload.
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
-    // The message of the current object may be skipped, because it looks like a copy of this file or of an earlier one. So
-    // it begins here. A copy of this file is begun once more, because an earlier invocation may have died. A copy of a
-    // later file is no new file.
+    // If the current object looks like a copy of this file or of an earlier one, its own message may have been skipped.
+    // So the object is begun here, perhaps once more, because an earlier invocation may have died. A copy of a file
+    // that is newer than this one is not begun.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after `beginAt`, this file must not look as if it had been sent.

@@ -38,10 +38,10 @@ export interface Settled {
  * Searches for the flow that an earlier POST may have made.
  *
  *   found                      adopt it
- *   too early to tell          wait, until five minutes after the last byte
+ *   too early to tell          wait, until five minutes after the answer
  *   listing not available      wait, and ask for it again: for a day at most in an outage, else for an hour
  *   no listing, service down   wait, and ask again whether it is there: for a day at most
- *   something else answers     if something else answered the POST too: wait, for three days at most
+ *   something else answers     wait for three days at most, if something else answered the POST too
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
  *                              answered with a success, the operator is asked in any case, and it fails after a week.
@@ -85,7 +85,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   const isForOperator = (settings.inDoubt === 'ask' || doubt.isAccepted === true) && !claim.isAsked;
   let found: Found;
   try {
-    // Without a listing, nothing shows the flow. So it is asked first whether the service is there: in an outage, each
+    // Without a listing, nothing shows the flow. So this checks first whether the service is there: in an outage, each
     // further request uses up an attempt, and may make a flow whose answer is lost again.
     const isUnlisted = delivery.ports.flows.service.list === undefined;
     if (isUnlisted && (mayRepeat || !isForOperator)) await checkHealth(delivery, entry);
@@ -131,8 +131,8 @@ const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceE
   isKeyGood(delivery, entry, 2 * BACKOFF_MAX_MS);
 
 /**
- * The claim in an outage. If the attempt that began its doubt was the last one, it is not charged. Nor is a last one that
- * may be repeated for nothing, with its key: the outage may last longer than the key.
+ * The claim in an outage. If its last attempt began the doubt, that attempt is not charged. Nor is a last attempt whose
+ * key lets it be repeated free of charge: the outage may last longer than the key.
  */
 function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim {
   const { attempts, claimedAt, doubt } = claim.entry;
@@ -141,8 +141,8 @@ function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim
 }
 
 /**
- * The claim after its doubt was settled, whose flows are uncounted. First the entry drops their count: if this
- * invocation dies, the next one must not uncount them again.
+ * The claim after its doubt was settled: no flow was made, so what was counted for it is subtracted. First the entry
+ * drops the count: if this invocation dies, the next one must not subtract it again.
  */
 async function withoutCount(
   delivery: Delivery,
@@ -206,8 +206,8 @@ const checkHealth = ({ ports, invocation }: Delivery, { upload, route }: Claimed
   ports.flows.checkHealth(upload.id, invocation.work, { uploadId: upload.id, template: route.template });
 
 /**
- * True if the service does not answer a request that costs nothing either, so no file is to blame. True also if the time
- * is over before an answer: then it is not known.
+ * True if even a request that costs nothing gets no answer, so no file is to blame. True also if the time is over
+ * before an answer: then it is not known.
  */
 export async function isDown(delivery: Delivery, entry: ClaimedEntry): Promise<boolean> {
   try {

@@ -101,15 +101,15 @@ function outcomeOf(entry: Unclaimed): Outcome {
 
 /**
  * Writes what belongs to the state of an entry, and may be missing.
- * @param isToldOf true if the event about the approval that it waits for may not have been sent.
+ * @param isUntold true if the event that asks for its approval may not have been sent yet.
  */
-async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclaimed, isToldOf = true): Promise<void> {
+async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclaimed, isUntold = true): Promise<void> {
   const { closing } = invocation;
   switch (entry.state) {
     case 'waiting': {
       const marker = waitingMarkerOf(entry, ports.settings);
       if (marker !== undefined) await ports.ledger.putWaitingMarker(marker, closing);
-      if (entry.reason === 'review' && isToldOf) await ports.events.send(reviewEvent(entry, ports.settings), closing);
+      if (entry.reason === 'review' && isUntold) await ports.events.send(reviewEvent(entry, ports.settings), closing);
       return;
     }
     case 'running':

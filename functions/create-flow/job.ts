@@ -30,8 +30,8 @@ import { endingOf, send } from './send.ts';
 const CONCURRENCY = 8;
 
 /**
- * While a job looks for its inputs, the delivery of a file waits in place. Time until it reads the entry again, and
- * longest wait, in milliseconds.
+ * While a job looks for its inputs, the delivery of a file waits in place. It reads the job's entry again after the
+ * first of these times, and waits for the second at most. Both are in milliseconds.
  */
 const LOOKING_MS = 500;
 const LOOKING_MAX_MS = 3_000;
@@ -76,7 +76,7 @@ interface Found {
   readonly inputs: readonly Input[];
   /** Names of the inputs that are not there, and not optional. */
   readonly missing: readonly string[];
-  /** A sentence for each name that no file fits exactly, and several fit in another form. */
+  /** A sentence for each name without a file of exactly this name, but with several that differ in their form only. */
   readonly ambiguous: readonly string[];
   /** A sentence for each missing name that resembles the name of a file. */
   readonly hints: readonly string[];
@@ -153,8 +153,8 @@ export async function jobFor(
   const current = await inbox.current(bucket, jobKey, invocation.work);
   delivery.identify({ uploadId: current?.id });
   let stored = current && (await ledger.read(current.id, invocation.work));
-  // A job without an entry looks for its inputs when its own message comes. If it is a copy, that message is skipped,
-  // and the entry is that of the copied job.
+  // A job without an entry looks for its inputs when its own message comes. But the message of a copy is skipped, and
+  // the entry to look at is that of the copied job.
   const copied = current && stored === undefined ? await copiedEntry(current, ports, invocation.work) : undefined;
   const job = copied?.upload.id ?? current?.id;
   delivery.identify({ uploadId: job });

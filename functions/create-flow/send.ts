@@ -144,8 +144,8 @@ function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: Opened
 }
 
 /**
- * The claim of an upload that this error leaves in doubt. It counts as not asked for: the operator did not know of this
- * doubt.
+ * The claim of an upload that this error leaves in doubt. It loses the operator's request to send, which was made
+ * before this doubt.
  */
 function doubted(
   claim: Claim,
