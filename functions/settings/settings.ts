@@ -95,7 +95,7 @@ export const SETTINGS = {
   /** Maximum number of flows that are polled at the same time. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. Slow ones have a third.
+   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. A third is for slow ones.
    */
   assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**
@@ -105,8 +105,8 @@ export const SETTINGS = {
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. Doubled in an outage, and for storing the
-   * assets of an ended flow, which goes on even longer while each run stores one. A new collection of the results begins
-   * the age anew.
+   * assets of an ended flow. That goes on even longer while each tick stores one of them. A new collection of the results
+   * begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
