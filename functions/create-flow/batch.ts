@@ -83,7 +83,7 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   return responseTo(failures);
 }
 
-/** Gives the budgets back the flows that were counted and not made. If that fails, they stay counted. */
+/** Takes back the counts of flows that were not made. If that fails, they stay counted. */
 async function giveBack({ holds, telemetry }: CreatePorts, { closing }: Invocation): Promise<void> {
   try {
     await holds.flush(closing);

@@ -18,7 +18,7 @@ import { ClaimHeldError, type Delivery } from './delivery.ts';
 export interface Claim {
   /** The entry in the ledger that the next write replaces. */
   readonly stored: Stored;
-  /** The claim as this invocation knows it. Its changes are written when it ends, or by {@link rewritten}. */
+  /** The claim as this invocation knows it. Changes are written when the claim ends, or by {@link rewritten}. */
   readonly entry: ClaimedEntry;
   /** True if the operator has just asked for the upload to be sent. */
   readonly isAsked?: boolean;
@@ -73,8 +73,8 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
- * request is sent. If this invocation dies, the next one must send the same key. For a file that had to settle, it is
- * written too that it has: until then, its claim says that it was certainly not sent.
+ * request is sent. If this invocation dies, the next one must send the same key. The claim of a file that had to settle
+ * says that it was certainly not sent: that ends with the same write.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
@@ -87,7 +87,7 @@ export async function withKey(delivery: Delivery, claim: Claim, isRefused: boole
 }
 
 /**
- * Writes what must be in the ledger before a request is sent: its route, its inputs, its key.
+ * Writes what must be in the ledger before the next step, such as the key of a request before it is sent.
  * @throws {ClaimHeldError} another invocation has taken the upload over.
  */
 export async function rewritten(delivery: Delivery, claim: Claim, entry: ClaimedEntry): Promise<Claim> {

@@ -117,8 +117,8 @@ async function receive(delivery: Delivery): Promise<Ending> {
 
 /**
  * Handles a file below the prefix of a jobs route. It is no upload by itself: each job that may wait for it looks for
- * its inputs. If that fails for one job, the others look all the same, and the message of the file comes again. A job
- * with a damaged entry is left out, because another delivery would change nothing.
+ * its inputs. If that fails for one job, the other jobs still look, and the message of the file comes again. A job with
+ * a damaged entry is left out, because another delivery would change nothing.
  */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Ending> {
   const { settings } = delivery.ports;
@@ -131,7 +131,7 @@ async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsR
       if (job !== undefined) await conclude(delivery, await resume(delivery, job));
     } catch (error) {
       if (isDamaged(error)) {
-        // The entry would be as damaged at the next delivery, and the job's own marker reports it.
+        // Another delivery would change nothing. The tick that follows the job's own marker reports it.
         delivery.log.error('A job of this file has a damaged entry, and is not told of the file', { error });
       } else failures.push({ uploadId: delivery.uploadId, error });
     } finally {
@@ -162,8 +162,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // An object that the sweep found without an entry may be a copy of what was at the key before. So may one that is
-    // newer than the event: without versions, the event may be about an earlier object of the same content.
+    // An object that the sweep found without an entry may be a copy of what was at the key before. Without versions, an
+    // object that is newer than its event may be one too: the event was about an earlier object of the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep tells a time at which the file was current, which may be long after it was put.
@@ -321,8 +321,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   if (sure.kind !== 'settled') return sure;
   claim = sure.claim;
   const { attempts, upload } = claim.entry;
-  // The search used up the time that sending needs. So the upload waits, and no attempt is counted. Its next claim need
-  // not search.
+  // If the search has used up the time that sending needs, the upload waits, and no attempt is counted. Its next claim
+  // need not search.
   const isLate = doubt !== undefined && claim.entry.doubt === undefined && isHalfOver(invocation, clock.now());
   const notBefore = Math.max(doubt?.nextAttemptAt ?? 0, isLate ? clock.now() + backoffMs(claim.entry) : 0);
   const isGivenUp = attempts >= settings.attemptsMax;
@@ -344,8 +344,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // Not before `keptByKey`. It begins the file that took the place of this one again, in case an invocation died while
-  // it did so.
+  // An upload is given up only after `keptByKey`, because that begins the file that replaced it. An invocation that
+  // died may not have done so.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -380,7 +380,7 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The current object has the content of an upload before this one, and this one had other content. So it is a new
+    // The object that is there now has the content of an upload before ours, and ours had other content. So it is a new
     // file, and not a change of metadata. It is sent here, because its own message was skipped.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
@@ -391,8 +391,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before what was there before. Since when the other is there is unknown, so the time of `before` is taken. With
- * a later time, its receipt would outrank that of a file that is put meanwhile.
+ * @param before what was there before. It is unknown since when `current` is there, but not before that. A later time
+ * could let its receipt outrank that of a file that is put meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
@@ -433,8 +433,8 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
     // If the current object looks like a copy of this file or of an earlier one, its own message may have been skipped.
-    // So the object is begun here, perhaps once more, because an earlier invocation may have died. A copy of a file
-    // that is newer than this one is not begun.
+    // So the object is begun here, even if an invocation that died has begun it before. A copy of a file that is newer
+    // than this one is not begun.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after `beginAt`, this file must not look as if it had been sent.

@@ -18,8 +18,8 @@ import type { UploadEvent } from '../uploads/upload-event.ts';
 const CLAIM_MARGIN_MS = 60_000;
 
 /**
- * Another invocation holds the claim. The message must stay in the queue. If that invocation dies, only the message
- * leads to the upload.
+ * Another invocation is at work on the upload. The message must stay in the queue. If that invocation dies, only the
+ * message leads to the upload.
  */
 export class ClaimHeldError extends Error {
   override readonly name = 'ClaimHeldError';
@@ -102,8 +102,7 @@ export class Delivery {
   }
 
   /**
-   * Adds an id to each line from now on. The id of an upload removes that of a flow, which belongs to the upload
-   * before.
+   * Adds an id to each line from now on. The id of an upload removes the flow's id, which belonged to another upload.
    */
   identify(id: { readonly uploadId: string | undefined } | { readonly flowId: string }): void {
     if ('uploadId' in id) {

@@ -140,7 +140,7 @@ async function concludeFailure(delivery: Delivery, entry: TerminalEntry): Promis
 
 type FlowEnding = Extract<Ending, { kind: 'flow' }>;
 
-/** If another invocation took the entry over while the flow was being made, our flow yields. */
+/** If another invocation took the entry over while the flow was being made, see {@link yieldFlow}. */
 async function concludeFlow(delivery: Delivery, ending: FlowEnding): Promise<Outcome> {
   const { claim, flowId, how } = ending;
   delivery.identify({ flowId });
@@ -164,7 +164,10 @@ async function writeFlow(
   return how;
 }
 
-/** @param current the entry that another invocation has written. */
+/**
+ * Our flow becomes that of the upload if the upload waits for it. Otherwise it yields to the other invocation.
+ * @param current the entry that another invocation has written.
+ */
 async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored | undefined): Promise<Outcome> {
   const { flowId } = ending;
   const mine = ending.claim.entry;

@@ -30,8 +30,8 @@ import { endingOf, send } from './send.ts';
 const CONCURRENCY = 8;
 
 /**
- * While a job looks for its inputs, the delivery of a file waits in place. It reads the job's entry again after the
- * first of these times, and waits for the second at most. Both are in milliseconds.
+ * While a job looks for its inputs, the delivery of such an input sleeps. It reads the job's entry each time after the
+ * first of these times, and gives up after the second. Both are in milliseconds.
  */
 const LOOKING_MS = 500;
 const LOOKING_MAX_MS = 3_000;
@@ -76,7 +76,7 @@ interface Found {
   readonly inputs: readonly Input[];
   /** Names of the inputs that are not there, and not optional. */
   readonly missing: readonly string[];
-  /** A sentence for each name without a file of exactly this name, but with several that differ in their form only. */
+  /** A sentence for each name that no file has exactly, and several in another Unicode form or with other spaces. */
   readonly ambiguous: readonly string[];
   /** A sentence for each missing name that resembles the name of a file. */
   readonly hints: readonly string[];
@@ -141,7 +141,7 @@ function waitForInputs(delivery: Delivery, claim: Claim, job: Job, found: Found)
 
 /**
  * The entry of the job at `jobKey`, if the message of this file must resume that job. Otherwise undefined.
- * @throws {ClaimHeldError} the job is looking for its inputs all the time, and may have missed this file.
+ * @throws {ClaimHeldError} the job still looks for its inputs, and may have missed this file.
  */
 export async function jobFor(
   delivery: Delivery,

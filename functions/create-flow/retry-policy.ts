@@ -55,8 +55,8 @@ export const MISADDRESSED = 'misaddressed';
 const OPERATOR_WAIT_MS = 60_000;
 
 /**
- * How long a listing is asked for again if invocations run out of time for it, in milliseconds. It counts from the time
- * when the listing must show the flow.
+ * How long a listing that cannot be read is asked for again, except in an outage, in milliseconds. It counts from the
+ * time when the listing must show the flow.
  */
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
@@ -72,7 +72,7 @@ export const ATTEMPTS_EXHAUSTED = 'attempts-exhausted';
 /** What an error of sending means for the upload. */
 export type RetryDecision =
   | { readonly kind: 'fail'; readonly failure: KnownFailure }
-  /** The delay until the next attempt, if no flow is found. */
+  /** `delayMs` is the time until the next attempt, if no flow is found. */
   | { readonly kind: 'doubt'; readonly counted: boolean; readonly delayMs: number }
   | {
       readonly kind: 'wait';

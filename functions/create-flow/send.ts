@@ -49,8 +49,8 @@ import {
 const SENDING_WAIT_MAX_MS = 60_000;
 
 /**
- * Sends an upload under our claim, whose doubt is settled. If the answer is lost and the service honours the key, sends
- * it once more.
+ * Sends an upload under our claim. Its doubt is settled, or is no reason to wait. If the answer is lost and the service
+ * honours the key, sends it once more.
  */
 export async function send(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
   const { entry } = claim;
@@ -83,18 +83,19 @@ type Attempt = { readonly claim: Claim } & ({ readonly flowId: string } | { read
 async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequest, permit: Permit): Promise<Attempt> {
   const { work } = delivery.invocation;
   let told = Promise.resolve(claim);
-  let isRefused = false;
+  let wasCalled = false;
   const onWaiting = (message: string, until: number | undefined): void => {
     // A request may wait twice: it is sent again after a new token was read.
     told = told.then((current) => tellWaiting(delivery, current, { message, until }));
   };
   const beforeSending = async (): Promise<string> => {
-    const wasRefused = isRefused;
-    isRefused = true;
+    // The client calls this again only if the service refused the request before.
+    const wasRefused = wasCalled;
+    wasCalled = true;
     told = told.then((current) => withKey(delivery, current, wasRefused));
     const { entry } = await told;
     await permit.obtain(work);
-    // Counted only here: until now, the upload could still fail, give way or be held.
+    // The metric counts only here: before, the upload could still fail, give way or be held.
     const mayExist = entry.doubt !== undefined && !entry.doubt.isDismissed && !isKeyGood(delivery, entry);
     if (mayExist && !wasRefused) {
       delivery.count('DoubtsRetried');
@@ -178,7 +179,10 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
     : settled;
 }
 
-/** The ending after a freeze of minutes. The upload may be sent again, but its claim may be over. */
+/**
+ * The ending if a doubt of this attempt is settled already. That takes five minutes, so the process was frozen
+ * meanwhile. The upload may be sent again, but its claim may be over.
+ */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
   return { kind: 'wait', claim, wait: { reason: 'unavailable', message, notBefore } };
 }

@@ -54,9 +54,9 @@ const BACKOFF_MS_MIN = 250;
 const BACKOFF_MS_MAX = 15 * 60_000;
 
 /**
- * First backoff of a kind, in milliseconds, however long the `Retry-After` is. One flow may be refused for ever because
- * of its own trouble. The backoff doubles with each further subject that is refused in a row, up to the `Retry-After`:
- * with one of 60 seconds, it is 2, 4, 8, 16, 32 and then 60 seconds.
+ * Longest first backoff of a kind, in milliseconds, however long the `Retry-After` is. One flow may be refused for ever
+ * because of its own trouble. The backoff doubles with each further subject that is refused in a row, up to the
+ * `Retry-After`: with one of 60 seconds, it is 2, 4, 8, 16, 32 and then 60 seconds.
  */
 const FIRST_BACKOFF_MS = 2_000;
 
@@ -85,8 +85,8 @@ const SUBJECTS_MAX = 1_000;
 const DECREASE = 0.7;
 
 /**
- * Lowest rate while the service answers some requests, in requests a second. It is higher for creations, whose
- * invocations run side by side: at a lower rate, half of a limit of one a second would be unused.
+ * Lowest rate while the service answers some requests, in requests a second. It is higher for creations: at 0.2, half
+ * of a limit of one a second would be unused although several invocations send.
  */
 const RATE_MIN: Readonly<Record<RequestKind, number>> = { creation: 0.7, other: 0.2 };
 
@@ -98,8 +98,8 @@ const ANSWERING_MS = 15_000;
 
 /**
  * Growth of the rate in each second in which requests wait, and the most that it grows from one request to the next.
- * Both are factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. From the first
- * refusal to the second one the rate grows fast, because the answers before it may say little of the limit.
+ * Both are factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. Between the first
+ * refusal and the second, it grows fast: the answers before the first may say little of the limit.
  */
 const GROWTH = { perSecond: 1.05, perRequestMax: 1.5 };
 const FIRST_GROWTH = { perSecond: 1.35, perRequestMax: 1.5 };
@@ -124,7 +124,8 @@ const SKIPPED_MAX = 9;
  * requests of a process go through one pacer. It has one pace for creations and one for all other requests, because a
  * refusal of the one says nothing about the other.
  *
- * A refused request is sent again here. Callers see a refusal only if they cannot wait that long.
+ * A refused request is sent again here. Callers see a refusal only if its repetition cannot help, would take too long,
+ * or might take effect twice.
  */
 export class Pacer {
   readonly #clock: Clock;
@@ -154,7 +155,7 @@ export class Pacer {
 
   /**
    * Sends a request when the pace allows, and again if it is refused. Returns the last response. That is a refusal if
-   * further waiting cannot help or would take too long.
+   * another request cannot help, would take too long, or might take effect twice.
    * @param send sends the request once. It is called anew each time.
    * @throws {ThrottledError} the request was not sent, because it would have waited too long. Also any error of `send`.
    */
@@ -259,7 +260,7 @@ class Pace {
   #isFirstRate = false;
   #refusedAt = Number.NEGATIVE_INFINITY;
   #grownAt = 0;
-  /** Times of the latest answers while no limit was known. */
+  /** Times of the latest answers to requests that were sent while no limit was known. */
   #answeredAt: number[] = [];
   #backoffUntil = 0;
   /** The longer backoff after several refusals in a row. An answer to a later request ends it. */
@@ -330,14 +331,14 @@ class Pace {
   }
 
   /**
-   * The service refused. Returns when the request may go again, in milliseconds since the epoch. Returns undefined if
-   * the trouble is the flow's own: another request now cannot help.
+   * The service refused. Returns when the request may go again, in milliseconds since the epoch. Returns undefined for
+   * a poll if the trouble is the flow's own: another request now cannot help.
    *
    * If three polls are refused at time 0, with a `Retry-After` of 60 seconds, each returns 60,000. All other requests
    * of the kind wait until 8,000, or until 2,000 if a request that was sent later has been answered. If a flow is refused
    * without a `Retry-After`, and others are answered in between, its third refusal returns undefined. The flow then
    * backs off for 2 seconds, at the next refusals for 4, 8, 16, 32 and 60, and nothing else does.
-   * @param longMaxMs longest backoff of the kind. Default: that of the subject.
+   * @param longMaxMs longest backoff of the kind. Default: what this refusal asks for.
    */
   refused(subject: string, number: number, retryAfterMs?: number, longMaxMs?: number): number | undefined {
     const now = this.#clock.now();
@@ -348,8 +349,8 @@ class Pace {
     const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
-    // An upload is sent again here all the same. It is resubmitted once a minute, and with one request each time it
-    // would starve beside a busy collector.
+    // An upload is sent again here all the same. Otherwise it would have one request a minute, and starve beside a busy
+    // collector.
     if (isOwn) return this.#kind === 'creation' ? backoffUntil : undefined;
     const isNewBurst = number > this.#lastOfBurst;
     if (isNewBurst) {
@@ -385,7 +386,7 @@ class Pace {
   /** Answers to requests of the first burst may come after its first refusal. They count too. */
   #measure(now: number): void {
     this.#answeredAt.push(now);
-    // Old times are dropped at twice the age, so that many of them go at once.
+    // Old times are dropped only when the oldest is twice as old as counts, so that many of them go at once.
     if ((this.#answeredAt[0] as number) < now - 2 * MEASURED_MS) this.#answeredAt = this.#latestAnswers(now);
     if (this.#rate !== undefined) this.#rate = Math.max(this.#rate, this.#firstRate(now));
   }

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 
-/** Ends a wait for a deadline early. One shared error: creating one each time costs more than the timer. */
+/** Aborts the sleep until a deadline. One shared error: creating one each time costs more than the timer. */
 const LIFTED = new Error('The limit was lifted');
 
 /** A movable deadline. It costs a timer only if it moves closer, because a stream moves it for every chunk. */

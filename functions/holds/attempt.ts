@@ -41,7 +41,7 @@ export function attemptOf(
     isOfRoute: present !== undefined,
     isLate: late,
     isResent: doubt !== undefined,
-    // An invocation that died may have sent a request that is not counted.
+    // Without `countedFlows`, the earlier request is not counted: its invocation died.
     isCountedBefore: isRepeated && countedFlows !== undefined,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,

@@ -48,7 +48,7 @@ export type RouteRequest = z.infer<typeof requestSchema>;
 const failureSchema = z.object({
   /** The code of the failure. */
   code: z.string(),
-  /** The service's words about the first of these files. */
+  /** The service's words about the first failure. */
   message: z.string(),
 });
 
@@ -143,7 +143,8 @@ export interface Attempt {
   /** True if an earlier attempt may have made a flow: the upload is in doubt. */
   readonly isResent: boolean;
   /**
-   * True if its flow was counted before: it repeats a request with the same idempotency key, so it makes no second flow.
+   * True if its flow was counted before: it repeats a request with the same idempotency key, or one that was refused,
+   * so it makes no second flow.
    */
   readonly isCountedBefore: boolean;
   /** Different in each attempt. Begins with hexadecimal digits. */
@@ -157,8 +158,8 @@ export interface Held {
 }
 
 /**
- * Number of changes of a count that are remembered. Each has 11 bytes, and each flow that is counted writes all of them.
- * At 20 flows a second, a change may be repeated for 50 seconds: longer than a request to S3 is tried.
+ * Number of changes of a count that are remembered. Each has 11 bytes, and each flow that is counted writes all of
+ * them. At 20 flows a second, a change that is written again is recognised for 50 seconds: longer than S3 is tried.
  */
 const CHANGES_MAX = 1_000;
 
@@ -309,7 +310,7 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
   return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). The ${budget.per} ends at ${end}.`;
 }
 
-/** Notes the share that was told, in percent. If nothing was spent yet, that is noted too. */
+/** Notes the share that was told, in percent, even if nothing was spent yet. */
 export function noteTold(draft: Holds, routeName: string | undefined, before: Spent, percent: number): void {
   const scope = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
   const now = allSpent(scope).find(({ period }) => period === before.period) ?? before;
