@@ -138,7 +138,7 @@ export class EnvelopeScanner {
         else if (byte !== BYTE_ORDER_MARK[position]) return 'nowhere';
       } else if (byte === COMMA) {
         if (frame.isList) frame.step = String(Number(frame.step) + 1);
-        else this.#isName = true;
+        this.#isName = !frame.isList;
       } else if (byte === COLON) {
         frame.step = unescaped(this.#name) ?? '';
       } else if (CLOSING.includes(byte)) {
