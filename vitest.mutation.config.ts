@@ -6,7 +6,7 @@ export default defineConfig({
     include: [
       'test/publish/completion-event.test.ts',
       'test/settings/{context,environment,route-checks,settings}.test.ts',
-      'test/flow-service/{asset-answer,request-body}.test.ts',
+      'test/flow-service/{asset-answer,data-decoders,envelope-scanner,json-string,request-body}.test.ts',
       'test/ledger/{entry,keys}.test.ts',
       'test/results/results-keys.test.ts',
       'test/collect-outputs/poll-schedule.test.ts',

@@ -25,11 +25,16 @@ export class Block {
     return BLOCK_BYTES - this.#used < PIECE_CHARS_MAX;
   }
 
-  /** Appends decoded text. Returns the number of bytes written. */
-  write(text: string, encoding: 'latin1' | 'base64'): number {
-    const written = this.#bytes.write(text, this.#used, encoding);
+  /** Appends the bytes of base64. Returns their number. */
+  writeBase64(text: string): number {
+    const written = this.#bytes.write(text, this.#used, 'base64');
     this.#used += written;
     return written;
+  }
+
+  /** Appends text, one byte for each character. */
+  writeLatin1(text: string): void {
+    this.#used += this.#bytes.write(text, this.#used, 'latin1');
   }
 
   /** Discards the last bytes that were written. */
@@ -70,7 +75,7 @@ export class Base64Decoder {
   write(text: string, wasEscaped: boolean): void {
     // A JSON string cannot hold an unescaped line break, but it can hold a space.
     const ignored = wasEscaped ? /[ \t\r\n]+/g : / +/g;
-    const start = Math.min((4 - this.#carry.length) % 4, text.length);
+    const start = (4 - this.#carry.length) % 4;
     const end = text.length - ((text.length - start) % 4);
     this.#add(text.slice(0, start), ignored);
     const groups = text.slice(start, end);
@@ -89,24 +94,24 @@ export class Base64Decoder {
     const canonical = Buffer.from(this.#carry, 'base64').toString('base64url');
     if (canonical !== this.#carry.replaceAll('+', '-').replaceAll('/', '_'))
       throw new DamagedAssetError('The base64 ends in bits that no encoder writes');
-    this.#block.write(this.#carry, 'base64');
+    this.#block.writeBase64(this.#carry);
   }
 
   #add(text: string, ignored: RegExp): void {
     const match = /^([A-Za-z0-9+/_-]*)(=*)$/.exec(text.replace(ignored, ''));
     if (match === null) throw new DamagedAssetError('The data is not base64');
-    const [, characters = '', padding = ''] = match;
+    const [, characters, padding] = match as unknown as readonly [string, string, string];
     if (this.#padding > 0 && characters !== '') throw new DamagedAssetError('The base64 goes on behind its padding');
     this.#padding += padding.length;
     const waiting = this.#carry + characters;
     const whole = waiting.length - (waiting.length % 4);
     this.#carry = waiting.slice(whole);
-    this.#block.write(waiting.slice(0, whole), 'base64');
+    this.#block.writeBase64(waiting.slice(0, whole));
   }
 
   /** Decodes whole groups. Writes nothing and returns false if the text has any other character. */
   #decodeGroups(text: string): boolean {
-    const written = this.#block.write(text, 'base64');
+    const written = this.#block.writeBase64(text);
     if (written === (text.length / 4) * 3) return true;
     this.#block.drop(written);
     return false;
@@ -131,7 +136,7 @@ export class PercentDecoder {
     this.#carry = waiting.slice(whole.length);
     if (/[^\0-\x7f]|%(?![0-9A-Fa-f]{2})/.test(whole)) throw new DamagedAssetError('The data is not percent-encoded');
     const decoded = whole.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-    this.#block.write(decoded, 'latin1');
+    this.#block.writeLatin1(decoded);
   }
 
   end(): void {

@@ -23,6 +23,9 @@ const CLOSING: readonly (number | undefined)[] = [0x7d, 0x5d];
 const WHITE_SPACE: readonly (number | undefined)[] = [0x20, 0x09, 0x0a, 0x0d];
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
+/** The end of what stands before the comma of a data URI in base64. */
+const BASE64_MARK = /;\s*base64\s*$/i;
+
 /** The response is the asset. */
 interface PlainAsset {
   readonly is: 'asset';
@@ -74,7 +77,7 @@ export class EnvelopeScanner {
    * @param isEnvelope true if the response must be one, because an answer like it was. Then the data may begin anywhere in
    * it. Otherwise it may be the asset itself.
    */
-  constructor(pointer: string, isEnvelope = false) {
+  constructor(pointer: string, isEnvelope: boolean) {
     this.#pointer = pointer;
     this.#steps = stepsOf(pointer);
     this.#received = new GatheredBytes(isEnvelope ? ENVELOPE_BYTES_MAX : SCAN_BYTES_MAX);
@@ -182,15 +185,15 @@ export class EnvelopeScanner {
     const text = uri.toString('latin1', 0, URI_HEAD_BYTES_MAX);
     const match = /^((?:[^"\\,]|\\["\\/bfnrt]|\\u(?!002[cC])[0-9a-fA-F]{4})*)(?:,|\\u002[cC])/.exec(text);
     if (match === null) {
-      const start = /^(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,5}/.exec(text)?.[0] ?? '';
+      const [start] = /(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,5}/y.exec(text) as RegExpExecArray;
       const mayBeUri = 'data:'.startsWith((unescaped(start) ?? '-').toLowerCase());
       if (!mayBeUri || /^(?:[^"\\]|\\.)*"/s.test(text)) return this.#plain(uri);
       if (uri.byteLength < URI_HEAD_BYTES_MAX) return undefined;
       throw new DamagedAssetError(`The data URI has no comma within ${URI_HEAD_BYTES_MAX} bytes`);
     }
-    const [matched, escaped = ''] = match;
+    const [matched, escaped] = match as unknown as readonly [string, string];
     const head = unescaped(escaped);
-    if (head === undefined || !/^data:/i.test(head)) return this.#plain(uri);
+    if (head === undefined || !head.toLowerCase().startsWith('data:')) return this.#plain(uri);
     return {
       is: 'envelope',
       ...parametersOf(head.slice('data:'.length)),
@@ -202,10 +205,7 @@ export class EnvelopeScanner {
 
 /** Reads the part of a data URI between `data:` and its comma. */
 function parametersOf(text: string): Pick<Envelope, 'mediaType' | 'isBase64'> {
-  const parts = text.split(';');
-  const isBase64 = parts.length > 1 && parts.at(-1)?.trim().toLowerCase() === 'base64';
-  if (isBase64) parts.pop();
-  if (parts[0]?.trim() === '' && parts.length > 1) parts[0] = 'text/plain';
-  const mediaType = parts.join(';').trim();
-  return { mediaType: mediaType === '' ? undefined : mediaType, isBase64 };
+  const named = text.replace(BASE64_MARK, '').trim();
+  const mediaType = named.startsWith(';') ? `text/plain${named}` : named;
+  return { mediaType: mediaType === '' ? undefined : mediaType, isBase64: BASE64_MARK.test(text) };
 }

@@ -12,7 +12,7 @@ export const unescaped = (text: string): string | undefined => jsonIn(`"${text}"
 /** The place of the quote that ends the string. `piece` must begin with a character or a whole escape. */
 export function closingQuote(piece: Buffer): number | undefined {
   for (let quote = piece.indexOf(QUOTE); quote !== -1; quote = piece.indexOf(QUOTE, quote + 1)) {
-    if (backslashesBefore(piece, quote) % 2 === 0) return quote;
+    if (!isEscaped(piece, quote)) return quote;
   }
   return undefined;
 }
@@ -20,13 +20,14 @@ export function closingQuote(piece: Buffer): number | undefined {
 /** The length of `piece` without an escape that is cut by its end. */
 export function lengthWithoutCutEscape(piece: Buffer): number {
   const last = piece.lastIndexOf(BACKSLASH);
-  if (last === -1 || backslashesBefore(piece, last) % 2 === 1) return piece.byteLength;
+  if (last === -1 || isEscaped(piece, last)) return piece.byteLength;
   const escapeLength = piece[last + 1] === LOWER_U ? '\\u0000'.length : '\\n'.length;
   return last + escapeLength > piece.byteLength ? last : piece.byteLength;
 }
 
-function backslashesBefore(piece: Buffer, at: number): number {
-  let first = at;
-  while (first > 0 && piece[first - 1] === BACKSLASH) first -= 1;
-  return at - first;
+/** True if an odd number of backslashes stands directly before this place. */
+function isEscaped(piece: Buffer, at: number): boolean {
+  let isOdd = false;
+  for (let before = at - 1; before >= 0 && piece[before] === BACKSLASH; before -= 1) isOdd = !isOdd;
+  return isOdd;
 }

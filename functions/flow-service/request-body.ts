@@ -62,8 +62,7 @@ export async function flowBody(body: JsonObject, request: AddressedRequest, sign
       parts.push({ as, source });
       bytes += 4 * Math.ceil(source.bytes / 3);
     } else {
-      const kept: Uint8Array[] = [];
-      const isKept = source.bytes <= keptMax;
+      const kept: Uint8Array[] | undefined = source.bytes <= keptMax ? [] : undefined;
       let length = 0;
       let isBlank = true;
       let hasNul = false;
@@ -73,12 +72,12 @@ export async function flowBody(body: JsonObject, request: AddressedRequest, sign
       };
       for await (const part of escaped(source, signal, onText)) {
         length += part.byteLength;
-        if (isKept) kept.push(part);
+        kept?.push(part);
       }
       if (hasNul) unfit ??= new InvalidTextError('The text has a NUL: it is UTF-16, or no text at all');
       else if (isBlank) unfit ??= new InvalidTextError('The text is blank', { code: 'input-blank' });
-      if (isKept) keptMax -= source.bytes;
-      parts.push(isKept ? Buffer.concat(kept) : { as, source });
+      if (kept !== undefined) keptMax -= source.bytes;
+      parts.push(kept === undefined ? { as, source } : Buffer.concat(kept));
       bytes += length;
     }
   }
@@ -129,7 +128,7 @@ async function* inBlocks(parts: readonly Part[], signal: AbortSignal): AsyncGene
     else if (part.as === 'file') yield* encode(exactly(part.source.bytes, await part.source.open(signal)), blocks);
     else for await (const text of escaped(part.source, signal)) yield* blocks.bytes(text);
   }
-  yield* blocks.rest();
+  yield blocks.take();
 }
 
 /**
@@ -201,7 +200,7 @@ class Blocks {
 
   *bytes(bytes: Uint8Array): Generator<Uint8Array> {
     for (let from = 0; from < bytes.byteLength; ) {
-      if (this.#used === BLOCK_BYTES) yield this.#next();
+      if (this.#used === BLOCK_BYTES) yield this.take();
       const to = Math.min(bytes.byteLength, from + BLOCK_BYTES - this.#used);
       this.#block.set(bytes.subarray(from, to), this.#used);
       this.#used += to - from;
@@ -214,7 +213,7 @@ class Blocks {
     while (from < to) {
       const groups = Math.floor((BLOCK_BYTES - this.#used) / 4);
       if (groups === 0) {
-        yield this.#next();
+        yield this.take();
         continue;
       }
       const end = Math.min(to, from + 3 * groups, from + SLICE_BYTES_MAX);
@@ -223,11 +222,8 @@ class Blocks {
     }
   }
 
-  *rest(): Generator<Uint8Array> {
-    if (this.#used > 0) yield this.#next();
-  }
-
-  #next(): Uint8Array {
+  /** The bytes since the last block. The next ones go to the other buffer. */
+  take(): Uint8Array {
     const full = this.#block.subarray(0, this.#used);
     const block = this.#block;
     this.#block = this.#other ?? Buffer.allocUnsafeSlow(BLOCK_BYTES);

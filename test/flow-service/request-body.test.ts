@@ -66,7 +66,7 @@ describe('a described body', () => {
     ['nothing in place of parameters that are missing', { '...': '{inputUrl}', mode: 'best' }, { mode: 'best' }],
     ['nothing in place of parameters that are no object', { '...': '{input}', mode: 'best' }, { mode: 'best' }],
   ])('has %s', (_, body, expected) => {
-    expect(filled(body, values)).toEqual(expected);
+    expect(filled(body, values)).toStrictEqual(expected);
     expect(JSON.stringify(filled(body, values))).not.toContain('...');
   });
 });
@@ -323,6 +323,13 @@ describe('the request body of several inputs', () => {
     expect(JSON.parse((await collect(chunks(never))).toString())).toEqual({
       ...{ file: 'data:image/png;base64,YWJj', literal: '{input}', prompt: '{prompt}' },
     });
+  });
+
+  it('has none of them if the request has none', async () => {
+    const body = { inputs: '{inputs}', image: '{input}', prompt: 'a red chair' };
+    const { bytes, chunks } = await flowBody(body, { template: 't', tag, inputs: [] }, never);
+    const text = '{"inputs":[],"prompt":"a red chair"}';
+    expect([bytes, (await collect(chunks(never))).toString()]).toEqual([text.length, text]);
   });
 
   it('opens one input after the other has ended', async () => {
