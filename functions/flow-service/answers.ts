@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { timeOfIso } from '../base/clock.ts';
 import { isObject } from '../base/json.ts';
 import { essenceOf, typeOfName } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
@@ -97,12 +98,7 @@ function errorText(error: unknown): string | undefined {
 function timeOf(value: unknown): number | undefined {
   // 1e11 seconds are in the year 5138; 1e11 milliseconds are in 1973.
   if (typeof value === 'number' && value > 0) return value < 1e11 ? value * 1000 : value;
-  if (typeof value !== 'string') return undefined;
-  const parts = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)\s*(Z|[+-]\d\d:?\d\d)?$/i.exec(value);
-  if (parts === null) return undefined;
-  // A time without a zone means UTC. Date would assume the zone of this machine.
-  const time = Date.parse(`${parts[1]}T${parts[2]}${parts[3] ?? 'Z'}`);
-  return Number.isNaN(time) ? undefined : time;
+  return typeof value === 'string' ? timeOfIso(value) : undefined;
 }
 
 /** What the body of an error response says. */

@@ -1,4 +1,7 @@
+import { timeOfIso } from '../base/clock.ts';
 import type { TransportResponse } from './transport.ts';
+
+type Headers = Pick<TransportResponse, 'headers'>;
 
 /** Longest wait that we accept from a header, in milliseconds. */
 const WAIT_MAX_MS = 24 * 60 * 60_000;
@@ -10,21 +13,27 @@ const EPOCH_SECONDS_MIN = 1e9;
 const EPOCH_MS_MIN = 1e12;
 
 /** The service's own time, if its `Date` header tells. A reset by its clock must not be compared with ours. */
-const serviceNow = ({ headers }: Pick<TransportResponse, 'headers'>, now: number): number => {
+const serviceNow = ({ headers }: Headers, now: number): number => {
   const date = Date.parse(headers.date ?? '');
   return Number.isNaN(date) ? now : date;
 };
 
+/** `Retry-After` in milliseconds, as Azure and OpenAI send it beside the other one or alone. */
+const MS_HEADERS: readonly string[] = ['retry-after-ms', 'x-ms-retry-after-ms'];
+
+/** Tells whether an answer says when to try again. */
+export const hasRetryAfter = ({ headers }: Headers): boolean =>
+  ['retry-after', ...MS_HEADERS].some((name) => headers[name] !== undefined);
+
 /**
- * `Retry-After` as milliseconds from `now`: seconds or a date (RFC 9110, section 10.2.3). Undefined if it is neither. The
- * RFC has whole seconds only, but some services send fractions.
+ * `Retry-After` as milliseconds from `now`. Undefined if there is none, or if it is no wait. RFC 9110 (section 10.2.3) has
+ * whole seconds and dates of HTTP only, but services send the other forms of {@link waitIn} too.
  */
-export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+export function retryAfterMs(response: Headers, now: number): number | undefined {
   const { headers } = response;
-  const text = headers['retry-after']?.trim() ?? '';
-  const isDate = /^[A-Z][a-z]+, /.test(text);
-  const ms = isDate ? Date.parse(text) - serviceNow(response, now) : (numberIn(text) ?? Number.NaN) * 1000;
-  return ms >= 0 ? Math.min(Math.ceil(ms), WAIT_MAX_MS) : undefined;
+  const inMs = MS_HEADERS.map((name) => numberIn(headers[name])).find((ms) => ms !== undefined);
+  const ms = inMs ?? waitIn(headers['retry-after'], serviceNow(response, now));
+  return ms !== undefined && ms >= 0 ? Math.min(Math.ceil(ms), WAIT_MAX_MS) : undefined;
 }
 
 /**
@@ -32,7 +41,7 @@ export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: 
  * service does not say. Reads `RateLimit-Remaining` and `RateLimit-Reset`, with and without `X-`, and the combined
  * `RateLimit` of the later drafts (draft-ietf-httpapi-ratelimit-headers, 03 to 10).
  */
-export function exhaustedMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+export function exhaustedMs(response: Headers, now: number): number | undefined {
   const { headers } = response;
   const combined = headers.ratelimit;
   const [remaining, reset] =
@@ -43,11 +52,33 @@ export function exhaustedMs(response: Pick<TransportResponse, 'headers'>, now: n
         ]
       : [memberOf(combined, 'remaining', 'r'), memberOf(combined, 'reset', 't')];
   if (numberIn(remaining) !== 0) return undefined;
-  const seconds = numberIn(reset);
-  if (seconds === undefined) return undefined;
-  const epochMs = seconds >= EPOCH_MS_MIN ? seconds : seconds * 1000;
-  const ms = seconds >= EPOCH_SECONDS_MIN ? epochMs - serviceNow(response, now) : seconds * 1000;
-  return ms > 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
+  const ms = waitIn(reset, serviceNow(response, now));
+  return ms !== undefined && ms > 0 ? Math.min(Math.ceil(ms), WAIT_MAX_MS) : undefined;
+}
+
+/** The beginning of a date of HTTP. */
+const HTTP_DATE = /^[A-Z][a-z]+, /;
+
+/** A duration with units, such as `1.5s`, `250ms` or `6m0s`. */
+const DURATION = /^(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?$/;
+
+/**
+ * A wait as milliseconds from `now`, which may be over already: a number of seconds, a duration with units, a date, or a
+ * time in seconds or milliseconds since the epoch. Undefined if the value is none.
+ */
+function waitIn(value: string | undefined, now: number): number | undefined {
+  const text = value?.trim() ?? '';
+  const time = HTTP_DATE.test(text) ? Date.parse(text) : timeOfIso(text);
+  if (time !== undefined) return Number.isNaN(time) ? undefined : time - now;
+  const seconds = numberIn(text);
+  if (seconds !== undefined) {
+    if (seconds < EPOCH_SECONDS_MIN) return seconds * 1000;
+    return (seconds < EPOCH_MS_MIN ? seconds * 1000 : seconds) - now;
+  }
+  const parts = text === '' ? null : DURATION.exec(text);
+  if (parts === null) return undefined;
+  const [h = 0, m = 0, s = 0, ms = 0] = parts.slice(1).map((part) => Number(part ?? 0));
+  return ((h * 60 + m) * 60 + s) * 1000 + ms;
 }
 
 /** A number such as `12` or `12.5`. Several values of one header are joined by commas, and the first one counts. */

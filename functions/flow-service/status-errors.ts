@@ -10,7 +10,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
+import { exhaustedMs, hasRetryAfter, retryAfterMs } from './rate-limit-headers.ts';
 import type { TransportResponse } from './transport.ts';
 
 interface ErrorFacts {
@@ -27,8 +27,10 @@ interface ErrorFacts {
  * Tells whether the service asks us to slow down. A spent credit counts too: no file is at fault then, so none should
  * fail and need a retry by hand.
  */
-export const isThrottled = ({ status, headers, refusal }: TransportResponse): boolean =>
-  refusal === 'throttled' || refusal === 'outOfCredit' || (status === 503 && headers['retry-after'] !== undefined);
+export const isThrottled = (response: TransportResponse): boolean =>
+  response.refusal === 'throttled' ||
+  response.refusal === 'outOfCredit' ||
+  (response.status === 503 && hasRetryAfter(response));
 
 /** Tells whether a cache before the service has answered, with what the service said earlier (RFC 9111, section 5.1). */
 export const isCached = ({ headers }: Pick<TransportResponse, 'headers'>): boolean => Number(headers.age) > 0;

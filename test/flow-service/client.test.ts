@@ -388,6 +388,23 @@ describe('an error response', () => {
     ['1e9', undefined],
     ['0x10', undefined],
     ['600, 700', 600_000],
+    ['2026-01-01T00:02:00Z', 120_000],
+    ['2026-01-01T01:02:00.5+01:00', 120_500],
+    ['2026-01-01 00:02:00', 120_000],
+    ['2025-12-31T23:59:00Z', undefined],
+    ['2026-13-01T00:02:00Z', undefined],
+    ['2026-01-02', undefined],
+    ['1767225720', 120_000],
+    ['1767225720500', 120_500],
+    ['1767225500', undefined],
+    ['30s', 30_000],
+    ['6m0s', 360_000],
+    ['1h', 3_600_000],
+    ['1m2.5s', 62_500],
+    ['250ms', 250],
+    ['30 s', undefined],
+    ['s', undefined],
+    ['5x', undefined],
     ['Sun, 06 Nov 1994 08:49:37 GMT', undefined],
     ['Sun, 99 Nov 2094 08:49:37 GMT', undefined],
     ['Fri, 31 Dec 9999 23:59:59 GMT', 86_400_000],
@@ -398,6 +415,19 @@ describe('an error response', () => {
     const { transport } = canned({ status: 429, headers: { 'retry-after': value } });
     const error = await failureOf(operations.get(clientOf(PUBLIC, { transport, clock: new HastyClock() })));
     expect(error).toMatchObject({ name: 'ThrottledError', retryAfterMs });
+  });
+
+  it.each([
+    [{ 'retry-after-ms': '1500' }, 1_500],
+    [{ 'x-ms-retry-after-ms': '1500' }, 1_500],
+    [{ 'retry-after-ms': '1500', 'retry-after': '2' }, 1_500],
+    [{ 'retry-after-ms': 'soon', 'retry-after': '2' }, 2_000],
+  ])('with %j asks for a wait, also by 503', async (headers, retryAfterMs) => {
+    for (const status of [429, 503]) {
+      const { transport } = canned({ status, headers });
+      const error = await failureOf(operations.get(clientOf(PUBLIC, { transport, clock: new HastyClock() })));
+      expect(error).toMatchObject({ name: 'ThrottledError', retryAfterMs });
+    }
   });
 });
 

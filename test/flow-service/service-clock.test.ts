@@ -21,6 +21,14 @@ it('a service clock that is a minute ahead does not stretch a wait until a date'
   expect(retryAfterMs({ headers }, NOW)).toBe(5_000);
 });
 
+it.each(['5', '5s', '5000ms', String(THEIRS / 1000 + 5), new Date(THEIRS + 5_000).toISOString()])(
+  'a reset may be a wait or a time in any form: %s',
+  (reset) => {
+    const headers = { date, 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': reset };
+    expect(exhaustedMs({ headers }, NOW)).toBe(5_000);
+  },
+);
+
 it('the first of several values of a reset counts, for a day at most', () => {
   const headers = (reset: string) => ({ 'x-ratelimit-remaining': '0, 5', 'x-ratelimit-reset': reset });
   expect(exhaustedMs({ headers: headers('7, 9') }, NOW)).toBe(7_000);
