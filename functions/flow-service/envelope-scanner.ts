@@ -38,6 +38,8 @@ export interface Envelope {
   /** As the data URI spells it. Undefined if it names none. */
   readonly mediaType: string | undefined;
   readonly isBase64: boolean;
+  /** To the data: `"/data"`. */
+  readonly pointer: string;
   /** The JSON up to the opening quote of the data. */
   readonly head: string;
   /** The bytes received behind the URI's comma: data, and possibly a part of what follows the data. */
@@ -197,6 +199,7 @@ export class EnvelopeScanner {
     return {
       is: 'envelope',
       ...parametersOf(head.slice('data:'.length)),
+      pointer: this.#pointer,
       head: this.#received.bytes.toString('latin1'),
       rest: uri.subarray(matched.length),
     };

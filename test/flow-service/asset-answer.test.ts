@@ -8,32 +8,27 @@ import { collect, pieces, streamed } from './chunks.ts';
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-interface Options {
+type Facts = Parameters<typeof assetOf>[1];
+
+const FACTS: Facts = {
+  data: '/data',
+  mediaType: 'x/answer',
+  names: [],
+  isDelimited: true,
+  assetBytesMax: 100 * MIB,
+};
+
+interface Options extends Partial<Facts> {
   readonly cuts?: readonly number[];
-  readonly length?: number;
-  readonly isDelimited?: boolean;
-  readonly assetBytesMax?: number;
-  readonly mediaType?: string;
-  readonly accepts?: (mediaType: string) => boolean;
-  readonly data?: string;
-  readonly names?: readonly string[];
 }
 
 /** The media type and bytes of the asset in a response. Text stands for its bytes in Latin-1. */
-async function read(answer: string | Uint8Array, options: Options = {}): Promise<{ mediaType: string; bytes: Buffer }> {
+async function read(
+  answer: string | Uint8Array,
+  { cuts = [], ...facts }: Options = {},
+): Promise<{ mediaType: string; bytes: Buffer }> {
   const body = typeof answer === 'string' ? Buffer.from(answer, 'latin1') : answer;
-  const {
-    cuts = [],
-    length,
-    isDelimited = true,
-    assetBytesMax = 100 * MIB,
-    mediaType = 'x/answer',
-    accepts,
-    names,
-    data = '/data',
-  } = options;
-  const facts = { data, mediaType, names, length, isDelimited, assetBytesMax, accepts };
-  const asset = await assetOf(streamed(pieces(body, cuts)), facts);
+  const asset = await assetOf(streamed(pieces(body, cuts)), { ...FACTS, ...facts });
   return { mediaType: asset.mediaType, bytes: await collect(asset.chunks) };
 }
 
@@ -57,7 +52,7 @@ async function failure(answer: string, options?: Options): Promise<string | unde
   }
 }
 
-const everyByte = (answer: string): number[] => Array.from(answer, (_, at) => at);
+const everyByte = ({ length }: string | Uint8Array): number[] => Array.from({ length }, (_, at) => at);
 
 /** Any JSON for the other members. None of them is called `data`. */
 const members = fc.dictionary(
@@ -401,6 +396,15 @@ describe('a response that is the asset itself', () => {
     }
   });
 
+  it.each(['{"data":"data:image/png;base64,QUJD"}', 'glTF\x02\x00\x00\x00', '{'])(
+    'stays as it is if no pointer to data is declared: %j',
+    async (answer) => {
+      for (const cuts of [[], everyByte(answer)]) {
+        expect(await decoded(answer, { data: undefined, cuts, accepts: any })).toBe(answer);
+      }
+    },
+  );
+
   it('stays as it is for any bytes, in pieces of any size', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 300 }), fc.array(fc.nat(300)), async (bytes, cuts) => {
@@ -420,7 +424,9 @@ describe('an HTML page', () => {
   ];
   it.each(pages)('%s is no asset, whatever its media type and its pieces', async (_, answer) => {
     for (const cuts of [[], [1], everyByte(answer)]) {
-      await expect(read(answer, { cuts })).rejects.toThrow(NotAnAssetError);
+      for (const data of ['/data', undefined]) {
+        await expect(read(answer, { data, cuts })).rejects.toThrow(NotAnAssetError);
+      }
     }
   });
 
@@ -467,8 +473,7 @@ describe('an HTML page', () => {
         isOpen = false;
       }
     };
-    const facts = { data: '/data', mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
-    await expect(assetOf(body(), facts)).rejects.toThrow(NotAnAssetError);
+    await expect(assetOf(body(), FACTS)).rejects.toThrow(NotAnAssetError);
     expect(isOpen).toBe(false);
   });
 });
@@ -508,11 +513,16 @@ describe('what came in place of an asset', () => {
     ['text/plain', '\n data:image/png;base64,QUJD', 'text/plain'],
     ['text/plain', `\n "${REPEATED}=="\n`, 'text/plain'],
     ['image/png', `\n"${PNG}"`, 'text/plain'],
+    ['image/png', 'http://cdn.example.com/a.png', 'text/plain'],
+    ['model/x+jsonz', '{"error":"gone"}', 'application/json'],
+    ['model/x+jsonz', `{"error":"${'x'.repeat(5_000)}"}`, 'application/json'],
+    ['model/x+xmlz', '<Error/>', 'application/xml'],
   ];
 
   it.each(documents)('with the media type %s is none, in any pieces: %j', async (mediaType, answer) => {
-    for (const cuts of [[], everyByte(answer)]) {
-      const { message } = await read(answer, { mediaType, cuts }).then(
+    const cuts = everyByte(answer.slice(0, 500));
+    for (const options of [{}, { cuts }, { cuts, data: undefined }]) {
+      const { message } = await read(answer, { mediaType, ...options }).then(
         () => expect.fail('It was taken for an asset'),
         (error: NotAnAssetError) => error,
       );
@@ -529,13 +539,61 @@ describe('what came in place of an asset', () => {
   );
 
   it.each([
+    ['JSON', 'text/plain', '{"error":"gone"}', 'application/json'],
+    ['JSON', 'application/problem+json', '{"title":"Gone"}', 'application/problem+json'],
+    ['XML', 'binary/octet-stream', '<Error>gone</Error>', 'application/xml'],
+    ['XML', 'text/xml', '<gone/>', 'text/xml'],
+    ['An address', 'text/plain', 'https://cdn.example.com/a.glb', 'text/plain'],
+    ['A data URI', 'image/png', 'data:image/png;base64,QUJD', 'text/plain'],
+    ['Bare base64', 'application/octet-stream', REPEATED, 'application/octet-stream'],
+  ])('is named %s, with its beginning and the type to declare: %s, %j', async (what, mediaType, answer, declared) => {
+    const quoted = answer === REPEATED ? `${REPEATED.slice(0, 200)}…` : answer;
+    const message =
+      `${what} came in place of the asset: ${quoted}. Check the service, and what stands before it and its assets: a ` +
+      `proxy, a login. If the template makes such files, add "${declared}" to "makes" of the route.`;
+    await expect(read(`\n ${answer} \n`, { mediaType })).rejects.toThrow(new NotAnAssetError(message));
+  });
+
+  it.each([
+    ['JSON', '\ufeff{"error":"gone"}', ['image/png']],
+    ['An address', '\ufeffhttps://cdn.example.com/a.glb', ['image/png']],
+    ['An address', '\n\n\u00a0https://cdn.example.com/a.glb', ['image/png']],
+    ['An address', '\n   \u00a0https://cdn.example.com/a.glb', []],
+    ['An address', '\u2028\u3000"https://cdn.example.com/a.glb"\u2003', []],
+    ['Bare base64', `\u202f"${PNG}"\n`, ['image/png']],
+  ])('is known behind white space of any kind, cut anywhere: %s, %j', async (what, text, others) => {
+    const answer = Buffer.from(text);
+    for (const mediaType of ['text/plain', 'application/octet-stream', ...others]) {
+      for (const data of ['/data', undefined]) {
+        const all = read(answer, { data, mediaType, cuts: everyByte(answer) });
+        await expect(all).rejects.toThrow(`${what} came in place of the asset`);
+      }
+    }
+  });
+
+  it('is known by all of its JSON up to 4,096 bytes, and by its beginning if files of its type are never JSON', async () => {
+    const json = (length: number): string => `{"error":"${'x'.repeat(length - 12)}"}`;
+    await expect(read(json(4_096))).rejects.toThrow(NotAnAssetError);
+    expect(await decoded(json(4_097))).toHaveLength(4_097);
+    await expect(read(json(4_097), { mediaType: 'image/png' })).rejects.toThrow(NotAnAssetError);
+  });
+
+  it.each([
     ['with the type of an asset', 'model/gltf-binary', ''],
+    ['with the type of a document', 'application/json', ''],
+    ['with the type of a page', 'text/html', ''],
     ['without a type', 'application/octet-stream', ''],
     ['in an envelope', 'application/json', '{"data":"data:model/gltf-binary;base64,","id":"a1"}'],
     ['in an envelope, not in base64', 'application/json', '{"data":"data:text/plain,"}'],
   ])('is none if it has no bytes, also if its type is declared: %s', async (_, mediaType, answer) => {
     for (const accepts of [undefined, any]) {
       await expect(read(answer, { mediaType, accepts })).rejects.toThrow(/^Nothing came in place of the asset/);
+    }
+  });
+
+  it('is none if its response has no body at all', async () => {
+    for (const data of ['/data', undefined]) {
+      await expect(assetOf(streamed([]), { ...FACTS, data })).rejects.toThrow(/^Nothing came in place of the asset/);
     }
   });
 
@@ -548,7 +606,7 @@ describe('what came in place of an asset', () => {
     const accepts = (type: string): boolean => type.startsWith('model/');
     for (const answer of ['\x89PNG\r\n', '{"data":"data:image/png;base64,iVBORw=="}']) {
       await expect(read(answer, { mediaType: 'image/png', accepts })).rejects.toThrow(
-        'A file of the type image/png came in place of the asset',
+        /^A file of the type image\/png came in place of the asset\. Check .* add "image\/png" to "makes" of the route\.$/,
       );
     }
   });
@@ -562,17 +620,25 @@ describe('what came in place of an asset', () => {
     ['model/gltf-binary', '{ is no JSON }'],
     ['model/gltf-binary', REPEATED],
     ['image/x+json', `{"a":"${'x'.repeat(5_000)}"}`],
+    ['model/gltf+json', `{"asset":"${'x'.repeat(5_000)}"}`],
+    ['x-model/scene', `{"a":"${'x'.repeat(5_000)}"}`],
+    ['application/octet-stream+json', `{"a":"${'x'.repeat(5_000)}"}`],
+    ['model/gltf-binary', `glTF\x02\0\0\0\0\x20\0\0\0\x10\0\0JSON{"asset":{}}${' '.repeat(5_000)}`],
     ['application/x+xml', '<Error/>'],
     ['text/plain', 'See https://cdn.example.com/a.glb'],
     ['text/plain', 'https://cdn.example.com/a.glb and more'],
     ['text/plain', 'It begins with data:image/png;base64,QUJD'],
     ['text/plain', `A hash: ${REPEATED}`],
     ['text/plain', `${REPEATED} and more`],
+    ['image/png', `${PNG} and more`],
     ['text/plain', 'It said {"detail":"not ready"}'],
     ['text/plain', '{"detail":"not ready"} is what it said'],
+    ['text/plain', '"It said [sic]"'],
     ['application/octet-stream', 'It said <Error>no</Error>'],
   ])('is not, but an asset of the type %s: %j', async (mediaType, answer) => {
-    expect(await decoded(answer, { mediaType })).toBe(answer);
+    for (const cuts of [[], everyByte(answer.slice(0, 500))]) {
+      expect(await decoded(answer, { mediaType, cuts })).toBe(answer);
+    }
   });
 });
 
@@ -605,13 +671,7 @@ describe('the progress of an asset', () => {
     ['an envelope', `{"data":"data:a/b;base64,${'QUJD'.repeat(10_000)}"}`, 30_000],
   ])('is told from its opening on: of %s', async (_, answer, bytes) => {
     const told: number[] = [];
-    const facts = {
-      data: '/data',
-      mediaType: 'x/y',
-      isDelimited: true,
-      assetBytesMax: MIB,
-      onData: (count: number) => told.push(count),
-    };
+    const facts = { ...FACTS, onData: (count: number) => told.push(count) };
     const cuts = [10_000, 20_000, 25_000, 35_000].filter((cut) => cut < answer.length);
     const { chunks } = await assetOf(streamed(pieces(Buffer.from(answer), cuts)), facts);
     expect(told).toEqual([0]);
@@ -620,6 +680,61 @@ describe('the progress of an asset', () => {
     expect(told).toEqual(told.toSorted((one, other) => one - other));
     expect(told.at(-1)).toBeGreaterThan(10_000);
     expect(told.at(-1)).toBeLessThanOrEqual(bytes);
+  });
+
+  it.each([
+    ['if it may be one', false, [0, 3, 11, 13]],
+    ['and those before it if it must be one', true, [7, 7, 10, 18, 20]],
+  ])('counts the bytes behind the data of an envelope, %s', async (_, isEnvelope, counts) => {
+    const told: number[] = [];
+    const facts = { ...FACTS, isEnvelope, onData: (count: number) => told.push(count) };
+    const body = ['{"a":1,', '"data":"data:a/b;base64,QUJD', 'QUJD"', ',"b":', '2}'].map((each) => Buffer.from(each));
+    const { chunks } = await assetOf(streamed(body), facts);
+    expect((await collect(chunks)).toString()).toBe('ABCABC');
+    expect(told).toEqual(counts);
+  });
+});
+
+describe('the pieces of an asset', () => {
+  const sizes = async (body: readonly Uint8Array[]): Promise<number[]> =>
+    Array.fromAsync((await assetOf(streamed(body), FACTS)).chunks, ({ byteLength }) => byteLength);
+
+  it('are those of its response', async () => {
+    expect(await sizes(pieces(Buffer.from('glTF\0 and more'), [5, 9]))).toEqual([5, 4, 5]);
+  });
+
+  it('are large blocks if it comes in an envelope, and none of them is empty', async () => {
+    const answer = Buffer.from(`{"data":"data:a/b;base64,${'QUJD'.repeat(70_000)}"}`);
+    for (const cuts of [[], [answer.byteLength - 2], [100, 200, 300]]) {
+      const each = await sizes(pieces(answer, cuts));
+      expect(each.length).toBeLessThanOrEqual(2);
+      expect(Math.min(...each)).toBeGreaterThan(0);
+    }
+  });
+});
+
+describe('an asset is opened', () => {
+  const inEnvelope = (type: string, bytes: number): string[] => [
+    `{"data":"data:${type};base64,${Buffer.alloc(bytes, 'x').toString('base64')}"`,
+    '}',
+  ];
+  it.each<[why: string, pieces: readonly string[], facts: Partial<Facts>]>([
+    ['no document begins as it does', ['glTF\x02\0\0\0<{[', 'more'], { mediaType: 'model/gltf-binary' }],
+    ['its type in an envelope tells', ['{"data":"data:a/b;base64,', 'QUJD"}'], {}],
+    ['its name tells', ['{"data":"data:;base64,', 'QUJD"}'], { names: ['a.glb'] }],
+    ['64 bytes of it have come, if nothing else tells', inEnvelope('', 64), {}],
+  ])('as soon as %s', async (_, [first = '', ...others], facts) => {
+    const asked: string[] = [];
+    const body = async function* () {
+      for (const piece of [first, ...others]) {
+        asked.push(piece);
+        yield Buffer.from(piece, 'latin1');
+      }
+    };
+    const { chunks } = await assetOf(body(), { ...FACTS, ...facts });
+    expect(asked).toEqual([first]);
+    await collect(chunks);
+    expect(asked).toEqual([first, ...others]);
   });
 });
 
@@ -651,9 +766,8 @@ describe('the connection', () => {
         isOpen = false;
       }
     };
-    const facts = { data: '/data', mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
     const reading = async () => {
-      for await (const _ of (await assetOf(body(), facts)).chunks) if (when.includes('early')) break;
+      for await (const _ of (await assetOf(body(), FACTS)).chunks) if (when.includes('early')) break;
     };
     if (when.includes('damaged')) await expect(reading()).rejects.toThrow(DamagedAssetError);
     else await reading();
@@ -722,6 +836,8 @@ describe('the type of an asset', () => {
     ['application/zip', 'text/plain', 'PK\x03\x04', ['a1']],
     ['text/plain', 'text/plain', 'h\0i\0', ['a1']],
     ['text/plain', 'text/plain', 'glTF is a format', ['a.glb']],
+    ['model/stl', 'text/plain', 'solid\x08', ['a.stl']],
+    ['text/plain', 'text/plain', 'solid\ta', ['a.stl']],
   ])('is %s if it comes as %s, but begins with %j', async (mediaType, said, bytes, names) => {
     expect((await read(bytes, { mediaType: said, names, accepts: any })).mediaType.split(';')[0]).toBe(mediaType);
   });
@@ -732,6 +848,13 @@ describe('the type of an asset', () => {
     [NOTHING, 'nobody knows\0'],
   ])('of a data URI that names none is %s if its bytes say so', async (mediaType, bytes) => {
     expect((await read(envelopeOf(bytes, ''), { names: ['a1'] })).mediaType).toBe(mediaType);
+  });
+
+  it.each([
+    ['model/gltf-binary', 'glTF\x02\0\0\0'],
+    [NOTHING, 'nobody knows'],
+  ])('of a response that names none is %s if its bytes say so: %j', async (mediaType, bytes) => {
+    expect((await read(bytes, { mediaType: undefined })).mediaType).toBe(mediaType);
   });
 
   it.each([

@@ -20,7 +20,7 @@ async function decoded(
   answer: Uint8Array,
   at: readonly number[],
 ): Promise<{ mediaType: string; bytes: Buffer } | FlowServiceError> {
-  const facts = { data: '/data', mediaType: 'x/answer', isDelimited: true, assetBytesMax: 1_000 };
+  const facts = { data: '/data', mediaType: 'x/answer', names: [], isDelimited: true, assetBytesMax: 1_000 };
   try {
     const { mediaType, chunks } = await assetOf(streamed(pieces(answer, at)), facts);
     return { mediaType, bytes: await collect(chunks) };
