@@ -261,7 +261,7 @@ function isJsonDocument(text: string): boolean {
 
 function notAnAsset(instead: Instead | undefined, mediaType: string, head: Head | undefined): NotAnAssetError {
   const what = instead?.what ?? `A file of the type ${mediaType}`;
-  const declared = instead?.mediaType ?? essenceOf(mediaType);
+  const declared = essenceOf(instead?.mediaType ?? mediaType);
   const quoted =
     head === undefined || instead === undefined ? '' : `: ${shorten(head.text.trim(), QUOTE_CHARS_MAX, '…')}`;
   return new NotAnAssetError(

@@ -543,7 +543,7 @@ describe('what came in place of an asset', () => {
     ['JSON', 'application/problem+json', '{"title":"Gone"}', 'application/problem+json'],
     ['XML', 'binary/octet-stream', '<Error>gone</Error>', 'application/xml'],
     ['XML', 'text/xml', '<gone/>', 'text/xml'],
-    ['An address', 'text/plain', 'https://cdn.example.com/a.glb', 'text/plain'],
+    ['An address', 'text/plain; charset=utf-8', 'https://cdn.example.com/a.glb', 'text/plain'],
     ['A data URI', 'image/png', 'data:image/png;base64,QUJD', 'text/plain'],
     ['Bare base64', 'application/octet-stream', REPEATED, 'application/octet-stream'],
   ])('is named %s, with its beginning and the type to declare: %s, %j', async (what, mediaType, answer, declared) => {
