@@ -170,11 +170,9 @@ interface Head {
   readonly isAll: boolean;
 }
 
-const BYTE_ORDER_MARK_BYTES = 3;
-
 /**
  * Reads on until the head shows whether the asset is a document. The result does not depend on the pieces in which the
- * answer comes. Even a byte order mark may be cut.
+ * answer comes: a character that is cut does not count before the rest of it has come.
  */
 async function headOf(
   received: readonly Uint8Array[],
@@ -185,11 +183,12 @@ async function headOf(
   const mayBeText = !isTelling(mediaType) || essenceOf(mediaType) === 'text/plain';
   for (;;) {
     const bytes = chunks.reduce((sum, { byteLength }) => sum + byteLength, 0);
-    const text = new TextDecoder().decode(Buffer.concat(chunks, Math.min(bytes, HEAD_BYTES_MAX)));
-    const isOpen = mayBeText || bytes <= BYTE_ORDER_MARK_BYTES || MAY_BE_TEXT.test(text);
+    const head = Buffer.concat(chunks, Math.min(bytes, HEAD_BYTES_MAX));
+    const text = new TextDecoder().decode(head, { stream: true });
+    const isOpen = mayBeText || MAY_BE_TEXT.test(text);
     if (!isOpen || bytes > HEAD_BYTES_MAX) return { chunks, text, isAll: false };
     const next = await incoming.next();
-    if (next.done === true) return { chunks, text, isAll: true };
+    if (next.done === true) return { chunks, text: new TextDecoder().decode(head), isAll: true };
     chunks.push(next.value);
   }
 }
@@ -212,19 +211,22 @@ const MAY_BE_TEXT = /^\s*(?:[<{[]|"?(?:https?:|data:)|"?[A-Za-z0-9+/_-]*={0,2}"?
 const JSON_BEGINNING = /^\s*(?:\[\s*)?\{\s*"[^"\\]*"\s*:/;
 const NEVER_JSON = /^(?:(?:image|audio|video|font|model)\/(?!.*\+(?:json|xml)$)|application\/octet-stream$)/;
 
+/** The types of files that may be JSON as a whole. */
+const OWN_JSON = /[+/](?:x-)?(?:nd)?json(?:5|l|lines|-seq)?$/;
+
 const JSON_TYPES: readonly string[] = ['application/json', 'application/problem+json'];
 const XML_TYPES: readonly string[] = ['application/xml', 'text/xml', 'application/problem+xml'];
 
 /**
  * The document that came in place of an asset, by its media type or its content. JSON and XML of other types, such as
- * `model/gltf+json` and `image/svg+xml`, are assets. A gateway may give the type of the asset to its base64.
+ * `model/gltf+json`, `application/x-ndjson` and `image/svg+xml`, are assets. A gateway may give the type of the asset to its base64.
  * @param spelled the type that came with it. Its name may have told another one since.
  */
 function documentIn({ text, isAll }: Head, mediaType: string, spelled: string): Instead | undefined {
   const essence = essenceOf(mediaType);
   if (isPage(mediaType, text)) return { what: 'An HTML page', mediaType: 'text/html' };
   const isOfJson = JSON_TYPES.includes(essence);
-  const isWholeJson = isAll && !/[+/]json$/.test(essence) && isJsonDocument(text);
+  const isWholeJson = isAll && !OWN_JSON.test(essence) && isJsonDocument(text);
   if (isOfJson || isWholeJson || (!isAll && NEVER_JSON.test(essence) && JSON_BEGINNING.test(text))) {
     return { what: 'JSON', mediaType: isOfJson ? essence : 'application/json' };
   }

@@ -597,6 +597,18 @@ describe('what came in place of an asset', () => {
     }
   });
 
+  it('is known behind white space of any kind, in any pieces', async () => {
+    for (const space of ['\u00a0', '\u2028\u3000', '\ufeff \u00a0']) {
+      for (const text of ['https://cdn.example.com/a.png', PNG]) {
+        const answer = Buffer.from(space + text);
+        for (let at = 0; at < 12; at += 1) {
+          const reading = read(answer, { mediaType: 'image/png', cuts: [at] });
+          await expect(reading, `${text} cut at ${at}`).rejects.toThrow(NotAnAssetError);
+        }
+      }
+    }
+  });
+
   it('is not known by the names of an asset', async () => {
     const answer = read(REPEATED, { mediaType: 'application/octet-stream', names: ['robot.glb'] });
     await expect(answer).rejects.toThrow(/^Bare base64 came in place of the asset/);
@@ -614,6 +626,11 @@ describe('what came in place of an asset', () => {
   it.each([
     ['model/gltf+json', '{"asset":{"version":"2.0"}}'],
     ['application/geo+json', '{"type":"Point"}'],
+    ['application/x-ndjson', '{"type":"Point"}\n'],
+    ['application/jsonl', '{"type":"Point"}\n'],
+    ['application/x-jsonlines', '{"type":"Point"}\n'],
+    ['application/json-seq', '{"type":"Point"}\n'],
+    ['text/json5', '{"type":"Point"}\n'],
     ['image/svg+xml', '<?xml version="1.0"?><svg/>'],
     ['text/plain', 'A fox that jumps over a dog.'],
     ['text/csv', 'https://cdn.example.com/a.glb'],
