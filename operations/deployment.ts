@@ -102,7 +102,7 @@ export interface FunctionPlace extends AwsPlace {
 }
 
 /**
- * Connects to a pipeline by its collecting function alone, as receipts name it. What only the outputs of a stack tell
+ * Connects to a pipeline by its function `collect-outputs` alone. What only the outputs of a stack tell
  * is not known then: the dead-letter queue.
  * @throws {AwsRequestError}
  */

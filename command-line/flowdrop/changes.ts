@@ -510,7 +510,7 @@ function addAlias(add: Add): void {
 function addForget(add: Add): void {
   const command = new Command('forget')
     .description(
-      'deletes every trace of an ended file: its uploads, their results and their records, with their chains',
+      'deletes an ended file: its uploads, their results and their records, with their chains',
     )
     .argument('<key>', 'the key of a file, or an upload id')
     .option('--all', 'all uploads of the key, if there are several')

@@ -63,9 +63,9 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
   const program = new Command('flowdrop')
     .description('Shows how far each file is in a Flowdrop pipeline, and can retry, cancel or collect it.')
     .addOption(new Option('--stack <name>', 'the deployed stack (default: the variable FLOWDROP_STACK)'))
-    .addOption(new Option('--function <name>', 'the collecting function of a pipeline, as receipts name it'))
+    .addOption(new Option('--function <name>', 'the name of the function collect-outputs of the pipeline'))
     .addOption(new Option('--region <name>', "the pipeline's region (default: that of your AWS configuration)"))
-    .addOption(new Option('--local', 'the run of npm start in this folder (default, if there is no stack)'))
+    .addOption(new Option('--local', 'the run of npm start in this folder (default without a stack)'))
     .addOption(new Option('--json', 'print the answer as JSON'))
     .configureHelp({ showGlobalOptions: true, sortSubcommands: false })
     .configureOutput({

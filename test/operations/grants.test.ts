@@ -27,6 +27,8 @@ const COMMANDS = {
     ['list', '--running'],
     ['explain', 'good.png'],
     ['get', 'good.png'],
+    ['compare', 'good.png'],
+    ['costs'],
   ],
   operate: [
     ['put', 'new.png', '--wait', '--yes'],
