@@ -7,7 +7,7 @@ import type { NotedUploads } from './collector.ts';
  */
 const FAST_MS = 3_000;
 
-/** Rate at which received bytes prolong that time, in bytes a millisecond: a second for each MiB. */
+/** Received bytes that prolong that time by a millisecond: each MiB adds a second. */
 const FAST_BYTES_PER_MS = (1024 * 1024) / 1_000;
 
 /** Longest time in a fast slot, in milliseconds, however fast the asset comes. */
@@ -98,7 +98,7 @@ export class AssetSlots {
 
   /**
    * Fetches an asset as soon as there is a slot for it.
-   * @throws {OvertakenError} the asset lost its slot, or another asset of its upload lags and no slow slot is free.
+   * @throws {OvertakenError} the asset lost its slot, or its turn because another asset of its upload lags.
    * @throws the signal's reason, and the errors of `fetch`.
    */
   async run<T>(uploadId: string, signal: AbortSignal, fetch: (slot: AssetSlot) => Promise<T>): Promise<T> {

@@ -105,7 +105,7 @@ export class FlowCollector {
     }
   }
 
-  /** Tells of an undeclared word, or of what the service does not show, after enough polls in a row like that. */
+  /** After enough polls in a row, tells of a word that is not declared, or of what the service does not show. */
   async #noteWord(
     marker: RunningMarker,
     { undeclared, lacking }: { readonly undeclared?: Undeclared | undefined; readonly lacking?: string | undefined },
@@ -175,8 +175,8 @@ export class FlowCollector {
   }
 
   /**
-   * Returns true if a flow that was not seen to end must end now. A flow that seems to have ended gets another poll
-   * first.
+   * Returns true if a flow that was not seen to end must end now. A flow that seems to have ended gets twice the age,
+   * because further polls may show it.
    */
   async #isOverdue(marker: RunningMarker, { kind }: Observation): Promise<boolean> {
     if (kind === 'ending') return isTooOld(marker.ageFrom, this.#ports, 2);
@@ -310,8 +310,7 @@ export class FlowCollector {
     const { routes } = this.#ports.settings;
     const next = nextStages(stored.entry, decided.assets ?? [], routes);
     const plan = planOf(stored.entry, routes);
-    // Assets that were stored before their route had a later stage have the tag by which they expire. A later stage
-    // needs them.
+    // Assets stored while their route had no later stage carry the tag by which they expire. A later stage needs them.
     const isAdded = plan !== undefined && plan.length > 0 && (stored.entry.plan ?? []).length === 0;
     if (isAdded) await this.#ports.sources.keep(decided.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());

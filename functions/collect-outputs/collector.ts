@@ -14,8 +14,8 @@ import { spreadOf } from '../uploads/upload.ts';
 const LEASE_MS = 30_000;
 
 /**
- * Duration of a lease that was left to another invocation, in milliseconds. It is shorter, so that it can be left
- * once more and still end within the tick's minute.
+ * Duration of a lease that was left to another invocation, in milliseconds. It is shorter, so that it still ends within
+ * the tick's minute if it is left to a further one.
  */
 const LEFT_LEASE_MS = 10_000;
 
@@ -243,7 +243,7 @@ export class Lease {
   async #put(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
     if (this.#lost) return;
     const state = { ...this.#state, heldUntil: this.#clock.now() + this.#ms, ...change };
-    // If only the answer to our own write was lost, the lease expires, and a later tick takes it.
+    // It may have been our own write whose answer was lost: then the lease expires, and a later tick takes it.
     if (await this.#document.put(state, signal)) this.#state = state;
     else this.#lost = true;
   }
@@ -275,7 +275,7 @@ export async function listRunningMarkers(
 ): Promise<RunningMarkers> {
   const all = await Array.fromAsync(ledger.runningMarkers(signal));
   const [oldest] = all;
-  // Each collector lists all markers, so the highest count is right for any number of collectors. It also includes the
+  // Each collector reports all markers, so the maximum of the metric is right, and not its sum. It also includes the
   // flows of a collector that does not run.
   telemetry.metrics.add('FlowsRunning', all.length);
   if (oldest !== undefined) telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest.ageFrom, now));

@@ -92,7 +92,7 @@ export class FailureIsolation {
     return this.#halt;
   }
 
-  /** Halts the tick at the end of a round in which the service answered no flow. */
+  /** Halts the tick at the end of a round in an outage. */
   endRound(): void {
     this.#halt ??= this.outageOfRound;
   }
@@ -118,8 +118,8 @@ export class FailureIsolation {
   }
 
   /**
-   * Like {@link run}, but also during an outage of the service. A failure is logged now and thrown at the end of the
-   * tick.
+   * Like {@link run}, but also during an outage of the service. A failure is logged now. Unless it is the service's, it
+   * is also thrown at the end of the tick.
    */
   async runInOutage({ uploadId, flowId }: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     const { log, metrics } = this.#telemetry;

@@ -60,7 +60,7 @@ const UNREADY = [NotReadyError, EmptyAssetError, AddressRefusedError];
 /** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are polled every few seconds. */
 const COUNTED_GAP_MS = 60_000;
 
-/** Bytes that a template's name may take in an asset's metadata. S3 allows 2 KB in all, and two ids are in it too. */
+/** Bytes that a template's name may take in an asset's metadata. S3 allows 2 KB in all, and three ids are in it too. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
 
 /** Words for messages about an undeclared word. */
@@ -73,8 +73,9 @@ export const UNDECLARED = 'the description of the service does not declare';
 export const OUTPUTS_BYTES_MAX = 28 * 1024 * 1024;
 
 /**
- * Greatest size of the other members of a stored asset, in bytes of JSON: the names, a bucket of 63 bytes, a media type
- * of 255, a hash of 64, an ETag of 40, and a version id of 1,024. (Amazon S3 User Guide, "How S3 Versioning works".)
+ * Greatest size of a stored asset without its id and key, in bytes of JSON: the names of members, a bucket of 63 bytes,
+ * a media type of 255, a hash of 64, an ETag of 40, and a version id of 1,024. (Amazon S3 User Guide, "How S3
+ * Versioning works".)
  */
 const ASSET_MEMBERS_BYTES_MAX = 1_650;
 
@@ -190,8 +191,8 @@ export class FlowAssets {
     // A flow that only waited for its slots was not too slow.
     const isTooSlow = obstacles.has('cut off') && work.aborted && this.#hadTimeEnough && !isProgress;
     const now = clock.now();
-    // The ticks may have paused for long. So the first run at that age never ends the flow, nor does one that stores an
-    // asset.
+    // The ticks may have paused for long. So the first run past `oldAfter` never ends the flow, nor does one that
+    // stores an asset.
     const oldAfter = tooOldAfter(ageFrom(entry.flow), settings, 2);
     const isOld = now > oldAfter;
     const mustEnd = isOld && !isProgress && (entry.attemptedAt ?? 0) > oldAfter;
@@ -323,7 +324,7 @@ export class FlowAssets {
       [ASSET_METADATA]: encodedId(assetId),
       ...(templateId.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': templateId } : {}),
     };
-    // What a later stage may take gets the tag by which it expires when the whole chain has ended.
+    // What a later stage may take gets its tag for expiry only when the whole chain has ended.
     const isTaken = (planOf(entry, settings.routes) ?? []).length > 0;
     const expires = settings.resultsRetentionDays !== undefined && !isTaken;
     return { to: { key, mediaType, metadata, expires }, chunks, bytesMax };

@@ -118,11 +118,13 @@ export class FlowPolls {
     }
     if (!(await this.#pollRound(due, round))) return;
     this.#unfinishedRound = undefined;
-    // A round without any answer of the service does not count as completed, so its flows stay due.
+    // Without any answer of the service in the tick, the round does not count as completed, so its flows stay due.
     if (isolation.hasAnswered || isolation.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
   }
 
-  /** Polls these flows. Remembers up to which of them all were polled. Returns true if that is the last one. */
+  /**
+   * Polls these flows. Remembers the last one before the first that was not polled. Returns true if there is no gap.
+   */
   async #pollRound(due: readonly RunningMarker[], round: UnfinishedRound): Promise<boolean> {
     const running = await listedAsRunning(due, round.startedAt, this.#ports, this.#tick.invocation.work);
     const isDone: boolean[] = [];

@@ -65,7 +65,7 @@ export class UndeclaredWords extends Remembered<UndeclaredWord> {
  * Two polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside
  * the collector's lease.
  *
- * A loss is an end without outputs. It is confirmed only under one unbroken lease: otherwise another tick may have
+ * A loss is an end without outputs. It is confirmed only while no other tick has had the lease, because that may have
  * polled in between. If the last tick did not release its lease, this tick ignores losses: that one died before it
  * wrote what it saw, or still polls. Complete outputs need no lease: whoever polls again in between, they are there.
  */
@@ -81,7 +81,7 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   }
 
   /**
-   * Returns true if the last poll, at least one poll interval ago, saw the same. Else remembers this observation.
+   * Returns true if this was first seen at least one poll interval ago. Remembers a first observation.
    * @param apartMs shortest time between the two, if it is longer than a poll interval.
    */
   confirms(uploadId: string, digest: string, now: number, apartMs = 0): boolean {

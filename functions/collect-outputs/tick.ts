@@ -215,8 +215,8 @@ class Tick {
         if (clock.now() >= next) break;
         await this.#pauseUntil(next);
       }
-      // The state is written only after the pause. Most assets are stored by then, the tick ends, and its release
-      // writes the state anyway.
+      // The state is written only after the pause. If all assets are stored by then, the tick ends above, and its
+      // release writes the state.
       await this.#lease.write(this.#context.invocation.closing);
     }
   }
@@ -259,8 +259,9 @@ class Tick {
   }
 
   /**
-   * Leaves the next round to a message if this invocation would only wait for it. Not while assets are being
-   * stored or requests are limited: only this process knows the pace of the line and the pacer's backoffs.
+   * Leaves the next round to a message if this invocation would only wait for it. Not while it stores assets, has slow
+   * polls left, or uploads are in the line, or requests are limited: only this process knows the pace of the line and
+   * the pacer's backoffs.
    */
   #isHandedOver(next: number): boolean {
     const { nextRound, clock, pacer } = this.#ports;

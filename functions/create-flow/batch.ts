@@ -47,8 +47,8 @@ interface Message {
  * notification in its body, or a single notification without a queue. A failure fails only its own message.
  *
  * If an invocation dies, each of its uploads is charged an attempt. An upload whose last claim died or ran out of time
- * is a *suspect*: it is sent alone, after all others. So it cannot cost the others an attempt, and large files on a
- * slow line do not run out of time together.
+ * is a *suspect*: it is sent alone, after all others. So it cannot cost the others an attempt, and large files over a
+ * slow network do not run out of time together.
  * @throws {AggregateError} if a notification without a queue fails. The whole event must come again then.
  */
 export async function createFlows(event: unknown, ports: CreatePorts, invocation: Invocation): Promise<BatchResponse> {

@@ -64,7 +64,7 @@ function taken(written: Awaited<ReturnType<Ledger['replace']>>, { upload }: Clai
 /**
  * True if an upload in doubt may be sent again with its key, because the service honours the key until this invocation
  * ends. The service then answers with the flow of the first request, if that made one.
- * @param leftMs for how long after that the key must be honoured, in milliseconds.
+ * @param leftMs for how long after that end the key must be honoured, in milliseconds.
  */
 export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt }: ClaimedEntry, leftMs = 0): boolean {
   if (doubt === undefined || doubt.isDismissed || doubt.isKeySpent) return false;
@@ -74,7 +74,7 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
  * request is sent. If this invocation dies, the next one must send the same key. The claim of a file that had to settle
- * says that it was certainly not sent: that ends with the same write.
+ * is marked as certainly not sent: the same write removes the mark.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {

@@ -55,8 +55,8 @@ const EMPTY_SETTLE_MS = 5_000;
 const CHANGES_MAX = 5;
 
 /**
- * Makes at most one flow of an upload, but for a doubt that cannot be settled. Safe to run again after any failure, at
- * any point. When its promise settles, each request that it made has ended.
+ * Makes at most one flow of an upload, unless a doubt cannot be settled. Safe to run again after any failure, at any
+ * point. When its promise settles, each request that it made has ended.
  *
  *   event ─▶ no entry ──▶ open, route, claim ─────────────────────────────▶ send
  *                        (a job: when its inputs are there)                  ▲
@@ -163,10 +163,10 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
   }
   try {
     // An object that the sweep found without an entry may be a copy of what was at the key before. Without versions, an
-    // object that is newer than its event may be one too: the event was about an earlier object of the same content.
+    // object that is newer than its event may be a copy too: the event was about an earlier one with this content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
-    // The sweep tells a time at which the file was current, which may be long after it was put.
+    // The sweep's `currentAt` may be long after the file was put, so its LastModified is taken.
     const { lastModified, currentAt = lastModified } = object.upload;
     return await begin(delivery, object, mayBeCopy, event.uploadId === undefined ? currentAt : lastModified);
   } finally {
@@ -345,7 +345,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   }
   if (kept !== undefined) return kept;
   // An upload is given up only after `keptByKey`, because that begins the file that replaced it. An invocation that
-  // died may not have done so.
+  // died has perhaps not begun it.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -391,8 +391,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before what was there before. It is unknown since when `current` is there, but not before that. A later time
- * could let its receipt outrank that of a file that is put meanwhile.
+ * @param before what was there before. `current` came after it, at an unknown time. With a later time than that of
+ * `before`, its receipt could replace that of a file that is put meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
@@ -433,8 +433,8 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
     // If the current object looks like a copy of this file or of an earlier one, its own message may have been skipped.
-    // So the object is begun here, even if an invocation that died has begun it before. A copy of a file that is newer
-    // than this one is not begun.
+    // So the object is begun here, even if an invocation that died has begun it before. A copy of a file newer than
+    // ours is not begun.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after `beginAt`, this file must not look as if it had been sent.

@@ -46,9 +46,9 @@ export interface Settled {
  *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
  *                              answered with a success, the operator is asked in any case, and it fails after a week.
  *
- * If the operator has asked for the upload to be sent, only a flow that is found, or a refusal for good, keeps it from
- * being sent. While the service honours the key of the POST, the upload need not wait either: it is sent again with
- * that key.
+ * If the operator has asked for the upload to be sent, it need not wait for the listing. Only a flow that is found, a
+ * refusal for good, or the end of the invocation's time keeps it from being sent. While the service honours the key of
+ * the POST, the upload need not wait either: it is sent again with that key.
  *
  * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
  */
@@ -65,7 +65,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     claim,
     wait: { reason, message, notBefore },
   });
-  // Something else answered the POST. Now it has answered the search too, or the search was too early.
+  // If something else answered the POST: waits for three days at most, and then fails.
   const waitForAddress = (answer: string, message: string, notBefore: number): Ending => {
     if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
     return failing(delivery, claim, { code: MISADDRESSED, message: answer });
@@ -132,8 +132,8 @@ const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceE
   isKeyGood(delivery, entry, 2 * BACKOFF_MAX_MS);
 
 /**
- * The claim in an outage, in which the final attempt is not charged if the doubt began with it, or if its key lets it
- * be repeated for nothing: the outage may last longer than the key.
+ * The claim in an outage. Its final attempt is not charged if the doubt began with it, or if its key lets it be
+ * repeated free of charge: the outage may last longer than the key.
  */
 function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim {
   const { attempts, claimedAt, doubt } = claim.entry;

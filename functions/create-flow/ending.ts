@@ -26,7 +26,7 @@ import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
 
 /**
  * How a delivery ends. Each step of `create-flow/` decides and returns one of these, and only {@link conclude} writes
- * what follows. If the upload is claimed, that is the next entry, and then what belongs to the new state:
+ * what follows. For a claimed upload, it writes the next entry, and then what belongs to the new state:
  *
  *   flow     running    the marker of the flow
  *   wait     waiting    the marker of the wait
@@ -46,8 +46,9 @@ export type Ending =
 type Unclaimed = Exclude<Entry, ClaimedEntry>;
 
 /**
- * The end of an upload that fails. If the failed request repeated an earlier one with the same key, the failure says
- * nothing about the earlier request. Then the upload first waits for a search for the flow of that request.
+ * The end of an upload that fails. If it is in doubt, and was waiting to repeat its request with the same key, the
+ * failure says nothing about the earlier request. Then the upload first waits for a search for the flow of that
+ * request.
  */
 export function failing(delivery: Delivery, claim: Claim, failure: KnownFailure): Ending {
   const { doubt } = claim.entry;

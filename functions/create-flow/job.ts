@@ -30,8 +30,8 @@ import { endingOf, send } from './send.ts';
 const CONCURRENCY = 8;
 
 /**
- * While a job looks for its inputs, the delivery of such an input sleeps. It reads the job's entry each time after the
- * first of these times, and gives up after the second. Both are in milliseconds.
+ * While a job looks for its inputs, the delivery of such an input sleeps. It reads the job's entry every
+ * `LOOKING_MS`, and gives up after `LOOKING_MAX_MS`, in milliseconds.
  */
 const LOOKING_MS = 500;
 const LOOKING_MAX_MS = 3_000;
@@ -76,9 +76,11 @@ interface Found {
   readonly inputs: readonly Input[];
   /** Names of the inputs that are not there, and not optional. */
   readonly missing: readonly string[];
-  /** A sentence for each name that no file has exactly, and several in another Unicode form or with other spaces. */
+  /**
+   * A sentence for each name that several files have, but none exactly: in another Unicode form, or with other spaces.
+   */
   readonly ambiguous: readonly string[];
-  /** A sentence for each missing name that resembles the name of a file. */
+  /** A sentence for each name without its file that resembles the name of another. */
   readonly hints: readonly string[];
   /** True if a newer job file is at the key. False if no file is there. */
   readonly isSuperseded: boolean;
@@ -173,8 +175,8 @@ const isLooking = (stored: Stored | undefined, now: number): boolean =>
 
 /**
  * True in three cases: the job waits for this file; its invocation died before it had looked; or the job has taken the
- * file, and has not ended. In the third case, this message may have begun the job in an invocation that died, and only
- * this message leads to it.
+ * file, and its end is not told yet. In the third case, this message may have begun the job in an invocation that died,
+ * and only this message leads to it.
  */
 const isConcerned = (entry: Entry, key: string): boolean =>
   isAwaited(entry, key) || hasClaimToLook(entry) || (hasTaken(entry, key) && (!isTerminal(entry) || isUntold(entry)));

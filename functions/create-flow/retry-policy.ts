@@ -170,9 +170,9 @@ export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'
 }
 
 /**
- * The wait of a throttled upload, in milliseconds. It is as long as the service says. The backoff is the floor, so
- * `Retry-After: 0` cannot cause a hot loop. An upload that was not sent, because its turn did not come in time, has no
- * backoff: it waits in the line.
+ * The wait of a throttled upload, in milliseconds. It is as long as the service says, and up to a quarter longer. The
+ * backoff is the floor, so `Retry-After: 0` cannot cause a hot loop. An upload that was not sent, because its turn did
+ * not come in time, has no backoff: it waits in the line.
  *
  * With `spreadOf` 0.5, the first wait is 67.5 seconds after `Retry-After: 60`, and 5 seconds after `Retry-After: 0`.
  */

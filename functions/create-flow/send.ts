@@ -41,10 +41,10 @@ import {
 } from './retry-policy.ts';
 
 /**
- * How long a creation may wait before it is sent, in the queue and then in place, in milliseconds. If the service
- * refuses creations for longer, the upload waits in the ledger. Otherwise refused files would occupy all
- * invocations (five by default), and the next file would wait in the queue behind all earlier ones, instead of taking its
- * turn in the line.
+ * How long a creation may wait in the queue and then in its invocation, in milliseconds, before it is sent. If the
+ * service refuses creations for longer, the upload waits in the ledger. Otherwise refused files would occupy all
+ * invocations (five by default), and the next file would wait in the queue behind all earlier ones, instead of taking
+ * its turn in the line.
  */
 const SENDING_WAIT_MAX_MS = 60_000;
 

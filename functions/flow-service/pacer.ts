@@ -62,7 +62,7 @@ const FIRST_BACKOFF_MS = 2_000;
 
 /**
  * Maximum number of refusals of one burst that lengthen the backoff. Five make it 32 seconds, which requests still wait
- * out in place: {@link BACKOFF_PATIENCE_MS}. Other requests of the burst may yet be answered.
+ * out in place: {@link BACKOFF_PATIENCE_MS}. Not more, because other requests of the burst may yet be answered.
  */
 const REFUSED_OF_A_BURST_MAX = 5;
 
@@ -85,8 +85,8 @@ const SUBJECTS_MAX = 1_000;
 const DECREASE = 0.7;
 
 /**
- * Lowest rate while the service answers some requests, in requests a second. It is higher for creations: at 0.2, half
- * of a limit of one a second would be unused although several invocations send.
+ * Lowest rate while the service answers some requests, in requests a second. It is higher for creations: with
+ * 0.2, two or three invocations would use only half of a limit of one a second.
  */
 const RATE_MIN: Readonly<Record<RequestKind, number>> = { creation: 0.7, other: 0.2 };
 
@@ -238,9 +238,9 @@ interface Refused {
  *
  * While the pace is open, requests go at once, up to the operator's ceiling. The first rate is seven tenths of what was
  * answered in the last second. Each burst of refusals lowers it once, and it grows while requests wait. Each burst also
- * begins a backoff, in which no request of the kind goes. If 20 requests were answered in the second before the first
- * refusal, the rate is 14 a second. After a second in which requests wait, it is 18.9. The next burst makes it 13.2,
- * and from then on it grows by a twentieth a second: 13.9, 14.6.
+ * begins a backoff, in which no request of the kind goes unless an operator asks. If 20 requests were answered in the
+ * second before the first refusal, the rate is 14 a second. After a second in which requests wait, it is 18.9. The next
+ * burst makes it 13.2, and from then on it grows by a twentieth a second: 13.9, 14.6.
  *
  * A refusal may be the trouble of one flow. It counts as such if the flow is refused three times, and others are
  * answered in between. Then the flow has a backoff of its own, and its refusals slow no other.
@@ -349,8 +349,8 @@ class Pace {
     const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
-    // An upload is sent again here all the same. Otherwise it would have one request a minute, and starve beside a busy
-    // collector.
+    // An upload is sent again here all the same. From the ledger it would come back once a minute, and starve beside a
+    // busy collector.
     if (isOwn) return this.#kind === 'creation' ? backoffUntil : undefined;
     const isNewBurst = number > this.#lastOfBurst;
     if (isNewBurst) {
@@ -386,7 +386,7 @@ class Pace {
   /** Answers to requests of the first burst may come after its first refusal. They count too. */
   #measure(now: number): void {
     this.#answeredAt.push(now);
-    // Old times are dropped only when the oldest is twice as old as counts, so that many of them go at once.
+    // Old times are dropped only when the oldest has twice the age that counts, so that many of them go at once.
     if ((this.#answeredAt[0] as number) < now - 2 * MEASURED_MS) this.#answeredAt = this.#latestAnswers(now);
     if (this.#rate !== undefined) this.#rate = Math.max(this.#rate, this.#firstRate(now));
   }
