@@ -509,9 +509,7 @@ function addAlias(add: Add): void {
 
 function addForget(add: Add): void {
   const command = new Command('forget')
-    .description(
-      'deletes an ended file: its uploads, their results and their records, with their chains',
-    )
+    .description('deletes an ended file: its uploads, their results and their records, with their chains')
     .argument('<key>', 'the key of a file, or an upload id')
     .option('--all', 'all uploads of the key, if there are several')
     .option(...YES)
