@@ -30,7 +30,10 @@ import { FlowObserver, GONE, type Observation, type Undeclared, undeclaredIn } f
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
 
-/** Time for which the list of outputs of a completed flow may be empty, in milliseconds. Some come half a minute late. */
+/**
+ * Time for which a flow that has ended, or is not known any more, may have no outputs, in milliseconds. Some come half
+ * a minute late.
+ */
 const NO_OUTPUTS_MS = 2 * 60_000;
 
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
@@ -169,7 +172,7 @@ export class FlowCollector {
       (await this.#observer.isServiceThere(marker)) &&
       !(await this.#observer.isListed(marker)) &&
       (await this.#observe(marker)).kind === 'gone';
-    if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone }))
+    if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone, apartMs: NO_OUTPUTS_MS }))
       await this.#abort(stored.entry, { isSeen: false });
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }

@@ -26,6 +26,9 @@ const LISTED_PAGES_MAX = 10;
 /** A poll is slow if it takes this time or longer from its sending, in milliseconds. Most take less than a second. */
 const SLOW_POLL_MS = 5_000;
 
+/** Errors that say that a flow has no outputs, and not that they come later or that something else is wrong. */
+const NO_OUTPUTS = [NotFoundError, NotServedError, NoAddressError, JobFailedError];
+
 /** What one poll of a flow tells. */
 export type Observation =
   | {
@@ -139,7 +142,10 @@ export class FlowObserver {
     return { uploadId, template: stored?.entry.route?.template };
   }
 
-  /** Asks for the flow. If the service does not serve that, the outputs listing alone tells. */
+  /**
+   * Asks for the flow. If the service does not serve that, the outputs alone tell. They also do if it does not know the
+   * flow: it may forget the state of a flow that has ended, and keep the outputs.
+   */
   async #observe(
     marker: RunningMarker,
     get: () => Promise<FlowRecord>,
@@ -150,9 +156,11 @@ export class FlowObserver {
     try {
       flow = await get();
     } catch (error) {
-      if (error instanceof NotFoundError && error.knownToBeServed) return { kind: 'gone' };
-      if (error instanceof NotFoundError || error instanceof NotServedError) return this.#byOutputs(marker, of, signal);
-      throw error;
+      if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
+      const isUnknown = error instanceof NotFoundError && error.knownToBeServed;
+      // Without a path of their own, the outputs are in the answer that was not found.
+      if (isUnknown && this.#ports.flows.service.outputs.path === undefined) return { kind: 'gone' };
+      return this.#byOutputs(marker, of, signal, isUnknown);
     }
     // Whatever happens in the rest of this poll, the service knows the flow.
     this.#noteSeen(marker);
@@ -197,12 +205,14 @@ export class FlowObserver {
   /**
    * A flow has finished if it has outputs, none of them is pending, and a second poll at least one poll interval later
    * sees the same.
+   * @param isUnknown true if the service does not know the flow. Then it is gone if it has no outputs.
    */
-  async #byOutputs(marker: RunningMarker, of: OfUpload, signal: AbortSignal): Promise<Observation> {
+  async #byOutputs(marker: RunningMarker, of: OfUpload, signal: AbortSignal, isUnknown: boolean): Promise<Observation> {
     let outputs: readonly Output[];
     try {
       outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
     } catch (error) {
+      if (isUnknown && NO_OUTPUTS.some((each) => error instanceof each)) return { kind: 'gone' };
       // In a new process, a 404 may also mean that the operation is not served. It tells nothing about the flow.
       const lacking = `The service shows neither the flow nor its outputs: ${(error as Error).message}`;
       if (error instanceof NotFoundError) return error.knownToBeServed ? { kind: 'gone' } : { kind: 'unsure', lacking };
@@ -210,6 +220,7 @@ export class FlowObserver {
       if (error instanceof NoAddressError || error instanceof NotReadyError) return { kind: 'running' };
       throw error;
     }
+    if (isUnknown && outputs.length === 0) return { kind: 'gone' };
     this.#noteSeen(marker);
     if (outputs.length === 0 || isAnyPending(outputs)) return { kind: 'running', undeclared: undeclaredIn(outputs) };
     return this.#isSeenTwice(marker, outputs) ? { kind: 'finished', outputs } : { kind: 'ending' };

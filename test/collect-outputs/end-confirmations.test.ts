@@ -71,6 +71,15 @@ describe('a flow that the service does not know at two polls in a row', () => {
     // Until then, the tick that left its lease may have been at work. So this is the first poll that counts.
     expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
     expect(await runningCount()).toBe(2);
+    world.clock.advance(MINUTE);
+    expect(await tick()).toMatchObject({ polled: 2, failed: 1 });
+  });
+
+  it('is not gone within two minutes, in which outputs may come late', async () => {
+    await begin({ service: { flowMs: 10 * HOUR } });
+    const second = await twoFlows();
+    second.isUnknown = true;
+    for (let polls = 1; polls <= 2; polls += 1) expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
     expect(await tick()).toMatchObject({ polled: 2, failed: 1 });
   });
 
@@ -115,6 +124,7 @@ describe('a flow that is there when it is asked for once more before it is given
     const tickWith = async (max: number) => {
       unknownMax = max;
       asked = 0;
+      world.clock.advance(MINUTE);
       return tick();
     };
     await tickWith(0);

@@ -113,8 +113,8 @@ it('a flow that the listing shows as running between two 404s is not gone', asyn
   const [first] = world.service.flows;
   let polls = 0;
   world.service.intercept = (request, { operation }) => {
-    if (operation !== 'getFlow' || flowOf(request.url) !== first?.id) return undefined;
-    polls += 1;
+    if (request.method !== 'GET' || flowOf(request.url) !== first?.id) return undefined;
+    if (operation === 'getFlow') polls += 1;
     return { status: 404 };
   };
   world.remainingMs = 20 * SECOND;

@@ -159,8 +159,7 @@ describe('a flow that the service does not know', () => {
     answerAll(NOT_FOUND);
     await world.deliverAndTick(3, 20 * MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'running' });
-    world.service.intercept = (_, { operation }) =>
-      operation === 'listFlows' ? answer({ flows: [] }) : operation === 'getFlow' ? NOT_FOUND : undefined;
+    world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? answer({ flows: [] }) : NOT_FOUND);
     await world.deliverAndTick(2, 20 * MINUTE);
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
   });
