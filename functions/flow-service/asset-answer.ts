@@ -11,7 +11,7 @@ import { LongTexts } from './long-texts.ts';
 import { canonicalMediaType, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
 import type { Asset } from './types.ts';
 
-/** Bytes of a plain asset that are looked at to recognise what came in its place. Error documents have less. */
+/** Bytes of an asset that are looked at to tell its type, or what came in its place. Error documents have less. */
 const HEAD_BYTES_MAX = 4 * 1024;
 
 /** Takes each answer for the asset itself. */
@@ -65,8 +65,8 @@ interface AnswerFacts {
  * be JSON. This detects a cut envelope and any bytes behind its end. A plain asset is whole according to its length or
  * its chunks. A plain asset with neither is rejected.
  *
- * If its media type says nothing, or says text of bytes that are none, the extension of a name of it decides, and then its
- * first bytes.
+ * If its media type says nothing, or is that of a text or document and the bytes are none, the extension of a name of it
+ * decides, and then its first bytes.
  *
  * A plain asset that is a document is rejected, unless it is declared: services and proxies answer with 200 and a page, an
  * error or a progress in JSON or XML, an address, or nothing. None of them knows the form of the envelope, so the data in
@@ -101,11 +101,18 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
     const said = (found.is === 'asset' ? facts : found).mediaType;
     const spelled = canonicalMediaType(said, facts.secret);
     const unnamed = found.is === 'envelope' && said === undefined ? URI_MEDIA_TYPE_DEFAULT : undefined;
-    const head = found.is === 'asset' ? await headOf(found.received, incoming, spelled) : undefined;
+    const types = [spelled, ...facts.names.map((name) => typeOfName(name) ?? '')].filter(isTelling);
+    const head = found.is === 'asset' ? await headOf(found.received, incoming) : undefined;
     if (head?.isAll && head.chunks.every(({ byteLength }) => byteLength === 0)) throw new EmptyAssetError(NOTHING);
     const raw =
       head === undefined ? decoded(found as Envelope, incoming, onData) : following(head.chunks, incoming, onData);
-    const { mediaType, chunks } = await typed(spelled, facts.names, limited(raw, facts.assetBytesMax), unnamed);
+    let chunks = limited(raw, facts.assetBytesMax);
+    let mediaType = types[0];
+    if (mediaType === undefined || isOfText(mediaType)) {
+      const beginning = head ?? (await headOf([], chunks));
+      if (head === undefined) chunks = following(beginning.chunks, chunks);
+      mediaType = typeOf(types, beginning, unnamed);
+    }
     const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled);
     if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
       await chunks.return();
@@ -119,32 +126,25 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
   }
 }
 
+/** True for a type whose files are text, as that of a document. Servers and gateways also give them to other files. */
+const isOfText = (mediaType: string): boolean => isPlainText(mediaType) || isDocument(mediaType);
+
+const isPlainText = (mediaType: string): boolean => essenceOf(mediaType) === 'text/plain';
+
+/** No document begins as the files do whose first bytes tell their type, such as a PDF. */
+const isDocument = (mediaType: string): boolean =>
+  isPage(mediaType, '') || [...JSON_TYPES, ...XML_TYPES, SCRIPT_TYPE].includes(essenceOf(mediaType));
+
 /**
- * The type of an asset, and its chunks. Reads the first of them only if neither type nor names say what it is. Servers
- * also give `text/plain` to files that they do not know, so it counts only if the bytes may be text.
- * @param unnamed the type if neither a name nor the first bytes tell it, and they may be text.
+ * The first type that counts. That of a text or document does only if the bytes may be one.
+ * @param types what came with the asset, and what its names stand for.
+ * @param unnamed the type if nothing else tells it, and the bytes may be text.
  */
-async function typed(
-  mediaType: string,
-  names: readonly string[],
-  chunks: AsyncGenerator<Uint8Array, void>,
-  unnamed: string | undefined,
-): Promise<{ readonly mediaType: string; readonly chunks: AsyncGenerator<Uint8Array, void> }> {
-  const isText = essenceOf(mediaType) === 'text/plain';
-  if (isTelling(mediaType) && !isText) return { mediaType, chunks };
-  const named = names.map(typeOfName).find((type) => type !== undefined && isTelling(type));
-  if (named !== undefined && !isText) return { mediaType: named, chunks };
-  let beginning = Buffer.alloc(0);
-  while (beginning.byteLength < SIGNATURE_BYTES) {
-    const next = await chunks.next();
-    if (next.done === true) break;
-    // Copied, because the producer may reuse the chunk.
-    beginning = Buffer.concat([beginning, next.value]);
-  }
-  const mayBeText = beginning.every((byte) => byte > 8);
-  const told = isText && mayBeText ? mediaType : (named ?? typeOfBytes(beginning));
-  const otherwise = isText ? mediaType : mayBeText ? unnamed : undefined;
-  return { mediaType: told ?? otherwise ?? OCTET_STREAM, chunks: following([beginning], chunks) };
+function typeOf(types: readonly string[], { bytes, mayBeText }: Head, unnamed: string | undefined): string {
+  const told = typeOfBytes(bytes);
+  const counts = (type: string): boolean => !isOfText(type) || (mayBeText && (told === undefined || !isDocument(type)));
+  const otherwise = types.find(isPlainText) ?? (mayBeText ? unnamed : undefined);
+  return types.find(counts) ?? told ?? otherwise ?? OCTET_STREAM;
 }
 
 async function* wholeBody(
@@ -161,37 +161,39 @@ async function* wholeBody(
   }
 }
 
-/** The beginning of a plain asset. */
+/** The beginning of an asset. */
 interface Head {
   readonly chunks: readonly Uint8Array[];
-  /** At most {@link HEAD_BYTES_MAX} bytes, as text without a byte order mark. */
-  readonly text: string;
+  /** At most {@link HEAD_BYTES_MAX} bytes. If they may not be text, at least {@link SIGNATURE_BYTES}, or all. */
+  readonly bytes: Buffer;
+  readonly mayBeText: boolean;
   /** True if the asset has no more bytes. */
   readonly isAll: boolean;
 }
 
-/**
- * Reads on until the head shows whether the asset is a document. The result does not depend on the pieces in which the
- * answer comes: a character that is cut does not count before the rest of it has come.
- */
-async function headOf(
-  received: readonly Uint8Array[],
-  incoming: AsyncGenerator<Uint8Array, void>,
-  mediaType: string,
-): Promise<Head> {
+/** The beginning of a document or of UTF-16. Such bytes may be text all the same if they have control characters. */
+const TEXT_BEGINNING = /^(?:\xff\xfe|\xfe\xff|\s*[<{[])/;
+
+const isMaybeText = (bytes: Buffer): boolean =>
+  bytes.every((byte) => byte > 8) || TEXT_BEGINNING.test(bytes.toString('latin1'));
+
+/** Reads on while the bytes may be text. What the head tells does not depend on the pieces in which the answer comes. */
+async function headOf(received: readonly Uint8Array[], incoming: AsyncGenerator<Uint8Array, void>): Promise<Head> {
   const chunks = [...received];
-  const mayBeText = !isTelling(mediaType) || essenceOf(mediaType) === 'text/plain';
   for (;;) {
-    const bytes = chunks.reduce((sum, { byteLength }) => sum + byteLength, 0);
-    const head = Buffer.concat(chunks, Math.min(bytes, HEAD_BYTES_MAX));
-    const text = new TextDecoder().decode(head, { stream: true });
-    const isOpen = mayBeText || MAY_BE_TEXT.test(text);
-    if (!isOpen || bytes > HEAD_BYTES_MAX) return { chunks, text, isAll: false };
-    const next = await incoming.next();
-    if (next.done === true) return { chunks, text: new TextDecoder().decode(head), isAll: true };
-    chunks.push(next.value);
+    const length = chunks.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    const bytes = Buffer.concat(chunks, Math.min(length, HEAD_BYTES_MAX));
+    const mayBeText = isMaybeText(bytes);
+    const isEnough = mayBeText ? length > HEAD_BYTES_MAX : length >= SIGNATURE_BYTES;
+    const next = isEnough ? undefined : await incoming.next();
+    if (next === undefined || next.done === true) return { chunks, bytes, mayBeText, isAll: next !== undefined };
+    // Copied, because the producer may reuse the chunk.
+    chunks.push(Buffer.from(next.value));
   }
 }
+
+/** The head as text without a byte order mark. A character that is cut at its end does not count. */
+const textOf = ({ bytes, isAll }: Head): string => new TextDecoder().decode(bytes, { stream: !isAll });
 
 /** What came in place of an asset, and the media type that a route may declare for it. */
 interface Instead {
@@ -204,9 +206,6 @@ const ADDRESS = /^\s*"?https?:\/\/\S+\s*$/i;
 const DATA_URI = /^\s*"?data:[^,]{0,255},/i;
 const BASE64 = /^\s*"?[A-Za-z0-9+/_-]{200,}={0,2}"?\s*$/;
 
-/** The beginning of what may come in place of an asset. */
-const MAY_BE_TEXT = /^\s*(?:[<{[]|"?(?:https?:|data:)|"?[A-Za-z0-9+/_-]*={0,2}"?\s*$)/i;
-
 /** The beginning of JSON, and the types whose files never begin so. */
 const JSON_BEGINNING = /^\s*(?:\[\s*)?\{\s*"[^"\\]*"\s*:/;
 const NEVER_JSON = /^(?:(?:image|audio|video|font|model)\/(?!.*\+(?:json|xml)$)|application\/octet-stream$)/;
@@ -217,12 +216,18 @@ const OWN_JSON = /[+/](?:x-)?(?:nd)?json(?:5|l|lines|-seq)?$/;
 const JSON_TYPES: readonly string[] = ['application/json', 'application/problem+json'];
 const XML_TYPES: readonly string[] = ['application/xml', 'text/xml', 'application/problem+xml'];
 
+/** The type of `download.php`, which is the name of a script, and not of what it sends. */
+const SCRIPT_TYPE = 'application/x-httpd-php';
+
 /**
  * The document that came in place of an asset, by its media type or its content. JSON and XML of other types, such as
  * `model/gltf+json`, `application/x-ndjson` and `image/svg+xml`, are assets. A gateway may give the type of the asset to its base64.
  * @param spelled the type that came with it. Its name may have told another one since.
  */
-function documentIn({ text, isAll }: Head, mediaType: string, spelled: string): Instead | undefined {
+function documentIn(head: Head, mediaType: string, spelled: string): Instead | undefined {
+  if (!head.mayBeText) return undefined;
+  const { isAll } = head;
+  const text = textOf(head);
   const essence = essenceOf(mediaType);
   if (isPage(mediaType, text)) return { what: 'An HTML page', mediaType: 'text/html' };
   const isOfJson = JSON_TYPES.includes(essence);
@@ -265,7 +270,7 @@ function notAnAsset(instead: Instead | undefined, mediaType: string, head: Head 
   const what = instead?.what ?? `A file of the type ${mediaType}`;
   const declared = essenceOf(instead?.mediaType ?? mediaType);
   const quoted =
-    head === undefined || instead === undefined ? '' : `: ${shorten(head.text.trim(), QUOTE_CHARS_MAX, '…')}`;
+    head === undefined || instead === undefined ? '' : `: ${shorten(textOf(head).trim(), QUOTE_CHARS_MAX, '…')}`;
   return new NotAnAssetError(
     `${what} came in place of the asset${quoted}. Check the service, and what stands before it and its assets: a proxy, ` +
       `a login. If the template makes such files, add "${declared}" to "makes" of the route.`,

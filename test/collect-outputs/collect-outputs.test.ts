@@ -303,7 +303,7 @@ describe('an asset that comes damaged', () => {
     ['as something that is not there', { status: 404 }, 'not-found', 2],
     ['as something forbidden', { status: 403 }, 'forbidden', 2],
     ['as a page', page, 'not-an-asset', 2],
-    ['too large', { status: 200, body: 'x'.repeat(10_001) }, 'asset-too-large', 1],
+    ['too large', { status: 200, body: 'too large '.repeat(1_001) }, 'asset-too-large', 1],
   ])('%s at every attempt is not stored, and the receipt says why', async (_, fault, code, tries) => {
     await start({
       service: { variation: { assetForm: 'json' } },

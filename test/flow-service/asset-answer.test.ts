@@ -736,10 +736,15 @@ describe('an asset is opened', () => {
     '}',
   ];
   it.each<[why: string, pieces: readonly string[], facts: Partial<Facts>]>([
-    ['no document begins as it does', ['glTF\x02\0\0\0<{[', 'more'], { mediaType: 'model/gltf-binary' }],
+    ['no document begins as it does', ['glTF\x02\0\0\0<{['.padEnd(64), 'more'], { mediaType: 'model/gltf-binary' }],
     ['its type in an envelope tells', ['{"data":"data:a/b;base64,', 'QUJD"}'], {}],
     ['its name tells', ['{"data":"data:;base64,', 'QUJD"}'], { names: ['a.glb'] }],
-    ['64 bytes of it have come, if nothing else tells', inEnvelope('', 64), {}],
+    [
+      '64 bytes of it have come that are no text, if nothing else tells',
+      ['glTF\x02'.padEnd(64), 'more'],
+      { mediaType: '' },
+    ],
+    ['4 KiB of it have come, if nothing else tells', inEnvelope('', 4 * KIB + 1), {}],
   ])('as soon as %s', async (_, [first = '', ...others], facts) => {
     const asked: string[] = [];
     const body = async function* () {
@@ -857,6 +862,64 @@ describe('the type of an asset', () => {
     ['text/plain', 'text/plain', 'solid\ta', ['a.stl']],
   ])('is %s if it comes as %s, but begins with %j', async (mediaType, said, bytes, names) => {
     expect((await read(bytes, { mediaType: said, names, accepts: any })).mediaType.split(';')[0]).toBe(mediaType);
+  });
+
+  const GLB = `glTF\x02\0\0\0${'x'.repeat(5_000)}`;
+  // Printable, apart from bytes that are no UTF-8, as that of many programs.
+  const PDF = `%PDF-1.7\n%\xe2\xe3\xcf\xd3\n${'1 0 obj\n'.repeat(1_000)}`;
+  const STL = `${'binary'.padEnd(80)}\x01\0\0\0${'x'.repeat(5_000)}`;
+  const DOCUMENTS = [
+    ...['application/json', 'text/json', 'application/problem+json', 'application/xml', 'text/xml'],
+    ...['text/html; charset=UTF-8', 'application/xhtml+xml'],
+  ];
+  it.each(
+    DOCUMENTS.flatMap((said) => [
+      ['model/gltf-binary', said, GLB.slice(0, 60), []] as const,
+      ['model/gltf-binary', said, GLB, []] as const,
+      ['image/png', said, '\x89PNG\r\n\x1a\n\0\0\0\rIHDR', ['a1']] as const,
+      ['application/zip', said, 'PK\x03\x04\x14\0', ['a1.json']] as const,
+      ['video/mp4', said, '\0\0\0\x20ftypisom\0\0', []] as const,
+      ['application/pdf', said, PDF, []] as const,
+      ['application/pdf', said, PDF.slice(0, 100), ['download.html']] as const,
+      ['model/stl', said, STL, ['a.html', 'a.stl']] as const,
+      ['model/gltf-binary', said, GLB, ['download.php']] as const,
+      [NOTHING, said, STL, ['a1']] as const,
+    ]),
+  )('is %s, whatever its bytes come as: %s', async (mediaType, said, bytes, names) => {
+    const expected = { mediaType, bytes: Buffer.from(bytes, 'latin1') };
+    for (const cuts of [[], [1, 2, 64, 84], everyByte(bytes.slice(0, 200))]) {
+      expect(await read(bytes, { mediaType: said, names, cuts })).toEqual(expected);
+      expect(await read(bytes, { mediaType: NOTHING, names: ['a.html', ...names], cuts })).toEqual(expected);
+      expect(await read(envelopeOf(bytes, said.replace(' ', '')), { names, cuts })).toEqual(expected);
+      const accepts = (type: string): boolean => type === mediaType;
+      expect(await read(bytes, { mediaType: said, names, cuts, accepts })).toEqual(expected);
+      await expect(read(bytes, { mediaType: said, names, cuts, accepts: (type) => !accepts(type) })).rejects.toThrow(
+        `A file of the type ${mediaType} came in place of the asset`,
+      );
+    }
+  });
+
+  it.each([
+    ['text/html', '\xff\xfe<\0h\0t\0m\0l\0>\0'],
+    ['application/xml', '\xfe\xff\0<\0a\0/\0>'],
+    ['text/html', '<div>a stray \0</div>'],
+    ['application/json', ' {"error":"cannot read \x01\x02"}'],
+    ['text/html', 'glance at this'],
+    ['application/json', 'null'],
+  ])('stays %s, which is no asset, if it may be text: %j', async (mediaType, answer) => {
+    for (const cuts of [[], everyByte(answer)]) {
+      await expect(read(answer, { mediaType, names: ['a.glb'], cuts })).rejects.toThrow(NotAnAssetError);
+    }
+  });
+
+  it('does not depend on the pieces in which it comes', async () => {
+    for (const at of [70, 4_000, 4_090, 4_200]) {
+      const text = `${'text '.repeat(2_000).slice(0, at)}\0${'x'.repeat(5_000)}`;
+      const mediaType = at < 4_096 ? 'model/stl' : 'text/plain';
+      for (const cuts of [[], [64, 65], [at], [at + 1], everyByte(text.slice(0, 4_200))]) {
+        expect((await read(text, { mediaType: 'text/plain', names: ['a.stl'], cuts })).mediaType).toBe(mediaType);
+      }
+    }
   });
 
   it.each([
