@@ -324,7 +324,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   // If the search has used up the time that sending needs, the upload waits, and no attempt is counted. Its next claim
   // need not search.
   const isLate = doubt !== undefined && claim.entry.doubt === undefined && isHalfOver(invocation, clock.now());
-  const notBefore = Math.max(doubt?.nextAttemptAt ?? 0, isLate ? clock.now() + backoffMs(claim.entry) : 0);
+  const { nextAttemptAt = 0 } = claim.entry.doubt ?? doubt ?? {};
+  const notBefore = Math.max(nextAttemptAt, isLate ? clock.now() + backoffMs(claim.entry) : 0);
   const isGivenUp = attempts >= settings.attemptsMax;
   if (notBefore > clock.now() && !isGivenUp) {
     const message =

@@ -6,6 +6,7 @@ import type { FlowRecord, Found } from '../flow-service/types.ts';
 import { uncountLater } from '../holds/permit.ts';
 import {
   type ClaimedEntry,
+  chargedForDoubt,
   type Doubt,
   doubtAfter,
   flowTagOf,
@@ -19,6 +20,7 @@ import type { CreatePorts, Delivery } from './delivery.ts';
 import { type Ending, failing } from './ending.ts';
 import {
   backoffMs,
+  countedBackoffMs,
   isListingHopeless,
   isMisaddressedTooLong,
   isOutage,
@@ -179,7 +181,9 @@ function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
     return { kind: 'settled', claim: { ...claim, entry: sentAgain(claim.entry) } };
   }
   delivery.log.info('It may be sent again although a flow may exist', { why });
-  return { kind: 'settled', claim };
+  // The operator has decided, so nothing is charged.
+  if (claim.isAsked) return { kind: 'settled', claim };
+  return { kind: 'settled', claim: { ...claim, entry: chargedForDoubt(claim.entry, countedBackoffMs) } };
 }
 
 /**

@@ -4,6 +4,8 @@ import {
   InDoubtError,
   InvalidTextError,
   MisaddressedError,
+  NotFoundError,
+  NotServedError,
   RejectedError,
   ThrottledError,
   UnauthorisedError,
@@ -73,7 +75,13 @@ export const ATTEMPTS_EXHAUSTED = 'attempts-exhausted';
 export type RetryDecision =
   | { readonly kind: 'fail'; readonly failure: KnownFailure }
   /** `delayMs` is the time until the next attempt, if no flow is found. */
-  | { readonly kind: 'doubt'; readonly counted: boolean; readonly delayMs: number }
+  | {
+      readonly kind: 'doubt';
+      readonly counted: boolean;
+      /** True if the attempt counts once the upload is sent again without a proof that it has no flow. */
+      readonly isUncounted?: true;
+      readonly delayMs: number;
+    }
   | {
       readonly kind: 'wait';
       readonly reason: WaitReason;
@@ -96,9 +104,12 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     ({ kind: 'wait', reason, counted, delayMs }) as const;
   if (error instanceof InDoubtError) {
     const { cause } = error;
-    if (cause instanceof ThrottledError) return doubt(throttledMs(cause, entry));
-    // The file is not to blame if something other than the service answers.
-    return cause instanceof MisaddressedError ? doubt(operatorMs) : doubt(countedMs, true);
+    // The file is not to blame if the service throttles, or if something else answers.
+    if (cause instanceof ThrottledError) return { ...doubt(throttledMs(cause, entry)), isUncounted: true };
+    if (!(cause instanceof MisaddressedError)) return doubt(countedMs, true);
+    // What is not there, or has no such method, has most probably done nothing (RFC 9110, sections 15.5.5 and 15.5.6).
+    const isNothingThere = cause.cause instanceof NotFoundError || cause.cause instanceof NotServedError;
+    return isNothingThere ? doubt(operatorMs) : { ...doubt(operatorMs), isUncounted: true };
   }
   if (error instanceof RejectedError || error instanceof InvalidTextError) return fail(error.code, error.message);
   if (error instanceof UploadGoneError) return fail(goneCode(error, entry), `${error.message}.`);

@@ -151,12 +151,17 @@ function requestOf(delivery: Delivery, { entry, isAsked }: Claim, object: Opened
 function doubted(
   claim: Claim,
   error: unknown,
-  { counted }: Pick<RetryDecision & { kind: 'doubt' }, 'counted'>,
+  { counted, isUncounted }: Pick<RetryDecision & { kind: 'doubt' }, 'counted' | 'isUncounted'>,
   { now, nextAttemptAt }: { readonly now: number; readonly nextAttemptAt: number },
 ): Claim {
   const rejection = error instanceof InDoubtError && error.cause instanceof RejectedError ? error.message : undefined;
   const isAccepted = (error instanceof InDoubtError && error.isAccepted) || undefined;
-  const doubt = doubtAfter(claim.entry, now, { nextAttemptAt, rejection, ...(isAccepted && { isAccepted }) });
+  const doubt = doubtAfter(claim.entry, now, {
+    nextAttemptAt,
+    rejection,
+    ...(isAccepted && { isAccepted }),
+    isUncounted,
+  });
   const attempts = attemptsAfter(claim.entry, counted);
   const entry = isMisaddressed(error) ? misaddressed(claim.entry) : { ...claim.entry, misaddressedSince: undefined };
   return { ...claim, isAsked: false, entry: inDoubt({ ...entry, attempts }, doubt) };

@@ -96,6 +96,16 @@ export function createFlowService(options: FlowServiceOptions): FlowService {
 const NO_FLOW_STATUSES: readonly number[] = [400, 413, 415, 422];
 const NO_FLOW_REFUSALS: readonly (Refusal | undefined)[] = ['tokenRefused', 'outOfCredit', 'throttled'];
 
+/** True for a redirect of a creation to what it has made, such as from `/flows` to `/flows/f1`. */
+function leadsBelow({ url, response: { status, headers } }: Answer): boolean {
+  const target = status >= 300 && status < 400 ? URL.parse(headers.location ?? '', url.href) : null;
+  return (
+    target?.origin === url.origin &&
+    target.pathname.length > url.pathname.length + 1 &&
+    target.pathname.startsWith(`${url.pathname}/`)
+  );
+}
+
 interface ListingLimits {
   readonly pagesMax: number;
   readonly entriesMax: number;
@@ -425,7 +435,8 @@ class HttpFlowService implements FlowService {
     const isNone = NO_FLOW_STATUSES.includes(status) || NO_FLOW_REFUSALS.includes(meaning);
     if (sent !== 'all' || isNone || cause instanceof UnauthorisedError) return cause;
     // A 5xx of the service itself says that something broke, perhaps after the flow was made.
-    return new InDoubtError(cause.message, { cause, isOwnRefusal: isOwn && status >= 400 && status < 500 });
+    const isOwnRefusal = isOwn && status >= 400 && status < 500;
+    return new InDoubtError(cause.message, { cause, isOwnRefusal, isAccepted: leadsBelow(answer) });
   }
 
   /** @throws {NotServedError} the description has no listing of flows. */

@@ -247,6 +247,8 @@ const doubt = readonlyObject({
    * more. The flow of the request before may exist all the same, so it is searched for.
    */
   isKeySpent: z.optional(z.literal(true)),
+  /** The attempt that began it does not count yet: it counts if the upload is sent again without a proof of absence. */
+  isUncounted: z.optional(z.literal(true)),
 });
 
 const countedFlow = readonlyObject({

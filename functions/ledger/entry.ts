@@ -395,7 +395,9 @@ export function lacking(entry: ClaimedEntry, job: AwaitedInputs): ClaimedEntry {
 export function doubtAfter(
   entry: ClaimedEntry,
   sentBy: number,
-  next: Pick<Doubt, 'nextAttemptAt' | 'rejection' | 'isAccepted'> = { nextAttemptAt: entry.doubt?.nextAttemptAt },
+  next: Pick<Doubt, 'nextAttemptAt' | 'rejection' | 'isAccepted' | 'isUncounted'> = {
+    nextAttemptAt: entry.doubt?.nextAttemptAt,
+  },
 ): Doubt {
   const isAccepted = next.isAccepted || (entry.doubt?.isAccepted && !entry.doubt.isDismissed);
   return {
@@ -406,6 +408,19 @@ export function doubtAfter(
     ...(isAccepted ? { isAccepted: true } : { isAccepted: undefined }),
     ...(entry.doubt?.isKeySpent && { isKeySpent: true }),
   };
+}
+
+/**
+ * The claim of an upload that is sent again although its flow may exist. Each such request may be paid for, so its attempt
+ * counts now, whatever the answer was.
+ * @param waitMs longest wait since the answer, for the number of attempts.
+ */
+export function chargedForDoubt(entry: ClaimedEntry, waitMs: (entry: ClaimedEntry) => number): ClaimedEntry {
+  const { doubt } = entry;
+  if (doubt?.isUncounted === undefined) return entry;
+  const nextAttemptAt = Math.max(doubt.nextAttemptAt ?? 0, doubt.sentBy + waitMs(entry));
+  const { isUncounted: _, ...counted } = doubt;
+  return { ...entry, attempts: entry.attempts + 1, doubt: { ...counted, nextAttemptAt } };
 }
 
 /** The claim of an upload in doubt. */

@@ -16,6 +16,7 @@ import {
   InvalidTextError,
   MisaddressedError,
   NotFoundError,
+  NotServedError,
   RejectedError,
   ThrottledError,
   UnauthorisedError,
@@ -79,11 +80,20 @@ describe('an error of sending', () => {
   });
 
   it.each([
-    ['no answer', new InDoubtError('?'), true, 16 * MINUTE],
-    ['an answer of something else', new InDoubtError('?', { cause: new MisaddressedError('a page') }), false, MINUTE],
-    ['the answer of a busy service', new InDoubtError('?', { cause: throttled(80_000) }), false, 90_000],
-  ])('leaves a doubt: %s', (_, error, counted, delayMs) => {
-    expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'doubt', counted, delayMs });
+    ['no answer', undefined, true, undefined, 16 * MINUTE],
+    ['an answer of something else', new MisaddressedError('a page'), false, true, MINUTE],
+    ['the answer of a busy service', throttled(80_000), false, true, 90_000],
+    [
+      'nothing there',
+      new MisaddressedError('404', { cause: new NotFoundError('', { knownToBeServed: false }) }),
+      false,
+      undefined,
+      MINUTE,
+    ],
+    ['no such method', new MisaddressedError('405', { cause: new NotServedError('') }), false, undefined, MINUTE],
+  ])('leaves a doubt: %s', (_, cause, counted, isUncounted, delayMs) => {
+    const decision = { kind: 'doubt', counted, delayMs, ...(isUncounted && { isUncounted }) };
+    expect(classify(new InDoubtError('?', { cause }), fourthWait, 2_000)).toEqual(decision);
   });
 
   it.each([

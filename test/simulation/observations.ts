@@ -137,10 +137,12 @@ export class Observations {
   figures: unknown;
   readonly stats = { invocations: 0, kills: 0 };
 
-  /** A process met a fault. */
-  noteFault(lambda: Lambda, fault: Fault): void {
+  /** A process met a fault in a call. */
+  noteFault(lambda: Lambda, what: string, fault: Fault): void {
     if (fault === 'frozen') this.wasAnyFrozen = true;
-    if (!isAccountFault(fault)) this.addBlame(lambda);
+    // After such an answer to a creation, the attempt counts if the file is sent again without a proof.
+    const isDoubt = fault === '503 in seconds' && what.startsWith('flow.create');
+    if (isDoubt || !isAccountFault(fault)) this.addBlame(lambda);
   }
 
   /** Something failed that may count as a failure of the files that the process works on. */

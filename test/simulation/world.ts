@@ -164,7 +164,7 @@ export class World {
   /** A process makes a call, which may meet a fault. */
   noteCall(lambda: Lambda, what: string, fault: Fault | undefined): void {
     this.trace(`${lambda.name} ${what}${fault === undefined ? '' : ` × ${fault}`}`);
-    if (fault !== undefined) this.observed.noteFault(lambda, fault);
+    if (fault !== undefined) this.observed.noteFault(lambda, what, fault);
     if (fault === 'frozen') lambda.freeze(this.randoms.network);
   }
 
