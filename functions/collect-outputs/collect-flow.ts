@@ -26,15 +26,16 @@ import type { Settings } from '../settings/environment.ts';
 import { TOLD_AFTER_POLLS, type UndeclaredWord } from './collector.ts';
 import { outageOf } from './failure-isolation.ts';
 import { type AssetPorts, type EndedFlow, FlowAssets, fittingOutputs, UNDECLARED } from './flow-assets.ts';
-import { FlowObserver, GONE, type Observation, type Undeclared, undeclaredIn } from './flow-observer.ts';
+import {
+  FlowObserver,
+  GONE,
+  LATE_OUTPUTS_MS,
+  type Observation,
+  type Undeclared,
+  undeclaredIn,
+} from './flow-observer.ts';
 import { isTooOld } from './poll-schedule.ts';
 import type { TickContext } from './tick-context.ts';
-
-/**
- * Time for which a flow that has ended, or is not known any more, may have no outputs, in milliseconds. Some come half
- * a minute late.
- */
-const NO_OUTPUTS_MS = 2 * 60_000;
 
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly holds: HoldStore;
@@ -75,7 +76,8 @@ export class FlowCollector {
     const seen = await this.#observe(marker);
     if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
     if (seen.kind === 'running' || seen.kind === 'unsure') await this.#noteWord(marker, seen);
-    if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
+    if (seen.kind === 'ending' && !isTooOld(marker.ageFrom, this.#ports, 2)) return undefined;
+    if (seen.kind === 'running' || seen.kind === 'unsure') {
       if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker)))
         await this.#timeOut(marker, { seen });
       return undefined;
@@ -84,7 +86,7 @@ export class FlowCollector {
     if (stored === undefined) return undefined;
     // An earlier tick found that several uploads share the flow, and died before it had ended all of them.
     if (isFlowShared(stored.entry)) await this.#end(stored, { failure: SHARED });
-    else if (seen.kind === 'finished') return this.#finished(stored, seen);
+    else if (seen.kind === 'finished' || seen.kind === 'ending') return this.#finished(stored, seen);
     else if (seen.kind === 'gone') await this.#endIfGone(marker, stored);
     else {
       this.#reportShared('The service answered with the flow of another upload: nothing of it is collected', [marker]);
@@ -145,20 +147,20 @@ export class FlowCollector {
 
   async #finished(
     stored: Stored<RunningEntry>,
-    { outputs, failure, nothing }: Observation & { kind: 'finished' },
+    { outputs, failure, nothing }: Omit<Observation & { kind: 'finished' }, 'kind'>,
   ): Promise<EndedFlow | undefined> {
     // From now on, `FlowAssets` tells what keeps the outputs from being stored.
     const { upload, flow } = stored.entry;
     this.#tick.unfit.forget(upload.id);
     this.#countWord(runningMarkerOf(upload, flow), failure === undefined ? undeclaredIn(outputs) : undefined);
     if (outputs.length > 0 || failure !== undefined) {
-      this.#tick.confirmations.forget(stored.entry.upload.id);
+      this.#tick.confirmations.forgetLoss(stored.entry.upload.id);
       const { outputsMax } = this.#ports.settings;
       const fitting = fittingOutputs(outputs, stored.entry.upload.key, outputsMax);
       return { stored, outputs: fitting, outputCount: outputs.length, failure };
     }
     const message = `The flow completed without any output${nothing === undefined ? '' : `: ${nothing.replace(/\.$/, '')}`}.`;
-    await this.#endIfConfirmed(stored, { code: 'no-outputs', message }, { apartMs: NO_OUTPUTS_MS });
+    await this.#endIfConfirmed(stored, { code: 'no-outputs', message }, { apartMs: LATE_OUTPUTS_MS });
     return undefined;
   }
 
@@ -172,17 +174,13 @@ export class FlowCollector {
       (await this.#observer.isServiceThere(marker)) &&
       !(await this.#observer.isListed(marker)) &&
       (await this.#observe(marker)).kind === 'gone';
-    if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone, apartMs: NO_OUTPUTS_MS }))
+    if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone, apartMs: LATE_OUTPUTS_MS }))
       await this.#abort(stored.entry, { isSeen: false });
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }
 
-  /**
-   * Returns true if a flow that was not seen to end must end now. A flow that seems to have ended gets twice the age,
-   * because further polls may show it.
-   */
+  /** Returns true if a flow that was not seen to end must end now. */
   async #isOverdue(marker: RunningMarker, { kind }: Observation): Promise<boolean> {
-    if (kind === 'ending') return isTooOld(marker.ageFrom, this.#ports, 2);
     if (isTooOld(marker.ageFrom, this.#ports)) return true;
     if (kind !== 'unsure') return false;
     // A flow that is collected again may be so old that the service has forgotten it.

@@ -26,6 +26,12 @@ const LISTED_PAGES_MAX = 10;
 /** A poll is slow if it takes this time or longer from its sending, in milliseconds. Most take less than a second. */
 const SLOW_POLL_MS = 5_000;
 
+/**
+ * Time for which a flow that has ended may list no outputs, or a list of outputs must stay the same if it may grow, in
+ * milliseconds. Some outputs are listed half a minute after the end, or after the output before them.
+ */
+export const LATE_OUTPUTS_MS = 2 * 60_000;
+
 /** Errors that say that a flow has no outputs, and not that they come later or that something else is wrong. */
 const NO_OUTPUTS = [NotFoundError, NotServedError, NoAddressError, JobFailedError];
 
@@ -39,8 +45,8 @@ export type Observation =
     }
   /** The poll tells nothing about the flow. */
   | { readonly kind: 'unsure'; readonly lacking: string }
-  /** No output is pending. The flow has finished if the next poll sees the same. */
-  | { readonly kind: 'ending' }
+  /** No output is pending. The flow has finished if its outputs stay the same for {@link LATE_OUTPUTS_MS}. */
+  | { readonly kind: 'ending'; readonly outputs: readonly Output[] }
   | { readonly kind: 'gone' }
   /** The service answered with the flow of another upload. */
   | { readonly kind: 'foreign' }
@@ -177,8 +183,8 @@ export class FlowObserver {
         this.#ports.flows.service.outputs.isWhole ||
         outputs.length === 0 ||
         isAnyPending(outputs);
-      const isEnd = isAll || this.#isSeenTwice(marker, outputs);
-      return isEnd ? { kind: 'finished', outputs, failure, nothing: flow.error } : { kind: 'ending' };
+      if (!isAll) return this.#whenStill(marker, outputs);
+      return { kind: 'finished', outputs, failure, nothing: flow.error };
     } catch (error) {
       if (error instanceof JobFailedError) {
         return { kind: 'finished', outputs: [], failure: failureOf('failed', error.message || undefined) };
@@ -203,8 +209,7 @@ export class FlowObserver {
   }
 
   /**
-   * A flow has finished if it has outputs, none of them is pending, and a second poll at least one poll interval later
-   * sees the same.
+   * A flow has finished if it has outputs, none of them is pending, and they stay the same.
    * @param isUnknown true if the service does not know the flow. Then it is gone if it has no outputs.
    */
   async #byOutputs(marker: RunningMarker, of: OfUpload, signal: AbortSignal, isUnknown: boolean): Promise<Observation> {
@@ -223,11 +228,14 @@ export class FlowObserver {
     if (isUnknown && outputs.length === 0) return { kind: 'gone' };
     this.#noteSeen(marker);
     if (outputs.length === 0 || isAnyPending(outputs)) return { kind: 'running', undeclared: undeclaredIn(outputs) };
-    return this.#isSeenTwice(marker, outputs) ? { kind: 'finished', outputs } : { kind: 'ending' };
+    return this.#whenStill(marker, outputs);
   }
 
-  #isSeenTwice({ uploadId }: RunningMarker, outputs: readonly Output[]): boolean {
-    return this.#tick.confirmations.confirms(uploadId, digestOf(outputs), this.#ports.clock.now());
+  /** A flow without pending outputs, whose list of outputs may still grow. */
+  #whenStill({ uploadId }: RunningMarker, outputs: readonly Output[]): Observation {
+    const { confirmations } = this.#tick;
+    const isStill = confirmations.confirms(uploadId, digestOf(outputs), this.#ports.clock.now(), LATE_OUTPUTS_MS);
+    return { kind: isStill ? 'finished' : 'ending', outputs };
   }
 }
 

@@ -109,6 +109,11 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
     if (this.of(uploadId)?.digest === digest) this.noted.delete(uploadId);
   }
 
+  /** Forgets an end without outputs, because there are some. If they are still to be stored, they count as seen. */
+  forgetLoss(uploadId: string): void {
+    if (this.of(uploadId)?.digest.startsWith(OUTPUTS) === false) this.forget(uploadId);
+  }
+
   /** Keeps only what was seen of running flows since their markers were put. */
   retainSince(running: readonly RunningMarker[]): void {
     const since = new Map(running.map(({ uploadId, ageFrom }) => [uploadId, ageFrom]));

@@ -116,8 +116,7 @@ export type OutputsDescription = ListedOutputs | LinkedOutputs;
 /** What holds for all outputs. */
 interface AnyOutputs {
   /**
-   * True if all outputs are there as soon as a flow is completed. Otherwise they are looked at twice, a poll interval
-   * apart, and must be the same.
+   * True if all outputs are there as soon as a flow is completed. Otherwise they must stay the same for two minutes.
    */
   readonly isWhole: boolean;
   /**

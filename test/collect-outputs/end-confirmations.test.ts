@@ -140,8 +140,8 @@ describe('a flow whose end only the listing of its outputs tells', () => {
   /** What a tick sees of the outputs: all, or none. A tick may also die after it has seen them all. */
   type Seen = 'all' | 'none' | 'all, and dies';
   it.each<readonly [what: string, ticks: readonly Seen[]]>([
-    ['the second poll that sees the same', ['all', 'all']],
-    ['the second poll in a row that sees the same', ['all', 'none', 'all', 'all']],
+    ['the second poll that sees the same, two minutes after the first', ['all', 'all']],
+    ['the second such poll in a row', ['all', 'none', 'all', 'all']],
     ['the second such poll, although a tick died in between', ['all, and dies', 'all']],
   ])('ends at %s', async (_, ticks) => {
     await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } }); // There is time for one round.
@@ -149,6 +149,7 @@ describe('a flow whose end only the listing of its outputs tells', () => {
     for (const [n, seen] of ticks.entries()) {
       world.service.intercept = (_, { operation }) =>
         operation === 'listOutputs' && seen === 'none' ? { status: 200, body: '{"outputs":[]}' } : undefined;
+      world.clock.advance(MINUTE);
       expect(await tick()).toMatchObject({ polled: 1, succeeded: n === ticks.length - 1 ? 1 : 0 });
       if (seen === 'all, and dies') await put({ ...(await state()), heldUntil: world.clock.now() + 20_000 });
     }

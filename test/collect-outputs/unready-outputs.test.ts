@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../functions/base/json.ts';
+import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
+import type { Variation } from '../../local/flow-service/variation.ts';
 import { viewOf } from '../../operations/upload-view.ts';
 import { ECHO, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
 
@@ -11,8 +13,12 @@ interface Item {
 }
 
 /** The listing that the service shows, and an upload whose flow has completed. */
-async function completed(outputs: readonly Item[], speaks: Json = {}): Promise<{ outputs: readonly Item[] }> {
-  await start({ speaks, service: { flowMs: 0 }, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
+async function completed(
+  outputs: readonly Item[],
+  speaks: Json = {},
+  variation: Partial<Variation> = {},
+): Promise<{ outputs: readonly Item[] }> {
+  await start({ speaks, service: { flowMs: 0, variation }, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
   await world.send('a.bin', 'x', { ContentType: 'application/x-test' });
   const shown = { outputs };
   world.service.intercept = (_, { operation }) =>
@@ -186,23 +192,61 @@ describe('the listing of a completed flow', () => {
     expect((await world.settled('a.bin')).assets).toHaveLength(2);
   });
 
-  it('is looked at twice, a poll interval apart, if the description does not say that it is whole', async () => {
-    const shown = await completed([], { outputs: { isWhole: false } });
-    const items = ids().map((id) => ({ asset_id: id }));
-    shown.outputs = items.slice(0, 1);
-    await world.tickAfter(2 * MINUTE);
-    expect(await stored()).toBe(0);
-    shown.outputs = items;
-    await world.tickAfter(2 * MINUTE);
-    expect(await stored()).toBe(0);
-    await world.tickAfter(2 * MINUTE);
-    expect((await world.receipt('a.bin')).assets).toHaveLength(2);
-  });
-
   it('is looked at once if a completed flow is whole', async () => {
     const shown = await completed([]);
     shown.outputs = ids().map((id) => ({ asset_id: id }));
     await world.tickAfter(2 * MINUTE);
+    expect((await world.receipt('a.bin')).assets).toHaveLength(2);
+  });
+});
+
+describe('a list of outputs that may grow', () => {
+  const GROWS = { outputs: { isWhole: false } };
+  const items = () => ids().map((id) => ({ asset_id: id }));
+  const tickFor = async (ms: number) => {
+    for (let passed = 0; passed < ms; passed += 15 * SECOND) await world.tickAfter(15 * SECOND).catch(() => {});
+  };
+  /** The flow has completed, and its first output is listed. */
+  const begun = async (settings: Partial<PipelineSettings> = {}, variation: Partial<Variation> = {}) => {
+    const shown = await completed([], GROWS, variation);
+    world.redeploy({ pollIntervalSeconds: 15, ...settings });
+    world.remainingMs = 20 * SECOND;
+    shown.outputs = items().slice(0, 1);
+    return shown;
+  };
+
+  it.each<[string, Partial<Variation>]>([
+    ['the flow has completed', {}],
+    ['the service shows no state', { getFlow: 405 }],
+  ])('must stay the same for two minutes, although %s', async (_, variation) => {
+    const shown = await begun({}, variation);
+    await tickFor(110 * SECOND);
+    shown.outputs = items();
+    await tickFor(110 * SECOND);
+    expect(await stored()).toBe(0);
+    await tickFor(45 * SECOND);
+    expect((await world.receipt('a.bin')).assets).toHaveLength(2);
+  });
+
+  it('is not waited for anew if an asset of it failed, or the tick had no more time', async () => {
+    await begun();
+    let failed = 0;
+    const { intercept } = world.service;
+    world.service.intercept = (request, call) => {
+      if (call.operation !== 'getAsset' || failed === 1) return intercept?.(request, call);
+      failed += 1;
+      return { status: 500 };
+    };
+    while (failed === 0) await tickFor(15 * SECOND);
+    await tickFor(15 * SECOND);
+    expect((await world.receipt('a.bin')).assets).toHaveLength(1);
+  });
+
+  it('is stored as far as it goes if it grows until the flow has twice its maximum age', async () => {
+    const shown = await begun({ flowAgeMaxSeconds: 60 });
+    await tickFor(60 * SECOND);
+    shown.outputs = items();
+    await tickFor(90 * SECOND);
     expect((await world.receipt('a.bin')).assets).toHaveLength(2);
   });
 });
