@@ -96,14 +96,20 @@ const READERS: Readonly<Record<Part, (json: unknown, service: ServiceDescription
   outputs: readOutputs,
 };
 
-/** What a reader makes of an answer. Undefined if the answer does not fit. */
-function readBy<T>(reader: Reader<T>, json: unknown): T | undefined {
+/** What a reader makes of an answer, or why the answer does not fit. */
+function readOrWhy<T>(reader: Reader<T>, json: unknown): T | UnfitAnswerError {
   try {
     return reader(json);
   } catch (error) {
-    if (error instanceof UnfitAnswerError) return undefined;
+    if (error instanceof UnfitAnswerError) return error;
     throw error;
   }
+}
+
+/** What a reader makes of an answer. Undefined if the answer does not fit. */
+function readBy<T>(reader: Reader<T>, json: unknown): T | undefined {
+  const read = readOrWhy(reader, json);
+  return read instanceof UnfitAnswerError ? undefined : read;
 }
 
 function readCreation(json: unknown, { create }: ServiceDescription): Reading {
@@ -144,7 +150,8 @@ function readState(json: unknown, { state }: ServiceDescription): Reading {
   };
 }
 
-function readOutputs(json: unknown, { outputs: described }: ServiceDescription): Reading {
+function readOutputs(json: unknown, service: ServiceDescription): Reading {
+  const { outputs: described } = service;
   if ('addresses' in described) {
     const lines = linesOf(json, 'addresses', described.addresses);
     const { links } = readBy(linkedOutputsReader(described), json) ?? { links: [] };
@@ -157,13 +164,14 @@ function readOutputs(json: unknown, { outputs: described }: ServiceDescription):
     };
   }
   const lines = linesOf(json, 'items', described.items);
-  const page = readBy(outputPageReader(described), json);
-  if (page === undefined) {
+  const page = readOrWhy(outputPageReader(described, service), json);
+  if (page instanceof UnfitAnswerError) {
     const todo = advice(
       '"outputs": {"items": …}',
       placesIn(json, ({ value }) => Array.isArray(value)),
     );
-    return { lines, issues: ['No list of outputs is found.'], todo, isThere: false };
+    const issue = page.isOwnError ? `For Flowdrop, ${page.message}.` : 'No list of outputs is found.';
+    return { lines, issues: [issue], todo, isThere: false };
   }
   const { items: outputs, signs, entries } = page;
   const named = outputs.slice(0, NAMED_MAX).map(({ assetId, status, error, word }) => {

@@ -145,8 +145,9 @@ export function isMisaddressedTooLong({ misaddressedSince }: Pick<ClaimedEntry, 
 
 /** True if the flow listing is not asked for again: its answer will be the same, or it has failed for too long. */
 export function isListingHopeless(error: unknown, overdueMs: number): boolean {
-  const isFinal =
-    error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError || error instanceof MisaddressedError;
+  // A listing that says that it failed may come the next time.
+  const isUnfit = error instanceof UnintelligibleAnswerError && !error.isOwnError;
+  const isFinal = error instanceof ForbiddenError || isUnfit || error instanceof MisaddressedError;
   if (isFinal) return true;
   return !(error instanceof UnauthorisedError) && overdueMs > (isOutage(error) ? OUTAGE_MAX_MS : LISTING_PATIENCE_MS);
 }

@@ -8,8 +8,9 @@ import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { typeOfBytes } from './media-type.ts';
-import { isNothing, nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
+import { levelsOf, nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
+import { type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
 import type {
   ErrorsDescription,
   LinkedOutputs,
@@ -17,6 +18,7 @@ import type {
   ListedOutputs,
   PagedListing,
   Pointers,
+  ServiceDescription,
   StateDescription,
 } from './service-description.ts';
 import { shownJson } from './shown-json.ts';
@@ -74,12 +76,6 @@ function wordAt(json: unknown, pointers: Pointers | undefined): string | null {
   if (value === undefined) return null;
   return typeof value === 'string' ? cut(value, WORD_CHARS_MAX) : quoted(value, WORD_CHARS_MAX, '…');
 }
-
-/**
- * True for a value that stands for no error: services write `null`, `0`, `""`, `"None"`, or an object of these, where
- * nothing is wrong.
- */
-const isNoError = (error: unknown): boolean => isNothing(error, ['None', 'none', 'null']);
 
 /** The service's description of an error, in whatever shape it comes. */
 function errorText(error: unknown): string | undefined {
@@ -322,6 +318,30 @@ function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefi
   return places.some((pointer) => pointer !== '' && at(json, pointer) === null) ? [] : undefined;
 }
 
+/** Makes a reader of pages from `read`, which gets the items of a page. A page that says that it failed is none. */
+const pageReader = <T>(
+  [what, member]: readonly [what: string, member: string],
+  { items: pointers, pages }: Pick<PagedListing, 'items' | 'pages'>,
+  places: Pick<FailurePlaces, 'words' | 'ofFlow'>,
+  read: (json: unknown, items: readonly unknown[]) => T | undefined,
+): Reader<T> => {
+  const declared = [pointers, pages !== undefined && 'at' in pages ? pages.at : []].flat();
+  return reader(misfit(what, member, pointers), (json) => {
+    checkFailure(json, { ...places, declared });
+    const items = itemsOf(json, pointers);
+    return items && read(json, items);
+  });
+};
+
+/** @throws {UnfitAnswerError} the answer says of itself that it failed. */
+function checkFailure(json: unknown, places: FailurePlaces): void {
+  const place = failureIn(json, places);
+  if (place === undefined) return;
+  const isOfWords = [places.words].flat().includes(place);
+  const advice = isOfWords ? ': if it did not, correct "errors.words" in the description' : '';
+  throw new UnfitAnswerError(`the answer says that it failed (${place})${advice}`, { isOwnError: true });
+}
+
 /** What every page says about itself. */
 const pageFacts = (
   json: unknown,
@@ -340,10 +360,11 @@ export interface FlowPage extends ListingPage<FlowRecord> {
 }
 
 /** One page of the listing of flows. */
-export const flowPageReader = (list: ListDescription, state: StateDescription) =>
-  reader(misfit('list', 'list.items', list.items), (json): FlowPage | undefined => {
-    const items = itemsOf(json, list.items);
-    if (items === undefined) return undefined;
+export const flowPageReader = (
+  list: ListDescription,
+  { state, errors }: Pick<ServiceDescription, 'state' | 'errors'>,
+) =>
+  pageReader(['list', 'list.items'], list, errors, (json, items): FlowPage => {
     const flows = items.flatMap((item) => {
       if (!isObject(item) || isCut(firstAt(item, state.additional))) return [];
       const flowId = usableId(firstAt(item, list.id));
@@ -357,10 +378,8 @@ export const flowPageReader = (list: ListDescription, state: StateDescription) =
   });
 
 /** One page of the listing of templates. Each is as the service writes it. */
-export const templatePageReader = (listing: PagedListing) =>
-  reader(misfit('list', 'templates.items', listing.items), (json): ListingPage<unknown> | undefined => {
-    const templates = itemsOf(json, listing.items);
-    if (templates === undefined) return undefined;
+export const templatePageReader = (listing: PagedListing, { errors }: Pick<ServiceDescription, 'errors'>) =>
+  pageReader(['list', 'templates.items'], listing, errors, (json, templates): ListingPage<unknown> => {
     const ids = templates.map((each) => JSON.stringify(each));
     return { ...pageFacts(json, templates.length, listing), items: templates, ids };
   });
@@ -368,26 +387,48 @@ export const templatePageReader = (listing: PagedListing) =>
 /** An output counts before another one of its id in this order: one of a failed attempt may stand beside it. */
 const STATUSES: readonly Output['status'][] = ['ready', 'pending', 'failed'];
 
-/** One page of the outputs of a flow. An id that is listed twice is one output, unless two that differ are ready. */
-export const outputPageReader = (listed: ListedOutputs) =>
-  reader(misfit('list of outputs', 'outputs.items', listed.items), (json): ListingPage<Output> | undefined => {
-    const items = itemsOf(json, listed.items);
-    if (items === undefined || !items.every(isObject)) return undefined;
-    const outputs = new Map<string, { readonly output: Output; readonly item: unknown }>();
-    for (const [index, item] of items.entries()) {
-      const output = outputOf(item, listed);
-      const { assetId, status } = output;
-      const known = outputs.get(assetId) ?? { output, item };
-      const isBetter = STATUSES.indexOf(status) < STATUSES.indexOf(known.output.status);
-      outputs.set(assetId, isBetter ? { output, item } : known);
-      if (status !== 'ready' || isBetter || isDeepStrictEqual(item, known.item)) continue;
-      const other = `${assetId} (${index + 1})`;
-      const error = `The service lists another output under the id ${assetId} too. Only the first one can be fetched`;
-      outputs.set(other, { output: { assetId: other, status: 'failed', error }, item });
-    }
-    const found = Array.from(outputs.values(), ({ output }) => output);
-    return { ...pageFacts(json, items.length, listed), items: found, ids: [...outputs.keys()] };
-  });
+/** The word beside a list of outputs which says that the flow still runs. It stands for one more output, not there yet. */
+function runningWordIn(json: unknown, { items, pending = [] }: ListedOutputs, { running }: StateDescription) {
+  const levels = Array.from(levelsOf([items].flat()), (level) => at(json, level)).filter(isObject);
+  const members = levels.flatMap((level) => Object.entries(level));
+  const words = members.flatMap(([name, value]) => (WORD.test(name) && typeof value === 'string' ? value : []));
+  return words.find((word) => running.includes(word) || pending.includes(word));
+}
+
+/** The listed outputs by their ids. An id that is listed twice is one output, unless two that differ are ready. */
+function outputsOf(items: readonly Readonly<Record<string, unknown>>[], listed: ListedOutputs): Map<string, Output> {
+  const outputs = new Map<string, { readonly output: Output; readonly item: unknown }>();
+  for (const [index, item] of items.entries()) {
+    const output = outputOf(item, listed);
+    const { assetId, status } = output;
+    const known = outputs.get(assetId) ?? { output, item };
+    const isBetter = STATUSES.indexOf(status) < STATUSES.indexOf(known.output.status);
+    outputs.set(assetId, isBetter ? { output, item } : known);
+    if (status !== 'ready' || isBetter || isDeepStrictEqual(item, known.item)) continue;
+    const other = `${assetId} (${index + 1})`;
+    const error = `The service lists another output under the id ${assetId} too. Only the first one can be fetched`;
+    outputs.set(other, { output: { assetId: other, status: 'failed', error }, item });
+  }
+  return new Map(Array.from(outputs, ([id, { output }]) => [id, output]));
+}
+
+/** One page of the outputs of a flow. */
+export const outputPageReader = (
+  listed: ListedOutputs,
+  { state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>,
+) =>
+  pageReader(
+    ['list of outputs', 'outputs.items'],
+    listed,
+    { words, ofFlow: state.failed },
+    (json, items): ListingPage<Output> | undefined => {
+      if (!items.every(isObject)) return undefined;
+      const outputs = outputsOf(items, listed);
+      const word = runningWordIn(json, listed, state);
+      if (word !== undefined) outputs.set('', { assetId: '', status: 'pending', word, isDeclared: true });
+      return { ...pageFacts(json, items.length, listed), items: [...outputs.values()], ids: [...outputs.keys()] };
+    },
+  );
 
 const shownPointers = (pointers: Pointers): string =>
   [pointers]

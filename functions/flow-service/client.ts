@@ -232,7 +232,7 @@ class HttpFlowService implements FlowService {
     const errors: (NotFoundError | NotServedError)[] = [];
     for (const path of this.#outputsPaths) {
       try {
-        const listing = { reader: outputPageReader(described), pages: described.pages };
+        const listing = { reader: outputPageReader(described, this.service), pages: described.pages };
         const outputs = await this.#all('outputs', this.#outputsCall(flowId, path, of), listing, signal);
         this.#outputsPaths = [path];
         return outputs;
@@ -375,7 +375,7 @@ class HttpFlowService implements FlowService {
   async templates(signal: AbortSignal): Promise<readonly unknown[]> {
     const { templates: described } = this.service;
     if (described === undefined) throw new NotServedError('The description of the service has no listing of templates');
-    const listing = { reader: templatePageReader(described), pages: described.pages };
+    const listing = { reader: templatePageReader(described, this.service), pages: described.pages };
     return this.#all('templates', this.#listingCall('templates', described.path, 2), listing, signal);
   }
 
@@ -441,11 +441,11 @@ class HttpFlowService implements FlowService {
 
   /** @throws {NotServedError} the description has no listing of flows. */
   #listFlows({ rank, ...limits }: ListingLimits, signal: AbortSignal): Listing<FlowPage> {
-    const { list, state } = this.service;
+    const { list } = this.service;
     if (list === undefined) throw new NotServedError('The description of the service has no listing of flows');
     const call = this.#listingCall('list', list.path, rank);
     call.url.search = list.query ?? '';
-    return this.#listing(call, flowPageReader(list, state), { ...limits, pages: list.pages }, signal);
+    return this.#listing(call, flowPageReader(list, this.service), { ...limits, pages: list.pages }, signal);
   }
 
   #listingCall(operation: 'list' | 'templates', path: string, rank: Rank): Call {

@@ -122,7 +122,7 @@ export class InDoubtError extends failure('InDoubtError', 'in-doubt') {
 
 /** A response that does not fit the description of the service. The message quotes the first 300 characters of its body. */
 export class UnintelligibleAnswerError extends failure('UnintelligibleAnswerError', 'unintelligible-answer') {
-  /** True for a success that has the form of the service's own errors. */
+  /** True for a success that has the form of the service's own errors, or that says otherwise that it failed. */
   readonly isOwnError: boolean;
   constructor(message: string, options: ErrorOptions & { isOwnError?: boolean } = {}) {
     super(message, options);

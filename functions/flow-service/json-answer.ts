@@ -22,6 +22,12 @@ const PARTS_MAX = 250_000;
 /** A JSON text is beyond a limit, or does not fit the description of the service. The message says why. */
 export class UnfitAnswerError extends Error {
   override readonly name = 'UnfitAnswerError';
+  /** True if the answer says of itself that it failed. */
+  readonly isOwnError: boolean;
+  constructor(message: string, options: { isOwnError?: boolean } = {}) {
+    super(message);
+    this.isOwnError = options.isOwnError ?? false;
+  }
 }
 
 /**

@@ -63,8 +63,7 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
   const isFollowed = nextOf(json, pages) !== undefined;
   const places = pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
   const declared = isFollowed ? places : [];
-  const lists = [items].flat().map(stepsOf);
-  const levels = new Set(lists.flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));
+  const levels = levelsOf([items].flat());
   const look = (members: unknown, path: string, depth: number): void => {
     if (typeof members !== 'object' || members === null) return;
     if (Array.isArray(members)) {
@@ -82,6 +81,10 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
   if (!isFollowed) signs.noteUnusable(json, places);
   return signs;
 }
+
+/** The places around those of some pointers: `""` and `"/data"` for `/data/list`. */
+export const levelsOf = (pointers: readonly string[]): ReadonlySet<string> =>
+  new Set(pointers.map(stepsOf).flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));
 
 /** The same beside lists of addresses. */
 export const signsOfResults = (json: unknown, lists: readonly string[]): PageSigns =>
@@ -156,8 +159,9 @@ function countOf(value: unknown): number | undefined {
   return typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
 }
 
-/** True for a value that stands for nothing, or that has only such values. @param words that stand for nothing too. */
-export function isNothing(value: unknown, words: readonly string[] = []): boolean {
+/** True for a value that stands for nothing, or that has only such values. @param words that stand for nothing too: texts. */
+export function isNothing(value: unknown, words?: RegExp): boolean {
   if (typeof value === 'object' && value !== null) return Object.values(value).every((each) => isNothing(each, words));
-  return [undefined, null, false, 0, '', ...words].includes(value as string);
+  const isWord = typeof value === 'string' && words?.test(value) === true;
+  return isWord || [undefined, null, false, 0, ''].includes(value as string);
 }

@@ -540,6 +540,30 @@ describe('an upload in doubt', () => {
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
+  it.each(
+    [
+      { flows: [], error: 'search backend timed out' },
+      { flows: null, detail: 'internal error' },
+      { success: false, flows: [] },
+      { detail: 'internal error' },
+    ].flatMap((body) => (['ask', 'retry'] as const).map((inDoubt) => ({ body, inDoubt }))),
+  )('is not sent again because of a listing that says that it failed: $body, $inDoubt', async ({ body, inDoubt }) => {
+    await start({ settings: { inDoubt } });
+    let isListed = false;
+    world.service.intercept = (_, { operation, n }) => {
+      if (operation === 'createFlow' && n === 1) return { status: 502, body: 'bad gateway', at: 'after-effect' };
+      return operation === 'listFlows' && !isListed ? answer(body) : undefined;
+    };
+    await world.send('a');
+    await world.deliverAndTick(4, 6 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', message: expect.stringContaining('it failed') });
+    isListed = true;
+    await world.deliverAndTick(3, 30 * MINUTE);
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   it.each<[string, object]>([
     ['is not served', { status: 404 }],
     ['makes no sense', { status: 200, body: '{}' }],

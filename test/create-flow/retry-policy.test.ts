@@ -244,6 +244,7 @@ describe('a flow listing that is not available', () => {
   it.each([
     ['a day', down, 24],
     ['an hour', new OutOfTimeError('over'), 1],
+    ['an hour', new UnintelligibleAnswerError('it says that it failed', { isOwnError: true }), 1],
   ])('is given up %s after it would have been conclusive: %s', (_, error, hours) => {
     expect(isListingHopeless(error, hours * HOUR)).toBe(false);
     expect(isListingHopeless(error, hours * HOUR + 1)).toBe(true);

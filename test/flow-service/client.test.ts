@@ -97,6 +97,7 @@ const ADDRESS = { by: 'address', at: '/next' };
 const LINK = { by: 'link' };
 const CURSOR = { by: 'cursor', at: '/next_cursor', parameter: 'cursor' };
 const NUMBER = { by: 'number', parameter: 'page', total: '/total' };
+const NONE = { by: 'none' };
 
 describe('every request', () => {
   it('goes to the path of the interface, with the required headers', async () => {
@@ -1111,6 +1112,52 @@ describe('the outputs of a flow', () => {
       name: 'UnintelligibleAnswerError',
       message: expect.stringMatching(/\(the (?:header|status) [\w-]+\)|counts 5 entries but shows 2/),
     });
+  });
+
+  const FAILED = 'storage timeout: 3 of 5 outputs could not be listed';
+  it.each<[string, object, Json]>([
+    ['/error', { outputs: two, error: FAILED }, {}],
+    ['/errors', { outputs: two, errors: [{ message: FAILED }] }, {}],
+    ['/error_message', { outputs: two, error_code: 0, error_message: FAILED }, {}],
+    ['/detail', { outputs: two, detail: FAILED }, {}],
+    ['/detail', { outputs: null, detail: FAILED }, {}],
+    ['/success', { outputs: two, success: false }, {}],
+    ['/ok', { outputs: [], ok: false }, {}],
+    ['/error', { data: { list: two }, error: FAILED }, { outputs: { items: '/data/list' } }],
+    ['/data/success', { data: { list: two, success: false } }, { outputs: { items: '/data/list', pages: NONE } }],
+    ['/msg', { outputs: two, code: 5001, msg: FAILED }, { errors: { words: '/msg' } }],
+    ['/status', { outputs: two, status: 'error' }, {}],
+    ['/code', { outputs: two, code: 503, message: FAILED }, {}],
+  ])('cannot be read if their list says by %s that it failed: %j', async (place, body, changes) => {
+    const reading = clientOf(PUBLIC, { ...paged(() => ({ body })), service: speaking(changes) }).outputs('f1', never);
+    expect(await failureOf(reading)).toMatchObject({
+      name: 'UnintelligibleAnswerError',
+      isOwnError: true,
+      message: expect.stringContaining(`the answer says that it failed (${place})`),
+    });
+  });
+
+  it.each<[object, Json]>([
+    [{ outputs: two, error: null, errors: [], success: true, ok: 1, detail: '' }, {}],
+    [{ outputs: two, error: { code: 0, message: 'Success' }, errors: {}, err: 'ok' }, {}],
+    [{ outputs: two, warnings: ['low light'], error_count: 0, failed: 1, status: 'completed' }, {}],
+    [{ outputs: two, success: true, msg: 'Two files were found.' }, { errors: { words: '/msg' } }],
+    [{ outputs: two, code: 0, msg: 'Two files were found.' }, { errors: { words: '/msg' } }],
+    [{ outputs: [two[0]], errors: [two[1]] }, { outputs: { items: ['/outputs', '/errors'] } }],
+    [{ list: { error: two } }, { outputs: { items: '/list/error' } }],
+    [{ outputs: two, status: 'failed', code: 1, result: null }, {}],
+  ])('are read from a list that says of no failure: %j', async (body, changes) => {
+    const flows = clientOf(PUBLIC, { ...paged(() => ({ body })), service: speaking(changes) });
+    expect(await flows.outputs('f1', never)).toHaveLength(2);
+  });
+
+  it.each(['running', 'processing'])('are not the whole if the list says that the flow is %s', async (status) => {
+    const { transport } = paged(() => ({ body: { status, outputs: two } }));
+    expect(await clientOf(PUBLIC, { transport }).outputs('f1', never)).toEqual([
+      { assetId: 'a', status: 'ready' },
+      { assetId: 'b', status: 'ready' },
+      { assetId: '', status: 'pending', word: status, isDeclared: true },
+    ]);
   });
 
   it('are those of all lists that are there, also if two of them have an output', async () => {

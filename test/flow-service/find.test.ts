@@ -330,6 +330,18 @@ describe('absence is not proven', () => {
     expect(found).toMatchObject({ result: 'unknown', why: expect.stringContaining(String(status)) });
   });
 
+  it.each([
+    { flows: [], error: 'search backend timed out' },
+    { flows: null, detail: 'internal error' },
+    { success: false, flows: [flow('a')], total: 1 },
+    { flows: [flow('a')], errors: ['shard 3 is down'], next: null },
+    { flows: [], status: 'failed', message: 'The search backend timed out.' },
+    { flows: [], code: 500 },
+  ])('if the listing says of itself that it failed: %j', async (page) => {
+    const why = expect.stringMatching(/the answer says that it failed \(\/(?:errors?|detail|success|status|code)\)/);
+    await expect(find(() => page)).rejects.toMatchObject({ name: 'UnintelligibleAnswerError', message: why });
+  });
+
   it('if no listing is declared, and nothing is requested', async () => {
     const { found, asked } = await find(() => [ours('mine')], { service: speaking({ list: null }) });
     expect({ result: found.result, asked }).toEqual({ result: 'unknown', asked: [] });
