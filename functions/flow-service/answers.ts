@@ -342,6 +342,15 @@ function checkFailure(json: unknown, places: FailurePlaces): void {
   throw new UnfitAnswerError(`the answer says that it failed (${place})${advice}`, { isOwnError: true });
 }
 
+/** The answer to an abort or to a deletion. It may say anything but that it failed. */
+export const changeReader =
+  ({ state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>, isDeletion: boolean) =>
+  (json: unknown): void => {
+    // An error beside the state of a flow is that of the flow.
+    const declared = wordAt(json, state.word) === null ? [] : [state.error ?? []].flat();
+    checkFailure(json, { words, declared, ofFlow: state.failed, isDeletion });
+  };
+
 /** What every page says about itself. */
 const pageFacts = (
   json: unknown,

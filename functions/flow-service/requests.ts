@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { quoted } from '../base/printable.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback, meantAddress } from './addresses.ts';
-import { cut, type ErrorWords, isUsableId, type Reader, wordsOfError } from './answers.ts';
+import { changeReader, cut, type ErrorWords, isUsableId, type Reader, wordsOfError } from './answers.ts';
 import {
   FlowServiceError,
   ForbiddenAddressError,
@@ -294,14 +294,21 @@ export class Requests {
   }
 
   /**
-   * Reads a response whose content does not matter, if it is a success and comes from the service.
+   * Reads the answer to a change. It is a success of the service whatever it says, but a page or that it failed.
    * @throws the error for the status or the words if it is no success.
-   * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end.
+   * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end, or says that it failed.
    */
   acknowledge(answer: Answer, signal: AbortSignal): Promise<void> {
     return this.#read(answer, signal, async () => {
-      const text = await readBeginning(answer.response, ANSWER_BYTES_MAX);
-      this.#checkOwn(answer, redact(text, answer.secret), /^\s*</);
+      const text = redact(await readBeginning(answer.response, ANSWER_BYTES_MAX), answer.secret);
+      this.#checkOwn(answer, text, /^\s*</);
+      try {
+        changeReader(this.#service, answer.operation === 'delete')(parseJson(text, this.#answerDepthMax));
+      } catch (error) {
+        if (!(error instanceof UnfitAnswerError && error.isOwnError)) return; // `OK`, for example.
+        const words = this.#wordsOf(answer.response, text).detail || cut(text);
+        throw new UnintelligibleAnswerError(`${answer.operation}: ${error.message}: ${words}`, { isOwnError: true });
+      }
     });
   }
 

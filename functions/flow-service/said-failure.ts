@@ -12,8 +12,9 @@ export const isNoError = (error: unknown): boolean => isNothing(error, /^(?:none
 /** Members that hold an error, whatever is declared. */
 const ERROR = /^err(?:or)?s?(?:[_-]?(?:code|details?|message|msg|text))?$/i;
 
-/** Members that say with `false` that a request failed, and with `true` that it did not. */
+/** Members that say with `false` that a request failed, and with `true` that it did not. The second ones: a deletion. */
 const SUCCESS = /^(?:is[_-]?)?(?:ok|success|successful)$/i;
+const DELETED = /^(?:is[_-]?)?(?:deleted|removed)(?:[_-]?count)?$/i;
 const FALSE: readonly unknown[] = [false, 0, 'false'];
 const TRUE: readonly unknown[] = [true, 1, 'true'];
 
@@ -32,14 +33,18 @@ export interface FailurePlaces {
   readonly declared: readonly string[];
   /** Words of a flow that has failed, if the answer may have the state of a flow. */
   readonly ofFlow?: StateDescription['failed'] | undefined;
+  /** True for the answer to a deletion. */
+  readonly isDeletion?: boolean | undefined;
 }
 
 /**
  * The member by which an answer with a success says of itself that it failed: an error, the words of one,
  * `success: false`, or a status. Undefined if none does. Its list proves nothing: it may be empty because of the failure.
  */
-export function failureIn(json: unknown, { words, declared, ofFlow = [] }: FailurePlaces): string | undefined {
-  const levels = levelsOf(declared);
+export function failureIn(json: unknown, places: FailurePlaces): string | undefined {
+  const { words, declared, ofFlow = [], isDeletion = false } = places;
+  const levels = new Set(['', ...levelsOf(declared)]);
+  const isOfSuccess = (name: string): boolean => SUCCESS.test(name) || (isDeletion && DELETED.test(name));
   const isDeclared = (place: string): boolean =>
     levels.has(place) || declared.some((each) => each !== '' && `${place}/`.startsWith(`${each}/`));
   let isSaidToSucceed = false;
@@ -50,9 +55,9 @@ export function failureIn(json: unknown, { words, declared, ofFlow = [] }: Failu
       if (isDeclared(place)) continue;
       const isWord = typeof value === 'number' || (typeof value === 'string' && !ofFlow.includes(value));
       if (ERROR.test(name) && !isNoError(value)) return place;
-      if (SUCCESS.test(name) && FALSE.includes(value)) return place;
+      if (isOfSuccess(name) && FALSE.includes(value)) return place;
       if (RESULT.test(name) && isWord && FAILED.test(String(value))) return place;
-      isSaidToSucceed ||= SUCCESS.test(name) ? TRUE.includes(value) : /^code$/i.test(name) && CODES.includes(value);
+      isSaidToSucceed ||= isOfSuccess(name) ? TRUE.includes(value) : /^code$/i.test(name) && CODES.includes(value);
     }
   }
   if (isSaidToSucceed) return undefined;

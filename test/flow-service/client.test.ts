@@ -1758,6 +1758,47 @@ describe('aborting a flow', () => {
     expect((await flows.delete('f1', never))?.code).toBe(code);
   });
 
+  const NO = 'this flow cannot be deleted';
+  it.each<[string, string, object, object?]>([
+    [NO, '/success', { success: false, detail: NO }],
+    [NO, '/ok', { ok: false, state: 'running', detail: NO }],
+    [NO, '/detail', { id: 'f1', state: 'running', detail: NO }],
+    [NO, '/error', { error: { message: NO } }],
+    [NO, '/status', { status: 'error', message: NO }],
+    [NO, '/message', { id: 'f1', message: NO }, { words: '/message' }],
+  ])('or deleting it is not acknowledged by a 200 that says "%s" (%s): %j', async (words, place, body, errors = {}) => {
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    const flows = clientOf(PUBLIC, { transport, service: { ...FLOWS, errors: { ...FLOWS.errors, ...errors } } });
+    for (const change of ['abort', 'delete'] as const) {
+      const error = await flows[change]('f1', never);
+      expect(error).toMatchObject({ code: 'unintelligible-answer', isOwnError: true });
+      expect(error?.message).toMatch(`${change}: the answer says that it failed (${place})`);
+      expect(error?.message).toContain(words);
+    }
+  });
+
+  it.each([{ deleted: false }, { deleted: 0 }, { state: 'running', is_deleted: false }, { deletedCount: 0 }])(
+    'is another request than to delete it, which is not acknowledged by %j',
+    async (body) => {
+      const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+      const flows = clientOf(PUBLIC, { transport });
+      expect(await flows.abort('f1', never)).toBeUndefined();
+      expect((await flows.delete('f1', never))?.message).toContain(JSON.stringify(body));
+    },
+  );
+
+  it.each<object>([
+    { id: 'f1', state: 'aborted', error: 'It was aborted by its owner.' },
+    { id: 'f1', state: 'failed', error: null },
+    { success: true, detail: 'The flow was deleted.', deleted: 1 },
+    { deleted: true, errors: [], ok: 1, code: 0, detail: 'OK' },
+    ['error'],
+  ])('or deleting it is acknowledged by %j', async (body) => {
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    expect(await clientOf(PUBLIC, { transport }).abort('f1', never)).toBeUndefined();
+    expect(await clientOf(PUBLIC, { transport }).delete('f1', never)).toBeUndefined();
+  });
+
   it.each(['DELETE', 'PUT', 'POST'] as const)('names no type of a body if there is none: %s', async (method) => {
     let type: string | undefined = 'none yet';
     await using server = await scripted((request, response) => {
