@@ -35,6 +35,15 @@ export const isThrottled = (response: TransportResponse): boolean =>
 /** Tells whether a cache before the service has answered, with what the service said earlier (RFC 9111, section 5.1). */
 export const isCached = ({ headers }: Pick<TransportResponse, 'headers'>): boolean => Number(headers.age) > 0;
 
+/** Words about an account. Some services use them with a status that means the request. */
+const OF_ACCOUNT = /\b(?:balance|billing|credits?|funds|payment|quota|subscription|api[ _-]?key|suspended)\b/i;
+
+/** The message of a refusal, with what to do if all files are refused so. */
+const ofAccount = (message: string): string =>
+  OF_ACCOUNT.test(message)
+    ? `${message.replace(/\.?$/, '.')} If this is about your account, and not about the file, declare it in "errors" of "service".`
+    : message;
+
 /** The error for a status other than success. `create` treats some of them differently: see `client.ts`. */
 export function errorForStatus(response: TransportResponse, facts: ErrorFacts): FlowServiceError {
   const { status, refusal } = response;
@@ -50,7 +59,7 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
       return new NotReadyError(message);
     case 401:
     case 403:
-      return new ForbiddenError(message);
+      return new ForbiddenError(ofAccount(message));
     case 404:
       return new NotFoundError(message, { knownToBeServed: isServed && !isCached(response) });
     case 405:
@@ -62,6 +71,6 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
       return new NotFoundError(message, { knownToBeServed: true });
   }
   if (status >= 500) return new UnavailableError(message, { bodyStarted, status });
-  if (status >= 400) return new RejectedError(message, { status });
+  if (status >= 400) return new RejectedError(ofAccount(message), { status });
   return new UnintelligibleAnswerError(message);
 }

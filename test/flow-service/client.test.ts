@@ -419,6 +419,23 @@ describe('an error response', () => {
   });
 
   it.each([
+    [400, 'API key not valid. Please pass a valid one', true],
+    [422, 'You have insufficient credits', true],
+    [409, 'Quota exceeded for this project', true],
+    [400, 'The picture has no face', false],
+    [422, 'Prompts have 100 tokens at most', false],
+  ])('%i says what to do if the account may be meant: %s', async (status, detail, isOfAccount) => {
+    const { transport } = canned({
+      status,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ detail }),
+    });
+    const error = await failureOf(operations.create(clientOf(PUBLIC, { transport })));
+    expect(String(error).includes('declare it in "errors" of "service"')).toBe(isOfAccount);
+    expect(String(error)).toContain(detail);
+  });
+
+  it.each([
     [{ 'retry-after-ms': '1500' }, 1_500],
     [{ 'x-ms-retry-after-ms': '1500' }, 1_500],
     [{ 'retry-after-ms': '1500', 'retry-after': '2' }, 1_500],
