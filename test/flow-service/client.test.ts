@@ -421,7 +421,7 @@ describe('an error response', () => {
   it.each([
     [400, 'API key not valid. Please pass a valid one', true],
     [422, 'You have insufficient credits', true],
-    [409, 'Quota exceeded for this project', true],
+    [422, 'Quota exceeded for this project', true],
     [400, 'The picture has no face', false],
     [422, 'Prompts have 100 tokens at most', false],
   ])('%i says what to do if the account may be meant: %s', async (status, detail, isOfAccount) => {
