@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import {
   FlowServiceError,
   JobFailedError,
+  LedOnError,
   NoAddressError,
   NotFoundError,
   NotReadyError,
@@ -150,7 +151,8 @@ export class FlowObserver {
 
   /**
    * Asks for the flow. If the service does not serve that, the outputs alone tell. They also do if it does not know the
-   * flow: it may forget the state of a flow that has ended, and keep the outputs.
+   * flow: it may forget the state of a flow that has ended, and keep the outputs. If the answer leads elsewhere, it may
+   * lead to them, but without any it is that of something else.
    */
   async #observe(
     marker: RunningMarker,
@@ -162,6 +164,10 @@ export class FlowObserver {
     try {
       flow = await get();
     } catch (error) {
+      if (error instanceof LedOnError && this.#ports.flows.service.outputs.path !== undefined) {
+        const seen = await this.#byOutputs(marker, of, signal, false);
+        if (seen.kind === 'ending' || seen.kind === 'finished') return seen;
+      }
       if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
       const isUnknown = error instanceof NotFoundError && error.knownToBeServed;
       // Without a path of their own, the outputs are in the answer that was not found.

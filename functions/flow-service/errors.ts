@@ -140,6 +140,9 @@ export class NoAddressError extends UnintelligibleAnswerError {}
  */
 export class MisaddressedError extends failure('MisaddressedError', 'misaddressed') {}
 
+/** 302 or 303 to another path below the base address. In place of a state, it may lead to what the flow has made. */
+export class LedOnError extends MisaddressedError {}
+
 /** 404: the service does not know this flow, or does not serve this operation. `knownToBeServed` tells which. */
 export class NotFoundError extends failure('NotFoundError', 'not-found') {
   /** True if the same operation has succeeded for another flow in this process. Then the flow must be gone. */

@@ -1,6 +1,6 @@
 import { essenceOf } from '../base/media-type.ts';
 import { cut, type ErrorWords } from './answers.ts';
-import { type FlowServiceError, MisaddressedError } from './errors.ts';
+import { type FlowServiceError, LedOnError, MisaddressedError } from './errors.ts';
 import { redact } from './redact.ts';
 import type { Answer } from './requests.ts';
 import type { TransportResponse } from './transport.ts';
@@ -86,6 +86,12 @@ const namesTemplate = ({ text, detail }: AnswerFacts): boolean =>
 export const isSameWithSlash = (target: URL, own: URL): boolean =>
   target.host === own.host && target.pathname === `${own.pathname}/`;
 
+/** Behind a proxy, a server may think that it is http. */
+const isBelow = (target: URL, base: string): boolean => {
+  const { host, pathname } = new URL(base);
+  return target.host === host && target.pathname.startsWith(`${pathname.replace(/\/$/, '')}/`);
+};
+
 /**
  * The error for an answer that does not come from the service.
  * @param base the base address. It holds no credentials and no query.
@@ -109,7 +115,8 @@ export function misaddressed(
   // In words of its own, a service says so of a path, of a template, or of a model.
   const check = isOwn && status === 404 ? 'Check the template,' : 'This is no answer of a flow service. Check';
   const words = misread === undefined ? '' : ` If it is one, it has ${misread}.`;
-  return new MisaddressedError(
+  const isLedOn = [302, 303].includes(status) && location !== null && isBelow(location, base);
+  return new (isLedOn ? LedOnError : MisaddressedError)(
     `${operation}: ${status}${to}${said}. ${check} baseUrl ` +
       `(${cut(base, QUOTE_CHARS_MAX)}), and what stands before it: a proxy, a login, a firewall.${words}`,
     { cause },

@@ -91,6 +91,39 @@ describe('a flow whose state is forgotten once it has ended', () => {
   });
 });
 
+describe('a flow whose state leads elsewhere once it has ended', () => {
+  const led = async (location: string, status = 303) => {
+    const shown = await forgotten();
+    const [flow] = world.service.flows;
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'getFlow') return { status, headers: { location: location.replace('{id}', flow?.id ?? '') } };
+      return operation === 'listOutputs' ? shown.outputs : undefined;
+    };
+    return shown;
+  };
+
+  it.each([302, 303])('is collected, because its outputs are listed; %i', async (status) => {
+    const shown = await led('/results/f1', status);
+    shown.outputs = NOT_FOUND;
+    await aWhile();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    shown.outputs = undefined;
+    await aWhile();
+    expect(await assets()).toBe(2);
+  });
+
+  it.each<[string, number, string]>([
+    ['to another host', 303, 'https://login.example.org/results/f1'],
+    ['to the same path with a slash', 302, '/flows/{id}/'],
+    ['for good', 308, '/results/f1'],
+  ])('is not, if a redirect leads %s: something else answers', async (_, status, location) => {
+    await led(location, status);
+    await aWhile();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    expect(world.count('ServiceMisaddressed')).toBeGreaterThan(0);
+  });
+});
+
 describe('a flow that is not known any more', () => {
   it.each<[string, Fault]>([
     ['not found either', NOT_FOUND],
