@@ -112,12 +112,15 @@ function readBy<T>(reader: Reader<T>, json: unknown): T | undefined {
   return read instanceof UnfitAnswerError ? undefined : read;
 }
 
-function readCreation(json: unknown, { create }: ServiceDescription): Reading {
+function readCreation(json: unknown, service: ServiceDescription): Reading {
+  const { create } = service;
   const lines = linesOf(json, 'id', create.id);
-  const isThere = readBy(createdReader(create), json) !== undefined;
+  const read = readOrWhy(createdReader(service), json);
+  const isThere = !(read instanceof UnfitAnswerError);
+  const issue = !isThere && read.isOwnError === false ? `For Flowdrop, ${read.message}.` : 'No id of a flow is found.';
   return {
     lines,
-    issues: isThere ? [] : ['No id of a flow is found.'],
+    issues: isThere ? [] : [issue],
     todo: advice(
       '"create": {"id": …}',
       placesIn(json, ({ name }) => /(?:^|_)id$|Id$|uuid/.test(name)),

@@ -57,13 +57,16 @@ export const isUsableId = (id: string): boolean =>
 /** Cuts the service's words to the length of a quotation. */
 export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string => shorten(text, charsMax, '…');
 
+/** What programs write where there is no id. A number such as 0 may be one. */
+const NO_ID = /^(?:null|none|nil|undefined|nan|\[object object\]|0{8}-(?:0{4}-){3}0{12})$/i;
+
 /**
  * An unchecked id as text. Undefined if nothing can have it. {@link parseJson} has read a number beyond 2^53 as the text of
  * its digits.
  */
 function usableId(value: unknown): string | undefined {
   const id = Number.isSafeInteger(value) ? String(value) : value;
-  return typeof id === 'string' && isUsableId(id) ? id : undefined;
+  return typeof id === 'string' && isUsableId(id) && !NO_ID.test(id) ? id : undefined;
 }
 
 /** An id that nothing can have, as it may be shown. */
@@ -228,17 +231,34 @@ const reader =
     throw new UnfitAnswerError(`the answer does not fit the description of the service (${why})`);
   };
 
-/** The answer to a creation. Only the id is needed. */
-export const createdReader = ({ id }: { readonly id: Pointers }) =>
+/**
+ * The answer to a creation. Only the id is needed. If the answer says that it failed, and shows no state of a flow, the id
+ * may be that of the request: it is unknown whether a flow exists.
+ */
+export const createdReader = ({
+  create: { id },
+  state,
+  errors: { words },
+}: Pick<ServiceDescription, 'create' | 'state' | 'errors'>) =>
   reader(misfit('usable id', 'create.id', id), (json) => {
     const flowId = usableId(firstAt(json, id));
-    return flowId === undefined ? undefined : { flowId };
+    if (flowId === undefined) return undefined;
+    if (!showsFlow(json, state)) checkFailure(json, { words, declared: [id].flat() }, false);
+    return { flowId };
   });
+
+/** True if an answer has a declared word for the state of a flow. Errors beside it are those of the flow. */
+function showsFlow(json: unknown, state: StateDescription): boolean {
+  const word = wordAt(json, state.word);
+  return word !== null && STATES.some((name) => state[name]?.includes(word));
+}
+
+const STATES = ['completed', 'failed', 'aborted', 'running'] as const;
 
 /** The facts about a flow in an answer or in an item of the listing. */
 function recordOf(flowId: string, json: unknown, state: StateDescription): FlowRecord {
   const word = wordAt(json, state.word);
-  const declared = (['completed', 'failed', 'aborted', 'running'] as const).find((name) => state[name]?.includes(word));
+  const declared = STATES.find((name) => state[name]?.includes(word));
   const progress = firstAt(json, state.progress);
   return {
     flowId,
@@ -334,20 +354,19 @@ const pageReader = <T>(
 };
 
 /** @throws {UnfitAnswerError} the answer says of itself that it failed. */
-function checkFailure(json: unknown, places: FailurePlaces): void {
+function checkFailure(json: unknown, places: FailurePlaces, isOwnError = true): void {
   const place = failureIn(json, places);
   if (place === undefined) return;
   const isOfWords = [places.words].flat().includes(place);
   const advice = isOfWords ? ': if it did not, correct "errors.words" in the description' : '';
-  throw new UnfitAnswerError(`the answer says that it failed (${place})${advice}`, { isOwnError: true });
+  throw new UnfitAnswerError(`the answer says that it failed (${place})${advice}`, { isOwnError });
 }
 
 /** The answer to an abort or to a deletion. It may say anything but that it failed. */
 export const changeReader =
   ({ state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>, isDeletion: boolean) =>
   (json: unknown): void => {
-    // An error beside the state of a flow is that of the flow.
-    const declared = wordAt(json, state.word) === null ? [] : [state.error ?? []].flat();
+    const declared = showsFlow(json, state) ? [state.error ?? []].flat() : [];
     checkFailure(json, { words, declared, ofFlow: state.failed, isDeletion });
   };
 

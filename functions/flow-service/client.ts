@@ -147,7 +147,7 @@ class HttpFlowService implements FlowService {
   }
 
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
-    const { method = 'POST', path, headers, id, body } = this.service.create;
+    const { method = 'POST', path, headers, body } = this.service.create;
     const call: Call = {
       operation: 'create',
       method,
@@ -168,7 +168,7 @@ class HttpFlowService implements FlowService {
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#creationError(answer, signal);
     try {
-      return await this.#requests.read(answer, createdReader({ id }), signal);
+      return await this.#requests.read(answer, createdReader(this.service), signal);
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       // In the words that the description declares, the service says that there is none.
@@ -176,7 +176,7 @@ class HttpFlowService implements FlowService {
       const why = cause instanceof Error ? cause.message : String(cause);
       // Its own error says that there is no flow, whatever the status says.
       const isAccepted = !(cause instanceof UnintelligibleAnswerError && cause.isOwnError);
-      const what = 'A flow was most probably created, but the answer does not name it';
+      const what = 'A flow may have been created, but the answer does not name it for certain';
       throw new InDoubtError(`${what}: ${why}`, { cause, isAccepted });
     }
   }

@@ -22,11 +22,14 @@ const PARTS_MAX = 250_000;
 /** A JSON text is beyond a limit, or does not fit the description of the service. The message says why. */
 export class UnfitAnswerError extends Error {
   override readonly name = 'UnfitAnswerError';
-  /** True if the answer says of itself that it failed. */
-  readonly isOwnError: boolean;
+  /**
+   * True if the answer says of itself that it failed. False if it names a flow all the same. Undefined if only its form can
+   * tell.
+   */
+  readonly isOwnError: boolean | undefined;
   constructor(message: string, options: { isOwnError?: boolean } = {}) {
     super(message);
-    this.isOwnError = options.isOwnError ?? false;
+    this.isOwnError = options.isOwnError;
   }
 }
 

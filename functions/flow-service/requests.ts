@@ -334,8 +334,8 @@ export class Requests {
       const unfit = 'the answer does not fit the description of the service';
       const message = error instanceof UnfitAnswerError ? error.message : unfit;
       const cause = error instanceof SyntaxError ? undefined : error; // V8 quotes text of any length in a SyntaxError.
-      const isSaid = error instanceof UnfitAnswerError && error.isOwnError;
-      const isOwnError = isSaid || this.#wordsOf(response, text).isOwn;
+      const isSaid = error instanceof UnfitAnswerError ? error.isOwnError : undefined;
+      const isOwnError = isSaid ?? this.#wordsOf(response, text).isOwn;
       const what = text.trim() === '' ? `the answer is empty (status ${response.status})` : `${message}: ${cut(text)}`;
       throw new UnintelligibleAnswerError(`${operation}: ${what}`, { cause, isOwnError });
     }

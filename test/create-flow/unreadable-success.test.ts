@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DAY, HOUR, MINUTE, start, world } from '../support/world.ts';
+import { answer, DAY, HOUR, MINUTE, start, world } from '../support/world.ts';
 
 // A success that cannot be read means that a flow was made, most probably. Such an upload is never sent again by itself,
 // unless it is proven that there is no flow.
@@ -56,6 +56,19 @@ describe('a creation that was answered with a success that names no flow', () =>
     expect(entry).not.toHaveProperty('doubt');
     expect((await world.settled('a')).status).toBe('succeeded');
     expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('waits for a person, who is told the words, if it has an error beside an id', async () => {
+    await start({ ...NO_LISTING, settings: { inDoubt: 'retry' } });
+    world.fault('createFlow', answer({ id: 'req_8f2', detail: 'insufficient balance' }), 1);
+    await world.upload('a', 'x');
+    await world.waitOutDoubt();
+    expect(await world.entry()).toMatchObject({
+      reason: 'undecided',
+      doubt: { isAccepted: true },
+      message: expect.stringContaining('insufficient balance'),
+    });
+    expect(world.service.counts.createFlow).toBe(1);
   });
 
   it('is sent again when the operator says so', async () => {

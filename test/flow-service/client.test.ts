@@ -599,6 +599,53 @@ describe('a flow that may have been created', () => {
     );
   });
 
+  const BALANCE = 'insufficient balance';
+  const creationOf = (body: object, errors: object = {}) => {
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    return operations.create(
+      clientOf(PUBLIC, { transport, service: { ...FLOWS, errors: { ...FLOWS.errors, ...errors } } }),
+    );
+  };
+  const REFUSALS: readonly object[] = [
+    { id: 'req_8f2', detail: BALANCE },
+    { id: 'req_8f2', detail: [{ msg: BALANCE }] },
+    { id: 'req_8f2', error: { message: BALANCE } },
+    { id: 'req_8f2', success: false, message: BALANCE },
+    { id: 'req_8f2', state: 'refused', detail: BALANCE },
+    { id: 'req_8f2', status: 'error', reason: BALANCE },
+  ];
+
+  it.each(REFUSALS)(
+    'is in doubt if the id may be that of the request, because the answer has an error: %j',
+    async (body) => {
+      expect(await failureOf(creationOf(body))).toMatchObject({
+        name: 'InDoubtError',
+        isAccepted: true,
+        message: expect.stringContaining(BALANCE),
+      });
+    },
+  );
+
+  it.each(REFUSALS)(
+    'was not created if the description declares the words of the error beside an id: %j',
+    async (body) => {
+      const outOfCredit = [402, { status: 200, says: 'balance' }];
+      expect(await failureOf(creationOf(body, { outOfCredit }))).toMatchObject({ name: 'ThrottledError' });
+    },
+  );
+
+  it.each<[object, object?]>([
+    [{ id: 'f1', state: 'running', detail: 'Third in the queue.' }],
+    [{ id: 'f1', state: 'failed', error: BALANCE }],
+    [{ id: 'f1', error: null, detail: '', success: true, errors: [], code: 0 }],
+    [{ id: 'f1', success: true, message: 'The flow was created.' }, { words: '/message' }],
+    [{ id: 'f1', parameters: { error: BALANCE, success: false }, template: 'balance' }],
+    [{ id: 'f1', state: 'running', note: BALANCE }, { outOfCredit: [{ status: 200, says: 'balance' }] }],
+    [{ id: 'f1', template: 'balance' }, { outOfCredit: [{ status: 200, says: 'balance' }] }],
+  ])('is the one that an answer without an error names: %j, %j', async (body, errors) => {
+    expect(await creationOf(body, errors)).toEqual({ flowId: 'f1' });
+  });
+
   const afterTheRequest = (answer: string | null) =>
     scriptedRaw((socket) => {
       let received = '';

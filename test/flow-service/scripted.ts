@@ -17,6 +17,7 @@ export const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(
 export const UNUSABLE_IDS: readonly unknown[] = [
   ...[undefined, null, '', '.', '..', 'x'.repeat(257), 'x'.repeat(10_000), 'ä'.repeat(129), '\ud800', 'a\udfffb'],
   ...[{}, { toString: 1 }, [], ['65f0'], true, 1.5, 1e300],
+  ...['null', 'undefined', 'None', 'NULL', '[object Object]', '00000000-0000-0000-0000-000000000000'],
 ];
 
 /** A token that is easy to recognise if it leaks. */
