@@ -8,7 +8,7 @@ import { GatheredBytes, parsedJson } from './json-answer.ts';
 import { at as valueAt } from './json-pointer.ts';
 import { BACKSLASH, closingQuote, lengthWithoutCutEscape, QUOTE, unescaped } from './json-string.ts';
 import { LongTexts } from './long-texts.ts';
-import { canonicalMediaType, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
+import { canonicalMediaType, isNeverText, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
 import type { Asset } from './types.ts';
 
 /** Bytes of an asset that are looked at to tell its type, or what came in its place. Error documents have less. */
@@ -250,7 +250,10 @@ function documentIn(head: Head, mediaType: string, spelled: string): Instead | u
   if (isAll && ADDRESS.test(text)) return { what: 'An address', mediaType: declared };
   if (DATA_URI.test(text)) return { what: 'A data URI', mediaType: declared };
   const isBase64 = BASE64.test(text) && (mayBeAnything || isFileInBase64(text));
-  return isBase64 ? { what: 'Bare base64', mediaType: declared } : undefined;
+  if (isBase64) return { what: 'Bare base64', mediaType: declared };
+  // A signature of another type is left alone: many a PNG comes as a JPEG, and viewers open it all the same.
+  const isText = isNeverText(essence) && typeOfBytes(head.bytes) === undefined;
+  return isText ? { what: 'Text', mediaType: 'text/plain' } : undefined;
 }
 
 /** The decoder skips the quotes. It would misread white space beyond ASCII. */

@@ -34,7 +34,7 @@ export const SIGNATURE_BYTES = 64;
 /** How files of a type begin, each byte as one character. A question mark stands for any byte. */
 const SIGNATURES: readonly (readonly [mediaType: string, ...signatures: string[]])[] = [
   ['model/gltf-binary', 'glTF'],
-  ['model/ply', 'ply\n', 'ply\r\n'],
+  ['model/ply', 'ply\n', 'ply\r'],
   ['application/vnd.autodesk.fbx', 'Kaydara FBX Binary'],
   ['image/png', '\x89PNG\r\n'],
   ['image/jpeg', '\xff\xd8\xff'],
@@ -60,6 +60,16 @@ const SIGNATURES: readonly (readonly [mediaType: string, ...signatures: string[]
   ['application/zip', 'PK\x03\x04'],
   ['application/gzip', '\x1f\x8b\x08'],
 ];
+
+/** Types of these whose files may also be text, or begin in another way. */
+const UNCERTAIN: readonly string[] = ['application/vnd.autodesk.fbx', 'image/vnd.radiance', 'audio/mpeg'];
+
+/** Types of files that are ZIP archives. */
+const ZIPPED = /\+zip$|^model\/3mf$|^application\/vnd\.openxmlformats-/;
+
+/** True for a type whose files are never text without a signature: a PNG, a GLB, a ZIP. */
+export const isNeverText = (essence: string): boolean =>
+  ZIPPED.test(essence) || (SIGNATURES.some(([type]) => type === essence) && !UNCERTAIN.includes(essence));
 
 /**
  * The media type of a file that begins with these bytes, of which {@link SIGNATURE_BYTES} are enough. Undefined if they

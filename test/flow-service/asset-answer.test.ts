@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { extensionOf } from '../../functions/base/media-type.ts';
 import { assetOf } from '../../functions/flow-service/asset-answer.ts';
 import { SCAN_BYTES_MAX } from '../../functions/flow-service/envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from '../../functions/flow-service/errors.ts';
@@ -571,6 +572,72 @@ describe('what came in place of an asset', () => {
     }
   });
 
+  const NEVER_TEXT = [
+    ...['model/gltf-binary', 'image/png', 'image/jpeg', 'image/webp', 'video/mp4', 'application/pdf', 'model/ply'],
+    ...['application/zip', 'model/vnd.usdz+zip', 'model/3mf'],
+    'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
+  ];
+  const TEXTS = [
+    'Processing, please try again later',
+    '<!-- error --><div>Log in</div>',
+    ')]}\',\n{"status":"pending"}',
+    `${REPEATED.slice(0, 76)}\r\n`.repeat(3),
+    `${REPEATED.slice(0, 76)}\r\n`.repeat(100),
+    'Fehler: gel\xf6scht',
+    '\xff\xfeN\0o\0',
+    'x',
+  ];
+  it.each(NEVER_TEXT)('is any text under the type %s, whose files never are one', async (mediaType) => {
+    for (const answer of TEXTS) {
+      for (const cuts of [[], everyByte(answer.slice(0, 500))]) {
+        for (const said of [mediaType, 'application/octet-stream']) {
+          const options = { mediaType: said, names: said === mediaType ? [] : [`a${extensionOf(mediaType)}`], cuts };
+          for (const accepts of [undefined, (type: string) => type === mediaType]) {
+            await expect(read(answer, { ...options, accepts })).rejects.toThrow(NotAnAssetError);
+          }
+          expect(await read(answer, { ...options, accepts: (type) => type === 'text/plain' })).toMatchObject({
+            mediaType,
+          });
+        }
+      }
+    }
+  });
+
+  it('is named as text, with its beginning and what to do', async () => {
+    await expect(read('\nToo late\n', { mediaType: 'image/png' })).rejects.toThrow(
+      /^Text came in place of the asset: Too late\. Check .* add "text\/plain" to "makes" of the route\.$/,
+    );
+  });
+
+  it.each([
+    ['image/jpeg', '\x89PNG\r\n\x1a\n'],
+    ['application/zip', `%PDF-1.7\n${'1 0 obj\n'.repeat(1_000)}`],
+    ['application/pdf', '%PDF-1.7\n'],
+    ['model/ply', `ply\nformat ascii 1.0\n${'0 0 0\n'.repeat(1_000)}`],
+    ['model/ply', 'ply\rformat ascii 1.0\r'],
+    ['application/zip', 'PK\x05\x06'],
+    ['application/zip', 'MZ is a program that unpacks itself\0'],
+    ['video/mp4', '\0\0\0\x08wide\0\0\0\x08mdat'],
+    ['image/png', `${'x'.repeat(4_095)}\0`],
+    ['application/vnd.autodesk.fbx', '; FBX 7.4.0 project file'],
+    ['image/vnd.radiance', '#?RGBE\n\n-Y 1 +X 1\nabcd'],
+    ['model/obj', 'v 0 0 0'],
+    ['model/stl', 'solid a'],
+    ['model/stl', 'binary\0'],
+    ['audio/mpeg', '\xff\xfb\x90'],
+    ['audio/mpeg', 'TAG'],
+    ['text/csv', 'a,b'],
+    ['application/octet-stream', 'a,b'],
+    ['image/svg+xml', '<svg/>'],
+    ['model/gltf+json', '{}'],
+  ])('is no file of the type %s, or of another one that its first bytes tell: %j', async (mediaType, answer) => {
+    for (const cuts of [[], everyByte(answer.slice(0, 500))]) {
+      for (const accepts of [undefined, (type: string) => type === mediaType]) {
+        expect(await read(answer, { mediaType, cuts, accepts })).toMatchObject({ mediaType });
+      }
+    }
+  });
+
   it('is known by all of its JSON up to 4,096 bytes, and by its beginning if files of its type are never JSON', async () => {
     const json = (length: number): string => `{"error":"${'x'.repeat(length - 12)}"}`;
     await expect(read(json(4_096))).rejects.toThrow(NotAnAssetError);
@@ -634,8 +701,8 @@ describe('what came in place of an asset', () => {
     ['image/svg+xml', '<?xml version="1.0"?><svg/>'],
     ['text/plain', 'A fox that jumps over a dog.'],
     ['text/csv', 'https://cdn.example.com/a.glb'],
-    ['model/gltf-binary', '{ is no JSON }'],
-    ['model/gltf-binary', REPEATED],
+    ['model/obj', '{ is no JSON }'],
+    ['model/obj', REPEATED],
     ['image/x+json', `{"a":"${'x'.repeat(5_000)}"}`],
     ['model/gltf+json', `{"asset":"${'x'.repeat(5_000)}"}`],
     ['x-model/scene', `{"a":"${'x'.repeat(5_000)}"}`],
@@ -647,7 +714,7 @@ describe('what came in place of an asset', () => {
     ['text/plain', 'It begins with data:image/png;base64,QUJD'],
     ['text/plain', `A hash: ${REPEATED}`],
     ['text/plain', `${REPEATED} and more`],
-    ['image/png', `${PNG} and more`],
+    ['image/bmp', `${PNG} and more`],
     ['text/plain', 'It said {"detail":"not ready"}'],
     ['text/plain', '{"detail":"not ready"} is what it said'],
     ['text/plain', '"It said [sic]"'],
@@ -806,7 +873,7 @@ describe('the type of an asset', () => {
     for (const mediaType of ['image/png', 'Image/PNG;q=1', 'x/y']) {
       expect(await read('glTF', { mediaType, names: ['a.jpg'] })).toMatchObject({ mediaType });
     }
-    expect((await read('x', { mediaType: 'image/pjpeg' })).mediaType).toBe('image/jpeg');
+    expect((await read('\xff\xd8\xff', { mediaType: 'image/pjpeg' })).mediaType).toBe('image/jpeg');
     expect((await read(envelopeOf('x', 'image/jpg'))).mediaType).toBe('image/jpeg');
   });
 

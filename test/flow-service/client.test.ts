@@ -1609,7 +1609,7 @@ describe('an asset', () => {
     const headers = { 'content-type': 'application/octet-stream', 'content-disposition': disposition };
     await using server = await scripted(({ url = '' }, response) => {
       if (location !== undefined && !url.startsWith('/blobs')) response.writeHead(302, { location }).end();
-      else response.writeHead(200, JSON.parse(JSON.stringify(headers))).end('text');
+      else response.writeHead(200, JSON.parse(JSON.stringify(headers))).end('glTF');
     });
     const { mediaType, chunks } = await clientOf(server.url).asset('f1', id, never);
     await collect(chunks);
@@ -1755,7 +1755,7 @@ describe('an asset', () => {
     'that a store throttles (%i) is asked for again after its `Retry-After` (%s), and alone',
     async (status, retryAfter, minutes) => {
       const away = { status: 302, headers: { location: 'https://storage.example.com/x' } };
-      const sound = { status: 200, body: 'x', headers: { 'content-type': 'image/png' } };
+      const sound = { status: 200, body: 'x', headers: { 'content-type': 'model/obj' } };
       const { transport, asked } = canned(
         ...[away, { status, headers: { 'retry-after': retryAfter } }],
         ...[away, away, sound, away, sound],

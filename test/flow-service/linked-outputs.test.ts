@@ -101,7 +101,7 @@ describe('results that come in another order', () => {
     let asked = 0;
     await using server = await scripted((request, response) => {
       const [, name] = /\/files\/(\w+)/.exec(request.url ?? '') ?? [];
-      if (name !== undefined) return response.writeHead(200, { 'content-type': 'image/png' }).end(name);
+      if (name !== undefined) return response.writeHead(200, { 'content-type': 'model/obj' }).end(name);
       const output = (left.length > 1 ? left.shift() : left[0]) as Output;
       asked += 1;
       return json(request, response, { output: output((each) => `${server.url}files/${each}?signature=${asked}`) });

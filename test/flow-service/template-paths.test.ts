@@ -40,10 +40,10 @@ beforeEach(() => {
 
 it('polls a flow and fetches its outputs at paths with its template', async () => {
   await begin();
-  await world.send('a.png', 'bytes');
+  await world.send('a.png', 'GIF89a');
   const { status, assets } = await world.settled('a.png');
   expect(status).toBe('succeeded');
-  expect((await world.object('results', assets[0]?.key ?? '')).bytes.toString()).toBe('bytes');
+  expect((await world.object('results', assets[0]?.key ?? '')).bytes.toString()).toBe('GIF89a');
   const [flow] = world.service.flows;
   expect(requests).toEqual(
     expect.arrayContaining([

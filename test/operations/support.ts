@@ -64,6 +64,8 @@ export class Operated implements AsyncDisposable {
       onS3Event: (record) => work.take(record),
       ...options,
     });
+    // Here, the content of a picture is words. No plain answer may have these under the type of a picture.
+    if (pipeline.standIn !== undefined) pipeline.standIn.variation.assetForm = 'json';
     work.leaveOutIdleTicks(pipeline);
     closing.defer(() => pipeline.close());
     closing.defer(writeRunFile(state, pipeline.operator));

@@ -34,7 +34,12 @@ export const putStep = (
   key: string,
   content: string | Buffer,
   mediaType = 'application/octet-stream',
-): Extract<Step, { readonly kind: 'put' }> => ({ at, kind: 'put', key, content: Buffer.from(content), mediaType });
+): Extract<Step, { readonly kind: 'put' }> => {
+  // A text is no asset of the type of a picture, and the service returns what it got.
+  const isPicture = (mediaType === 'image/png' || key.endsWith('.png')) && content.length > 0;
+  const beginning = Buffer.from(isPicture ? '\x89PNG\r\n' : '', 'latin1');
+  return { at, kind: 'put', key, content: Buffer.concat([beginning, Buffer.from(content)]), mediaType };
+};
 
 /** A deployment: a corrected route, another name of the pipeline, another inbox, or lower limits. */
 export type Change = 'route' | 'pipeline' | 'inbox' | 'limits';

@@ -71,8 +71,8 @@ export async function openResults(
   return opened.flatMap((one) => one ?? []);
 }
 
-/** More than the first chunk of an asset has. */
-const CHUNK_BYTES = 64 * 1024;
+/** Bytes that tell whether an asset is a text. */
+const HEAD_BYTES = 4 * 1024;
 
 async function checkAsset(
   world: World,
@@ -86,8 +86,8 @@ async function checkAsset(
   demand(isWhole, 'a result is not what the service made', key, sizes);
   const { mediaType } = opened ?? {};
   // A type that says nothing is judged by the extension, which some ids of assets have, and by the first bytes. Those of a
-  // file are random, and may be the first of an MP3. A text with control characters in its first chunk is none.
-  const beginning = opened?.body.subarray(0, CHUNK_BYTES) ?? Buffer.alloc(0);
+  // file are random, and may be the first of an MP3. A text with control characters at its beginning is none.
+  const beginning = opened?.body.subarray(0, HEAD_BYTES) ?? Buffer.alloc(0);
   const isNoText = made.mediaType === 'text/plain' && beginning.some((byte) => byte <= 8);
   const saysNothing = made.mediaType === 'application/octet-stream' || isNoText;
   const isAudio = beginning[0] === 0xff && [0xf2, 0xf3, 0xfa, 0xfb].includes(beginning[1] ?? 0);
