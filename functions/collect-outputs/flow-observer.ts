@@ -183,12 +183,10 @@ export class FlowObserver {
     }
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {
-      const outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
+      const hasFailed = failure !== undefined;
+      const outputs = await this.#ports.flows.outputs(marker.flowId, signal, { ...of, hasFailed });
       const isAll =
-        failure !== undefined ||
-        this.#ports.flows.service.outputs.isWhole ||
-        outputs.length === 0 ||
-        isAnyPending(outputs);
+        hasFailed || this.#ports.flows.service.outputs.isWhole || outputs.length === 0 || isAnyPending(outputs);
       if (!isAll) return this.#whenStill(marker, outputs);
       return { kind: 'finished', outputs, failure, nothing: flow.error };
     } catch (error) {

@@ -338,16 +338,19 @@ function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefi
   return places.some((pointer) => pointer !== '' && at(json, pointer) === null) ? [] : undefined;
 }
 
-/** Makes a reader of pages from `read`, which gets the items of a page. A page that says that it failed is none. */
+/**
+ * Makes a reader of pages from `read`, which gets the items of a page. A page that says that it failed is none.
+ * @param places where it may say so. Undefined if what it says there is not about the page.
+ */
 const pageReader = <T>(
   [what, member]: readonly [what: string, member: string],
   { items: pointers, pages }: Pick<PagedListing, 'items' | 'pages'>,
-  places: Pick<FailurePlaces, 'words' | 'ofFlow'>,
+  places: Pick<FailurePlaces, 'words' | 'ofFlow'> | undefined,
   read: (json: unknown, items: readonly unknown[]) => T | undefined,
 ): Reader<T> => {
   const declared = [pointers, pages !== undefined && 'at' in pages ? pages.at : []].flat();
   return reader(misfit(what, member, pointers), (json) => {
-    checkFailure(json, { ...places, declared });
+    if (places !== undefined) checkFailure(json, { ...places, declared });
     const items = itemsOf(json, pointers);
     return items && read(json, items);
   });
@@ -440,15 +443,16 @@ function outputsOf(items: readonly Readonly<Record<string, unknown>>[], listed: 
   return new Map(Array.from(outputs, ([id, { output }]) => [id, output]));
 }
 
-/** One page of the outputs of a flow. */
+/** One page of the outputs of a flow. @param hasFailed true if the flow has failed: then an error is that of the flow. */
 export const outputPageReader = (
   listed: ListedOutputs,
   { state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>,
+  hasFailed = false,
 ) =>
   pageReader(
     ['list of outputs', 'outputs.items'],
     listed,
-    { words, ofFlow: state.failed },
+    hasFailed ? undefined : { words, ofFlow: state.failed },
     (json, items): ListingPage<Output> | undefined => {
       if (!items.every(isObject)) return undefined;
       const outputs = outputsOf(items, listed);

@@ -50,6 +50,7 @@ import type {
   ListingSample,
   OfUpload,
   Output,
+  OutputsOptions,
 } from './types.ts';
 
 /** How long the answer to a health check is known, in milliseconds. Otherwise each of many doubts would ask. */
@@ -217,7 +218,8 @@ class HttpFlowService implements FlowService {
     return this.#requests.read(await this.#requests.send(call, signal), reader, signal);
   }
 
-  async outputs(flowId: string, signal: AbortSignal, of: OfUpload = {}): Promise<readonly Output[]> {
+  async outputs(flowId: string, signal: AbortSignal, options: OutputsOptions = {}): Promise<readonly Output[]> {
+    const { hasFailed, ...of } = options;
     const { outputs: described } = this.service;
     if ('addresses' in described) {
       const { links, nothing, page, answer } = await this.#links(flowId, described, signal, of);
@@ -232,7 +234,7 @@ class HttpFlowService implements FlowService {
     const errors: (NotFoundError | NotServedError)[] = [];
     for (const path of this.#outputsPaths) {
       try {
-        const listing = { reader: outputPageReader(described, this.service), pages: described.pages };
+        const listing = { reader: outputPageReader(described, this.service, hasFailed), pages: described.pages };
         const outputs = await this.#all('outputs', this.#outputsCall(flowId, path, of), listing, signal);
         this.#outputsPaths = [path];
         return outputs;

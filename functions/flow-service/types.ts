@@ -104,6 +104,11 @@ export interface OfUpload {
   readonly template?: string | undefined;
 }
 
+export interface OutputsOptions extends OfUpload {
+  /** True if the flow has failed. Then an error beside the list of its outputs is that of the flow. Default: false. */
+  readonly hasFailed?: boolean | undefined;
+}
+
 export interface AssetOptions extends OfUpload {
   /** Tells whether an asset may have a media type. Default: any type but that of a document (HTML, JSON, XML). */
   readonly accepts?: ((mediaType: string) => boolean) | undefined;
@@ -156,7 +161,7 @@ export interface FlowService {
    * @throws {NoAddressError} the declared pointers find no address, and no place for one.
    * @throws {UnintelligibleAnswerError} also if the listing has more outputs than can be read.
    */
-  outputs(flowId: string, signal: AbortSignal, options?: OfUpload): Promise<readonly Output[]>;
+  outputs(flowId: string, signal: AbortSignal, options?: OutputsOptions): Promise<readonly Output[]>;
   /**
    * `GET /flows/{id}/outputs/{asset}`. Follows a few redirects. The caller must read the chunks or abort the signal;
    * otherwise the connection stays open.

@@ -145,6 +145,18 @@ describe('a flow that ended', () => {
     expect(await world.settled('a.bin')).toMatchObject({ status: 'failed', failure });
   });
 
+  it('in failure has its outputs stored if its error stands beside their list', async () => {
+    await start();
+    await running();
+    world.service.intercept = ({ url }, { operation }) => {
+      const error = 'No memory';
+      if (operation === 'listOutputs') return answer({ outputs: [{ id: 'a1' }], success: false, error });
+      if (operation === 'getAsset') return { status: 200, body: 'x', headers: { 'content-type': 'image/png' } };
+      return operation === 'getFlow' ? answer({ flow_id: url, state: 'failed', error }) : undefined;
+    };
+    expect(await world.settled('a.bin')).toMatchObject({ failure: { code: 'flow-failed' }, assets: [{ id: 'a1' }] });
+  });
+
   it('with ten thousand outputs has as many stored as the settings allow, and a receipt that counts the others', async () => {
     await start({ settings: { outputsMax: 20 }, routes: [ANYTHING] });
     await running();
