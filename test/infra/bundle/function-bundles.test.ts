@@ -12,7 +12,7 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 606_000, gzipped: 206_500 },
+  'create-flow': { raw: 608_000, gzipped: 206_500 },
   'collect-outputs': { raw: 673_000, gzipped: 227_500 },
 };
 
