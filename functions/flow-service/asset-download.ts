@@ -76,12 +76,16 @@ export async function downloadAsset(
       names.unshift(answer.url.pathname);
     }
     const { response, secret, hadToken } = answer;
-    if (response.status !== 200) {
+    if (!WITH_ASSET.includes(response.status)) {
       progress.wait();
       const error = await requests.errorFor(answer);
       // An address that got no token says nothing about it.
       if (hadToken || !(error instanceof ForbiddenError)) throw error;
       throw new AddressRefusedError(error.message, { cause: error });
+    }
+    if (isPart(response)) {
+      response.destroy();
+      throw new DamagedAssetError('The answer is a part of the asset, which was not asked for');
     }
     // A coding marks the end of its bytes by itself, and their length is not that of the asset.
     const isCoded = isCompressed(response);
@@ -168,6 +172,15 @@ class Progress {
 }
 
 const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 307, 308].includes(status);
+
+/** Statuses of an answer whose body is the asset: frameworks, proxies and caches put 201, 203 and 206 on a whole one too. */
+const WITH_ASSET: readonly number[] = [200, 201, 203, 206];
+
+/** Tells whether an answer is a part of the asset. With 206, it must say that it is all of it: `bytes 0-3/4`. */
+function isPart({ status, headers }: TransportResponse): boolean {
+  const [, from, to, size] = /^\s*bytes\s+(\d+)-(\d+)\/(\d+)\s*$/i.exec(headers['content-range'] ?? '') ?? [];
+  return size === undefined ? status === 206 : Number(from) > 0 || Number(to) + 1 < Number(size);
+}
 
 /** Follows an address that an answer names, if it is allowed. Sends the token only to an address below the base. */
 async function follow(

@@ -215,7 +215,7 @@ describe('an error response', () => {
     ['asset', 202, {}, 'NotReadyError'],
     ['asset', 204, {}, 'NotReadyError'],
     ['asset', 423, {}, 'NotReadyError'],
-    ['asset', 206, {}, 'UnintelligibleAnswerError'],
+    ['asset', 206, {}, 'DamagedAssetError'],
     ['asset', 304, {}, 'UnintelligibleAnswerError'],
   ];
 
@@ -1614,6 +1614,35 @@ describe('an asset', () => {
     const { mediaType, chunks } = await clientOf(server.url).asset('f1', id, never);
     await collect(chunks);
     expect(mediaType).toBe('model/gltf-binary');
+  });
+
+  it.each([
+    [201, undefined],
+    [203, undefined],
+    [206, 'bytes 0-3/4'],
+    [200, 'bytes 0-3/4'],
+    [200, 'bytes 0-4/4'],
+    [200, 'bytes */4'],
+    [200, 'bytes 0-3/*'],
+  ])('that comes with the status %i and the Content-Range %s is whole', async (status, range) => {
+    const headers = { 'content-type': 'model/gltf-binary', ...(range && { 'content-range': range }) };
+    const { transport } = canned({ status, headers, body: 'glTF' });
+    expect(await read(clientOf(PUBLIC, { transport }))).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
+  });
+
+  it.each([
+    [206, undefined],
+    [206, 'bytes 0-3/5'],
+    [206, 'bytes 1-4/5'],
+    [206, 'bytes 0-3/*'],
+    [200, 'bytes 0-3/5'],
+    [200, 'Bytes 4-7/8'],
+    [201, 'bytes 0-3/9999'],
+  ])('that comes with the status %i and the Content-Range %s is damaged', async (status, range) => {
+    await using server = await scripted((_, response) =>
+      response.writeHead(status, { 'content-type': 'image/png', ...(range && { 'content-range': range }) }).end('glTF'),
+    );
+    await expect(clientOf(server.url).asset('f1', 'a1', never)).rejects.toThrow(errors.DamagedAssetError);
   });
 
   it.each([
