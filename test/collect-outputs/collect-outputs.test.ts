@@ -151,7 +151,7 @@ describe('a flow that ended', () => {
     world.service.intercept = ({ url }, { operation }) => {
       const error = 'No memory';
       if (operation === 'listOutputs') return answer({ outputs: [{ id: 'a1' }], success: false, error });
-      if (operation === 'getAsset') return { status: 200, body: 'x', headers: { 'content-type': 'image/png' } };
+      if (operation === 'getAsset') return { status: 200, body: 'v 0 0 0', headers: { 'content-type': 'model/obj' } };
       return operation === 'getFlow' ? answer({ flow_id: url, state: 'failed', error }) : undefined;
     };
     expect(await world.settled('a.bin')).toMatchObject({ failure: { code: 'flow-failed' }, assets: [{ id: 'a1' }] });
