@@ -113,7 +113,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       if (head === undefined) chunks = following(beginning.chunks, chunks);
       mediaType = typeOf(types, beginning, unnamed);
     }
-    const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled);
+    const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled, facts.accepts !== undefined);
     if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
       await chunks.return();
       throw notAnAsset(instead, mediaType, head);
@@ -223,8 +223,9 @@ const SCRIPT_TYPE = 'application/x-httpd-php';
  * The document that came in place of an asset, by its media type or its content. JSON and XML of other types, such as
  * `model/gltf+json`, `application/x-ndjson` and `image/svg+xml`, are assets. A gateway may give the type of the asset to its base64.
  * @param spelled the type that came with it. Its name may have told another one since.
+ * @param isDeclared true if the route declares what it makes. Only then is a text checked that bears another type.
  */
-function documentIn(head: Head, mediaType: string, spelled: string): Instead | undefined {
+function documentIn(head: Head, mediaType: string, spelled: string, isDeclared: boolean): Instead | undefined {
   if (!head.mayBeText) return undefined;
   const { isAll } = head;
   const text = textOf(head);
@@ -252,7 +253,7 @@ function documentIn(head: Head, mediaType: string, spelled: string): Instead | u
   const isBase64 = BASE64.test(text) && (mayBeAnything || isFileInBase64(text));
   if (isBase64) return { what: 'Bare base64', mediaType: declared };
   // A signature of another type is left alone: many a PNG comes as a JPEG, and viewers open it all the same.
-  const isText = isNeverText(essence) && typeOfBytes(head.bytes) === undefined;
+  const isText = isDeclared && isNeverText(essence) && typeOfBytes(head.bytes) === undefined;
   return isText ? { what: 'Text', mediaType: 'text/plain' } : undefined;
 }
 

@@ -587,24 +587,31 @@ describe('what came in place of an asset', () => {
     '\xff\xfeN\0o\0',
     'x',
   ];
-  it.each(NEVER_TEXT)('is any text under the type %s, whose files never are one', async (mediaType) => {
-    for (const answer of TEXTS) {
-      for (const cuts of [[], everyByte(answer.slice(0, 500))]) {
-        for (const said of [mediaType, 'application/octet-stream']) {
-          const options = { mediaType: said, names: said === mediaType ? [] : [`a${extensionOf(mediaType)}`], cuts };
-          for (const accepts of [undefined, (type: string) => type === mediaType]) {
+  it.each(NEVER_TEXT)(
+    'is, for a route that declares what it makes, any text under the type %s, whose files never are one',
+    async (mediaType) => {
+      for (const answer of TEXTS) {
+        for (const cuts of [[], everyByte(answer.slice(0, 500))]) {
+          for (const said of [mediaType, 'application/octet-stream']) {
+            const options = { mediaType: said, names: said === mediaType ? [] : [`a${extensionOf(mediaType)}`], cuts };
+            const accepts = (type: string) => type === mediaType;
             await expect(read(answer, { ...options, accepts })).rejects.toThrow(NotAnAssetError);
+            expect(await read(answer, { ...options, accepts: (type) => type === 'text/plain' })).toMatchObject({
+              mediaType,
+            });
           }
-          expect(await read(answer, { ...options, accepts: (type) => type === 'text/plain' })).toMatchObject({
-            mediaType,
-          });
         }
       }
-    }
+    },
+  );
+
+  it('is no text if the route does not declare what it makes', async () => {
+    expect(await decoded('Too late', { mediaType: 'image/png' })).toBe('Too late');
   });
 
   it('is named as text, with its beginning and what to do', async () => {
-    await expect(read('\nToo late\n', { mediaType: 'image/png' })).rejects.toThrow(
+    const accepts = (type: string) => type === 'image/png';
+    await expect(read('\nToo late\n', { mediaType: 'image/png', accepts })).rejects.toThrow(
       /^Text came in place of the asset: Too late\. Check .* add "text\/plain" to "makes" of the route\.$/,
     );
   });
