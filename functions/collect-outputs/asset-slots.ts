@@ -2,8 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import type { NotedUploads } from './collector.ts';
 
 /**
- * How long an asset of which no byte has come may keep a fast slot, in milliseconds. Most answers begin within a
- * second.
+ * Time for which an asset may keep a fast slot before its first byte has come, in milliseconds. Most answers begin
+ * within a second.
  */
 const FAST_MS = 3_000;
 

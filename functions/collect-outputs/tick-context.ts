@@ -67,7 +67,7 @@ export class UndeclaredWords extends Remembered<UndeclaredWord> {
  *
  * A loss is an end without outputs. It is confirmed only while no other tick has had the lease, because that may have
  * polled in between. If the last tick did not release its lease, this tick ignores losses: that one died before it
- * wrote what it saw, or still polls. Complete outputs need no lease: whoever polls again in between, they are there.
+ * wrote what it saw, or still polls. Complete outputs need no lease: they are still there after a poll of another tick.
  */
 export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   readonly #lease: Lease;

@@ -102,7 +102,7 @@ describe('the data in a list', () => {
 describe('an answer that must be an envelope', () => {
   const LATE = `{"inputs":["${'x'.repeat(ENVELOPE_BYTES_MAX)}"],"data":"data:a/b;base64,QUI="}`;
 
-  it('may have its data behind a text of any length, of which little is kept', () => {
+  it('may have its data behind a text of any length, and only the beginning of that text is kept', () => {
     for (const cuts of [[], [SCAN_BYTES_MAX], [ENVELOPE_BYTES_MAX, ENVELOPE_BYTES_MAX + 1]]) {
       const found = scanned(LATE, { isEnvelope: true, cuts });
       expect(found).toMatchObject({ is: 'envelope', mediaType: 'a/b', isBase64: true, rest: 'QUI="}' });
