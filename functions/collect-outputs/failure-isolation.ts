@@ -11,7 +11,7 @@ import type { RunningMarker } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import { OvertakenError } from './asset-slots.ts';
 
-/** Different flows that must fail in a row before the service is taken to have an outage. */
+/** Different flows whose polls must fail in a row before the service is taken to have an outage. */
 const OUTAGE_FLOWS = 10;
 
 /** Why the service answers for no flow. */
@@ -38,13 +38,14 @@ export function outageOf(error: unknown): Outage | undefined {
  * Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead.
  *
  * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It is an outage of the service only
- * if several different flows fail and none is answered in between.
+ * if the polls of several different flows fail and none is answered in between. Assets do not count: they fail in a row
+ * if those of many flows never come, and polls go on meanwhile.
  */
 export class FailureIsolation {
   readonly #invocation: Invocation;
   readonly #telemetry: Telemetry;
   readonly #failures: unknown[] = [];
-  /** By flow id: the flows that failed in a row, and how. */
+  /** By flow id: the flows whose polls failed in a row, and how. */
   readonly #failing = new Map<string, Outage>();
   /** Flows that were answered. Two are enough to tell whether a flow other than the given one was answered. */
   readonly #answered = new Set<string>();
@@ -60,8 +61,8 @@ export class FailureIsolation {
     if (this.#answered.size < 2) this.#answered.add(flowId);
   }
 
-  /** Takes in the error of a flow. An error that is no outage counts as an answer. */
-  failed(flowId: string, error: unknown): void {
+  /** Takes in the error of a flow's poll. An error that is no outage counts as an answer. */
+  pollFailed(flowId: string, error: unknown): void {
     const outage = outageOf(error);
     if (outage === undefined) this.answered(flowId);
     else this.#failing.set(flowId, outage);
@@ -92,6 +93,11 @@ export class FailureIsolation {
     return this.#halt;
   }
 
+  /** False once the tick has halted, and during what looks like an outage. An answer that still comes may end that. */
+  get mayBegin(): boolean {
+    return this.#halt === undefined && this.outage === undefined;
+  }
+
   /** Halts the tick at the end of a round in an outage. */
   endRound(): void {
     this.#halt ??= this.outageOfRound;
@@ -112,8 +118,7 @@ export class FailureIsolation {
   /** Does a piece of work for one flow, unless the tick has halted. */
   async run(marker: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
-    // During what looks like an outage, nothing begins. An answer that is still on its way may end it.
-    if (this.#halt !== undefined || this.outage !== undefined) return 'cut off';
+    if (!this.mayBegin) return 'cut off';
     return this.runInOutage(marker, body);
   }
 
@@ -140,8 +145,7 @@ export class FailureIsolation {
       log.error('This upload could not be processed; the next poll of its flow tries again', fields);
       if (error instanceof MisaddressedError) metrics.add('ServiceMisaddressed');
       if (error instanceof UnreadableEntryError) metrics.add('EntriesUnreadable');
-      if (error instanceof FlowServiceError) this.failed(flowId, error);
-      else this.#failures.push(error);
+      if (!(error instanceof FlowServiceError)) this.#failures.push(error);
       return 'over';
     }
   }

@@ -235,8 +235,7 @@ export class FlowAssets {
       else fail(output.isDeclared === false ? 'undeclared-word' : 'not-ready', unreadyText(output) + kept);
       return;
     }
-    const isOut = this.#tick.isolation.outage !== undefined || this.#outagesInARow >= OUTAGES_MAX;
-    if (this.#obstacles.has('cut off') || isOut) {
+    if (this.#obstacles.has('cut off') || !this.#mayFetch) {
       leave('outage', outOfService());
       return;
     }
@@ -247,9 +246,9 @@ export class FlowAssets {
     } catch (error) {
       if (error instanceof OvertakenError) leave('overtaken', error);
       else if (error instanceof FlowServiceError || error instanceof KeyTakenError) {
-        if (error instanceof FlowServiceError) this.#tick.isolation.failed(entry.flow.id, error);
         const isOutage = outageOf(error) !== undefined;
         if (isOutage) this.#outagesInARow += 1;
+        else this.#tick.isolation.answered(entry.flow.id);
         const isUnready = UNREADY.some((each) => error instanceof each);
         // A key that is taken is tried again too: the operator may move that object away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
@@ -259,6 +258,11 @@ export class FlowAssets {
         else leave('refused', error);
       } else leave('cut off', error);
     }
+  }
+
+  /** False if the service does not answer, for this flow's assets or at all. */
+  get #mayFetch(): boolean {
+    return this.#tick.isolation.mayBegin && this.#outagesInARow < OUTAGES_MAX;
   }
 
   get #isLastAttempt(): boolean {
@@ -294,8 +298,8 @@ export class FlowAssets {
     const { results, telemetry, clock, settings } = this.#ports;
     const { invocation, slots } = this.#tick;
     const fetch = async (slot: AssetSlot) => {
-      // The flow may have met outages while this asset waited for its slot.
-      if (this.#outagesInARow >= OUTAGES_MAX) throw outOfService();
+      // The flow or the tick may have met outages while this asset waited for its slot.
+      if (!this.#mayFetch) throw outOfService();
       const opened = await this.#open(assetId, slot);
       this.#hadTimeEnough ||= !isHalfOver(invocation, clock.now());
       const { key, mediaType } = opened.to;

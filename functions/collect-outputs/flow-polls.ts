@@ -177,7 +177,10 @@ export class FlowPolls {
         if (flow !== undefined) this.#storing.add(marker, flow);
       } catch (error) {
         wasTurnedAway = error instanceof ThrottledError && error.isOthersTrouble;
-        if (error instanceof FlowServiceError) this.#overdue.push({ marker, error });
+        if (error instanceof FlowServiceError) {
+          isolation.pollFailed(marker.flowId, error);
+          this.#overdue.push({ marker, error });
+        }
         throw error;
       }
     });

@@ -86,6 +86,7 @@ it.each<[string, string[], (asset: number) => object]>([
   ['eight flows bring large assets slowly', named(8), aLittleFaster],
   ['eight flows are slow now and then', named(8), nowAndThen],
   ['eight flows never begin to answer', named(8), () => ({ hang: true })],
+  ['40 flows never begin to answer', named(40), () => ({ hang: true })],
 ])('a sound flow has its receipt within a minute although %s', async (_, keys, answer) => {
   await begin();
   await slowAssets(keys, answer);
@@ -95,6 +96,15 @@ it.each<[string, string[], (asset: number) => object]>([
   // The next flow meets lagging ones only.
   await world.send('next.bin');
   expect(await minutesUntil(() => hasReceipt('next.bin'), 20)).toBeLessThan(2.3);
+});
+
+it('flows that end one after the other have their receipts although 40 others never begin to answer', async () => {
+  await begin();
+  await slowAssets(named(40), () => ({ hang: true }));
+  for (let n = 0; n < 12; n += 1) {
+    await world.send(`good${n}.bin`);
+    expect(await minutesUntil(() => hasReceipt(`good${n}.bin`), 20), `good${n}.bin`).toBeLessThan(2.3);
+  }
 });
 
 it.each<[string, (asset: number) => object, string]>([

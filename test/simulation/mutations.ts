@@ -308,13 +308,13 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a tick that halts at the first 429', 50, {
     file: FAILURE_ISOLATION,
     in: 'FailureIsolation.runInOutage',
-    replace: 'if (error instanceof FlowServiceError) this.failed(flowId, error);',
+    replace: 'if (!(error instanceof FlowServiceError)) this.#failures.push(error);',
     with: "if (outageOf(error) === 'throttled') { this.#halt ??= 'throttled'; return 'cut off'; } $&",
   }),
   mistake('a poisoned flow that halts the tick', 50, {
     file: FAILURE_ISOLATION,
     in: 'FailureIsolation.runInOutage',
-    replace: 'if (error instanceof FlowServiceError) this.failed(flowId, error);',
+    replace: 'if (!(error instanceof FlowServiceError)) this.#failures.push(error);',
     with: "this.#halt ??= outageOf(error); if (this.#halt !== undefined) return 'cut off'; $&",
   }),
   mistake(
