@@ -117,9 +117,10 @@ export class OrderChecker {
     this.#seesDoubt(before?.entry, entry);
     this.#lastWrites.set(upload.id, { entry, writer, at: this.#now() });
     const name = `${upload.id} ${entry.generation}`;
+    // A search that proves absence ends the doubt. If it is not written before the next one, that one began later.
+    const { doubt } = entry;
+    if (doubt === undefined || doubt.claimedAt > (before?.entry.doubt?.claimedAt ?? 0)) this.#awaited.delete(name);
     if (state === 'waiting' && this.#accepted.get(name) === writer) this.#awaited.add(name);
-    // A search that proves absence ends the doubt.
-    if (entry.doubt === undefined) this.#awaited.delete(name);
     if (state === 'running') this.#hasRun.add(`${upload.id} ${entry.flow.id}`);
     if (isTerminal(entry)) {
       this.#hasEnded.add(`${upload.id}-${entry.generation}`);
