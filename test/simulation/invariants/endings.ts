@@ -7,7 +7,7 @@ import type { PollAnswer, Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
 import { routeNameFor } from '../storm-routes.ts';
 import type { World } from '../world.ts';
-import { failureCodeOf, isInvalidText, isSuperseded, isTooLarge, putOf } from './facts.ts';
+import { failureCodeOf, isInvalidText, isSuperseded, isTooLarge, newerPuts, putOf } from './facts.ts';
 import { isJobFile, jobOf } from './jobs.ts';
 
 /** Smallest time between two polls, in milliseconds. Requests within one poll are closer together. */
@@ -139,15 +139,10 @@ class Ending {
 
   #checkSuperseded(): void {
     const { upload, endedAt } = this.#entry;
-    const isOld = isSuperseded(this.#world, this.#put, endedAt + this.#world.scenario.skewMs);
+    const until = endedAt + this.#world.scenario.skewMs;
+    const isOld = isSuperseded(this.#world, this.#put, until);
     // A file that must be still gives way to anything at its key, also to the same content that no route wants.
-    const isChanged = this.#world.observed.puts.some(
-      ({ bucket, key, at }) =>
-        bucket === upload.bucket &&
-        key === upload.key &&
-        at > this.#put.at &&
-        at <= endedAt + this.#world.scenario.skewMs,
-    );
+    const isChanged = newerPuts(this.#world, this.#put, until).length > 0;
     const isUnsentJob = isJobFile(upload.key) && this.#entry.inputs === undefined;
     // With versions, the older one is there, and is sent.
 

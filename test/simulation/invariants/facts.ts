@@ -39,16 +39,21 @@ export function isTooLarge({ observed }: World, { key, content }: Put, inputs?: 
   return observed.deployedAt.has('limits') && sizes.some((bytes) => bytes > bytesMax);
 }
 
+/** What was put at the key of a file after it, until `at`. Two files may be put in the same millisecond. */
+export const newerPuts = ({ observed: { puts } }: World, first: Put, at: number): readonly Put[] =>
+  puts
+    .slice(puts.indexOf(first) + 1)
+    .filter((put) => put.bucket === first.bucket && put.key === first.key && put.at <= at);
+
 /**
  * True if a newer file was put at the key of a chain's first file before `at`. What has the same content and no entry is
  * a copy of it, or is taken for one.
  */
-export function isSuperseded({ observed, orderChecker }: World, first: Put, at: number): boolean {
-  const newer = observed.puts.filter(
-    (put) => put.bucket === first.bucket && put.key === first.key && put.at > first.at && put.at <= at,
+export function isSuperseded(world: World, first: Put, at: number): boolean {
+  const uploads = [...world.orderChecker.uploads.values()];
+  return newerPuts(world, first, at).some(
+    (put) => put.etag !== first.etag || uploads.some((upload) => isOf(put, { upload })),
   );
-  const uploads = [...orderChecker.uploads.values()];
-  return newer.some((put) => put.etag !== first.etag || uploads.some((upload) => isOf(put, { upload })));
 }
 
 export const isInvalidText = ({ key, content }: Put): boolean => key.startsWith('text/') && content.includes(0xff);
