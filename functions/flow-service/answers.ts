@@ -312,8 +312,10 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
   return { assetId: shown, status };
 }
 
-/** Members that say with `false` that an output is not ready. */
-const READY = /^(?:is[_-]?)?(?:ready|available|done|finished|complete|completed)$/i;
+/** Members that say with `false` that an output is not ready, and others that say so with `true`. */
+const READY = /^(?:is[_-]?)?(?:ready|available|done|finished|complete|completed|uploaded)$/i;
+const UNREADY = /^(?:is[_-]?)?(?:pending|processing|queued|running|uploading|incomplete|partial)$/i;
+const PROGRESS = /^(?:progress|percent(?:age)?|(?:percent|progress)[_-]?(?:complete|done|percent))$/i;
 /** Members with a word for the state of an output, which counts if there is none where it is declared. */
 const WORD = /^(?:state|status|phase)$/i;
 
@@ -322,10 +324,17 @@ function unreadyMember(item: Readonly<Record<string, unknown>>, { word, ready }:
   const member = Object.entries(item).find(
     ([name, value]) =>
       (value === false && READY.test(name)) ||
-      (typeof value === 'number' && value < 1 && /^progress$/i.test(name)) ||
+      (value === true && UNREADY.test(name)) ||
+      (PROGRESS.test(name) && isUnfinished(value)) ||
       (word !== undefined && typeof value === 'string' && WORD.test(name) && !['', ...ready].includes(value)),
   );
   return member === undefined ? null : cut(`${member[0]}: ${member[1]}`, WORD_CHARS_MAX);
+}
+
+/** True for 0.4, 40 and `"40%"`. Both 1 and 100 are the whole. */
+function isUnfinished(progress: unknown): boolean {
+  const share = typeof progress === 'string' && /^[\d.]+ ?%?$/.test(progress) ? Number.parseFloat(progress) : progress;
+  return typeof share === 'number' && (share < 1 || (share > 1 && share < 100));
 }
 
 const unusableIdError = (id: string): string => `The service lists it under an unusable id: ${id}`;
@@ -568,15 +577,36 @@ const isLost = (value: unknown): value is string =>
 const pathOf = (address: string): string => address.split(/[?#]/)[0] ?? '';
 const fileOf = (address: string): string | undefined => pathOf(address).split('/').at(-1);
 
+/** The error of a place in a list where a result should stand. */
+const LACKING = 'The service lists no address there';
+
+/** The places within a value where nothing stands. */
+const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
+  if (value === null || value === '') return [pointer];
+  if (!isObject(value)) return [];
+  return Object.entries(value).flatMap(([name, member]) => emptyPlacesIn(member, pointer + pointerOf([name])));
+};
+
 /** @param isWanted false within an object, whose other members may say anything about the result. */
 function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator<LinkedPlace> {
   if (value === undefined || value === null || value === '') return;
   if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) {
+    const items = value.map((item, index) => {
       const place = pointer + pointerOf([String(index)]);
-      const links = [...linksIn(item, place, isWanted)];
-      const error = links.length === 0 && isObject(item) ? errorText(item.error) : undefined;
-      yield* error === undefined ? links : [{ pointer: place, value: item, error }];
+      return { item, place, links: [...linksIn(item, place, isWanted)] };
+    });
+    const within = items.flatMap(({ place, links }) => links.map((link) => link.pointer.slice(place.length)));
+    const results = new Set(within);
+    for (const { item, place, links } of items) {
+      if (links.length > 0) {
+        yield* links;
+        continue;
+      }
+      const error = isObject(item) ? errorText(item.error) : undefined;
+      // Nothing stands where another item of the list has a result.
+      const lacking = emptyPlacesIn(item, '').find((each) => results.has(each));
+      if (error !== undefined) yield { pointer: place, value: item, error };
+      else if (lacking !== undefined) yield { pointer: place + lacking, value: '', error: LACKING };
     }
   } else if (isObject(value)) {
     // An object may say where else the file at its address is: `{"url": "https://…/a.png", "key": "s3://…/a.png"}`.

@@ -163,7 +163,7 @@ export class Listing<P extends ListingPage<unknown>> {
     if (next !== undefined) {
       return this.#named(next, pages?.by === 'cursor' ? this.#with(pages.parameter, next) : this.#at(next));
     }
-    return this.#ended(page, moreThan(this.pagesRead, signs, link));
+    return this.#ended(page, moreThan(this.pagesRead, page.entries, signs, link));
   }
 
   /** Checks the address of a next page that this page names. */
@@ -217,10 +217,21 @@ export class Listing<P extends ListingPage<unknown>> {
   }
 }
 
-/** The signs on a page that more pages follow. */
-function moreThan(pagesRead: number, { more, pages }: PageSigns, link: string | undefined): readonly string[] {
+/** The signs on a page that more pages follow. @param entries on the page. */
+function moreThan(
+  pagesRead: number,
+  entries: number,
+  { more, counted, pages, limit }: PageSigns,
+  link: string | undefined,
+): readonly string[] {
   const isShort = pages !== undefined && pagesRead < pages.counted;
-  return [...more, ...(isShort ? [pages.place] : []), ...(link === undefined ? [] : ['the header Link'])];
+  const isFull = counted === undefined && pages === undefined && limit?.entries === entries;
+  return [
+    ...more,
+    ...(isShort ? [pages.place] : []),
+    ...(isFull ? [`${limit.place}, as many as are listed`] : []),
+    ...(link === undefined ? [] : ['the header Link']),
+  ];
 }
 
 /**
@@ -237,7 +248,7 @@ function missing(more: readonly string[], listed: number, total = Number.POSITIV
 /** Why a page that is read alone may not be the whole. Undefined if it is. */
 export function missingOf({ signs: inBody, entries }: ListingPage<unknown>, response: Head): string | undefined {
   const signs = withSignsInHead(inBody, response);
-  return missing(moreThan(1, signs, nextLink(response.headers.link)), entries, signs.counted);
+  return missing(moreThan(1, entries, signs, nextLink(response.headers.link)), entries, signs.counted);
 }
 
 /** Tells whether the service rejected the request for a page. A retry would be rejected too. */

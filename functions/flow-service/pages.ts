@@ -19,29 +19,43 @@ export function totalOf(json: unknown, pages: Pages | undefined): number | undef
 
 /** Members whose value says that there is more, unless it is nothing: a cursor, an address, `true`. */
 const MORE =
-  /next|more|cursor|continu|truncat|incomplete|^(?:partial|marker|scroll[_-]?id|page[_-]?token|last[_-]?evaluated[_-]?key)$|^remaining(?:[_-]?(?:count|items|pages|results|outputs))?$/i;
+  /next|more|cursor|bookmark|continu|resumption|truncat|incomplete|^(?:partial(?:[_-]?results)?|timed[_-]?out|marker|scroll[_-]?id|page[_-]?token|last[_-]?evaluated[_-]?key)$|^remaining(?:[_-]?(?:count|items|pages|results|outputs))?$/i;
 const MORE_AROUND = /\/(?:page|paging|pagination)\/after$/i;
 
 /** The same beside addresses: the answer about a flow has members of every kind, such as `more_info`. */
 const MORE_RESULTS =
-  /^(?:has|is|@odata\.)?[_-]?(?:more|next|cursor|marker|continuation|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$/i;
+  /^(?:has|is|@odata\.)?[_-]?(?:more|next|cursor|bookmark|marker|continuation|resumption|timed[_-]?out|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$/i;
 
-/** Members that say so with `false`. */
+/** Members that say so with `false`, and the contrary with `true`. */
 const LAST = /^(?:is[_-]?)?(?:last|final|complete|done|finished)(?:[_-]?page)?$/i;
 
 /** Members that count the entries on all pages, or the pages. */
 const ENTRIES_TOTAL =
-  /^(?:total|count|hits|(?:total[_-]?|@odata\.)count|total[_-]?(?:items|results|elements|entries|hits|size|records|outputs|assets|files|flows|jobs)|x?-?total|num(?:ber)?[_-]?(?:found|matched)|(?:items?|results?|records|outputs?|assets?|files?|flows?|jobs?)[_-]?(?:total|count))$/i;
-const PAGES_TOTAL = /^(?:of|pages|pages?[_-]?count|total[_-]?pages|last[_-]?page|num(?:ber[_-]?of)?[_-]?pages)$/i;
+  /^(?:total|count|hits|(?:full|overall|total)[_-]?count|@odata\.count|count[_-]?total|(?:grand|overall)[_-]?total|total[_-]?(?:items|results|elements|entries|found|hits|number|objects|size|records|rows|outputs|assets|files|flows|images|jobs|models)|x?-?total|nb[_-]?hits|num(?:ber)?[_-]?(?:found|matched)|(?:items?|results?|records|rows?|outputs?|assets?|files?|flows?|jobs?)[_-]?(?:total|count))$/i;
+const ENTRIES_AROUND = /\/(?:hits|total)\/(?:count|value)$/i;
+const PAGES_TOTAL =
+  /^(?:of|pages|pages?[_-]?(?:count|total)|total[_-]?pages|last[_-]?page|num(?:ber[_-]?of)?[_-]?pages)$/i;
 const PAGES_AROUND = /\/(?:page|paging|pagination)\/last$/i;
 
-/** Members that hold such facts further down: `_links.next`, `page.totalPages`, `meta.pagination.total`. */
-const AROUND = /^_?(?:links|meta|metadata|page|paging|pagination|page[_-]?info|cursors?)$/i;
+/** Members that hold the greatest number of entries on a page. */
+const LIMIT = /^(?:limit|max[_-]?(?:items|results)|(?:items|results)?[_-]?per[_-]?page|page[_-]?size)$/i;
 
-/** The same in headers. */
-const MORE_HEADER = /^x-(?:next|has-more|continuation|cursor)(?:-(?:page|cursor|token|url|link|offset|marker))?$/;
-const ENTRIES_HEADER = /^x-total(?:-(?:count|items|results|elements|entries))?$/;
-const PAGES_HEADER = /^x-(?:total-pages|page-count|pages|last-page)$/;
+/** Words of members that hold such facts further down: `_links.next`, `result_info.count`, `pagination.total`. */
+const AROUND =
+  /^(?:collection|cursors?|hits|info|links?|listing|meta(?:data)?|pag(?:eable|er|es?|ination|ing)|summary|total)$/;
+
+/** Members that stand on every page, the last one too. There, another member says that it is the last. */
+const CURSOR = /cursor|bookmark|continu|marker|scroll|token|after$/i;
+const NO_MORE = /^(?:has|is)?[_-]?(?:more|next|truncated)(?:[_-]?(?:items|page|results))?$/i;
+const IS_LAST = /^(?:is[_-]?)?last(?:[_-]?page)?$/i;
+
+/** The same in headers, also with the short name of a product: `x-ms-continuation`, `x-wp-totalpages`. */
+const MORE_HEADER =
+  /^(?:x-)?(?:[a-z]{2,3}-)?(?:next|has-more|continuation|cursor|bookmark)(?:-(?:page|cursor|token|url|link|offset|marker|range))?$/;
+const ENTRIES_HEADER = /^(?:x-)?(?:[a-z]{2,3}-)?total(?:-?(?:count|items|results|elements|entries|records))?$/;
+const PAGES_HEADER = /^(?:x-)?(?:[a-z]{2,3}-)?(?:total-?pages|page-?count|pages|last-page)$/;
+/** Its value is JSON. */
+const PAGINATION_HEADER = /^(?:x-)?pagination$/;
 
 /** What a page says about the whole listing, beside what is declared. */
 export interface PageSigns {
@@ -51,6 +65,8 @@ export interface PageSigns {
   readonly counted?: number | undefined;
   /** The number of pages, as it counts them, and the member that says so. */
   readonly pages?: { readonly counted: number; readonly place: string } | undefined;
+  /** The greatest number of entries on a page, and the member that says so. A full page may not be the last one. */
+  readonly limit?: { readonly entries: number; readonly place: string } | undefined;
 }
 
 /**
@@ -59,36 +75,28 @@ export interface PageSigns {
  * @param items where the list is. What stands beside it counts, on each level.
  */
 export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers, more = MORE): PageSigns {
-  const signs = new Signs();
   const isFollowed = nextOf(json, pages) !== undefined;
   const places = pages !== undefined && 'at' in pages ? [pages.at].flat() : [];
   const declared = isFollowed ? places : [];
   const levels = levelsOf([items].flat());
-  const look = (members: unknown, path: string, depth: number): void => {
-    if (typeof members !== 'object' || members === null) return;
-    if (Array.isArray(members)) {
-      signs.noteLinks(members, path);
-      return;
-    }
-    for (const [name, value] of Object.entries(members)) {
-      const place = path + pointerOf([name]);
-      if (levels.has(place) || declared.some((each) => each === place || each.startsWith(`${place}/`))) continue;
-      if (depth < AROUND_DEPTH_MAX && AROUND.test(name)) look(value, place, depth + 1);
-      signs.note(name, value, place, more);
-    }
-  };
-  for (const level of levels) look(at(json, level), level, 0);
+  const isElsewhere = (place: string): boolean =>
+    levels.has(place) || declared.some((each) => each === place || each.startsWith(`${place}/`));
+  const signs = new Signs({}, more, isElsewhere);
+  for (const level of levels) signs.look(at(json, level), level);
   if (!isFollowed) signs.noteUnusable(json, places);
-  return signs;
+  // Where pages are declared, a page without a next one is the last, however full it is.
+  return pages === undefined ? signs.found : { ...signs.found, limit: undefined };
 }
 
 /** The places around those of some pointers: `""` and `"/data"` for `/data/list`. */
 export const levelsOf = (pointers: readonly string[]): ReadonlySet<string> =>
   new Set(pointers.map(stepsOf).flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));
 
-/** The same beside lists of addresses. */
-export const signsOfResults = (json: unknown, lists: readonly string[]): PageSigns =>
-  signsIn(json, undefined, lists, MORE_RESULTS);
+/** The same beside lists of addresses. A limit there need not be one of entries. */
+export const signsOfResults = (json: unknown, lists: readonly string[]): PageSigns => ({
+  ...signsIn(json, undefined, lists, MORE_RESULTS),
+  limit: undefined,
+});
 
 /** Levels below the one with the list in which such facts are looked for. */
 const AROUND_DEPTH_MAX = 2;
@@ -98,43 +106,87 @@ export function withSignsInHead(
   body: PageSigns,
   { status, headers }: Pick<TransportResponse, 'status' | 'headers'>,
 ): PageSigns {
-  const signs = new Signs(body);
+  const signs = new Signs(body, MORE);
   if (status === 206) signs.more.push('the status 206');
   for (const [name, value] of Object.entries(headers)) {
     const place = `the header ${name}`;
     if (name === 'content-range') signs.countEntries(countOf(value?.split('/')[1]));
     else if (ENTRIES_HEADER.test(name)) signs.countEntries(countOf(value));
     else if (PAGES_HEADER.test(name)) signs.countPages(countOf(value), place);
+    else if (PAGINATION_HEADER.test(name)) signs.look(jsonOf(value), place);
     else if (MORE_HEADER.test(name) && !isNothing(value) && value !== 'false') signs.more.push(place);
   }
-  return signs;
+  return signs.found;
 }
 
 /** Links of a page that are looked at. */
 const LINKS_MAX = 20;
 
-class Signs implements PageSigns {
+class Signs {
   readonly more: string[];
-  counted: number | undefined;
-  pages: PageSigns['pages'];
+  #counted: number | undefined;
+  #pages: PageSigns['pages'];
+  #limit: PageSigns['limit'];
+  readonly #cursors = new Set<string>();
+  #isLast = false;
+  readonly #isMore: RegExp;
+  readonly #isElsewhere: (place: string) => boolean;
 
-  constructor({ more = [], counted, pages }: Partial<PageSigns> = {}) {
+  /**
+   * @param found the signs so far. @param isMore the members that say that there is more.
+   * @param isElsewhere the places that are looked at by themselves, or not at all.
+   */
+  constructor(
+    { more = [], counted, pages, limit }: Partial<PageSigns>,
+    isMore: RegExp,
+    isElsewhere: (place: string) => boolean = () => false,
+  ) {
     this.more = [...more];
-    this.counted = counted;
-    this.pages = pages;
+    this.#counted = counted;
+    this.#pages = pages;
+    this.#limit = limit;
+    this.#isMore = isMore;
+    this.#isElsewhere = isElsewhere;
   }
 
-  note(name: string, value: unknown, place: string, more: RegExp): void {
+  get found(): PageSigns {
+    const [counted, pages] = [this.#counted, this.#pages];
+    if (!this.#isLast) return { more: this.more, counted, pages, limit: this.#limit };
+    return { more: this.more.filter((place) => !this.#cursors.has(place)), counted, pages };
+  }
+
+  /** Looks at the members of an object, and at those of the objects in it that may hold signs. */
+  look(members: unknown, path: string, depth = 0): void {
+    if (typeof members !== 'object' || members === null) return;
+    if (Array.isArray(members)) {
+      this.#noteLinks(members, path);
+      return;
+    }
+    for (const [name, value] of Object.entries(members)) {
+      const place = path + pointerOf([name]);
+      if (this.#isElsewhere(place)) continue;
+      if (depth < AROUND_DEPTH_MAX && wordsOf(name).some((word) => AROUND.test(word)))
+        this.look(value, place, depth + 1);
+      this.#note(name, value, place);
+    }
+  }
+
+  #note(name: string, value: unknown, place: string): void {
     if (value === false && LAST.test(name)) this.more.push(place);
+    if ((value === false && NO_MORE.test(name)) || (value === true && IS_LAST.test(name))) this.#isLast = true;
     if (isNothing(value) || Array.isArray(value)) return;
     const count = countOf(value);
-    if (count !== undefined && ENTRIES_TOTAL.test(name)) this.countEntries(count);
+    if (count !== undefined && (ENTRIES_TOTAL.test(name) || ENTRIES_AROUND.test(place))) this.countEntries(count);
     else if (count !== undefined && (PAGES_TOTAL.test(name) || PAGES_AROUND.test(place))) this.countPages(count, place);
-    else if (more.test(name) || MORE_AROUND.test(place)) this.more.push(place);
+    else if (count !== undefined && LIMIT.test(name)) this.#limit ??= { entries: count, place };
+    else if (this.#isMore.test(name) || MORE_AROUND.test(place)) {
+      this.more.push(place);
+      if (CURSOR.test(name)) this.#cursors.add(place);
+    }
   }
 
   /** A list of links such as `{"rel": "next", "href": …}`. */
-  noteLinks(links: readonly unknown[], place: string): void {
+  #noteLinks(links: readonly unknown[], place: string): void {
     if (links.slice(0, LINKS_MAX).some((link) => /^next$/i.test(String(at(link, '/rel'))))) this.more.push(place);
   }
 
@@ -145,11 +197,26 @@ class Signs implements PageSigns {
   }
 
   countEntries(count = 0): void {
-    if (count > (this.counted ?? 0)) this.counted = count;
+    if (count > (this.#counted ?? 0)) this.#counted = count;
   }
 
   countPages(counted = 0, place: string): void {
-    if (counted > (this.pages?.counted ?? 0)) this.pages = { counted, place };
+    if (counted > (this.#pages?.counted ?? 0)) this.#pages = { counted, place };
+  }
+}
+
+/** The words of a name: `resultInfo` and `result_info` have `result` and `info`. */
+const wordsOf = (name: string): readonly string[] =>
+  name
+    .replace(/(?<=[a-z])(?=[A-Z])/g, ' ')
+    .toLowerCase()
+    .split(/[^a-z]+/);
+
+function jsonOf(text = ''): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
   }
 }
 

@@ -967,15 +967,17 @@ describe('the outputs of a flow', () => {
       [{ id: 'b', status }],
       [{ assetId: 'b', status: 'pending', word: status, isDeclared: false }],
     ]),
-    ...[{ state: 'processing' }, { Status: 'done' }, { ready: false }, { is_available: false }, { progress: 0.4 }].map(
-      (member): [unknown, object] => {
-        const word = Object.entries(member).flat().join(': ');
-        return [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'pending', word, isDeclared: false }]];
-      },
-    ),
-    ...[{ state: 'completed' }, { ready: true }, { progress: 100 }, { status: 'ready', progress: 0, done: false }].map(
-      (member): [unknown, object] => [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'ready' }]],
-    ),
+    ...[
+      ...[{ state: 'processing' }, { Status: 'done' }, { ready: false }, { is_available: false }, { uploaded: false }],
+      ...[{ pending: true }, { isProcessing: true }, { progress: 0.4 }, { progress: 40 }, { percent_complete: '99 %' }],
+    ].map((member): [unknown, object] => {
+      const word = Object.entries(member).flat().join(': ');
+      return [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'pending', word, isDeclared: false }]];
+    }),
+    ...[
+      ...[{ state: 'completed' }, { ready: true }, { status: 'ready', progress: 0, done: false, pending: true }],
+      ...[{ pending: false }, { progress: 100 }, { progress: 1 }, { progress: '100%' }, { progress: 'all' }],
+    ].map((member): [unknown, object] => [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'ready' }]]),
     [[{ asset_id: null, status: 'pending' }], [{ assetId: '', status: 'pending', word: 'pending', isDeclared: true }]],
     [{ outputs: null }, []],
     [[{ id: 'b', error: { code: null, message: null } }], [{ assetId: 'b', status: 'ready' }]],
@@ -1129,6 +1131,18 @@ describe('the outputs of a flow', () => {
     ['scroll_id', { scroll_id: 'x' }],
     ['pageToken', { pageToken: 'x' }],
     ['paging/after', { paging: { after: 'b' } }],
+    ['response_metadata/next_cursor', { response_metadata: { next_cursor: 'dXNlcg==' } }],
+    ['resultInfo/cursor', { resultInfo: { cursor: 'x' } }],
+    ['pageable/hasNext', { pageable: { hasNext: true } }],
+    ['pager/pages', { pager: { page: 1, pages: 2 } }],
+    ['bookmark', { bookmark: 'g1AAAA' }],
+    ['resumptionToken', { resumptionToken: 'x' }],
+    ['timed_out', { timed_out: true }],
+    ['partialResults', { partialResults: true }],
+    ['end_cursor, /has_next_page', { end_cursor: 'x', has_next_page: true }],
+    ['next', { next: '/x', has_more: false }],
+    ['limit, as many as are listed', { limit: 2, offset: 0 }],
+    ['meta/per_page, as many as are listed', { meta: { per_page: '2' } }],
   ])('are not the whole if %s says that there is more and no form of it is declared', async (where, more) => {
     const { error, asked } = await pagedOutputs(() => ({ body: { outputs: two, ...more } }));
     expect(error).toMatchObject({
@@ -1149,9 +1163,11 @@ describe('the outputs of a flow', () => {
       { pages: { ...CURSOR, at: '/after' } },
       { outputs: two, after: { id: 7 } },
     ],
-    ...['total_outputs', 'output_count', '@odata.count', 'filesCount'].map((name): [string, Json, object] => [
-      ...([`by ${name}`, {}, { outputs: two, [name]: 5 }] as const),
-    ]),
+    ...['total_outputs', 'output_count', '@odata.count', 'filesCount', 'totalRows', 'full_count', 'nbHits'].map(
+      (name): [string, Json, object] => [...([`by ${name}`, {}, { outputs: two, [name]: 5 }] as const)],
+    ),
+    ['by a count in a summary', {}, { outputs: two, summary: { total_count: 5 } }],
+    ['by a count that is an object', {}, { outputs: two, total: { value: 5, relation: 'eq' } }],
     ['by a count of what matched', {}, { outputs: two, numberMatched: 5, numberReturned: 2 }],
     ['by a cursor that only says so', { pages: CURSOR }, { outputs: two, next_cursor: true }],
     ['by more pages than were read', { pages: CURSOR }, { outputs: two, next_cursor: null, total_pages: 2 }],
@@ -1168,13 +1184,20 @@ describe('the outputs of a flow', () => {
     [200, { 'x-next-page': '2' }],
     [200, { 'x-total-count': '5' }],
     [200, { 'x-total-pages': '3' }],
+    [200, { 'x-wp-totalpages': '3' }],
+    [200, { 'x-wp-total': '5' }],
+    [200, { 'total-count': '5' }],
+    [200, { 'x-pagination': '{"TotalCount":5,"TotalPages":1}' }],
+    [200, { 'x-pagination': '{"CurrentPage":1,"TotalPages":3}' }],
+    [200, { 'x-ms-continuation': 'abc' }],
+    [200, { 'next-range': 'id a2..' }],
     [200, { 'content-range': 'items 0-1/5' }],
     [206, { 'content-range': '0-1/*' }],
   ])('are not the whole if the status %i and the headers %j say so', async (status, headers) => {
     const { error } = await pagedOutputs(() => ({ body: { outputs: two }, status, headers }));
     expect(error).toMatchObject({
       name: 'UnintelligibleAnswerError',
-      message: expect.stringMatching(/\(the (?:header|status) [\w-]+\)|counts 5 entries but shows 2/),
+      message: expect.stringMatching(/\(the (?:header|status) [\w-]+(?:\/TotalPages)?\)|counts 5 entries but shows 2/),
     });
   });
 
@@ -1261,6 +1284,14 @@ describe('the outputs of a flow', () => {
         marker: '',
         pagination: { last: 1, after: null },
       },
+    ],
+    ['the last page, with the cursor of its end', { outputs: two, pageInfo: { endCursor: 'x', hasNextPage: false } }],
+    ['the last page, with a token', { outputs: two, last: true, page_token: 'x', limit: 2 }],
+    ['a page that is not full', { outputs: two, limit: 3, offset: 0 }],
+    ['a full page that counts them all', { outputs: two, limit: 2, total: 2 }],
+    [
+      'a page among counts of other things',
+      { outputs: two, usage: { total: 9 }, info: { total_seconds: 9 }, steps: 9 },
     ],
     ['the last page', { outputs: two, next: null, has_more: false, _links: { next: null }, meta: { pages: 1 } }],
   ])('are complete if they come as %s, and no other page is requested', async (_, body) => {

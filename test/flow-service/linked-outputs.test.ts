@@ -161,9 +161,9 @@ describe('an answer that links results', () => {
 
   it.each<[string, object, Partial<LinkedOutputs>]>([
     ['no list has them', { output: A, next: 'x', total: 5 }, {}],
-    ['all are there', { output: [A, null], total: 2, next: null, has_more: false }, {}],
+    ['all are there', { output: [A], total: 1, next: null, has_more: false }, {}],
     ['it is declared', { output: [A], next: 'Fetch the files.', total: 9 }, { pages: { by: 'none' } }],
-    ['other members only sound so', { output: [A], more_info: 'https://x.example', next_step: 'pay', limit: 9 }, {}],
+    ['other members only sound so', { output: [A], more_info: 'https://x.example', next_step: 'pay', limit: 1 }, {}],
   ])('is the whole if %s', async (_, answer, changes) => {
     expect(await outputsIn(answer, changes)).toHaveLength(1);
   });
@@ -178,8 +178,29 @@ describe('an answer that links results', () => {
     expect(await outputsIn({ output, error: 'two failed' })).toEqual([
       { assetId: 'output-0-url', status: 'ready' },
       { assetId: 'output-1', status: 'failed', error: 'NSFW content' },
+      { assetId: 'output-2-url', status: 'failed', error: LACKING },
       { assetId: 'output-3', status: 'failed', error: '{"code":3}' },
     ]);
+  });
+
+  const LACKING = 'The service lists no address there';
+  it.each<[string, unknown[], string[]]>([
+    ['null among addresses', [null, A], ['output-0']],
+    ['an empty text among addresses', [A, ''], ['output-1']],
+    ['null where another item has its address', [{ file: { url: A } }, { file: { url: null } }], ['output-1-file-url']],
+  ])('has a failed output for an item of a list that is %s', async (_, output, lacking) => {
+    const outputs = await outputsIn({ output });
+    expect(outputs).toHaveLength(2);
+    expect(outputs.filter(({ status }) => status === 'failed')).toEqual(
+      lacking.map((assetId) => ({ assetId, status: 'failed', error: LACKING })),
+    );
+  });
+
+  it.each<[string, unknown[]]>([
+    ['has its result elsewhere', [{ url: A }, { url: null, video: A }]],
+    ['is of another kind', [{ url: A }, { text: null }, { text: 'A cat.' }]],
+  ])('has no output for an item of a list that %s', async (_, output) => {
+    expect((await outputsIn({ output })).every(({ status }) => status === 'ready')).toBe(true);
   });
 });
 
