@@ -6,8 +6,11 @@ import { releaseHeld } from './storm-holds.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
-/** Number of steps of {@link settle} within which everything must come to rest. */
-const SETTLING_STEPS_MAX = 120;
+/**
+ * Number of steps of {@link settle} within which everything must come to rest: 42 hours. The daily sweep may find a file
+ * after a day, and ten refusals of S3, which are the most that a run allows, take ten hours more.
+ */
+const SETTLING_STEPS_MAX = 160;
 
 /** Longest time between two ticks of {@link settle}, in milliseconds. */
 export const HEALING_GAP_MAX_MS = 16 * MINUTE;
