@@ -5,6 +5,7 @@ import { wordsOfError } from '../functions/flow-service/answers.ts';
 import {
   FlowServiceError,
   InDoubtError,
+  LedOnError,
   NotFoundError,
   NotReadyError,
   NotServedError,
@@ -223,6 +224,10 @@ class Attempt {
         flow = await this.#step('state', 'state.path', () => this.#flows.get(flowId, this.#signal, this.#of));
       } catch (error) {
         const isUnserved = error instanceof NotFoundError || error instanceof NotServedError;
+        if (error instanceof LedOnError) {
+          this.#print('  The answer leads to another path. The outputs must tell when the flow has ended.');
+          return;
+        }
         if (!isUnserved) throw error;
         unknown += 1;
         if (unknown >= UNKNOWN_MAX || error instanceof NotServedError) {
@@ -337,10 +342,12 @@ class Attempt {
       return await this.#patient(ask);
     } catch (error) {
       const isUnserved = error instanceof NotFoundError || error instanceof NotServedError;
-      if (!(error instanceof FlowServiceError) || (isUnserved && part === 'state')) throw error;
+      const { speaks } = this.#trial.service;
+      const mayLeadOn = speaks.outputs.path !== undefined && error instanceof LedOnError;
+      if (!(error instanceof FlowServiceError) || (part === 'state' && (isUnserved || mayLeadOn))) throw error;
       const { message } = error;
       const isToken = error instanceof UnauthorisedError;
-      const sent = shownTokenHeader(this.#trial.service.speaks);
+      const sent = shownTokenHeader(speaks);
       const todo = isToken
         ? `Check the token in FLOWDROP_TOKEN. It was sent as ${sent}: if the service wants another form, correct "token"`
         : `Check "${member}"`;

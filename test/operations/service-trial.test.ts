@@ -115,6 +115,16 @@ it('a state that is not there is told at the end, although a result comes', asyn
   expect(printed()).toMatch(/was not kept\.\nNo state was read\. If the service shows the state .*"state\.path"\.$/);
 });
 
+it('a state that leads on to the outputs once it has ended is no fault', async () => {
+  const { url, service } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
+  service.intercept = (request, { operation }) =>
+    operation === 'getFlow' ? { status: 303, headers: { location: `${request.url}/outputs` } } : undefined;
+  const { ran, printed } = trial(url, FLOWS);
+  expect(await ran()).toBe(true);
+  expect(printed()).toContain('The outputs must tell when the flow has ended.');
+  expect(printed()).toMatch(/was not kept\.$/);
+});
+
 it('a trial says what a lost answer costs, and where the errors have their words', async () => {
   const { origin } = await web(answering(404, { problem: 'no such job' }));
   const { listed, printed } = trial(origin, speaking({ list: null, templates: null }));
