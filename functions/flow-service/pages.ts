@@ -24,18 +24,23 @@ const MORE_AROUND = /\/(?:page|paging|pagination)\/after$/i;
 
 /** The same beside addresses: the answer about a flow has members of every kind, such as `more_info`. */
 const MORE_RESULTS =
-  /^(?:has|is|@odata\.)?[_-]?(?:more|next|cursor|bookmark|marker|continuation|resumption|timed[_-]?out|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$/i;
+  /^(?:has|is)?[_-]?(?:more|next|cursor|bookmark|marker|continuation|resumption|timed[_-]?out|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$/i;
 
 /** Members that say so with `false`, and the contrary with `true`. */
 const LAST = /^(?:is[_-]?)?(?:last|final|complete|done|finished)(?:[_-]?page)?$/i;
 
-/** Members that count the entries on all pages, or the pages. */
+/** Members that count the entries on all pages, or the pages. The noun of the list is `items` here. */
 const ENTRIES_TOTAL =
-  /^(?:total|count|hits|(?:full|overall|total)[_-]?count|@odata\.count|count[_-]?total|(?:grand|overall)[_-]?total|total[_-]?(?:items|results|elements|entries|found|hits|number|objects|size|records|rows|outputs|assets|files|flows|images|jobs|models)|x?-?total|nb[_-]?hits|num(?:ber)?[_-]?(?:found|matched)|(?:items?|results?|records|rows?|outputs?|assets?|files?|flows?|jobs?)[_-]?(?:total|count))$/i;
+  /^(?=.*(?:total|count|found|hits|matched))(?:(?:x|num(?:ber)?|nb|of|full|grand|overall|total|count|found|hits?|matched|objects?|items?|results?|elements?|entries|records?|rows?|outputs?|assets?|files?|flows?|jobs?)_?)+$|^total_?(?:images|models|size)$/;
 const ENTRIES_AROUND = /\/(?:hits|total)\/(?:count|value)$/i;
-const PAGES_TOTAL =
-  /^(?:of|pages|pages?[_-]?(?:count|total)|total[_-]?pages|last[_-]?page|num(?:ber[_-]?of)?[_-]?pages)$/i;
+const PAGES_TOTAL = /^(?:of|pages|pages?_?(?:count|total)|total_?pages|last_?page|(?:nb|num(?:ber(?:_?of)?)?)_?pages)$/;
 const PAGES_AROUND = /\/(?:page|paging|pagination)\/last$/i;
+
+/** Members that are about this page if another one beside them is about all: `{"count": 20, "total": 2}`. */
+const ABOUT_ALL: ReadonlyMap<string, (name: string) => boolean> = new Map([
+  ['count', (name) => ENTRIES_TOTAL.test(name) && /total|found|matched/.test(name)],
+  ['last', (name) => PAGES_TOTAL.test(name)],
+]);
 
 /** Members that hold the greatest number of entries on a page. */
 const LIMIT = /^(?:limit|max[_-]?(?:items|results)|(?:items|results)?[_-]?per[_-]?page|page[_-]?size)$/i;
@@ -52,8 +57,9 @@ const IS_LAST = /^(?:is[_-]?)?last(?:[_-]?page)?$/i;
 /** The same in headers, also with the short name of a product: `x-ms-continuation`, `x-wp-totalpages`. */
 const MORE_HEADER =
   /^(?:x-)?(?:[a-z]{2,3}-)?(?:next|has-more|continuation|cursor|bookmark)(?:-(?:page|cursor|token|url|link|offset|marker|range))?$/;
-const ENTRIES_HEADER = /^(?:x-)?(?:[a-z]{2,3}-)?total(?:-?(?:count|items|results|elements|entries|records))?$/;
-const PAGES_HEADER = /^(?:x-)?(?:[a-z]{2,3}-)?(?:total-?pages|page-?count|pages|last-page)$/;
+const ENTRIES_HEADER =
+  /^(?:x-)?(?:[a-z]{2,3}-|pagination-)?(?:count|(?:item|record|result|row)s?-(?:count|total)|total(?:-?(?:count|items|results|elements|entries|records|rows))?)$/;
+const PAGES_HEADER = /^(?:x-)?(?:[a-z]{2,3}-|pagination-)?(?:total-?pages|page-?count|pages|last-page)$/;
 /** Its value is JSON. */
 const PAGINATION_HEADER = /^(?:x-)?pagination$/;
 
@@ -81,7 +87,7 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
   const levels = levelsOf([items].flat());
   const isElsewhere = (place: string): boolean =>
     levels.has(place) || declared.some((each) => each === place || each.startsWith(`${place}/`));
-  const signs = new Signs({}, more, isElsewhere);
+  const signs = new Signs({}, more, isElsewhere, nounsOf([items].flat()));
   for (const level of levels) signs.look(at(json, level), level);
   if (!isFollowed) signs.noteUnusable(json, places);
   // Where pages are declared, a page without a next one is the last, however full it is.
@@ -91,6 +97,14 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
 /** The places around those of some pointers: `""` and `"/data"` for `/data/list`. */
 export const levelsOf = (pointers: readonly string[]): ReadonlySet<string> =>
   new Set(pointers.map(stepsOf).flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));
+
+/** What the lists at some pointers are of: `generations` and `generation` for `/data/generations`. */
+const nounsOf = (pointers: readonly string[]): ReadonlySet<string> =>
+  new Set(
+    pointers
+      .flatMap((each) => wordsOf(stepsOf(each).at(-1) ?? ''))
+      .flatMap((word) => [word, word.replace(/e?s$/, ''), word.replace(/s$/, '')]),
+  );
 
 /** The same beside lists of addresses. A limit there need not be one of entries. */
 export const signsOfResults = (json: unknown, lists: readonly string[]): PageSigns => ({
@@ -131,15 +145,17 @@ class Signs {
   #isLast = false;
   readonly #isMore: RegExp;
   readonly #isElsewhere: (place: string) => boolean;
+  readonly #nouns: ReadonlySet<string>;
 
   /**
    * @param found the signs so far. @param isMore the members that say that there is more.
-   * @param isElsewhere the places that are looked at by themselves, or not at all.
+   * @param isElsewhere the places that are looked at by themselves, or not at all. @param nouns what the list is of.
    */
   constructor(
     { more = [], counted, pages, limit }: Partial<PageSigns>,
     isMore: RegExp,
     isElsewhere: (place: string) => boolean = () => false,
+    nouns: ReadonlySet<string> = new Set(),
   ) {
     this.more = [...more];
     this.#counted = counted;
@@ -147,6 +163,7 @@ class Signs {
     this.#limit = limit;
     this.#isMore = isMore;
     this.#isElsewhere = isElsewhere;
+    this.#nouns = nouns;
   }
 
   get found(): PageSigns {
@@ -162,12 +179,15 @@ class Signs {
       this.#noteLinks(members, path);
       return;
     }
+    const counts = Object.entries(members).flatMap(([name, value]) => (countOf(value) ? plain(name) : []));
     for (const [name, value] of Object.entries(members)) {
       const place = path + pointerOf([name]);
-      if (this.#isElsewhere(place)) continue;
+      const isAboutAll = ABOUT_ALL.get(plain(name));
+      const isAboutPage = isAboutAll !== undefined && counts.some(isAboutAll);
+      if (this.#isElsewhere(place) || isAboutPage) continue;
       if (depth < AROUND_DEPTH_MAX && wordsOf(name).some((word) => AROUND.test(word)))
         this.look(value, place, depth + 1);
-      this.#note(name, value, place);
+      this.#note(plain(name), value, place);
     }
   }
 
@@ -176,7 +196,8 @@ class Signs {
     if ((value === false && NO_MORE.test(name)) || (value === true && IS_LAST.test(name))) this.#isLast = true;
     if (isNothing(value) || Array.isArray(value)) return;
     const count = countOf(value);
-    if (count !== undefined && (ENTRIES_TOTAL.test(name) || ENTRIES_AROUND.test(place))) this.countEntries(count);
+    const counted = name.replace(/[a-z]+/g, (word) => (this.#nouns.has(word) ? 'items' : word));
+    if (count !== undefined && (ENTRIES_TOTAL.test(counted) || ENTRIES_AROUND.test(place))) this.countEntries(count);
     else if (count !== undefined && (PAGES_TOTAL.test(name) || PAGES_AROUND.test(place))) this.countPages(count, place);
     else if (count !== undefined && LIMIT.test(name)) this.#limit ??= { entries: count, place };
     else if (this.#isMore.test(name) || MORE_AROUND.test(place)) {
@@ -210,7 +231,11 @@ const wordsOf = (name: string): readonly string[] =>
   name
     .replace(/(?<=[a-z])(?=[A-Z])/g, ' ')
     .toLowerCase()
-    .split(/[^a-z]+/);
+    .split(/[^a-z]+/)
+    .filter(Boolean);
+
+/** A name in small letters, and without its namespace: `total_items` for `hydra:totalItems`. */
+const plain = (name: string): string => wordsOf(name.replace(/^.*[:.@]/s, '')).join('_');
 
 function jsonOf(text = ''): unknown {
   try {
@@ -222,7 +247,7 @@ function jsonOf(text = ''): unknown {
 
 /** A count, also one that is written as a text. */
 function countOf(value: unknown): number | undefined {
-  if (typeof value === 'number') return value;
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? value : undefined;
   return typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
 }
 
