@@ -160,7 +160,8 @@ export class Listing<P extends ListingPage<unknown>> {
     this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
     const link = nextLink(response.headers.link);
     const next = pages?.by === 'link' ? link : page.next;
-    if (next !== undefined) {
+    // After its last page, a service may go on to name cursors, and to list nothing.
+    if (next !== undefined && !(signs.isLast && fresh.size === 0)) {
       return this.#named(next, pages?.by === 'cursor' ? this.#with(pages.parameter, next) : this.#at(next));
     }
     return this.#ended(page, moreThan(this.pagesRead, page.entries, signs, link));

@@ -19,12 +19,19 @@ export function totalOf(json: unknown, pages: Pages | undefined): number | undef
 
 /** Members whose value says that there is more, unless it is nothing: a cursor, an address, `true`. */
 const MORE =
-  /next|more|cursor|bookmark|continu|resumption|truncat|incomplete|^(?:partial(?:[_-]?results)?|timed[_-]?out|marker|scroll[_-]?id|page[_-]?token|last[_-]?evaluated[_-]?key)$|^remaining(?:[_-]?(?:count|items|pages|results|outputs))?$/i;
-const MORE_AROUND = /\/(?:page|paging|pagination)\/after$/i;
+  /next|more|cursor|bookmark|continu|resumption|truncat|incomplete|^(?:partial(?:[_-]?results)?|timed[_-]?out|after|marker|scroll[_-]?id|(?:page|pagination)[_-]?token|last[_-]?evaluated[_-]?key)$|^remaining(?:[_-]?(?:count|items|pages|results|outputs))?$/i;
+const MORE_AROUND = /\/(?:cursors|page|paging|pagination)\/after$/i;
 
 /** The same beside addresses: the answer about a flow has members of every kind, such as `more_info`. */
 const MORE_RESULTS =
   /^(?:has|is)?[_-]?(?:more|next|cursor|bookmark|marker|continuation|resumption|timed[_-]?out|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$/i;
+
+/** Words of members that lead to an earlier page: `prev_cursor`. */
+const BACK = /^(?:prev|previous|before|start)$/;
+/** Values that lead to no page. */
+const NOWHERE = /^(?:-1|0|false|nil|none|null)$/i;
+/** Members that lead to the next page. One that leads nowhere says that there is none. */
+const NEXT = /^next(?:_?(?:page|cursor|token|url|uri|link|href))*$/;
 
 /** Members that say so with `false`, and the contrary with `true`. */
 const LAST = /^(?:is[_-]?)?(?:last|final|complete|done|finished)(?:[_-]?page)?$/i;
@@ -47,16 +54,16 @@ const LIMIT = /^(?:limit|max[_-]?(?:items|results)|(?:items|results)?[_-]?per[_-
 
 /** Words of members that hold such facts further down: `_links.next`, `result_info.count`, `pagination.total`. */
 const AROUND =
-  /^(?:collection|cursors?|hits|info|links?|listing|meta(?:data)?|pag(?:eable|er|es?|ination|ing)|summary|total)$/;
+  /^(?:collection|cursors?|hits|info|links?|listing|meta(?:data)?|pag(?:eable|er|es?|ination|ing)|summary|total|view)$/;
 
 /** Members that stand on every page, the last one too. There, another member says that it is the last. */
 const CURSOR = /cursor|bookmark|continu|marker|scroll|token|after$/i;
-const NO_MORE = /^(?:has|is)?[_-]?(?:more|next|truncated)(?:[_-]?(?:items|page|results))?$/i;
+const NO_MORE = /^(?:(?:has|is)_?(?:more|next|truncated)|more)(?:_?(?:items|page|results))?$/;
 const IS_LAST = /^(?:is[_-]?)?last(?:[_-]?page)?$/i;
 
 /** The same in headers, also with the short name of a product: `x-ms-continuation`, `x-wp-totalpages`. */
 const MORE_HEADER =
-  /^(?:x-)?(?:[a-z]{2,3}-)?(?:next|has-more|continuation|cursor|bookmark)(?:-(?:page|cursor|token|url|link|offset|marker|range))?$/;
+  /^(?:x-)?(?:[a-z]{2,3}-|pagination-)?(?:(?:has-)?next|has-more|continuation|cursor|bookmark)(?:-(?:page|cursor|token|url|link|offset|marker|range|next(?:partition|row)key))*$/;
 const ENTRIES_HEADER =
   /^(?:x-)?(?:[a-z]{2,3}-|pagination-)?(?:count|(?:item|record|result|row)s?-(?:count|total)|total(?:-?(?:count|items|results|elements|entries|records|rows))?)$/;
 const PAGES_HEADER = /^(?:x-)?(?:[a-z]{2,3}-|pagination-)?(?:total-?pages|page-?count|pages|last-page)$/;
@@ -73,6 +80,8 @@ export interface PageSigns {
   readonly pages?: { readonly counted: number; readonly place: string } | undefined;
   /** The greatest number of entries on a page, and the member that says so. A full page may not be the last one. */
   readonly limit?: { readonly entries: number; readonly place: string } | undefined;
+  /** True if it says that it is the last page. It may have a cursor all the same. */
+  readonly isLast?: boolean | undefined;
 }
 
 /**
@@ -121,14 +130,15 @@ export function withSignsInHead(
   { status, headers }: Pick<TransportResponse, 'status' | 'headers'>,
 ): PageSigns {
   const signs = new Signs(body, MORE);
-  if (status === 206) signs.more.push('the status 206');
+  const counted = countOf(headers['content-range']?.split('/')[1]);
+  if (status === 206 && counted === undefined) signs.more.push('the status 206');
+  signs.countEntries(counted);
   for (const [name, value] of Object.entries(headers)) {
     const place = `the header ${name}`;
-    if (name === 'content-range') signs.countEntries(countOf(value?.split('/')[1]));
-    else if (ENTRIES_HEADER.test(name)) signs.countEntries(countOf(value));
+    if (ENTRIES_HEADER.test(name)) signs.countEntries(countOf(value));
     else if (PAGES_HEADER.test(name)) signs.countPages(countOf(value), place);
     else if (PAGINATION_HEADER.test(name)) signs.look(jsonOf(value), place);
-    else if (MORE_HEADER.test(name) && !isNothing(value) && value !== 'false') signs.more.push(place);
+    else if (MORE_HEADER.test(name) && !isNowhere(value)) signs.more.push(place);
   }
   return signs.found;
 }
@@ -142,7 +152,8 @@ class Signs {
   #pages: PageSigns['pages'];
   #limit: PageSigns['limit'];
   readonly #cursors = new Set<string>();
-  #isLast = false;
+  #isLast: boolean;
+  #isNextNowhere = false;
   readonly #isMore: RegExp;
   readonly #isElsewhere: (place: string) => boolean;
   readonly #nouns: ReadonlySet<string>;
@@ -152,7 +163,7 @@ class Signs {
    * @param isElsewhere the places that are looked at by themselves, or not at all. @param nouns what the list is of.
    */
   constructor(
-    { more = [], counted, pages, limit }: Partial<PageSigns>,
+    { more = [], counted, pages, limit, isLast = false }: Partial<PageSigns>,
     isMore: RegExp,
     isElsewhere: (place: string) => boolean = () => false,
     nouns: ReadonlySet<string> = new Set(),
@@ -161,15 +172,16 @@ class Signs {
     this.#counted = counted;
     this.#pages = pages;
     this.#limit = limit;
+    this.#isLast = isLast;
     this.#isMore = isMore;
     this.#isElsewhere = isElsewhere;
     this.#nouns = nouns;
   }
 
   get found(): PageSigns {
-    const [counted, pages] = [this.#counted, this.#pages];
-    if (!this.#isLast) return { more: this.more, counted, pages, limit: this.#limit };
-    return { more: this.more.filter((place) => !this.#cursors.has(place)), counted, pages };
+    const [counted, pages, isLast] = [this.#counted, this.#pages, this.#isLast];
+    const more = isLast ? this.more.filter((place) => !this.#cursors.has(place)) : this.more;
+    return { more, counted, pages, limit: isLast || this.#isNextNowhere ? undefined : this.#limit, isLast };
   }
 
   /** Looks at the members of an object, and at those of the objects in it that may hold signs. */
@@ -193,14 +205,16 @@ class Signs {
 
   #note(name: string, value: unknown, place: string): void {
     if (value === false && LAST.test(name)) this.more.push(place);
-    if ((value === false && NO_MORE.test(name)) || (value === true && IS_LAST.test(name))) this.#isLast = true;
-    if (isNothing(value) || Array.isArray(value)) return;
+    if ((isFalse(value) && NO_MORE.test(name)) || (value === true && IS_LAST.test(name))) this.#isLast = true;
+    if (isNowhere(value) && NEXT.test(name)) this.#isNextNowhere = true;
+    if (isNowhere(value) || Array.isArray(value)) return;
     const count = countOf(value);
     const counted = name.replace(/[a-z]+/g, (word) => (this.#nouns.has(word) ? 'items' : word));
     if (count !== undefined && (ENTRIES_TOTAL.test(counted) || ENTRIES_AROUND.test(place))) this.countEntries(count);
     else if (count !== undefined && (PAGES_TOTAL.test(name) || PAGES_AROUND.test(place))) this.countPages(count, place);
+    else if (count === undefined && typeof value === 'string' && name === 'offset') this.more.push(place);
     else if (count !== undefined && LIMIT.test(name)) this.#limit ??= { entries: count, place };
-    else if (this.#isMore.test(name) || MORE_AROUND.test(place)) {
+    else if ((this.#isMore.test(name) || MORE_AROUND.test(place)) && !(CURSOR.test(name) && isBack(name))) {
       this.more.push(place);
       if (CURSOR.test(name)) this.#cursors.add(place);
     }
@@ -213,7 +227,7 @@ class Signs {
 
   /** A declared cursor or address that cannot be followed. */
   noteUnusable(json: unknown, pointers: readonly string[]): void {
-    const place = pointers.find((pointer) => !isNothing(at(json, pointer)));
+    const place = pointers.find((pointer) => !isNowhere(at(json, pointer)));
     if (place !== undefined && !this.more.includes(place)) this.more.push(place);
   }
 
@@ -249,6 +263,16 @@ function jsonOf(text = ''): unknown {
 function countOf(value: unknown): number | undefined {
   if (typeof value === 'number') return Number.isSafeInteger(value) ? value : undefined;
   return typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
+}
+
+const isBack = (name: string): boolean => wordsOf(name).some((word) => BACK.test(word)) && !/next/.test(name);
+
+const isFalse = (value: unknown): boolean => value === false || value === 0 || value === '0' || value === 'false';
+
+/** True for a value that leads to no page, or only to earlier ones. */
+function isNowhere(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return value === -1 || isNothing(value, NOWHERE);
+  return Object.entries(value).every(([name, each]) => isBack(name) || isNowhere(each));
 }
 
 /** True for a value that stands for nothing, or that has only such values. @param words that stand for nothing too: texts. */

@@ -1141,7 +1141,17 @@ describe('the outputs of a flow', () => {
     ['partialResults', { partialResults: true }],
     ['end_cursor, /has_next_page', { end_cursor: 'x', has_next_page: true }],
     ['next', { next: '/x', has_more: false }],
+    ['after', { after: 't3_b', before: null }],
+    ['cursors/after, /cursors', { cursors: { after: 'b', before: 'a' } }],
+    ['cursors/next, /cursors', { cursors: { next: 'b', previous: null } }],
+    ['PaginationToken', { PaginationToken: 'x' }],
+    ['offset', { offset: 'itrX/recY' }],
+    ['nextPageStart', { nextPageStart: 2 }],
+    ['hydra:view/hydra:next', { 'hydra:view': { '@id': '/y', 'hydra:next': '/x' } }],
+    ['next_cursor', { next_cursor: 'x', next_page: 0, truncated: false }],
+    ['has_more_before', { has_more_before: true }],
     ['limit, as many as are listed', { limit: 2, offset: 0 }],
+    ['limit, as many as are listed', { limit: 2, next_check_at: null, cursor: null }],
     ['meta/per_page, as many as are listed', { meta: { per_page: '2' } }],
   ])('are not the whole if %s says that there is more and no form of it is declared', async (where, more) => {
     const { error, asked } = await pagedOutputs(() => ({ body: { outputs: two, ...more } }));
@@ -1210,7 +1220,11 @@ describe('the outputs of a flow', () => {
     [200, { 'x-pagination': '{"TotalCount":5,"TotalPages":1}' }],
     [200, { 'x-pagination': '{"CurrentPage":1,"TotalPages":3}' }],
     [200, { 'x-ms-continuation': 'abc' }],
+    [200, { 'x-ms-continuation-nextpartitionkey': '1!8' }],
+    [200, { 'x-next-page-token': 'x' }],
+    [200, { 'x-has-next-page': 'true' }],
     [200, { 'next-range': 'id a2..' }],
+    [206, { 'content-range': 'items 0-1/5' }],
     [200, { 'content-range': 'items 0-1/5' }],
     [206, { 'content-range': '0-1/*' }],
   ])('are not the whole if the status %i and the headers %j say so', async (status, headers) => {
@@ -1315,6 +1329,11 @@ describe('the outputs of a flow', () => {
       { outputs: two, pagination: { first: 1, last: 2, page_count: 1, total_count: 2 } },
     ],
     ['a page with a price', { outputs: two, total: 12.5 }],
+    ['a full page without a next one', { outputs: two, per_page: 2, next_page_url: null }],
+    ['the last page, with ways back', { outputs: two, prev_cursor: 'x', previous_page_token: 'x', next_cursor: null }],
+    ['the last page, with cursors back', { outputs: two, cursors: { next: null, previous: 'x' }, startCursor: 'x' }],
+    ['the last page, with the words for none', { outputs: two, next_cursor: '0', hasNextPage: 'false', next_page: -1 }],
+    ['the last page, with a cursor and a 0', { outputs: two, cursor: 162, has_more: 0 }],
     [
       'a page among counts of other things',
       { outputs: two, usage: { total: 9 }, info: { total_seconds: 9 }, steps: 9 },
@@ -1323,6 +1342,58 @@ describe('the outputs of a flow', () => {
   ])('are complete if they come as %s, and no other page is requested', async (_, body) => {
     const { ids, asked } = await pagedOutputs(() => ({ body }));
     expect({ ids, asked }).toEqual({ ids: ['a', 'b'], asked: [OUTPUTS] });
+  });
+
+  it.each<Record<string, string>>([
+    { 'x-has-more': '0', 'x-next-page': 'null' },
+    { 'x-has-next': 'false', 'x-nextjs-cache': 'HIT', 'x-ratelimit-remaining': '9', 'x-retry-count': '9' },
+  ])('are complete if the headers are %j', async (headers) => {
+    expect((await pagedOutputs(() => ({ body: { outputs: two }, headers }))).ids).toEqual(['a', 'b']);
+  });
+
+  it('are complete if a partial content is all that it counts', async () => {
+    const headers = { 'content-range': 'items 0-1/2' };
+    const { ids } = await pagedOutputs(() => ({ body: { outputs: two }, status: 206, headers }));
+    expect(ids).toEqual(['a', 'b']);
+  });
+
+  it.each([false, 0])('end where a page has nothing new, and says with %j that there is no more', async (has_more) => {
+    const { ids, asked } = await pagedOutputs(
+      (path) => ({ body: { outputs: path === OUTPUTS ? two : [], has_more, next_cursor: `${path.length}` } }),
+      CURSOR,
+    );
+    expect({ ids, asked: asked.length }).toEqual({ ids: ['a', 'b'], asked: 2 });
+  });
+
+  it('are read to the end of the declared pages, whatever has_more says before', async () => {
+    const { ids } = await pagedOutputs(
+      (path) => ({
+        body: path === OUTPUTS ? { outputs: two, has_more: false, next_cursor: 'x' } : { outputs: [{ id: 'c' }] },
+      }),
+      CURSOR,
+    );
+    expect(ids).toEqual(['a', 'b', 'c']);
+  });
+
+  it.each<[string, Json, object]>([
+    ['a cursor back', CURSOR, { next_cursor: null, prev_cursor: 'w' }],
+    ['cursors back', ADDRESS, { next: null, cursors: { next: null, previous: 'w' } }],
+    [
+      'another cursor back',
+      { ...CURSOR, at: '/info/cursors/after' },
+      { info: { cursors: { after: '', before: 'w' } } },
+    ],
+  ])('are complete after a last page with %s', async (_, pages, more) => {
+    const start = { next_cursor: 'x', next: `${OUTPUTS}?c=x`, info: { cursors: { after: 'x', before: '' } } };
+    const declared = Object.entries(start).filter(([name]) => name in more);
+    const { ids } = await pagedOutputs(
+      (path) => ({
+        body:
+          path === OUTPUTS ? { outputs: two, ...Object.fromEntries(declared) } : { outputs: [{ id: 'c' }], ...more },
+      }),
+      pages,
+    );
+    expect(ids).toEqual(['a', 'b', 'c']);
   });
 
   const thenRefused =
