@@ -41,8 +41,7 @@ export class Operations {
       case 'listFlows':
         return this.#listFlows(call);
       case 'getFlow':
-        requireServed(this.#variation.getFlow);
-        return json(200, this.#record(this.#flow(call)));
+        return this.#getFlow(call);
       case 'changeFlow':
         return await this.#changeFlow(call);
       case 'deleteFlow':
@@ -87,6 +86,17 @@ export class Operations {
         return json(201, { [this.#variation.flowIdName]: flow.id, state: flow.state(now) });
       };
     });
+  }
+
+  #getFlow(call: Call): Answer {
+    const { getFlow, outputsPath } = this.#variation;
+    const showsEnd = getFlow !== 'forgotten' && getFlow !== 'leading-on';
+    if (showsEnd) requireServed(getFlow);
+    const flow = this.#flow(call);
+    if (showsEnd || !flow.isTerminal(this.#now())) return json(200, this.#record(flow));
+    if (getFlow === 'forgotten') throw new Refusal(404, 'There is no such flow');
+    const outputs = `${encodeURIComponent(flow.id)}/outputs`;
+    return { ...empty(303), headers: { location: outputsPath === 'flows' ? outputs : `../${outputs}` } };
   }
 
   /** Aborts a flow. To start one is not served: no client creates a flow without its inputs. */

@@ -9,7 +9,8 @@ export type Served = 'served' | 404 | 405 | 501;
 export interface Variation {
   /** Path of the outputs listing: `/flows/{id}/outputs` or `/{id}/outputs`. */
   outputsPath: 'flows' | 'root';
-  getFlow: Served;
+  /** The state of a flow. After the flow's end, it may be forgotten (404), or lead on to the outputs (303). */
+  getFlow: Served | 'forgotten' | 'leading-on';
   listFlows: Served;
   /** `PATCH /flows/{id}`, which aborts. */
   changeFlow: Served;

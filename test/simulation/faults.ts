@@ -143,6 +143,8 @@ const FAULTS = {
   garbled: hasJsonAnswer,
   /** JSON without any id. */
   'no ids': (call) => hasJsonAnswer(call) && call !== 'flow.abort' && call !== 'flow.delete',
+  /** A list without entries, which says of itself that it failed. */
+  'failed list': (call) => call === 'flows.list' || call === 'flow.outputs',
   endless: isService,
   /** A gateway answers in place of the service, mostly after the call has taken effect. */
   gateway: (call) => call === 'flow.create',

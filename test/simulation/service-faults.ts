@@ -81,6 +81,8 @@ export function scriptOf(
       return { garble: true };
     case 'no ids':
       return { status: 200, at: 'after-effect', ...sentence('No ids.') };
+    case 'failed list':
+      return { status: 200, headers: JSON_HEADERS, body: '{"flows":[],"outputs":[],"error":"Storage timeout"}' };
     case 'endless':
       return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: endless() };
     case 'gateway':

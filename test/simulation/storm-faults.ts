@@ -11,6 +11,7 @@ export const DOUBTFUL: readonly Fault[] = [
   'truncated',
   'garbled',
   'no ids',
+  'failed list',
   'endless',
   'trickled',
   'gateway',

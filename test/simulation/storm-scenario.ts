@@ -100,7 +100,7 @@ function rotationsOf(random: Random, chaosMs: number): Scenario['rotations'] {
 
 /** How the service answers. */
 function variationOf(random: Random): Partial<Variation> {
-  const getFlow = random.chance(0.7) ? 'served' : random.pick([404, 405, 501] as const);
+  const getFlow = random.chance(0.7) ? 'served' : random.pick([404, 405, 501, 'forgotten', 'leading-on'] as const);
   const served = random.pick([404, 405, 501] as const);
   return {
     outputsPath: random.pick(['flows', 'root']),

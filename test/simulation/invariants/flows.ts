@@ -22,7 +22,9 @@ const SEARCH_MS = 2 * MINUTE;
 const BODY_MS = 2 * MINUTE;
 
 /** Faults after which a listing is as good as not served. */
-const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'endless'];
+const LISTING_REFUSALS: readonly Fault[] = [
+  ...(['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'failed list', 'endless'] as const),
+];
 
 /** Longest time from the last byte of a creation to the end of its answer: a minute from its head. */
 const CREATION_ANSWER_MS_MAX = (ANSWER_SECONDS + 60) * SECOND;
