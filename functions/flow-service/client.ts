@@ -30,6 +30,7 @@ import {
 } from './errors.ts';
 import { Listing, type ListingPage, missingOf } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, ListingOrder } from './flow-search.ts';
+import { leadsBelow } from './foreign-answer.ts';
 import { PAGE_BYTES_MAX } from './json-answer.ts';
 import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, filled, flowBody } from './request-body.ts';
@@ -96,16 +97,6 @@ export function createFlowService(options: FlowServiceOptions): FlowService {
  */
 const NO_FLOW_STATUSES: readonly number[] = [400, 413, 415, 422];
 const NO_FLOW_REFUSALS: readonly (Refusal | undefined)[] = ['tokenRefused', 'outOfCredit', 'throttled'];
-
-/** True for a redirect of a creation to what it has made, such as from `/flows` to `/flows/f1`. */
-function leadsBelow({ url, response: { status, headers } }: Answer): boolean {
-  const target = status >= 300 && status < 400 ? URL.parse(headers.location ?? '', url.href) : null;
-  return (
-    target?.origin === url.origin &&
-    target.pathname.length > url.pathname.length + 1 &&
-    target.pathname.startsWith(`${url.pathname}/`)
-  );
-}
 
 interface ListingLimits {
   readonly pagesMax: number;
@@ -438,7 +429,8 @@ class HttpFlowService implements FlowService {
     if (sent !== 'all' || isNone || cause instanceof UnauthorisedError) return cause;
     // A 5xx of the service itself says that something broke, perhaps after the flow was made.
     const isOwnRefusal = isOwn && status >= 400 && status < 500;
-    return new InDoubtError(cause.message, { cause, isOwnRefusal, isAccepted: leadsBelow(answer) });
+    // A redirect to below the path leads to what was made.
+    return new InDoubtError(cause.message, { cause, isOwnRefusal, isAccepted: leadsBelow(answer, answer.url) });
   }
 
   /** @throws {NotServedError} the description has no listing of flows. */

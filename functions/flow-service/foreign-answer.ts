@@ -86,11 +86,13 @@ const namesTemplate = ({ text, detail }: AnswerFacts): boolean =>
 export const isSameWithSlash = (target: URL, own: URL): boolean =>
   target.host === own.host && target.pathname === `${own.pathname}/`;
 
-/** Behind a proxy, a server may think that it is http. */
-const isBelow = (target: URL, base: string): boolean => {
-  const { host, pathname } = new URL(base);
-  return target.host === host && target.pathname.startsWith(`${pathname.replace(/\/$/, '')}/`);
-};
+/** Tells whether a redirect leads to a path below that of a URL, such as from `/flows` to `/flows/f1`. */
+export function leadsBelow({ response, url }: Pick<Answer, 'response' | 'url'>, { host, pathname }: URL): boolean {
+  const target = isRedirect(response) ? URL.parse(response.headers.location ?? '', url.href) : null;
+  const folder = pathname.endsWith('/') ? pathname : `${pathname}/`;
+  // Behind a proxy, a server may think that it is http.
+  return target?.host === host && target.pathname.startsWith(folder) && target.pathname !== folder;
+}
 
 /**
  * The error for an answer that does not come from the service.
@@ -115,7 +117,7 @@ export function misaddressed(
   // In words of its own, a service says so of a path, of a template, or of a model.
   const check = isOwn && status === 404 ? 'Check the template,' : 'This is no answer of a flow service. Check';
   const words = misread === undefined ? '' : ` If it is one, it has ${misread}.`;
-  const isLedOn = [302, 303].includes(status) && location !== null && isBelow(location, base);
+  const isLedOn = [302, 303].includes(status) && leadsBelow({ response, url }, new URL(base));
   return new (isLedOn ? LedOnError : MisaddressedError)(
     `${operation}: ${status}${to}${said}. ${check} baseUrl ` +
       `(${cut(base, QUOTE_CHARS_MAX)}), and what stands before it: a proxy, a login, a firewall.${words}`,

@@ -59,8 +59,11 @@ describe('without a listing, a file whose creations take effect', () => {
     for (const [index, min] of [5, 5, 8].entries()) expect(gaps[index]).toBeGreaterThanOrEqual(min);
   });
 
-  it('waits for the operator after a redirect to the flow, which was most probably made', async () => {
-    await send(unlisted(), { status: 303, headers: { location: '/flows/f1' } });
+  it.each([
+    ['', '/flows/f1'],
+    [', behind a proxy that hides https', 'http://flows.test/flows/f1'],
+  ])('waits for the operator after a redirect to the flow, which was most probably made%s', async (_, location) => {
+    await send(unlisted(), { status: 303, headers: { location } });
     await world.deliverAndTick(12, 20 * MINUTE);
     expect(world.service.flows).toHaveLength(1);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'undecided' });
