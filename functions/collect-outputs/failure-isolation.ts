@@ -93,9 +93,12 @@ export class FailureIsolation {
     return this.#halt;
   }
 
-  /** False once the tick has halted, and during what looks like an outage. An answer that still comes may end that. */
-  get mayBegin(): boolean {
-    return this.#halt === undefined && this.outage === undefined;
+  /** Forgets an outage, and what was answered before it, as a new tick would. */
+  beginRound(): void {
+    if (this.#halt === undefined || this.#halt === 'out of time') return;
+    this.#halt = undefined;
+    this.#failing.clear();
+    this.#answered.clear();
   }
 
   /** Halts the tick at the end of a round in an outage. */
@@ -118,7 +121,8 @@ export class FailureIsolation {
   /** Does a piece of work for one flow, unless the tick has halted. */
   async run(marker: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
-    if (!this.mayBegin) return 'cut off';
+    // During what looks like an outage, nothing begins. An answer that is still on its way may end it.
+    if (this.#halt !== undefined || this.outage !== undefined) return 'cut off';
     return this.runInOutage(marker, body);
   }
 

@@ -235,7 +235,7 @@ export class FlowAssets {
       else fail(output.isDeclared === false ? 'undeclared-word' : 'not-ready', unreadyText(output) + kept);
       return;
     }
-    if (this.#obstacles.has('cut off') || !this.#mayFetch) {
+    if (this.#obstacles.has('cut off') || this.#outagesInARow >= OUTAGES_MAX) {
       leave('outage', outOfService());
       return;
     }
@@ -258,11 +258,6 @@ export class FlowAssets {
         else leave('refused', error);
       } else leave('cut off', error);
     }
-  }
-
-  /** False if the service does not answer, for this flow's assets or at all. */
-  get #mayFetch(): boolean {
-    return this.#tick.isolation.mayBegin && this.#outagesInARow < OUTAGES_MAX;
   }
 
   get #isLastAttempt(): boolean {
@@ -298,8 +293,8 @@ export class FlowAssets {
     const { results, telemetry, clock, settings } = this.#ports;
     const { invocation, slots } = this.#tick;
     const fetch = async (slot: AssetSlot) => {
-      // The flow or the tick may have met outages while this asset waited for its slot.
-      if (!this.#mayFetch) throw outOfService();
+      // The flow may have met outages while this asset waited for its slot.
+      if (this.#outagesInARow >= OUTAGES_MAX) throw outOfService();
       const opened = await this.#open(assetId, slot);
       this.#hadTimeEnough ||= !isHalfOver(invocation, clock.now());
       const { key, mediaType } = opened.to;

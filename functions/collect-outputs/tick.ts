@@ -21,6 +21,9 @@ import { EndConfirmations, type TickContext, UndeclaredWords } from './tick-cont
  */
 const TICK_MS = 55_000;
 
+/** Time from a round in an outage to the next round, in milliseconds. It is as long as that from one tick to the next. */
+const OUTAGE_GAP_MS = 60_000;
+
 /** Shortest wait for which a message costs less than a process that waits, in milliseconds. */
 const HANDED_OVER_MIN_MS = 1_000;
 
@@ -201,14 +204,17 @@ class Tick {
     await this.#storing.allStored();
   }
 
-  /** Does rounds until nothing is left for this invocation, or it halts or loses its lease. */
+  /**
+   * Does rounds until nothing is left for this invocation, or it halts or loses its lease. After a round in an outage, it
+   * goes on only while assets are being stored: they keep the lease, so no other tick can poll.
+   */
   async run(): Promise<void> {
     const { clock } = this.#ports;
     for (;;) {
       const startedAt = clock.now();
       const polledBefore = this.#polls.counts.polled;
       await this.#round();
-      if (this.#context.isolation.halt !== undefined) return;
+      if (this.#context.isolation.halt === 'out of time') return;
       const next = startedAt + this.#roundMs(startedAt, this.#polls.counts.polled - polledBefore);
       for (;;) {
         if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt) || this.#isHandedOver(next)) return;
@@ -224,6 +230,7 @@ class Tick {
   /** Polls the flows that are due and resubmits the waiting uploads that are due. Stops early if the tick halts. */
   async #round(): Promise<void> {
     this.#counts.rounds += 1;
+    this.#context.isolation.beginRound();
     // Both parts end before anything is thrown: nothing may be under way when an invocation ends.
     for (const part of await Promise.allSettled([this.#pollDue(), this.#resubmitWaiting()])) {
       if (part.status === 'rejected') throw part.reason;
@@ -254,8 +261,10 @@ class Tick {
   #mayRoundBeginAt(time: number, lastStartedAt: number): boolean {
     const { work, workEndsAt } = this.#context.invocation;
     if (this.#lease.isLost || work.aborted || time >= workEndsAt) return false;
+    if (!this.#storing.isEmpty) return true;
+    if (this.#context.isolation.halt !== undefined) return false;
     const isYoungRunning = lastStartedAt - this.#polls.newestAt < YOUNG_MS;
-    return !this.#storing.isEmpty || this.#polls.isSlowLeft || (isYoungRunning && time < this.#until);
+    return this.#polls.isSlowLeft || (isYoungRunning && time < this.#until);
   }
 
   /**
@@ -277,6 +286,7 @@ class Tick {
    * begun. Then polls take at most a third of the requests that the service allows: creations and assets need the rest.
    */
   #roundMs(startedAt: number, pollCount: number): number {
+    if (this.#context.isolation.halt !== undefined) return OUTAGE_GAP_MS;
     const intervalMs = this.#ports.settings.pollIntervalSeconds * 1000;
     if (!isEarly(this.#polls.newestAt, startedAt, intervalMs)) return intervalMs;
     const { requestsPerSecond } = this.#ports.pacer.learnt ?? { requestsPerSecond: Number.POSITIVE_INFINITY };

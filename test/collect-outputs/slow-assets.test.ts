@@ -1,14 +1,14 @@
 import { afterEach, expect, it } from 'vitest';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
-import { ECHO, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
+import { DAY, ECHO, HOUR, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
 
-async function begin(settings: Partial<PipelineSettings> = {}): Promise<void> {
+async function begin(settings: Partial<PipelineSettings> = {}, flowMs: () => number = () => SECOND): Promise<void> {
   isOver = false;
   await start({
     routes: [{ ...ECHO, name: 'many', suffixes: ['.many'], parameters: { copies: 8 } }, ECHO],
-    service: { flowMs: SECOND },
+    service: { flowMs },
     settings: { pollIntervalSeconds: 15, ...settings },
   });
   world.remainingMs = 15 * MINUTE;
@@ -41,6 +41,19 @@ async function slowAssets(keys: readonly string[], answer: (asset: number) => ob
     if (operation !== 'getAsset' || !slow.has(flowOf(url) ?? '')) return undefined;
     asked += 1;
     return answer(asked);
+  };
+}
+
+/** Every poll of these uploads' flows fails, and no listing takes the place of polls. */
+async function withFailingPolls(keys: readonly string[]): Promise<void> {
+  const before = world.service.flows.length;
+  for (const key of keys) await world.send(key);
+  const failing = new Set(world.service.flows.slice(before).map(({ id }) => id));
+  const { intercept } = world.service;
+  world.service.intercept = (request, call) => {
+    if (call.operation === 'listFlows') return { status: 404 };
+    const isBad = call.operation === 'getFlow' && failing.has(flowOf(request.url) ?? '');
+    return isBad ? { status: 500 } : intercept?.(request, call);
   };
 }
 
@@ -105,6 +118,30 @@ it('flows that end one after the other have their receipts although 40 others ne
     await world.send(`good${n}.bin`);
     expect(await minutesUntil(() => hasReceipt(`good${n}.bin`), 20), `good${n}.bin`).toBeLessThan(2.3);
   }
+});
+
+it('a flow that ends is collected within minutes although the polls of twelve others fail and a slow asset comes', async () => {
+  let flowMs = SECOND;
+  await begin({}, () => flowMs);
+  await slowAssets(['slow.bin'], aLittleFaster);
+  flowMs = 2 * MINUTE;
+  await world.send('good.bin');
+  flowMs = DAY;
+  await withFailingPolls(named(12));
+  expect(await minutesUntil(() => hasReceipt('good.bin'), 20)).toBeLessThan(2 + 2.3);
+});
+
+it('flows whose assets wait for a slot are collected, whatever their age, although the polls of others fail', async () => {
+  let flowMs = 30 * MINUTE;
+  await begin({ flowAgeMaxSeconds: 3_600 }, () => flowMs);
+  const old = Array.from({ length: 120 }, (_, n) => `old-${n}.bin`);
+  await slowAssets(old, () => ({ delayMs: 2.5 * SECOND }));
+  world.clock.advance(3 * HOUR);
+  flowMs = DAY;
+  await withFailingPolls(named(12));
+  const areAllOver = async () => (await Promise.all(old.map(hasReceipt))).every(Boolean);
+  expect(await minutesUntil(areAllOver, 20)).toBeLessThan(5);
+  expect(world.count('FlowsSucceeded')).toBe(old.length);
 });
 
 it.each<[string, (asset: number) => object, string]>([
