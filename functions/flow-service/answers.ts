@@ -8,7 +8,7 @@ import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { typeOfBytes } from './media-type.ts';
-import { levelsOf, nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
+import { isFalse, isTrue, levelsOf, nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
 import { type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
 import type {
@@ -315,7 +315,8 @@ function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs
 /** Members that say with `false` that an output is not ready, and others that say so with `true`. */
 const READY = /^(?:is[_-]?)?(?:ready|available|done|finished|complete|completed|uploaded)$/i;
 const UNREADY = /^(?:is[_-]?)?(?:pending|processing|queued|running|uploading|incomplete|partial)$/i;
-const PROGRESS = /^(?:progress|percent(?:age)?|(?:percent|progress)[_-]?(?:complete|done|percent))$/i;
+const PROGRESS =
+  /^(?=.*(?:progress|percent|pct))(?:(?:progress|percent(?:age)?|pct|completed?|completion|done)[_-]?)+$/i;
 /** Members with a word for the state of an output, which counts if there is none where it is declared. */
 const WORD = /^(?:state|status|phase)$/i;
 
@@ -323,8 +324,8 @@ const WORD = /^(?:state|status|phase)$/i;
 function unreadyMember(item: Readonly<Record<string, unknown>>, { word, ready }: ListedOutputs): string | null {
   const member = Object.entries(item).find(
     ([name, value]) =>
-      (value === false && READY.test(name)) ||
-      (value === true && UNREADY.test(name)) ||
+      (isFalse(value) && READY.test(name)) ||
+      (isTrue(value) && UNREADY.test(name)) ||
       (PROGRESS.test(name) && isUnfinished(value)) ||
       (word !== undefined && typeof value === 'string' && WORD.test(name) && !['', ...ready].includes(value)),
   );

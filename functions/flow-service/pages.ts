@@ -267,7 +267,9 @@ function countOf(value: unknown): number | undefined {
 
 const isBack = (name: string): boolean => wordsOf(name).some((word) => BACK.test(word)) && !/next/.test(name);
 
-const isFalse = (value: unknown): boolean => value === false || value === 0 || value === '0' || value === 'false';
+/** Some services write 0 and 1, or texts, for `false` and `true`. */
+export const isFalse = (value: unknown): boolean => [false, 0, '0', 'false'].includes(value as string);
+export const isTrue = (value: unknown): boolean => [true, 1, '1', 'true'].includes(value as string);
 
 /** True for a value that leads to no page, or only to earlier ones. */
 function isNowhere(value: unknown): boolean {

@@ -970,12 +970,16 @@ describe('the outputs of a flow', () => {
     ...[
       ...[{ state: 'processing' }, { Status: 'done' }, { ready: false }, { is_available: false }, { uploaded: false }],
       ...[{ pending: true }, { isProcessing: true }, { progress: 0.4 }, { progress: 40 }, { percent_complete: '99 %' }],
+      ...[{ is_ready: 0 }, { done: 'false' }, { pending: 1 }, { isProcessing: 'true' }, { progressPercentage: 40 }],
+      ...[{ completion_percentage: 40 }, { percentCompleted: 40 }, { pctComplete: '39.0' }],
     ].map((member): [unknown, object] => {
       const word = Object.entries(member).flat().join(': ');
       return [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'pending', word, isDeclared: false }]];
     }),
     ...[
       ...[{ state: 'completed' }, { ready: true }, { status: 'ready', progress: 0, done: false, pending: true }],
+      ...[{ is_ready: 1 }, { done: 'true' }, { pending: 0 }, { isProcessing: 'false' }, { progressPercentage: 100 }],
+      ...[{ completed: 40 }, { done: 3 }],
       ...[{ pending: false }, { progress: 100 }, { progress: 1 }, { progress: '100%' }, { progress: 'all' }],
     ].map((member): [unknown, object] => [[{ id: 'b', ...member }], [{ assetId: 'b', status: 'ready' }]]),
     [[{ asset_id: null, status: 'pending' }], [{ assetId: '', status: 'pending', word: 'pending', isDeclared: true }]],
