@@ -57,6 +57,11 @@ function wasWhole({ orderChecker, chainWatch, observed }: World, put: Put): bool
       // The receipt of another upload may outrank this one. The event is sent after that was found.
       return orderChecker.receipted.has(`${id}-${end.generation}`) || observed.hasPublished(id, end.generation);
     }
-    return chainWatch.reports.get(id)?.some(isWholeReport) === true;
+    // That of another chain may outrank this one too.
+    const told = observed.published.flatMap(({ detailType, detail }) =>
+      detailType === 'Chain Succeeded' ? [JSON.parse(detail) as ChainReport] : [],
+    );
+    const reports = [...(chainWatch.reports.get(id) ?? []), ...told.filter(({ upload }) => upload.id === id)];
+    return reports.some(isWholeReport);
   });
 }
