@@ -24,7 +24,7 @@ const MORE_AROUND = /\/(?:cursors|page|paging|pagination)\/after$/i;
 
 /** The same beside addresses: the answer about a flow has members of every kind, such as `more_info`. */
 const MORE_RESULTS =
-  /^(?:has|is)?[_-]?(?:more|next|cursor|bookmark|marker|continuation|resumption|timed[_-]?out|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$/i;
+  /^(?:has|is)?[_-]?(?:more|next|cursor|bookmark|marker|continuation|resumption|timed[_-]?out|truncated|incomplete|partial)(?:[_-]?(?:cursor|href|items|key|link|marker|page|results|token|uri|url))*$|^(?:scroll_?id|(?:page|pagination)_?token|last_?evaluated_?key)$/i;
 
 /** Words of members that lead to an earlier page: `prev_cursor`. */
 const BACK = /^(?:prev|previous|before|start)$/;

@@ -153,6 +153,8 @@ describe('an answer that links results', () => {
     ['/output/has_more, /output/next_cursor', { output: { files: [A], has_more: true, next_cursor: 'x' } }, {}],
     ['/data/pagination/hasMore', { data: { list: [A], pagination: { hasMore: true } } }, { addresses: ['/data/list'] }],
     ['counts 5 entries but shows 1', { output: [A], total: 5 }, {}],
+    ['/PaginationToken', { output: [A], PaginationToken: 'x' }, {}],
+    ['/output/LastEvaluatedKey', { output: { files: [A], LastEvaluatedKey: { id: 'x' } } }, {}],
     ['the header Link', { output: [A] }, { headers: { link: '</x?page=2>; rel="next"' } }],
   ])('is not the whole if it says so: %s', async (where, answer, more) => {
     await expect(outputsIn(answer, more)).rejects.toThrow(`not all outputs can be listed: `);
