@@ -152,6 +152,8 @@ export class FlowAssets {
   readonly #obstacles = new Map<Obstacle, unknown>();
   /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
   #hadTimeEnough = false;
+  /** True once an asset had a slot in this run. */
+  #hadSlot = false;
   /** After {@link OUTAGES_MAX} of them, the flow leaves its slots to others. */
   #outagesInARow = 0;
 
@@ -172,7 +174,7 @@ export class FlowAssets {
    * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut
    * off, the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and
    * stored nothing: an answer may be endless. At twice the maximum age, every run that stores nothing counts, and the
-   * second such run ends the flow.
+   * second such run ends the flow. A run does not count if it only waited for slots, or lost them to other flows.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(): Promise<Ending | undefined> {
@@ -194,17 +196,17 @@ export class FlowAssets {
     // The ticks may have paused for long. So the first run past `oldAfter` never ends the flow, nor does one that
     // stores an asset.
     const oldAfter = tooOldAfter(ageFrom(entry.flow), settings, 2);
-    const isOld = now > oldAfter;
-    const mustEnd = isOld && !isProgress && (entry.attemptedAt ?? 0) > oldAfter;
+    const obstacle = OBSTACLES.find((each) => obstacles.has(each));
+    const isOldInVain = now > oldAfter && !isProgress && this.#hadSlot && obstacle !== 'overtaken';
+    const mustEnd = isOldInVain && (entry.attemptedAt ?? 0) > oldAfter;
     if (mustEnd || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
       const message = mustEnd
         ? `The flow is more than twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed, and the last run stored no asset.`
         : 'The asset could not be fetched completely in several runs.';
       return this.#ending(message);
     }
-    const obstacle = OBSTACLES.find((each) => obstacles.has(each));
     if (obstacle === undefined) return this.#ending();
-    const isInVain = obstacles.has('refused') || (isOld && !isProgress);
+    const isInVain = obstacles.has('refused') || isOldInVain;
     const isCounted = (isInVain && isSpaced(entry, now)) || isTooSlow;
     const told = work.aborted ? undefined : toldOf(obstacle, obstacles.get(obstacle), now);
     const unreadySince = obstacles.has('unready') ? this.#unreadySince : undefined;
@@ -295,6 +297,7 @@ export class FlowAssets {
     const fetch = async (slot: AssetSlot) => {
       // The flow may have met outages while this asset waited for its slot.
       if (this.#outagesInARow >= OUTAGES_MAX) throw outOfService();
+      this.#hadSlot = true;
       const opened = await this.#open(assetId, slot);
       this.#hadTimeEnough ||= !isHalfOver(invocation, clock.now());
       const { key, mediaType } = opened.to;

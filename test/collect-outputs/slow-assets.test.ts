@@ -197,3 +197,15 @@ it.each([
   expect(await minutesUntil(() => hasReceipt('slow.bin'), 120)).toBeLessThan(76);
   expect(await world.receipt('slow.bin')).toMatchObject({ status: 'failed' });
 });
+
+it('flows at twice their maximum age are not given up while their assets wait for those of others', async () => {
+  await begin({ flowAgeMaxSeconds: 3_600, assetConcurrency: 3 });
+  const old = named(40);
+  await slowAssets(old, () => ({ delayMs: 20 * SECOND }));
+  world.clock.advance(3 * HOUR);
+  // Too short for all of them.
+  world.remainingMs = 5 * MINUTE;
+  const areAllOver = async () => (await Promise.all(old.map(hasReceipt))).every(Boolean);
+  expect(await minutesUntil(areAllOver, 40)).toBeLessThan(15);
+  expect(world.count('FlowsSucceeded')).toBe(old.length);
+});
