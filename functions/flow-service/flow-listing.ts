@@ -64,8 +64,7 @@ interface ListingOptions<P> {
  * The token goes with every request, so an address of a next page is followed only if it may carry the token.
  *
  * A page without a new entry is no sign of the end if it names a next one: flows that were made meanwhile push the entries
- * of a page to the next one. It is the end if it also says that it is the last one, or if it is empty and names a page that
- * was read.
+ * of a page to the next one. It is the end if it also says that it is the last one.
  *
  * Numbered pages are read until one is empty, or until all entries that the listing counts were seen. A service that
  * ignores the number repeats itself at the second number and after it.
@@ -161,12 +160,9 @@ export class Listing<P extends ListingPage<unknown>> {
     this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
     const link = nextLink(response.headers.link);
     const next = pages?.by === 'link' ? link : page.next;
-    if (next !== undefined) {
-      const url = pages?.by === 'cursor' ? this.#with(pages.parameter, next) : this.#at(next);
-      const isAgain = this.pagesRead > 1 && url !== undefined && this.#requested.has(url.href);
-      // After its last page, a service may go on to name pages, and to list nothing.
-      const isBehindLast = (signs.isLast && fresh.size === 0) || (page.entries === 0 && isAgain);
-      if (!isBehindLast) return this.#named(next, url);
+    // After its last page, a service may go on to name pages, and to list nothing.
+    if (next !== undefined && !(signs.isLast && fresh.size === 0)) {
+      return this.#named(next, pages?.by === 'cursor' ? this.#with(pages.parameter, next) : this.#at(next));
     }
     return this.#ended(page, moreThan(this.pagesRead, page.entries, signs, pages?.by === 'link' ? undefined : link));
   }
