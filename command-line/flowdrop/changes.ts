@@ -120,7 +120,7 @@ interface AgainOptions
 
 function addAgain(add: Add): void {
   const command = new Command('again')
-    .description('makes files anew that have ended, with the later stages of their chains. The old results stay')
+    .description('makes ended files anew, with the later stages of their chains. The old results stay')
     .argument('[keys...]', 'keys of files, beginnings of keys, or upload ids')
     .option(
       '--route <name>',
@@ -491,7 +491,7 @@ function addGet(add: Add): void {
 
 function addAlias(add: Add): void {
   const command = new Command('alias')
-    .description('has the aliases of a file show another flow of it, until a newer one succeeds')
+    .description('points the aliases of a file at another of its flows, until a newer one succeeds')
     .argument('<key>', 'the key of a file, the name of a later stage, or an upload id')
     .requiredOption('--to <flow>', 'the id of the flow')
     .addHelpText('after', example('alias photos/robot.png --to 24a83387b97d7de144062916'));

@@ -59,7 +59,7 @@ interface ResumeOptions extends AskedOptions {
 
 function addResume(add: Add): void {
   const command = new Command('resume')
-    .description('lets new flows begin again after a pause, and what was submitted in bulk after failures alike')
+    .description('ends a pause, and a hold on bulk submissions after failures alike')
     .option(...ROUTE)
     .option(...YES)
     .addHelpText('after', example('resume --yes', 'resume --route pictures'));
