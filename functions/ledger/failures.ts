@@ -35,7 +35,7 @@ export const FAILURES = {
   },
   undecided: {
     meaning:
-      'The service answered with a success that cannot be read. For seven days its flow was not found, nobody decided, and nothing proved that there is none.',
+      'The service answered with a success that cannot be read. For seven days its flow was neither found nor ruled out, and nobody decided.',
     retry: 'can-help',
     action:
       'Look for the flow at the service: most probably it was made, and paid for. If there is none, or its results are lost, retry.',
@@ -104,7 +104,7 @@ export const FAILURES = {
   },
   [SUPERSEDED]: {
     meaning:
-      "A newer file took its place before it was sent: at its key, at the key of the chain's first file, or as a newer job file. Or it was deleted within `settleSeconds`. Shown as `replaced`.",
+      "Before the upload was sent, a newer file came: at its key, at the key of the chain's first file, or as a newer job file. Or the file was deleted within `settleSeconds`. Shown as `replaced`.",
     retry: 'cannot-help',
     action: 'Nothing: a newer file has a flow of its own.',
   },
@@ -129,7 +129,7 @@ export const FAILURES = {
     action: 'Copy the file to the present inbox.',
   },
   unrouted: {
-    meaning: 'No route of the current configuration wants the file, which was retried or had to wait.',
+    meaning: 'When the file was retried, or had waited, no route of the current configuration wanted it.',
     retry: 'after-change',
     action: 'Add a route that takes the file, and then retry.',
   },
@@ -170,7 +170,7 @@ export const FAILURES = {
   },
   'undeclared-word': {
     meaning:
-      'The flow became older than `flowAgeMaxSeconds`, with a word that the description does not declare. It was not aborted.',
+      'The flow became older than `flowAgeMaxSeconds`, and the service showed a word that the description does not declare. The flow was not aborted.',
     retry: 'after-change',
     action:
       'Declare the word in `service`. Then `flowdrop collect` fetches the outputs, without a new flow. A retry is paid for again.',
@@ -212,14 +212,14 @@ export const OUTPUT_FAILURES = {
     action: 'Tell the operator of the service if it happens again.',
   },
   'not-an-asset': {
-    meaning: 'A page, an error, a progress, or a file of another type came in its place.',
+    meaning: 'A web page, an error, a progress report, or a file of another type came instead.',
     retry: 'after-change',
     action:
-      'Check the service, and what stands before its assets. If the template makes such files, add their type to `makes`, and run `flowdrop collect`.',
+      'Check the service, and any proxy or login before it. If the template makes such files, add their type to `makes`, and run `flowdrop collect`.',
   },
   'out-of-time': {
     meaning:
-      'Several invocations had too little time for the asset, or its flow became twice as old as `flowAgeMaxSeconds`, and a run stored no asset.',
+      'Several invocations had too little time for the asset. Or its flow became twice as old as `flowAgeMaxSeconds`, and the last attempt stored no asset.',
     retry: 'can-help',
     action: 'Ask the operator of the service why it sends so slowly.',
   },
@@ -229,8 +229,7 @@ export const OUTPUT_FAILURES = {
     action: 'Lower the setting, or ask the operator of the service why, and run `flowdrop collect`.',
   },
   'too-many-outputs': {
-    meaning:
-      'The flow has more outputs than `outputsMax`, or than the 28 MiB that a receipt says of its outputs. The `id` is empty.',
+    meaning: 'The flow has more outputs than `outputsMax`, or more than an entry can hold (28 MiB). The `id` is empty.',
     retry: 'after-change',
     action: 'Raise the setting.',
   },
@@ -241,7 +240,7 @@ export const OUTPUT_FAILURES = {
   },
   'not-ready': {
     meaning:
-      'The output was not there to the end: in the list for an hour after the flow had completed, or by 409 or 425.',
+      'The output was never ready: the list said so for an hour after the flow had completed, or the answer was 409 or 425.',
     retry: 'can-help',
     action: 'Ask the operator of the service why. `flowdrop collect` fetches it once it is ready.',
   },
@@ -286,7 +285,7 @@ export const OUTPUT_FAILURES = {
   throttled: {
     meaning: 'The service still throttled when the flow became older than `flowAgeMaxSeconds`.',
     retry: 'can-help',
-    action: 'Ask the operator of the service for more requests.',
+    action: 'Ask the operator of the service for a higher limit.',
   },
   unavailable: {
     meaning: 'The service still failed when the flow became older than `flowAgeMaxSeconds`.',
