@@ -192,11 +192,10 @@ class Signs {
       return;
     }
     const counts = Object.entries(members).flatMap(([name, value]) => (countOf(value) ? plain(name) : []));
+    const aboutPage = new Set([...ABOUT_ALL].flatMap(([name, isAboutAll]) => (counts.some(isAboutAll) ? name : [])));
     for (const [name, value] of Object.entries(members)) {
       const place = path + pointerOf([name]);
-      const isAboutAll = ABOUT_ALL.get(plain(name));
-      const isAboutPage = isAboutAll !== undefined && counts.some(isAboutAll);
-      if (this.#isElsewhere(place) || isAboutPage) continue;
+      if (this.#isElsewhere(place) || aboutPage.has(plain(name))) continue;
       if (depth < AROUND_DEPTH_MAX && wordsOf(name).some((word) => AROUND.test(word)))
         this.look(value, place, depth + 1);
       this.#note(plain(name), value, place);
