@@ -45,6 +45,13 @@ export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly settings: Settings;
 }
 
+/** A poll that failed, why, and when. */
+export interface FailedPoll {
+  readonly marker: RunningMarker;
+  readonly error: FlowServiceError;
+  readonly at: number;
+}
+
 /** Takes running flows from their first poll to their receipt. */
 export class FlowCollector {
   readonly #ports: CollectFlowPorts;
@@ -196,10 +203,10 @@ export class FlowCollector {
 
   /**
    * Ends a flow whose polls fail and that is too old. If they fail as in an outage, and the service has answered for no
-   * other flow, the flow must be twice as old: no flow is abandoned for an outage of the service.
+   * other flow lately, the flow must be twice as old: no flow is abandoned for an outage of the service.
    */
-  async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
-    const isItsOwn = outageOf(error) === undefined || this.#tick.isolation.hasAnsweredForAnother(marker.flowId);
+  async abandon({ marker, error, at }: FailedPoll): Promise<void> {
+    const isItsOwn = outageOf(error) === undefined || this.#tick.isolation.hasAnsweredForAnother(marker.flowId, at);
     if (isTooOld(marker.ageFrom, this.#ports, isItsOwn ? 1 : 2)) await this.#timeOut(marker, { error });
   }
 

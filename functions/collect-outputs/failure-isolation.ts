@@ -1,3 +1,4 @@
+import type { Clock } from '../base/clock.ts';
 import { type Invocation, OutOfTimeError } from '../base/invocation.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import {
@@ -13,6 +14,12 @@ import { OvertakenError } from './asset-slots.ts';
 
 /** Different flows whose polls must fail in a row before the service is taken to have an outage. */
 const OUTAGE_FLOWS = 10;
+
+/**
+ * Time for which an answer shows that the service is there, in milliseconds. A throttled poll may wait for half of it. A
+ * tick that stores assets lasts longer, and the service may go down meanwhile.
+ */
+const ANSWER_MS = 2 * 60_000;
 
 /** Why the service answers for no flow. */
 export type Outage = 'unauthorised' | 'throttled' | 'unavailable' | 'misaddressed';
@@ -47,35 +54,52 @@ export class FailureIsolation {
   readonly #failures: unknown[] = [];
   /** By flow id: the flows whose polls failed in a row, and how. */
   readonly #failing = new Map<string, Outage>();
-  /** Flows that were answered. Two are enough to tell whether a flow other than the given one was answered. */
-  readonly #answered = new Set<string>();
+  /**
+   * Flows whose polls were answered, the last one last, with the times of their answers. Two are enough to tell whether
+   * a flow other than the given one was answered.
+   */
+  readonly #answered = new Map<string, number>();
+  readonly #clock: Clock;
   #halt: Halt | undefined;
 
-  constructor(invocation: Invocation, telemetry: Telemetry) {
+  constructor(invocation: Invocation, telemetry: Telemetry, clock: Clock) {
+    this.#clock = clock;
     this.#invocation = invocation;
     this.#telemetry = telemetry;
   }
 
-  answered(flowId: string): void {
+  /** Takes in the answer to a flow's poll. */
+  pollAnswered(flowId: string): void {
     this.#failing.clear();
-    if (this.#answered.size < 2) this.#answered.add(flowId);
+    this.#answered.delete(flowId);
+    this.#answered.set(flowId, this.#clock.now());
+    const [first] = this.#answered.keys();
+    if (first !== undefined && this.#answered.size > 2) this.#answered.delete(first);
+  }
+
+  /** Takes in the answer with an asset, which may come from another host. */
+  assetAnswered(): void {
+    this.#failing.clear();
   }
 
   /** Takes in the error of a flow's poll. An error that is no outage counts as an answer. */
   pollFailed(flowId: string, error: unknown): void {
     const outage = outageOf(error);
-    if (outage === undefined) this.answered(flowId);
+    if (outage === undefined) this.pollAnswered(flowId);
     else this.#failing.set(flowId, outage);
   }
 
-  /** True if any flow was answered in this tick. */
+  /** True if the poll of any flow was answered in this tick. */
   get hasAnswered(): boolean {
     return this.#answered.size > 0;
   }
 
-  /** Returns true if the service has answered for another flow in this tick: then this flow's trouble is its own. */
-  hasAnsweredForAnother(flowId: string): boolean {
-    return this.#answered.size > (this.#answered.has(flowId) ? 1 : 0);
+  /**
+   * Returns true if another flow's poll was answered in this tick, no longer than {@link ANSWER_MS} before `failedAt`:
+   * then the trouble of a flow whose poll failed at that time is its own.
+   */
+  hasAnsweredForAnother(flowId: string, failedAt: number): boolean {
+    return [...this.#answered].some(([id, at]) => id !== flowId && at >= failedAt - ANSWER_MS);
   }
 
   /** The outage, once enough flows have failed in a row. Until then the tick goes on. */

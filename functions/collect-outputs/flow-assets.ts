@@ -244,13 +244,13 @@ export class FlowAssets {
     try {
       this.#stored.set(id, await this.#store(id));
       this.#outagesInARow = 0;
-      this.#tick.isolation.answered(entry.flow.id);
+      this.#tick.isolation.assetAnswered();
     } catch (error) {
       if (error instanceof OvertakenError) leave('overtaken', error);
       else if (error instanceof FlowServiceError || error instanceof KeyTakenError) {
         const isOutage = outageOf(error) !== undefined;
         if (isOutage) this.#outagesInARow += 1;
-        else this.#tick.isolation.answered(entry.flow.id);
+        else this.#tick.isolation.assetAnswered();
         const isUnready = UNREADY.some((each) => error instanceof each);
         // A key that is taken is tried again too: the operator may move that object away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);

@@ -1,7 +1,7 @@
 import pMap from 'p-map';
 import { FlowServiceError, ThrottledError } from '../flow-service/errors.ts';
 import { type RunningMarker, runningKey } from '../ledger/keys.ts';
-import type { CollectFlowPorts, FlowCollector } from './collect-flow.ts';
+import type { CollectFlowPorts, FailedPoll, FlowCollector } from './collect-flow.ts';
 import { type CollectorState, listRunningMarkers, type UnfinishedRound } from './collector.ts';
 import type { Outcome } from './failure-isolation.ts';
 import { listedAsRunning } from './listed-as-running.ts';
@@ -27,7 +27,7 @@ export class FlowPolls {
   #lastCompletedAt: number | undefined;
   #unfinishedRound: UnfinishedRound | undefined;
   /** Flows whose polls failed in this round, and why. At its end, those that are too old are given up. */
-  readonly #overdue: { readonly marker: RunningMarker; readonly error: FlowServiceError }[] = [];
+  readonly #overdue: FailedPoll[] = [];
   /** Flows of this collector that were running at the beginning of the last round, and polls of the whole tick. */
   readonly counts = { running: 0, polled: 0 };
   /** When the youngest running flow of this collector began to age, in ms since the epoch. 0 if none is running. */
@@ -79,9 +79,9 @@ export class FlowPolls {
       await pollingLagging;
     }
     // Only now is it known whether the service answers for others. An abort may take as long as a poll, so the time is checked before each.
-    await this.#each(this.#overdue.splice(0), async ({ marker, error }) => {
+    await this.#each(this.#overdue.splice(0), async (failed) => {
       if (invocation.work.aborted) return;
-      await isolation.runInOutage(marker, () => this.#flows.abandon(marker, error));
+      await isolation.runInOutage(failed.marker, () => this.#flows.abandon(failed));
     });
   }
 
@@ -172,14 +172,14 @@ export class FlowPolls {
       this.counts.polled += 1;
       try {
         const flow = await this.#flows.poll(marker);
-        isolation.answered(marker.flowId);
+        isolation.pollAnswered(marker.flowId);
         hasEnded = flow !== undefined;
         if (flow !== undefined) this.#storing.add(marker, flow);
       } catch (error) {
         wasTurnedAway = error instanceof ThrottledError && error.isOthersTrouble;
         if (error instanceof FlowServiceError) {
           isolation.pollFailed(marker.flowId, error);
-          this.#overdue.push({ marker, error });
+          this.#overdue.push({ marker, error, at: this.#ports.clock.now() });
         }
         throw error;
       }

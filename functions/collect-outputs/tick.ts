@@ -140,7 +140,7 @@ class Tick {
     this.#context = {
       share,
       invocation,
-      isolation: new FailureIsolation(invocation, ports.telemetry),
+      isolation: new FailureIsolation(invocation, ports.telemetry, ports.clock),
       confirmations: new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000),
       words: new UndeclaredWords(state.undeclared),
       unfit: new UndeclaredWords(state.unfit),

@@ -209,3 +209,22 @@ it('flows at twice their maximum age are not given up while their assets wait fo
   expect(await minutesUntil(areAllOver, 40)).toBeLessThan(15);
   expect(world.count('FlowsSucceeded')).toBe(old.length);
 });
+
+it('flows that pass their maximum age in an outage are not given up because an asset still comes', async () => {
+  let flowMs = 58 * MINUTE;
+  await begin({ flowAgeMaxSeconds: 3_600 }, () => flowMs);
+  for (const key of named(20)) await world.send(key);
+  world.clock.advance(56 * MINUTE);
+  flowMs = SECOND;
+  await world.send('slow.bin');
+  const slow = world.service.flows.at(-1)?.id;
+  const downFrom = world.clock.now() + MINUTE;
+  world.service.intercept = ({ url }, { operation }) => {
+    if (operation === 'getAsset' && flowOf(url) === slow) return justAboveTheMinimum();
+    const now = world.clock.now();
+    return now >= downFrom && now < downFrom + 10 * MINUTE ? { status: 500 } : undefined;
+  };
+  const areAllOver = async () => (await Promise.all(named(20).map(hasReceipt))).every(Boolean);
+  expect(await minutesUntil(areAllOver, 40)).toBeLessThan(11 + 6);
+  expect(world.count('FlowsSucceeded')).toBe(20);
+});

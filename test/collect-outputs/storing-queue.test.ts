@@ -18,7 +18,7 @@ const telemetry = { log: { error() {}, warn() {} }, metrics: { add() {} } } as n
 function fullQueue() {
   const finish: (() => void)[] = [];
   const flows = { collect: () => new Promise<void>((resolve) => finish.push(resolve)) };
-  const isolation = new FailureIsolation(invocation, telemetry);
+  const isolation = new FailureIsolation(invocation, telemetry, systemClock);
   const noted = { ended: new NotedUploads(), lagging: new NotedUploads() };
   const queue = new StoringQueue(flows, { isolation, ...noted }, systemClock);
   const add = (n: number) =>
