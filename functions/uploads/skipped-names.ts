@@ -6,15 +6,17 @@ import { caseless } from './route-conditions.ts';
  * folder with all that is in it.
  *
  * What begins with a dot is of software, also if it ends like a file of people: AppleDouble files and `.DS_Store` of macOS,
- * `.photo.jpg.Xa1b2C` of rsync, `.trashed-…` of Android, `.thumbnails/`, `.Trash-1000/`. `Thumbs.db`, `desktop.ini` and
- * `$RECYCLE.BIN/` are of Windows, `@eaDir/` and `#recycle/` of Synology, `@Recycle/` of QNAP, `*.filepart` of WinSCP,
- * `*.crdownload` of Chromium, `*.download` of Safari, `*.swp` of Vim, `*~` of editors, `~$*` of Microsoft Office, `*.info`
- * of tus, and `*_$folder$` of Hadoop.
+ * `.photo.jpg.Xa1b2C` of rsync, `.trashed-…` of Android, `.thumbnails/`, `.Trash-1000/`. `Thumbs.db`, `ehthumbs.db`,
+ * `desktop.ini`, `$RECYCLE.BIN/` and `System Volume Information/` are of Windows, `*:Zone.Identifier` of its Linux
+ * subsystem, `@eaDir/` and `#recycle/` of Synology, `@Recycle/` of QNAP, `*.filepart` of WinSCP, `*.crdownload` of Chromium,
+ * `*.opdownload` of Opera, `*.download` of Safari, `*.aria2` of aria2, `*.swp` of Vim, `*~` of editors, `~$*` of Microsoft
+ * Office, `*.info` of tus, and `*_$folder$` of Hadoop.
  */
 export const SKIPPED_NAMES: readonly string[] = [
-  ...['.*', '.*/', '__MACOSX/', 'Thumbs.db', 'desktop.ini', '$RECYCLE.BIN/'],
+  ...['.*', '.*/', '__MACOSX/', 'Thumbs.db', 'ehthumbs.db', 'desktop.ini', '$RECYCLE.BIN/'],
+  ...['System Volume Information/', '*:Zone.Identifier'],
   ...['@eaDir/', '#recycle/', '@Recycle/', 'lost+found/'],
-  ...['*.filepart', '*.part', '*.partial', '*.crdownload', '*.download', '*.tmp', '*.temp'],
+  ...['*.filepart', '*.part', '*.partial', '*.crdownload', '*.opdownload', '*.download', '*.aria2', '*.tmp', '*.temp'],
   ...['*.swp', '*~', '~$*', '*.info', '*_$folder$'],
 ];
 

@@ -16,7 +16,8 @@ const UNMEANT = [
     'x/desktop.ini',
   ],
   ...['big.filepart', 'big.png.PART', 'a.crdownload', 'a.tmp', 'upload.info', 'photos_$folder$'],
-  ...['a.partial', 'a.download', 'a.temp', '.a.png.swp', 'a.png~', '~$a.docx'],
+  ...['a.partial', 'a.download', 'a.temp', '.a.png.swp', 'a.png~', '~$a.docx', 'a.png.aria2', 'a.png.opdownload'],
+  ...['a.png:Zone.Identifier', 'System Volume Information/WPSettings.dat', 'ehthumbs.db'],
   ...['.photo.jpg.Xa1b2C', '.trashed-1700000000-a.jpg', '.nfs0001', '.thumbnails/a.jpg', 'x/.Trash-1000/files/a.jpg'],
   ...['@eaDir/a.jpg/THUMB.jpg', 'x/#recycle/a.jpg', '$RECYCLE.BIN/a.jpg', '@Recycle/a.jpg', 'lost+found/a.jpg'],
 ];
