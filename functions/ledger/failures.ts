@@ -56,7 +56,7 @@ export const FAILURES = {
     action: 'Put a smaller file. Or raise the setting, and then retry.',
   },
   'input-unversioned': {
-    meaning: 'The service should fetch the file by an address (`{inputUrl}`), and its bucket keeps no versions.',
+    meaning: "The service should fetch the file by an address (`{inputUrl}`), and the file's bucket keeps no versions.",
     retry: 'after-change',
     action: 'Turn on versions and put the file again, or declare `{input}`, and then retry.',
   },
@@ -104,7 +104,7 @@ export const FAILURES = {
   },
   [SUPERSEDED]: {
     meaning:
-      "Before the upload was sent, a newer file came: at its key, at the key of the chain's first file, or as a newer job file. Or the file was deleted within `settleSeconds`. Shown as `replaced`.",
+      "Before the upload was sent, a newer file came at its key, or at the key of its chain's first file. Or the file was deleted within `settleSeconds`. Shown as `replaced`.",
     retry: 'cannot-help',
     action: 'Nothing: a newer file has a flow of its own.',
   },
@@ -170,7 +170,7 @@ export const FAILURES = {
   },
   'undeclared-word': {
     meaning:
-      'The flow became older than `flowAgeMaxSeconds`, and the service showed a word that the description does not declare. The flow was not aborted.',
+      "The flow became older than `flowAgeMaxSeconds`, and its state, or an output's, was a word that the description does not declare. The flow was not aborted.",
     retry: 'after-change',
     action:
       'Declare the word in `service`. Then `flowdrop collect` fetches the outputs, without a new flow. A retry is paid for again.',
