@@ -59,7 +59,7 @@ interface ResumeOptions extends AskedOptions {
 
 function addResume(add: Add): void {
   const command = new Command('resume')
-    .description('ends a pause, and a hold on bulk submissions after failures alike')
+    .description('ends a pause, and a hold that began because files failed alike')
     .option(...ROUTE)
     .option(...YES)
     .addHelpText('after', example('resume --yes', 'resume --route pictures'));
