@@ -115,12 +115,6 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'pages === 1 || isShownAgain(before, listed)',
     with: 'true',
   }),
-  mistake('absence concluded from a listing that says that it failed', 1000, {
-    file: 'flow-service/answers.ts',
-    in: 'checkFailure',
-    replace: 'if (place === undefined) return;',
-    with: "if (place !== '') return;",
-  }),
   mistake('absence concluded at once', 500, {
     file: 'create-flow/doubt.ts',
     in: 'settleDoubt',
