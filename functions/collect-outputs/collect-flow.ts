@@ -162,6 +162,10 @@ export class FlowCollector {
     this.#countWord(runningMarkerOf(upload, flow), failure === undefined ? undeclaredIn(outputs) : undefined);
     if (outputs.length > 0 || failure !== undefined) {
       this.#tick.confirmations.forgetLoss(stored.entry.upload.id);
+      if (failure === undefined && nothing !== undefined) {
+        const fields = { uploadId: upload.id, flowId: flow.id, key: upload.key, said: nothing };
+        this.#ports.telemetry.log.warn('The flow has completed, and says of an error beside its outputs', fields);
+      }
       const { outputsMax } = this.#ports.settings;
       const fitting = fittingOutputs(outputs, stored.entry.upload.key, outputsMax);
       return { stored, outputs: fitting, outputCount: outputs.length, failure };

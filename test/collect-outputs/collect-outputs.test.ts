@@ -145,6 +145,15 @@ describe('a flow that ended', () => {
     expect(await world.settled('a.bin')).toMatchObject({ status: 'failed', failure });
   });
 
+  it('in success has the words of its error in the log', async () => {
+    await start();
+    await running();
+    world.fault('getFlow', answer({ flow_id: 'any', state: 'completed', error: '2 of 4 pictures were left out' }));
+    expect(await world.settled('a.bin')).toMatchObject({ status: 'succeeded' });
+    const told = world.logged.filter(({ fields }) => fields.said === '2 of 4 pictures were left out');
+    expect(told.map(({ level, fields }) => [level, fields.key])).toEqual([['warn', 'a.bin']]);
+  });
+
   it('in failure has its outputs stored if its error stands beside their list', async () => {
     await start();
     await running();
