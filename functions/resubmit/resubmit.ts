@@ -11,6 +11,7 @@ import { type Entry, isUntold, lookAt, runningMarkerOf, waitingMarkerOf } from '
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
+import type { ChainNotes } from '../publish/chain-notes.ts';
 import type { Sources } from '../publish/sources.ts';
 import type { Settings } from '../settings/environment.ts';
 import { messageFor, type UploadQueue } from '../uploads/upload-event.ts';
@@ -46,6 +47,7 @@ export interface ResubmitPorts {
   readonly clock: Clock;
   readonly telemetry: Telemetry;
   readonly sources: Pick<Sources, 'keep'>;
+  readonly chainNotes: Pick<ChainNotes, 'note'>;
   readonly settings: Pick<Settings, 'inboxPrefix' | 'routes'>;
   /**
    * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns after
@@ -68,7 +70,7 @@ export async function resubmit(
   ports: ResubmitPorts,
   signal: AbortSignal,
 ): Promise<Entry | undefined> {
-  const { ledger, queue, clock, settings, sources } = ports;
+  const { ledger, queue, clock, settings, sources, chainNotes } = ports;
   let stored: Stored | undefined;
   try {
     stored = await ledger.read(marker.uploadId, signal);
@@ -77,8 +79,12 @@ export async function resubmit(
     await postpone(marker, error, ports, signal);
     return undefined;
   }
-  // The invocation that had it wait may have died before it kept these.
-  if (stored?.entry.state === 'waiting') await sources.keep(stored.entry.inputs ?? [], signal);
+  if (stored?.entry.state === 'waiting') {
+    const { entry } = stored;
+    // The invocation that had it wait may have died before the chain knew of a retry, or before it kept the inputs.
+    if (entry.generation > 1 && isInChain(entry, settings.routes)) await chainNotes.note(entry, signal);
+    await sources.keep(entry.inputs ?? [], signal);
+  }
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
   let sent: Entry | undefined;

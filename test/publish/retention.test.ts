@@ -163,6 +163,19 @@ it('an end of a chain that is being told while an upload of it is retried lets n
   expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
 });
 
+it('an end of a chain lets no input expire of a retry that died before the chain had heard of it', async () => {
+  const [told] = await twoFailures();
+  const live = dyingAt(world.ports.chains, 'update');
+  await expect(ask({ retry: [told] })).rejects.toThrow('killed');
+  live();
+  world.clock.advance(20 * MINUTE);
+  await world.tick();
+  world.clock.advance(HOUR);
+  await world.deliver();
+  const assets = (await world.keys(RESULTS)).filter((key) => !key.endsWith('.json'));
+  expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
+});
+
 it('a request that dies before the chain has heard of it leaves everything to expire', async () => {
   await begin([ECHO, MIDDLE]);
   await world.send('a');
