@@ -9,6 +9,7 @@ import {
 } from '../functions/flow-service/answers.ts';
 import { PAGE_BYTES_MAX, parseJson, UnfitAnswerError } from '../functions/flow-service/json-answer.ts';
 import { at, type Member, membersOf } from '../functions/flow-service/json-pointer.ts';
+import { said } from '../functions/flow-service/pages.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import {
   ANSWER_DEPTH_MAX,
@@ -177,6 +178,7 @@ function readOutputs(json: unknown, service: ServiceDescription): Reading {
     return { lines, issues: [issue], todo, isThere: false };
   }
   const { items: outputs, signs, entries } = page;
+  const { more } = said(signs);
   const named = outputs.slice(0, NAMED_MAX).map(({ assetId, status, error, word }) => {
     const why = error ?? (word === undefined ? '' : `the word is ${quoted(word)}`);
     return `output ${assetId === '' ? 'without an id' : quoted(assetId)}: ${status}${why === '' ? '' : `, because ${why}`}`;
@@ -191,9 +193,9 @@ function readOutputs(json: unknown, service: ServiceDescription): Reading {
       ...outputs.flatMap(({ error }) =>
         error !== undefined && /unusable id|no id at/.test(error) ? [`${error}.`] : [],
       ),
-      ...(signs.more.length === 0
+      ...(more.length === 0
         ? []
-        : [`It says that there is more (${signs.more.join(', ')}), in a form that is not declared.`]),
+        : [`It says that there is more (${more.join(', ')}), in a form that is not declared.`]),
     ],
     todo: 'Change "outputs" in the description of the service: "id", "word", "ready", "failed", "pending", "pages".',
     isThere: true,

@@ -2,7 +2,7 @@ import { shorten } from '../base/printable.ts';
 import { meantAddress } from './addresses.ts';
 import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
 import { nextLink } from './link-header.ts';
-import { type PageSigns, withSignsInHead } from './pages.ts';
+import { type PageSigns, type Sign, withSignsInHead } from './pages.ts';
 import type { Pages } from './service-description.ts';
 import { isCached } from './status-errors.ts';
 import type { TransportResponse } from './transport.ts';
@@ -27,7 +27,7 @@ export interface ListingPage<T> {
   readonly next: string | undefined;
   /** The entries on all pages, where the description says. Undefined if the page does not count them there. */
   readonly total: number | undefined;
-  readonly signs: PageSigns;
+  readonly signs: readonly Sign[];
 }
 
 /** A page, and what is new on it. */
@@ -225,8 +225,8 @@ function moreThan(
   { more, counted, pages, limit }: PageSigns,
   link: string | undefined,
 ): readonly string[] {
-  const isShort = pages !== undefined && pagesRead < pages.counted;
-  const isFull = counted === undefined && pages === undefined && limit?.entries === entries;
+  const isShort = pages !== undefined && pagesRead < pages.count;
+  const isFull = counted === undefined && pages === undefined && limit?.count === entries;
   return [
     ...more,
     ...(isShort ? [pages.place] : []),

@@ -1143,6 +1143,8 @@ describe('the outputs of a flow', () => {
     ['resumptionToken', { resumptionToken: 'x' }],
     ['timed_out', { timed_out: true }],
     ['partialResults', { partialResults: true }],
+    ['is_partial', { is_partial: true }],
+    ['last', { last: false, total_pages: 1 }],
     ['end_cursor, /has_next_page', { end_cursor: 'x', has_next_page: true }],
     ['next', { next: '/x', has_more: false }],
     ['after', { after: 't3_b', before: null }],
@@ -1174,8 +1176,8 @@ describe('the outputs of a flow', () => {
     ['by a cursor that is an object', { pages: CURSOR }, { outputs: two, next_cursor: { after: 'x' } }],
     [
       'by a cursor of any name that is an object',
-      { pages: { ...CURSOR, at: '/after' } },
-      { outputs: two, after: { id: 7 } },
+      { pages: { ...CURSOR, at: '/position' } },
+      { outputs: two, position: { id: 7 } },
     ],
     ...[
       ...[
@@ -1221,6 +1223,8 @@ describe('the outputs of a flow', () => {
     [200, { 'x-pagination-page-count': '3' }],
     [200, { 'x-result-count': '5' }],
     [200, { 'x-count': '5' }],
+    [200, { 'x-number-of-pages': '3' }],
+    [200, { 'x-marker': 'b' }],
     [200, { 'x-pagination': '{"TotalCount":5,"TotalPages":1}' }],
     [200, { 'x-pagination': '{"CurrentPage":1,"TotalPages":3}' }],
     [200, { 'x-ms-continuation': 'abc' }],
@@ -1324,6 +1328,7 @@ describe('the outputs of a flow', () => {
       },
     ],
     ['the last page, with the cursor of its end', { outputs: two, pageInfo: { endCursor: 'x', hasNextPage: false } }],
+    ['the last page, with a token and the number of pages', { outputs: two, last: true, total_pages: 1, marker: 'b' }],
     ['the last page, with a token', { outputs: two, last: true, page_token: 'x', limit: 2 }],
     ['a page that is not full', { outputs: two, limit: 3, offset: 0 }],
     ['a full page that counts them all', { outputs: two, limit: 2, total: 2 }],
@@ -1350,6 +1355,7 @@ describe('the outputs of a flow', () => {
 
   it.each<Record<string, string>>([
     { 'x-has-more': '0', 'x-next-page': 'null' },
+    { 'x-hits': '9', 'x-total-size': '9' },
     { 'x-has-next': 'false', 'x-nextjs-cache': 'HIT', 'x-ratelimit-remaining': '9', 'x-retry-count': '9' },
   ])('are complete if the headers are %j', async (headers) => {
     expect((await pagedOutputs(() => ({ body: { outputs: two }, headers }))).ids).toEqual(['a', 'b']);
@@ -1376,6 +1382,19 @@ describe('the outputs of a flow', () => {
     const { user, system } = process.cpuUsage(from);
     // Far more than linear time takes of the processor, and far less than quadratic.
     expect((user + system) / 1_000).toBeLessThan(20_000);
+  });
+
+  it('end there too if it names itself by an address', async () => {
+    const { ids } = await pagedOutputs(
+      (path) => ({ body: { outputs: path === OUTPUTS ? two : [], last: true, next: `${OUTPUTS}?c=${path.length}` } }),
+      ADDRESS,
+    );
+    expect(ids).toEqual(['a', 'b']);
+  });
+
+  it('are complete on a full page without a next one where pages are declared', async () => {
+    const { ids } = await pagedOutputs(() => ({ body: { outputs: two, limit: 2 } }), CURSOR);
+    expect(ids).toEqual(['a', 'b']);
   });
 
   it('end there too if a Link names the pages', async () => {

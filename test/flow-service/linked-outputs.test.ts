@@ -154,6 +154,8 @@ describe('an answer that links results', () => {
     ['/data/pagination/hasMore', { data: { list: [A], pagination: { hasMore: true } } }, { addresses: ['/data/list'] }],
     ['counts 5 entries but shows 1', { output: [A], total: 5 }, {}],
     ['/PaginationToken', { output: [A], PaginationToken: 'x' }, {}],
+    ['/next_offset', { output: [A], next_offset: 1 }, {}],
+    ['/cursors/after', { output: [A], cursors: { after: 'x', before: null } }, {}],
     ['/output/LastEvaluatedKey', { output: { files: [A], LastEvaluatedKey: { id: 'x' } } }, {}],
     ['the header Link', { output: [A] }, { headers: { link: '</x?page=2>; rel="next"' } }],
   ])('is not the whole if it says so: %s', async (where, answer, more) => {
