@@ -66,7 +66,7 @@ export const SETTINGS = {
   uploadConcurrency: whole('uploads', { min: 1, max: 16, default: 10 }),
   /** Maximum size of an upload, in bytes. A larger one fails. */
   inputBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: 5 * GIB }),
-  /** Maximum size of an upload with `"input": "text"`, in bytes. More than 1 MiB is read twice. */
+  /** Maximum size of an upload with `"input": "text"`, in bytes. A text above 1 MiB is read twice. */
   textBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: MIB }),
   /** Maximum size of an asset, in bytes. A larger one is not stored. */
   assetBytesMax: whole('bytes', { min: 1, max: ASSET_BYTES_MAX, default: 20 * GIB }),
@@ -105,8 +105,8 @@ export const SETTINGS = {
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. Doubled in an outage, and for storing the
-   * assets of an ended flow. That goes on even longer while each tick stores one of them. A new collection of the results
-   * begins the age anew.
+   * assets of an ended flow. While each tick stores an asset, the storing may take even longer. A new collection of
+   * the results begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**

@@ -67,7 +67,7 @@ export interface Route extends Conditions {
    */
   readonly deleteFlow?: boolean | undefined;
   /**
-   * The key below `resultsPrefix` at which the newest success of a file is copied, such as `models/{folder}/{name}{ext}`.
+   * The key below `resultsPrefix` to which the newest success of a file is copied, such as `models/{folder}/{name}{ext}`.
    * Default: none.
    */
   readonly alias?: string | undefined;
