@@ -27,23 +27,27 @@ export interface Claim {
 /** A claim in the ledger, or the entry that another invocation has written meanwhile. */
 type Taken = { readonly won: true; readonly stored: Stored } | { readonly won: false; readonly current: Stored };
 
+/** Has a tick look at an upload then, in case this invocation dies and no message leads to the upload. */
+export const leadBackTo = (
+  { writing: { ledger }, invocation }: Delivery,
+  uploadId: string,
+  notBefore: number,
+): Promise<void> => ledger.putWaitingMarker({ uploadId, notBefore }, invocation.work);
+
 /**
  * Writes the first entry of an upload, unless there is one already.
  * @param next its end or its wait, if it ends or waits at once.
  * @throws {ClaimHeldError} the entry was created and deleted meanwhile.
  */
 export async function claimFirst(
-  { writing: { ledger }, invocation }: Delivery,
+  delivery: Delivery,
   claim: ClaimedEntry,
   next?: FailedEntry | WaitingEntry,
 ): Promise<Taken> {
   const { id, lastModified } = claim.upload;
-  if (lastModified < claim.claimedAt - SWEEP_REACH_MS) {
-    // The daily sweep does not look for the entries of such old files. If this invocation dies and its message is lost,
-    // only this marker leads to the upload.
-    await ledger.putWaitingMarker({ uploadId: id, notBefore: claim.deadline }, invocation.work);
-  }
-  return taken(await ledger.create(next ?? claim, invocation.work), claim);
+  // The daily sweep does not look for the entries of such old files.
+  if (lastModified < claim.claimedAt - SWEEP_REACH_MS) await leadBackTo(delivery, id, claim.deadline);
+  return taken(await delivery.writing.ledger.create(next ?? claim, delivery.invocation.work), claim);
 }
 
 /** Takes an upload over. @throws {ClaimHeldError} its entry is gone. */

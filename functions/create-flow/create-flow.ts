@@ -37,7 +37,7 @@ import { firstOf, putAt, type Upload } from '../uploads/upload.ts';
 import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { ARCHIVED, inputFailure, type Routed, routed } from './admission.ts';
-import { type Claim, claimFirst, claimOver, isKeyGood, rewritten } from './claim.ts';
+import { type Claim, claimFirst, claimOver, isKeyGood, leadBackTo, rewritten } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { conclude, type Ending, failing } from './ending.ts';
@@ -398,6 +398,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
   const currentAt = Math.max(lastModified, before.currentAt ?? before.lastModified);
+  // Its own message was skipped. If this invocation dies, and a third file comes, that of `before` does not lead here.
+  await leadBackTo(delivery, current.id, delivery.claimTerms().deadline);
   try {
     await conclude(delivery, await openAndBegin(delivery, { bucket, key, versionId, etag, currentAt }));
   } catch (error) {

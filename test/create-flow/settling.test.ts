@@ -499,6 +499,22 @@ it.each([1, 2, 3, 4, 5, 6])(
   },
 );
 
+it.each([1, 2, 3, 4, 5, 6])(
+  'the file that took the place of another ends if the invocation died at write %i, and a third one came',
+  async (n) => {
+    await begin({ versioning: 'Enabled' });
+    await world.send('a', 'x');
+    world.clock.advance(10 * SECOND);
+    await putUnannouncedCopy('x');
+    world.clock.advance(2 * MINUTE);
+    await dieAtWrite(n);
+    await world.upload('a', 'newest');
+    await passMinutes(60);
+    expect((await world.entries()).map(({ state }) => state).filter((state) => state === 'claimed')).toEqual([]);
+    expect((await world.receipt('a')).upload.bytes).toBe(6);
+  },
+);
+
 it.each([
   ['is damaged', '{'],
   ['is of another format', '{"schema":99}'],
