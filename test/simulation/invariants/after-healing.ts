@@ -1,10 +1,12 @@
 import type { Entry } from '../../../functions/ledger/entry.ts';
+import { uploadId } from '../../../functions/uploads/upload.ts';
 import { demand } from '../demand.ts';
 import { HEALING_GAP_MAX_MS, isKept } from '../healing.ts';
 import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, NEXT_RESULTS, RESULT_BUCKETS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { isAlias } from '../s3-calls.ts';
 import { routeNameFor } from '../storm-routes.ts';
+import { SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isSuperseded, isTerminal, isTooLarge, putOf } from './facts.ts';
 import { isJobFile, jobOf, missingOf } from './jobs.ts';
@@ -136,7 +138,9 @@ export async function snapshotOf(world: World): Promise<Snapshot> {
   // The functions search for the flow of a held upload every hour, and its entry counts that. So does one whose flow could
   // not be deleted.
   const goesOn = (entry: Entry): boolean => !isTerminal(entry) || isKept(world, entry);
-  const held = new Map((await world.entries()).filter(goesOn).map(({ upload }) => [upload.id, upload.key]));
+  const entries = await world.entries();
+  const held = new Map(entries.filter(goesOn).map(({ upload }) => [upload.id, upload.key]));
+  for (const put of copiesInSkew(world, entries)) held.set(uploadId(put), put.key);
   const isNote = (key: string): boolean =>
     key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? '');
   for (const bucket of [INBOX, NEXT_INBOX, ...RESULT_BUCKETS, LEDGER]) {
@@ -148,6 +152,23 @@ export async function snapshotOf(world: World): Promise<Snapshot> {
   }
   return { etags, held };
 }
+
+/**
+ * Copies of an upload that failed at nearly the same time. By the clock of the process that wrote its end, it may have
+ * failed before the copy was put, although it was under way when the message of the copy came. A second message of the
+ * copy then sends it.
+ */
+const copiesInSkew = ({ observed, scenario }: World, entries: readonly Entry[]): readonly Put[] =>
+  observed.puts.filter(({ isCopy, bucket, key, at }) =>
+    entries.some(
+      ({ upload, ...entry }) =>
+        isCopy &&
+        upload.bucket === bucket &&
+        upload.key === key &&
+        entry.state === 'failed' &&
+        Math.abs(entry.endedAt - at) <= scenario.skewMs + SECOND,
+    ),
+  );
 
 /** A receipt without what the present routes decide, which may have changed since: what became of the file, and aliases. */
 async function textOfReceipt(world: World, bucket: string, key: string): Promise<string> {
