@@ -21,7 +21,7 @@ import { firstOf } from '../uploads/upload.ts';
 /** Time of a round in which deletions begin, in milliseconds. Files that wait are sent by the same round. */
 const ROUND_MS = 10_000;
 
-/** Time after which a deletion that had no turn is due again, in milliseconds. */
+/** Time after the turns of a round at which a deletion that had none is due again, in milliseconds. */
 const NEXT_MS = 60_000;
 
 interface DeletionPorts {
@@ -48,6 +48,7 @@ export class FlowDeletions {
     this.#ports = ports;
   }
 
+  /** Begins the time in which deletions have their turns. */
   beginRound(): void {
     this.#startBy = this.#ports.clock.now() + ROUND_MS;
   }
@@ -62,10 +63,12 @@ export class FlowDeletions {
     const dueAt = isTerminal(entry) ? deletionDueAt(entry, settings.routes) : undefined;
     const now = clock.now();
     if (dueAt === undefined || dueAt > now || !isTerminal(entry)) return dueAt;
-    if (now >= this.#startBy) return now + NEXT_MS;
+    // All markers of an upload lead to the same time, where they become one.
+    const nextRoundAt = this.#startBy + NEXT_MS;
+    if (now >= this.#startBy) return nextRoundAt;
     if (!(await this.#isOver(entry, signal))) return nextLook(entry, now);
     const begun = await ledger.replace(stored, deletionBegun(entry, now), signal);
-    if (!begun.won) return now + NEXT_MS;
+    if (!begun.won) return nextRoundAt;
     const message = await this.#delete(entry, signal);
     const next = deletionEnded(deletionBegun(entry, now), clock.now(), message);
     await ledger.replace(begun.stored, next, signal);
@@ -106,7 +109,7 @@ export class FlowDeletions {
 
 /**
  * When the end of a chain is looked for again. It may take weeks, so each time is twice as far from the upload's end as the
- * one before. All markers of an upload lead to the same time, where they become one.
+ * one before.
  */
 function nextLook({ endedAt }: TerminalEntry, now: number): number {
   let sinceMs = LISTING_DELAY_MAX_MS;

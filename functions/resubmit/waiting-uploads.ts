@@ -87,7 +87,6 @@ export class WaitingUploads {
    */
   async resubmitDue(endedCount: number, signal: AbortSignal): Promise<{ sent: number; failures: readonly unknown[] }> {
     const { telemetry, clock, ledger, deletions } = this.#ports;
-    deletions?.beginRound();
     // What is left over the maximum follows in the next round.
     const { isOurs: isWanted, dueMax: max } = this.#options;
     const { due, isLine } = await ledger.waitingAt(clock.now(), { max, isWanted }, signal);
@@ -95,6 +94,8 @@ export class WaitingUploads {
     const failures = await this.#placeAnew(isLine, signal);
     if (isLine) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;
+    // Only now, because it may take longer to look through the line than deletions have.
+    deletions?.beginRound();
     const sent: Entry[] = [];
     const resubmitOne = async (marker: WaitingMarker): Promise<void> => {
       const entry = await resubmit(marker, this.#ports, signal);

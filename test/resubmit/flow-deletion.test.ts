@@ -34,6 +34,43 @@ it('the flow of a success is deleted five minutes after its end, and not before'
   expect([world.count('FlowsDeleted'), world.queue.counts().visible]).toEqual([1, 0]);
 });
 
+it('flows are deleted although it takes long to list what waits', async () => {
+  await begin(DELETES);
+  await succeed();
+  let isSlow = true;
+  world.beforeS3((call, { Prefix }) =>
+    isSlow && call === 'ListObjectsV2' && Prefix?.startsWith('waiting/') ? world.clock.sleep(11_000) : undefined,
+  );
+  await world.tickAfter(6 * MINUTE);
+  isSlow = false;
+  expect([deleted(), await waiting()]).toEqual([[true], []]);
+});
+
+it('the markers of an upload become one while its deletion has no turn', async () => {
+  await begin(DELETES);
+  await succeed();
+  const uploadId = await idOf();
+  for (let n = 1; n < 4; n += 1) {
+    await world.ports.ledger.putWaitingMarker(
+      { uploadId, notBefore: world.clock.now() + n },
+      AbortSignal.timeout(5_000),
+    );
+  }
+  expect(await waiting()).toHaveLength(4);
+  let isSlow = true;
+  let reads = 0;
+  world.beforeS3((call, { Key }) => {
+    if (!isSlow || call !== 'GetObject' || !Key?.startsWith('uploads/')) return undefined;
+    reads += 1;
+    return world.clock.sleep(11_000 + reads);
+  });
+  await world.tickAfter(6 * MINUTE);
+  expect([deleted(), (await waiting()).length]).toEqual([[false], 1]);
+  isSlow = false;
+  await world.tickAfter(2 * MINUTE);
+  expect([deleted(), await waiting()]).toEqual([[true], []]);
+});
+
 it.each([
   ['without the setting', ECHO],
   ['of a failure', { ...DELETES, parameters: { fail: true } }],
