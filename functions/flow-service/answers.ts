@@ -250,15 +250,17 @@ export const createdReader = ({
 /** True if an answer has a declared word for the state of a flow. Errors beside it are those of the flow. */
 function showsFlow(json: unknown, state: StateDescription): boolean {
   const word = wordAt(json, state.word);
-  return word !== null && STATES.some((name) => state[name]?.includes(word));
+  return word !== null && stateOf(word, state) !== undefined;
 }
 
-const STATES = ['completed', 'failed', 'aborted', 'running'] as const;
+/** The state that a word is declared for. Undefined if it is for none. */
+const stateOf = (word: string | null, state: StateDescription) =>
+  (['completed', 'failed', 'aborted', 'running'] as const).find((name) => state[name]?.includes(word));
 
 /** The facts about a flow in an answer or in an item of the listing. */
 function recordOf(flowId: string, json: unknown, state: StateDescription): FlowRecord {
   const word = wordAt(json, state.word);
-  const declared = STATES.find((name) => state[name]?.includes(word));
+  const declared = stateOf(word, state);
   const progress = firstAt(json, state.progress);
   return {
     flowId,
@@ -588,6 +590,14 @@ const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
   return Object.entries(value).flatMap(([name, member]) => emptyPlacesIn(member, pointer + pointerOf([name])));
 };
 
+/** What an item of a list has without a link: an error, or nothing where `results` of other items stand. */
+function lostIn(item: unknown, pointer: string, results: ReadonlySet<string>): readonly LinkedPlace[] {
+  const error = isObject(item) ? errorText(item.error) : undefined;
+  if (error !== undefined) return [{ pointer, value: item, error }];
+  const lacking = results.size === 0 ? undefined : emptyPlacesIn(item, '').find((each) => results.has(each));
+  return lacking === undefined ? [] : [{ pointer: pointer + lacking, value: '', error: LACKING }];
+}
+
 /** @param isWanted false within an object, whose other members may say anything about the result. */
 function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator<LinkedPlace> {
   if (value === undefined || value === null || value === '') return;
@@ -596,19 +606,8 @@ function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator
       const place = pointer + pointerOf([String(index)]);
       return { item, place, links: [...linksIn(item, place, isWanted)] };
     });
-    const within = items.flatMap(({ place, links }) => links.map((link) => link.pointer.slice(place.length)));
-    const results = new Set(within);
-    for (const { item, place, links } of items) {
-      if (links.length > 0) {
-        yield* links;
-        continue;
-      }
-      const error = isObject(item) ? errorText(item.error) : undefined;
-      // Nothing stands where another item of the list has a result.
-      const lacking = emptyPlacesIn(item, '').find((each) => results.has(each));
-      if (error !== undefined) yield { pointer: place, value: item, error };
-      else if (lacking !== undefined) yield { pointer: place + lacking, value: '', error: LACKING };
-    }
+    const results = new Set(items.flatMap(({ place, links }) => links.map((link) => link.pointer.slice(place.length))));
+    for (const { item, place, links } of items) yield* links.length > 0 ? links : lostIn(item, place, results);
   } else if (isObject(value)) {
     // An object may say where else the file at its address is: `{"url": "https://…/a.png", "key": "s3://…/a.png"}`.
     const files = new Set(Object.values(value).filter(isLink).map(fileOf));
