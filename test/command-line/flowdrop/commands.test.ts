@@ -63,8 +63,9 @@ describe('every example', () => {
       const words = Array.from(line.matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word = '']) => quoted ?? word);
       const ran = await vi.waitFor(async () => {
         const tried = await operated.run(...words);
-        // The receipt of the command before may be still under way.
+        // The receipt of the command before may be still under way, or the file that it had sent.
         expect(tried.errors).not.toContain('Try again in a minute');
+        if (tried.code !== 0) expect(tried.output).not.toMatch(/ being sent$/m);
         return tried;
       }, PATIENCE);
       // Some have nothing to do here, as a retry of a file that succeeded. None is misunderstood, and none breaks.
