@@ -21,7 +21,7 @@ export class FlowdropStack extends Stack {
   /** @throws {ConfigurationError} naming every issue of the context with its path and value. */
   constructor(scope: Construct, id: string, { context, ...props }: FlowdropStackProps) {
     const {
-      context: { pipeline, baseUrl, routes, settings },
+      context: { pipeline, baseUrl, routes, settings, service },
       deployment,
     } = parseStackContext(context);
     const { account, region } = deployment;
@@ -34,6 +34,7 @@ export class FlowdropStack extends Stack {
       baseUrl: baseUrl.href,
       routes,
       settings,
+      service,
       alarmTopic: this.#alarmTopic(deployment, pipelineProps.encryptionKey),
     });
     this.#grantRoles(deployment);

@@ -12,7 +12,7 @@ import { CONTEXT, newRole, PROPS, type Synthesis, synthesise } from './synthesis
 
 type Deployment = Readonly<Record<string, unknown>>;
 
-interface Configuration {
+export interface Configuration {
   readonly build: (app: App) => Stack;
   /** The part `deployment` of the context. */
   readonly deployment: Deployment;
@@ -74,7 +74,11 @@ function inAnotherApp(app: App): Stack {
 /** Together these have every prop of a pipeline and every setting of a deployment. */
 export const CONFIGURATIONS = {
   defaults: deployed({}),
-  'cdk-json': { build: (app) => new FlowdropStack(app, 'flowdrop', { context: CONTEXT.flowdrop }), deployment: {} },
+  'cdk-json': {
+    build: (app) => new FlowdropStack(app, 'flowdrop', { context: CONTEXT.flowdrop }),
+    deployment: {},
+    context: CONTEXT.flowdrop,
+  },
   'every-number': deployed(
     {
       alarmEmail: 'ops@example.com',
@@ -92,6 +96,7 @@ export const CONFIGURATIONS = {
     {
       pipeline: 'models-production',
       settings: { ledgerRetentionDays: 400, flowAgeMaxSeconds: 3600, pollIntervalSeconds: 5, uploadConcurrency: 16 },
+      service: 'replicate',
     },
   ),
   'existing-resources': deployed(

@@ -3,7 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { parseEnv } from '../../functions/settings/environment.ts';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
-import { CONFIGURATION_NAMES, CONFIGURATIONS, type ConfigurationName, configured } from './configurations.ts';
+import { parseStackContext } from '../../infra/deployment.ts';
+import {
+  CONFIGURATION_NAMES,
+  CONFIGURATIONS,
+  type Configuration,
+  type ConfigurationName,
+  configured,
+} from './configurations.ts';
 import { differences, readable, yaml } from './readable.ts';
 import type { Synthesis } from './synthesis.ts';
 import { environmentOf, only, resources } from './template.ts';
@@ -57,7 +64,9 @@ function isRaised(alarm: AlarmProperties, values: Readonly<Record<string, number
 }
 
 /** What holds for all templates. */
-const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly<Record<string, unknown>>) => void>> = {
+const RULES: Readonly<
+  Record<string, (synthesis: Synthesis, deployment: Readonly<Record<string, unknown>>, context: unknown) => void>
+> = {
   'passes the checks at synth': ({ findings }) => expect(findings).toEqual([]),
 
   'acknowledges to version 2 of cdk-nag what it acknowledges to version 3, at the resource itself': (synthesis) => {
@@ -128,6 +137,16 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
     if (environment.ROUTES !== 'file:routes.json') expect(() => parseEnv(environment)).not.toThrow();
   },
 
+  'gives the functions what the configuration says': (synthesis, _, context) => {
+    const [{ Environment }] = own(synthesis, 'AWS::Lambda::Function');
+    const { ROUTES, ...others } = environmentOf(Environment.Variables);
+    if (context === undefined) return;
+    const { settings, deployment: __, ...expected } = parseStackContext(context).context;
+    const isBeside = ROUTES === 'file:routes.json';
+    const parsed = parseEnv({ ...others, ROUTES: isBeside ? JSON.stringify(expected.routes) : ROUTES });
+    expect(parsed).toMatchObject({ ...expected, ...settings });
+  },
+
   'has the name of the pipeline in every name that an account has once': (synthesis) => {
     const [{ Environment }] = own(synthesis, 'AWS::Lambda::Function');
     const { PIPELINE } = Environment.Variables;
@@ -191,7 +210,8 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
 
 describe.each(CONFIGURATION_NAMES)('the template of the configuration %s', (name) => {
   it.each(Object.entries(RULES))('%s', (_, rule) => {
-    rule(validated(name), CONFIGURATIONS[name].deployment);
+    const { deployment, context }: Configuration = CONFIGURATIONS[name];
+    rule(validated(name), deployment, context);
   });
 
   // What a change means for what is deployed. After a review: vitest run test/infra/templates.test.ts --update
