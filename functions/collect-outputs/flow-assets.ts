@@ -298,6 +298,7 @@ export class FlowAssets {
       // The flow may have met outages while this asset waited for its slot.
       if (this.#outagesInARow >= OUTAGES_MAX) throw outOfService();
       this.#hadSlot = true;
+      this.#tick.ended.note(this.#entry.upload.id, clock.now());
       const opened = await this.#open(assetId, slot);
       this.#hadTimeEnough ||= !isHalfOver(invocation, clock.now());
       const { key, mediaType } = opened.to;

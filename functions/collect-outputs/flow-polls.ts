@@ -59,10 +59,9 @@ export class FlowPolls {
     const { invocation, isolation, ended, lagging, slow } = this.#tick;
     const now = this.#ports.clock.now();
     const free = (await this.#markers(now)).filter((marker) => !this.#storing.has(marker));
-    const hasEnded = ({ uploadId }: RunningMarker): boolean => ended.has(uploadId);
-    const running = free.filter((marker) => !hasEnded(marker));
+    const running = free.filter(({ uploadId }) => !ended.has(uploadId));
     // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
-    const toStore = free.filter(hasEnded);
+    const toStore = ended.among(free).map(({ marker }) => marker);
     await this.#each(
       toStore.filter(({ uploadId }) => !lagging.has(uploadId)),
       (marker) => this.#poll(marker),

@@ -61,7 +61,7 @@ export class StoringQueue {
   add(marker: RunningMarker, flow: EndedFlow): void {
     const { isolation, ended, lagging } = this.#tick;
     const { uploadId } = marker;
-    ended.note(uploadId, this.#clock.now());
+    if (!ended.has(uploadId)) ended.note(uploadId, this.#clock.now());
     if (lagging.has(uploadId) && this.laggingRoom === 0) return;
     const stored = isolation
       .run(marker, () => this.#flows.collect(flow))

@@ -35,7 +35,11 @@ export interface TickContext {
   readonly words: UndeclaredWords;
   /** Flows whose answers do not fit the description of the service. */
   readonly unfit: UndeclaredWords;
-  /** Flows that have ended, and are not stored yet. The next tick stores them first. */
+  /**
+   * Flows that have ended, and are not stored yet, with the time at which one of their assets last had a slot, or at
+   * which they ended if none had. The next tick stores them first, the one with the earliest time before all others. So
+   * each has its turn, even if a tick is too short for all.
+   */
   readonly ended: NotedUploads;
   readonly slots: AssetSlots;
   /**

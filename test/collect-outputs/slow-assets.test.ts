@@ -228,3 +228,17 @@ it('flows that pass their maximum age in an outage are not given up because an a
   expect(await minutesUntil(areAllOver, 40)).toBeLessThan(11 + 6);
   expect(world.count('FlowsSucceeded')).toBe(20);
 });
+
+it.each([
+  ['never begin', () => ({ hang: true })],
+  ['come slowly', byte],
+])('flows have their turn although a tick is too short for those of others, whose assets %s', async (_, answer) => {
+  await begin({ assetConcurrency: 2 });
+  world.remainingMs = 5 * MINUTE;
+  // One of the two slots is fast, and an asset that lags keeps it for three seconds. So a tick has time for 100 flows.
+  await slowAssets(named(250), answer);
+  for (const key of ['good.bin', 'next.bin']) {
+    await world.send(key);
+    expect(await minutesUntil(() => hasReceipt(key), 60), key).toBeLessThan(20);
+  }
+});
