@@ -11,12 +11,12 @@ const SHARE = 0.35;
 /** A storm whose routes have aliases, those of later stages too. What it draws comes from random numbers of their own. */
 export function withAliases(storm: Scenario, random: Random): Scenario {
   const { focus } = storm.faultPlan;
-  const isNeeded = focus !== undefined && NEEDS[focus.call]?.haveAliases === true;
-  if (!random.chance(SHARE) && !isNeeded) return storm;
+  const { haveAliases = false, areAliasesMoved = false } = (focus && NEEDS[focus.call]) ?? {};
+  if (!random.chance(SHARE) && !haveAliases) return storm;
   const rest = new Map(
     storm.routes.map(({ name }) => [
       firstNameOf(name),
-      random.pick(['{key}{ext}', '{key}/{n}{ext}', '{folder}/{name}']),
+      random.pick(areAliasesMoved ? ['{key}{ext}'] : ['{key}{ext}', '{key}/{n}{ext}', '{folder}/{name}']),
     ]),
   );
   const named = (routes: readonly Route[]): readonly Route[] =>

@@ -25,6 +25,8 @@ export interface StormNeeds {
   readonly areMadeAnew?: boolean;
   /** True if routes have an alias. */
   readonly haveAliases?: boolean;
+  /** True if a file is replaced by files of other types, so that its alias moves to another key. */
+  readonly areAliasesMoved?: boolean;
   /** True if uploads are held. */
   readonly areHeld?: boolean;
   /** The faults that lead to the call. */
@@ -74,7 +76,12 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'alias.head': { haveAliases: true, areQuick: true },
   'alias.copy': { haveAliases: true, areQuick: true },
   'alias.complete': { haveAliases: true, areQuick: true },
-  'alias.delete': { haveAliases: true, areQuick: true },
+  'alias.delete': {
+    haveAliases: true,
+    areQuick: true,
+    areAliasesMoved: true,
+    faultPlan: { rate: 0, faults: [], persistence: 0 },
+  },
   'asset.head': { areChained: true, areQuick: true, areMadeAnew: true },
   'asset.tags': { areChained: true, areQuick: true, doExpire: true },
   'asset.tag': { areChained: true, areQuick: true, doExpire: true },

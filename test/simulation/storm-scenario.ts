@@ -12,6 +12,9 @@ import { MINUTE, SECOND } from './timeline.ts';
 /** Age from which the sweep submits an upload that has no entry, in milliseconds. */
 const SWEPT_AFTER_MS = 15 * MINUTE;
 
+/** Time in which a file is replaced, in milliseconds: long enough for each file to have its results first. */
+const REPLACED_MS = 40 * MINUTE;
+
 /** A storm: everything at once, and then over. @param focus a call that the storm must make. */
 export function stormScenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const scenario = drawnScenarioOf(random, focus);
@@ -25,7 +28,7 @@ function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
   // Clocks that differ and a listing that lags are five minutes together at most.
   const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= 20 * SECOND;
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
-  const spanMs = random.pick([MINUTE, 4 * MINUTE, 10 * MINUTE]);
+  const spanMs = needs.areAliasesMoved ? REPLACED_MS : random.pick([MINUTE, 4 * MINUTE, 10 * MINUTE]);
   const calmMs = needs.areBackfilled ? SWEPT_AFTER_MS + BACKFILL_MS : 0;
   const chaosMs = spanMs + random.int(needs.areTimedOut ? 8 : 2, 10) * MINUTE + calmMs;
   const steps = stormStepsOf(random, spanMs, focus, needs);

@@ -17,9 +17,21 @@ const KEYS = [
 ];
 const USUAL_KEYS = ['echo/a.bin', 'echo/b c+d%é?#.png', 'two/x.bin'];
 
+/** Files that take each other's place. */
+const REPLACING = 8;
+
 /** An upload whose asset has several parts. It comes alone, because making and hashing the asset takes long. */
 function bigStep(random: Random, spanMs: number): Step {
   return putStep(random.int(0, spanMs), 'big/x.bin', 'big');
+}
+
+/** Uploads of one file, whose media type is another one each time. */
+function replacingSteps(random: Random, spanMs: number): readonly Step[] {
+  const key = random.pick(USUAL_KEYS);
+  return Array.from({ length: REPLACING }, (_, n) => {
+    const at = Math.round((n * spanMs) / REPLACING);
+    return putStep(at, key, contentFor(random, key), n % 2 === 0 ? 'application/octet-stream' : 'image/png');
+  });
 }
 
 /** The content of an upload. Some are empty, no valid text, or large. */
@@ -43,6 +55,7 @@ export function stormStepsOf(
   const keys = Array.from({ length: needs.areOverwritten ? 1 : random.int(1, 3) }, () =>
     random.pick(needs.areQuick || needs.areTimedOut || random.chance(0.6) ? USUAL_KEYS : KEYS),
   );
+  if (needs.areAliasesMoved) return replacingSteps(random, spanMs);
   if (needs.isBig) return [bigStep(random, spanMs), bigStep(random, spanMs)].sort((a, b) => a.at - b.at);
   if (random.chance(0.03)) return [bigStep(random, spanMs)];
   const contents = new Map<string, Buffer>();
