@@ -1,6 +1,6 @@
 import pMap from 'p-map';
 import { iso } from '../base/clock.ts';
-import { toldIssues } from '../base/printable.ts';
+import { shorten, toldIssues } from '../base/printable.ts';
 import { copiedEntry, currentUpload } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
@@ -74,13 +74,13 @@ interface Found {
   /** When the look began, in milliseconds since the epoch. */
   readonly lookedAt: number;
   readonly inputs: readonly Input[];
-  /** Names of the inputs that are not there, and not optional. */
+  /** Names of the inputs that are empty, or not there and not optional. */
   readonly missing: readonly string[];
   /**
    * A sentence for each name that several files have, but none exactly: in another Unicode form, or with other spaces.
    */
   readonly ambiguous: readonly string[];
-  /** A sentence for each name without its file that resembles the name of another. */
+  /** A sentence for each name whose file is empty, or that has no file and resembles the name of another. */
   readonly hints: readonly string[];
   /** True if a newer job file is at the key. False if no file is there. */
   readonly isSuperseded: boolean;
@@ -114,12 +114,14 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
     },
     { concurrency: CONCURRENCY },
   );
+  // A mounted bucket puts a file first without its content.
+  const isEmpty = (index: number): boolean => uploads[index]?.bytes === 0;
+  const names = files.map(({ name }) => name);
+  hints.push(...names.filter((_, index) => isEmpty(index)).map((name) => `${shorten(name)} is there, and empty.`));
   return {
     lookedAt,
     inputs: uploads.flatMap((upload) => upload ?? []).map(inputOf),
-    missing: files
-      .filter(({ isOptional }, index) => !isOptional && uploads[index] === undefined)
-      .map(({ name }) => name),
+    missing: names.filter((_, index) => isEmpty(index) || (!files[index]?.isOptional && uploads[index] === undefined)),
     ...{ ambiguous, hints },
     isSuperseded: currentId !== undefined && currentId !== id,
   };

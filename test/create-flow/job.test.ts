@@ -114,6 +114,41 @@ describe('a job', () => {
     expect((await wait()).missing).toEqual(['back.png']);
   });
 
+  it.each([
+    ['an input', 'back.png'],
+    ['an optional input', { name: 'back.png', optional: true }],
+  ])('waits for the content of %s that is empty, as a mounted bucket puts it first', async (_, back) => {
+    await open();
+    await putJob(['front.png', back]);
+    await put('back.png', '');
+    await put('front.png');
+    await world.deliverAll();
+    expect(await wait()).toMatchObject({
+      message: 'Missing inputs: back.png. back.png is there, and empty.',
+      missing: ['back.png'],
+    });
+    await put('back.png');
+    await world.deliverAll();
+    expect(sent()).toEqual([keys('front.png', 'back.png')]);
+  });
+
+  it('fails at its deadline if an input is still empty, and takes its content when it is retried', async () => {
+    await open();
+    await put('front.png', '');
+    await putJob(['front.png']);
+    await world.deliverAll();
+    world.clock.advance(HOUR + MINUTE);
+    await world.settle();
+    expect(await failure()).toMatchObject({
+      code: 'inputs-missing',
+      message: expect.stringMatching(/^1 input was not there by .*: front\.png\. front\.png is there, and empty\.$/),
+    });
+    await put('front.png');
+    await world.retry();
+    await world.settle();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
   it('takes an optional input that is there, and begins without one that is not', async () => {
     await open();
     await put('top.png');
