@@ -2,8 +2,16 @@ import { essenceOf } from '../base/media-type.ts';
 import { cut, type ErrorWords } from './answers.ts';
 import { type FlowServiceError, LedOnError, MisaddressedError } from './errors.ts';
 import { redact } from './redact.ts';
-import type { Answer } from './requests.ts';
 import type { TransportResponse } from './transport.ts';
+
+/** A response, and the request that it answers. */
+export interface Asked {
+  readonly operation: string;
+  readonly url: URL;
+  readonly response: TransportResponse;
+  /** The token, to be redacted from any quotation. A server elsewhere may know it from the service. */
+  readonly secret: string;
+}
 
 /** What an answer without the wanted JSON consists of. */
 export interface AnswerFacts extends ErrorWords {
@@ -87,7 +95,7 @@ export const isSameWithSlash = (target: URL, own: URL): boolean =>
   target.host === own.host && target.pathname === `${own.pathname}/`;
 
 /** Tells whether a redirect leads to a path below that of a URL, such as from `/flows` to `/flows/f1`. */
-export function leadsBelow({ response, url }: Pick<Answer, 'response' | 'url'>, { host, pathname }: URL): boolean {
+export function leadsBelow({ response, url }: Pick<Asked, 'response' | 'url'>, { host, pathname }: URL): boolean {
   const target = isRedirect(response) ? URL.parse(response.headers.location ?? '', url.href) : null;
   const folder = pathname.endsWith('/') ? pathname : `${pathname}/`;
   // Behind a proxy, a server may think that it is http.
@@ -100,7 +108,7 @@ export function leadsBelow({ response, url }: Pick<Answer, 'response' | 'url'>, 
  * @param cause the error for its status, if there is one.
  */
 export function misaddressed(
-  { operation, url, response, secret }: Pick<Answer, 'operation' | 'url' | 'response' | 'secret'>,
+  { operation, url, response, secret }: Asked,
   { detail, isOwn, misread }: ErrorWords,
   base: string,
   cause?: FlowServiceError,

@@ -16,6 +16,7 @@ import {
 } from './errors.ts';
 import {
   type AnswerFacts,
+  type Asked,
   blameOf,
   isForeign,
   isPage,
@@ -108,12 +109,8 @@ export interface Call
 }
 
 /** A response, with the facts needed to interpret it. */
-export interface Answer {
+export interface Answer extends Asked {
   readonly operation: Operation;
-  readonly url: URL;
-  readonly response: TransportResponse;
-  /** The token, to be redacted from any quotation. A server elsewhere may know it from the service. */
-  readonly secret: string;
   /** False if the request went elsewhere, without the token. */
   readonly hadToken: boolean;
   /** True if the token is refused, and was just read again. */
