@@ -20,7 +20,7 @@ import { differs } from '../warnings.ts';
 import { acknowledge } from './acknowledge.ts';
 import { allowSending } from './encryption.ts';
 import type { Grants } from './grants.ts';
-import { printed } from './permissions.ts';
+import { keyActions, printed, viaService } from './permissions.ts';
 import { MESSAGE_RETENTION } from './upload-queue.ts';
 
 const EVENTS = 'events.amazonaws.com';
@@ -88,7 +88,9 @@ export class Notifications extends Construct {
       ['sqs:ReceiveMessage', 'sqs:GetQueueAttributes'],
       this.deadLetters.map(({ queueArn }) => queueArn),
     );
-    if (this.#props.encryptionKey !== undefined) allow(['kms:Decrypt'], [this.#props.encryptionKey.keyArn]);
+    const { encryptionKey: key } = this.#props;
+    if (key === undefined) return;
+    grants.add({ actions: keyActions('read'), resources: [key.keyArn], conditions: viaService(this, 'sqs') });
   }
 
   /** The ARN of a rule, by its name. Synth knows it, unlike that of a resource. */

@@ -200,6 +200,29 @@ it('grantView allows reading the policy of a key of your own', () => {
   expect(permissions.filter((line) => line.startsWith('kms:GetKeyPolicy'))).toEqual(['kms:GetKeyPolicy key/key']);
 });
 
+it('no grant allows decrypting with a key of your own, except through the services that hold the data', () => {
+  const withKey = synthesisePipeline(
+    (stack) => ({ encryptionKey: new Key(stack, 'Key'), notify: NOTIFY }),
+    (pipeline) => {
+      pipeline.grantOperate(newRole(pipeline, ROLES.operate));
+      pipeline.grantForget(newRole(pipeline, ROLES.forget));
+    },
+  );
+  const decrypt = (via: Record<string, string>) => ({
+    action: 'kms:Decrypt',
+    resource: arn('kms', 'key/key'),
+    context: via,
+  });
+  const through = (service: string) => decrypt({ 'kms:ViaService': `${service}.${REGION}.amazonaws.com` });
+  const isAllowedTo = (grant: Grant) =>
+    [through('s3'), through('sqs'), through('secretsmanager'), decrypt({})].map((call) =>
+      isAllowed(permissionsOf(withKey.template, ROLES[grant]), call),
+    );
+  // What could not be told is in queues.
+  expect(isAllowedTo('operate')).toEqual([true, true, false, false]);
+  expect(isAllowedTo('forget')).toEqual([true, false, false, false]);
+});
+
 it('the grant to forget allows to delete versions of uploads, results and their records, and nothing else', () => {
   const deletions = permissionsOf(template, ROLES.forget).filter(({ action }) => action.startsWith('s3:Delete'));
   expect(deletions.map(lineOf)).toEqual([
