@@ -26,6 +26,7 @@ export interface PlannedResources {
   readonly tokenKeyArn?: string | undefined;
   readonly encryptionKeyArn?: string | undefined;
   readonly alarmEmail?: string | undefined;
+  readonly notify?: readonly unknown[] | undefined;
   /** Tells whether `settings.canaryKey` is set. */
   readonly hasCanary: boolean;
   readonly maxConcurrency: number;
@@ -269,10 +270,12 @@ function actionsWith(member: string, { hasCanary }: PlannedResources): readonly 
 
 /** The services that use the key of the new resources, and that its policy does not let in. */
 function servicesRefused(policy: string, resources: PlannedResources, region: string): readonly string[] {
+  const { inboxBucket, notify = [], alarmEmail } = resources;
   const services = [
     `logs.${region}.amazonaws.com`,
-    resources.inboxBucket === undefined ? 's3.amazonaws.com' : 'events.amazonaws.com',
-    ...(resources.alarmEmail === undefined ? [] : ['cloudwatch.amazonaws.com']),
+    ...(inboxBucket === undefined ? ['s3.amazonaws.com'] : []),
+    ...(inboxBucket !== undefined || notify.length > 0 ? ['events.amazonaws.com'] : []),
+    ...(alarmEmail === undefined ? [] : ['cloudwatch.amazonaws.com']),
   ];
   return services.filter((service) => missingKeyActions(policy, { Service: [service] }).length > 0);
 }

@@ -235,6 +235,9 @@ describe('keys of your own', () => {
     expect(await what({ encryptionKeyArn: KEY }, some)).toContain('does not let in s3.amazonaws.com.');
     const own = { encryptionKeyArn: KEY, inboxBucket: 'their-inbox', alarmEmail: 'ops@example.com' };
     expect(await what(own, some)).toContain('does not let in events.amazonaws.com, cloudwatch.amazonaws.com.');
+    // Of what could not be told, EventBridge makes a dead letter.
+    const told = { encryptionKeyArn: KEY, notify: [{ url: 'https://hooks.example.com' }] };
+    expect(await what(told, some)).toContain('does not let in s3.amazonaws.com, events.amazonaws.com.');
   });
 
   it('need no more than the functions do with them', async () => {
