@@ -5,6 +5,7 @@ import {
   isTelling,
   mediaTypeOf,
   registeredType,
+  typeByExtension,
   typeOfName,
 } from '../../functions/base/media-type.ts';
 
@@ -13,6 +14,7 @@ const SAYING_NOTHING = [
   ...['application/octet-stream', 'binary/octet-stream', 'application/x-octet-stream', 'application/binary'],
   ...['application/x-www-form-urlencoded', 'application/force-download', 'application/x-force-download'],
   ...['application/download', 'application/x-download', 'application/unknown', 'unknown/unknown'],
+  ...['application/octetstream', 'content/unknown', 'binary/x-octet-stream'],
 ];
 
 describe('mediaTypeOf', () => {
@@ -61,6 +63,25 @@ describe('mediaTypeOf', () => {
     ['audio/x-flac', 'a', 'audio/flac'],
     ['application/x-gzip', 'a', 'application/gzip'],
     ['text/x-markdown', 'a', 'text/markdown'],
+    // Other names of a type, from before it was registered or of one maker.
+    ['image/x-windows-bmp', 'a', 'image/bmp'],
+    ['image/x-icon', 'a', 'image/vnd.microsoft.icon'],
+    ['image/svg-xml', 'a', 'image/svg+xml'],
+    ['image/x-jpg', 'a', 'image/jpeg'],
+    ['audio/wave', 'a', 'audio/wav'],
+    ['audio/x-pn-wav', 'a', 'audio/wav'],
+    ['audio/m4a', 'a', 'audio/mp4'],
+    ['audio/x-m4a', 'a', 'audio/mp4'],
+    ['application/x-photoshop', 'a', 'image/vnd.adobe.photoshop'],
+    ['video/msvideo', 'a', 'video/x-msvideo'],
+    ['video/mkv', 'a', 'video/x-matroska'],
+    ['application/x-zip-compressed', 'a', 'application/zip'],
+    ['application/acrobat', 'a', 'application/pdf'],
+    ['application/gltf-buffer', 'a', 'model/gltf-binary'],
+    ['application/x-tgif', 'a', 'model/obj'],
+    ['application/vnd.ms-pki.stl', 'a', 'model/stl'],
+    ['model/x.stl-binary', 'a', 'model/stl'],
+    [undefined, 'a.HDR', 'image/vnd.radiance'],
     [undefined, 'a.flac', 'audio/flac'],
     [undefined, 'a.aiff', 'audio/aiff'],
     ['video/x-matroska', 'a', 'video/x-matroska'],
@@ -81,12 +102,12 @@ describe('a media type that says nothing', () => {
     }
   });
 
-  it.each(['text/plain', 'application/json', 'application/zip', 'multipart/form-data', 'application/x-nobody-knows'])(
-    'is not %s',
-    (type) => {
-      expect(isTelling(type)).toBe(true);
-    },
-  );
+  it.each([
+    ...['text/plain', 'application/json', 'application/zip', 'multipart/form-data', 'application/x-nobody-knows'],
+    ...['x-application/octet-stream', 'application/octet-stream-of-ours'],
+  ])('is not %s', (type) => {
+    expect(isTelling(type)).toBe(true);
+  });
 });
 
 describe('the extension of a media type', () => {
@@ -110,6 +131,9 @@ describe('the extension of a media type', () => {
     ['model/gltf-binary', '.glb'],
     ['model/gltf+binary', '.glb'],
     ['model/gltf+json', '.gltf'],
+    ['audio/aiff', '.aiff'],
+    ['image/vnd.radiance', '.hdr'],
+    ['model/fbx', '.fbx'],
     ['model/ply', '.ply'],
     ['model/x-ply', '.ply'],
     ['application/ply', '.ply'],
@@ -131,6 +155,21 @@ describe('the extension of a media type', () => {
   });
 });
 
+describe('the type whose extension is a subtype', () => {
+  it.each([
+    ['image/jpg', 'image/jpeg'],
+    ['image/x-jpg', 'image/jpeg'],
+    ['model/glb', 'model/gltf-binary'],
+    ['image/jpeg', undefined],
+    ['model/fbx', undefined],
+    ['audio/png', undefined],
+    ['image', undefined],
+    ['', undefined],
+  ])('of %s is %s', (type, meant) => {
+    expect(typeByExtension(type)).toBe(meant);
+  });
+});
+
 describe('the codings of a Content-Encoding', () => {
   it.each<[string | undefined, readonly string[]]>([
     ['gzip', ['gzip']],
@@ -142,6 +181,10 @@ describe('the codings of a Content-Encoding', () => {
     ['deflate', ['deflate']],
     ['aws-chunked, gzip', ['gzip']],
     ['gzip,aws-chunked', ['gzip']],
+    ['bzip', ['bzip']],
+    ['bzip2', ['bzip2']],
+    ['gzipped', []],
+    ['my-gzip', []],
     ['utf-8', []],
     ['UTF-8', []],
     ['aws-chunked', []],

@@ -2,6 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { shortSegment } from '../../functions/base/key-segment.ts';
 import {
+  ALIASES_PREFIX,
+  aliasStateKey,
   CHAINS_PREFIX,
   COSTS_PREFIX,
   chainKey,
@@ -16,6 +18,7 @@ import {
   parseFailedKey,
   parseRunningKey,
   parseWaitingKey,
+  ROUTES_KEY,
   runningKey,
   SWEEP_KEY,
   segmentOf,
@@ -41,6 +44,9 @@ describe('keys of the ledger', () => {
     expect(COSTS_PREFIX).toBe('state/costs/');
     expect(chainKey(uploadId)).toBe(`chains/${uploadId}.json`);
     expect(CHAINS_PREFIX).toBe('chains/');
+    expect(aliasStateKey('a1b2')).toBe('state/aliases/a1b2.json');
+    expect(ALIASES_PREFIX).toBe('state/aliases/');
+    expect(ROUTES_KEY).toBe('state/routes.json');
     expect(failedKey({ endedAt: createdAt, uploadId })).toBe(`failed/2026-01-02T03:04:05.678Z/${uploadId}`);
     expect(failedKey({ endedAt: createdAt, uploadId, isReplaced: true })).toBe(
       `failed/2026-01-02T03:04:05.678Z/${uploadId}/replaced`,

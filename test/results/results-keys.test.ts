@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { assetKey, chainReportKey, receiptKey } from '../../functions/results/results-keys.ts';
+import { aliasKey, assetKey, chainReportKey, receiptKey } from '../../functions/results/results-keys.ts';
 
 const settings = { resultsPrefix: '', resultsKey: '{key}/{flowId}/{assetId}{ext}' };
 const asset = { key: 'in/a.png', flowId: 'f1', assetId: 'a1', mediaType: 'model/gltf-binary' };
@@ -186,5 +186,24 @@ describe('a key that would be too long', () => {
         },
       ),
     );
+  });
+});
+
+describe('the key of an alias', () => {
+  it.each([
+    ['{key}{ext}', 'in/a.b.png', 'in/a.b.png.glb'],
+    ['{folder}/{name}{ext}', 'in/2026/a.b.png', 'in/2026/a.b.glb'],
+    ['models/{folder}/{name}/{n}{ext}', 'in/a.png', 'models/in/a/7.glb'],
+    ['models/{folder}/{name}{ext}', 'a.png', 'models/a.glb'],
+    ['models/{name}{ext}', 'in/.hidden', 'models/.hidden.glb'],
+    ['models/{name}{ext}', 'in/plain', 'models/plain.glb'],
+    ['{name}-{other}{ext}', '{key}.png', '{key}-{other}.glb'],
+    ['{folder}/receipt.json', 'in/a.png', 'in/%72eceipt.json'],
+  ])('follows the pattern %s for %s', (pattern, key, alias) => {
+    expect(aliasKey('out/', pattern, { key, mediaType: 'model/gltf-binary', n: 7 })).toBe(`out/${alias}`);
+  });
+
+  it('has no extension for a type that has none', () => {
+    expect(aliasKey('', '{name}{ext}', { key: 'a.png', mediaType: 'application/x-nobody-knows', n: 1 })).toBe('a');
   });
 });

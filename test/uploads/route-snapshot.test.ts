@@ -24,6 +24,14 @@ describe('snapshot', () => {
     } satisfies RouteSnapshot);
   });
 
+  it('keeps the metadata that may replace parts of the route, whatever its order, and no other metadata', () => {
+    const metadata = { 'flow-template': 'other', 'flow-parameters': '{"a":1}' };
+    const kept = snapshot(open, { ...metadata, mtime: '5' }).metadata;
+    expect(JSON.parse(kept ?? '')).toEqual(metadata);
+    expect(snapshot(open, Object.fromEntries(Object.entries(metadata).toReversed())).metadata).toBe(kept);
+    expect(snapshot(open, { mtime: '5' })).not.toHaveProperty('metadata');
+  });
+
   it('keeps the price, if the route has one', () => {
     const price = { amount: 0.4, currency: 'EUR' };
     expect(snapshot(route({ price })).price).toEqual(price);

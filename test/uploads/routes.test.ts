@@ -3,7 +3,15 @@ import { describe, expect, it } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { parseContext } from '../../functions/settings/context.ts';
 import type { Route } from '../../functions/uploads/route.ts';
-import { isWantedByKey, mayMatch, routeFor } from '../../functions/uploads/routes.ts';
+import {
+  isLeftOut,
+  isWantedByKey,
+  mayMatch,
+  routeFor,
+  skippedNameOf,
+  skipping,
+  whySkipped,
+} from '../../functions/uploads/routes.ts';
 import { fittingName, SKIPPED_NAMES } from '../../functions/uploads/skipped-names.ts';
 import { messagesOf } from '../settings/fixtures.ts';
 
@@ -459,5 +467,88 @@ describe('a route for jobs', () => {
     expect(issuesOf({ name: 'a', prefixes: ['multi/x/'] }, { name: 'b', jobs: 'multi/' }).join('\n')).toContain(
       'routes[0]: can never match: routes[1] (b) takes all that it could',
     );
+  });
+});
+
+describe('a file that no person meant', () => {
+  const all = route({ name: 'all' });
+  const pictures = route({ name: 'pictures', prefixes: ['in/'], suffixes: ['.png'] });
+
+  it.each(['.DS_Store', 'in/.a.png', '.cache/a.png', 'in/a.part', 'in/A.PART', 'in/~$a.docx'])(
+    'is skipped by its name: %s',
+    (key) => {
+      expect(mayMatch([all], key)).toBe(false);
+      expect(skippedNameOf([all], key)).toBeDefined();
+      expect(whySkipped([all], { key })).toContain(`"${skippedNameOf([all], key)}"`);
+      expect(isLeftOut([all], key)).toBe(true);
+    },
+  );
+
+  it.each([
+    [{ suffixes: ['.part'] }, 'in/a.part'],
+    [{ prefixes: ['in/.cache/'] }, 'in/.cache/a.png'],
+    [{ prefixes: ['.well-known'] }, '.well-known'],
+  ])('is taken by a route that names it: %j', (conditions, key) => {
+    const own = route({ name: 'own', ...conditions });
+    expect(mayMatch([own], key)).toBe(true);
+    expect(skippedNameOf([own], key)).toBeUndefined();
+    expect(whySkipped([own], { key })).toBeUndefined();
+    expect(isLeftOut([own], key)).toBe(false);
+    expect(mayMatch([all, own], key)).toBe(true);
+    expect(isLeftOut([all, own], key)).toBe(false);
+  });
+
+  it.each([
+    // The suffix names pictures, and the prefix a folder. Neither names what begins with a dot in it.
+    [{ suffixes: ['.png'] }, 'in/.a.png'],
+    [{ prefixes: ['in/'] }, 'in/.a.png'],
+    // They name another file than this one.
+    [{ prefixes: ['in/', 'out/.'] }, 'in/.a.png'],
+    [{ prefixes: ['in/'], suffixes: ['part', '.tmp'] }, 'in/a.part'],
+  ])('is skipped by a route that names something else: %j', (conditions, key) => {
+    const own = route({ name: 'own', ...conditions });
+    expect(mayMatch([own], key)).toBe(false);
+    expect(isLeftOut([own], key)).toBe(true);
+  });
+
+  it('has no name to be skipped by if no route would take it anyway', () => {
+    expect(skippedNameOf([pictures], 'elsewhere/.a.txt')).toBeUndefined();
+    expect(whySkipped([pictures], { key: 'elsewhere/.a.txt' })).toBeUndefined();
+    expect(whySkipped([all], { key: 'in/a.png' })).toBeUndefined();
+    expect(isLeftOut([all], 'in/a.png')).toBe(false);
+  });
+
+  it('is another one with other names', () => {
+    const [own] = skipping([all], ['*.png', 'Thumbs.db']);
+    expect(own).toEqual({ ...all, skippedNames: ['*.png', 'Thumbs.db'] });
+    expect(mayMatch([own as Route], 'a.png')).toBe(false);
+    expect(mayMatch([own as Route], '.DS_Store')).toBe(true);
+    expect(skipping([all], SKIPPED_NAMES)).toEqual([all]);
+  });
+
+  it('may be an input of a job', () => {
+    const jobs = route({ name: 'jobs', jobs: 'jobs/' });
+    expect(whySkipped([all, jobs], { key: 'jobs/1/.a.png' })).toBeUndefined();
+    expect(isLeftOut([all, jobs], 'jobs/1/.a.png')).toBe(false);
+  });
+});
+
+describe('a folder', () => {
+  const all = route({ name: 'all' });
+
+  it.each([
+    { key: 'in/', bytes: 0 },
+    { key: 'in/' },
+    { key: 'in/folder', bytes: 0, mediaType: 'application/x-directory' },
+  ])('is skipped as one: %j', (object) => {
+    expect(whySkipped([all], object)).toBe('It is a folder, and not a file.');
+  });
+
+  it.each([
+    { key: 'in/', bytes: 1 },
+    { key: 'in/a', bytes: 0 },
+    { key: 'in/a', mediaType: 'image/png' },
+  ])('is not %j', (object) => {
+    expect(whySkipped([all], object)).toBeUndefined();
   });
 });

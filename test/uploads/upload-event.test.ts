@@ -1,7 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { pinnedVersion } from '../../functions/uploads/upload.ts';
-import { isFolderMarker, messageFor, UnrecognisedEventError, uploadsOf } from '../../functions/uploads/upload-event.ts';
+import {
+  isFolderMarker,
+  isFolderType,
+  messageFor,
+  UnrecognisedEventError,
+  uploadsOf,
+} from '../../functions/uploads/upload-event.ts';
 
 /** An S3 notification as S3 documents it, with the key as S3 encodes it. */
 const notification = (object: object, eventName = 'ObjectCreated:Put') => ({
@@ -53,6 +59,14 @@ describe('an S3 notification', () => {
     expect(uploadsOf(notification({ key: 'a' }, eventName))).toHaveLength(1);
   });
 
+  it.each([
+    ['ObjectCreated:Copy', true],
+    ['s3:ObjectCreated:Copy', true],
+    ['ObjectCreated:Put', undefined],
+  ])('of %s says whether it is a copy', (eventName, isCopy) => {
+    expect(uploadsOf(notification({ key: 'a' }, eventName))[0]?.isCopy).toBe(isCopy);
+  });
+
   it.each(['ObjectRemoved:Delete', 'ObjectTagging:Put', 'LifecycleExpiration:Delete'])('of %s is none', (eventName) => {
     expect(uploadsOf(notification({ key: 'a' }, eventName))).toEqual([]);
   });
@@ -72,6 +86,14 @@ describe('an EventBridge event', () => {
     expect(uploadsOf(bridged({ key, size: 3, etag: 'abc', 'version-id': 'v1' }))).toEqual([
       { bucket: 'inbox', key, versionId: 'v1', etag: 'abc', bytes: 3 },
     ]);
+  });
+
+  it.each([
+    ['CopyObject', true],
+    ['PutObject', undefined],
+  ])('with the reason %s says whether it is a copy', (reason, isCopy) => {
+    const event = bridged({ key: 'a' });
+    expect(uploadsOf({ ...event, detail: { ...event.detail, reason } })[0]?.isCopy).toBe(isCopy);
   });
 
   it('of another kind has no upload', () => {
@@ -320,6 +342,11 @@ describe('a message that resubmits an upload', () => {
       ),
     );
   });
+});
+
+it('the media type of a folder is that of tools that mount a bucket, whatever its parameters', () => {
+  const types = ['application/x-directory', 'Application/X-Directory; charset=UTF-8', 'application/x-zip', ''];
+  expect(types.map(isFolderType)).toEqual([true, true, false, false]);
 });
 
 it('a folder marker is empty and ends with a slash', () => {

@@ -2,11 +2,16 @@ import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import {
   firstOf,
+  hashIn,
+  ordinalOf,
   pinnedVersion,
+  putAt,
   secondDigits,
+  secondsIn,
   spreadOf,
   stageUpload,
   UPLOAD_ID,
+  type Upload,
   unquoted,
   uploadId,
 } from '../../functions/uploads/upload.ts';
@@ -133,6 +138,42 @@ describe('an upload of a later stage', () => {
     expect(firstKeyOf('in/a.png › made small')).toBe('in/a.png');
     expect(firstKeyOf('in/a.png')).toBe('in/a.png');
     expect([firstOf(upload), firstOf(file)]).toEqual([stage.first, stage.first]);
+  });
+});
+
+describe('the order of uploads at one key', () => {
+  it('is that of their sequencers, the shorter padded with zeros on the right, and in either case of letters', () => {
+    const inOrder = ['0055AED6DCD90281E5', '0055aed6dcd90281e6', '0055AED6DCD90281E60', '0055AED6DCD90281E601'];
+    const ordinals = inOrder.map((sequencer) => ordinalOf({ sequencer }));
+    expect(ordinals).toEqual(ordinals.toSorted());
+    expect(ordinals[1]).toBe(ordinals[2]);
+    expect(new Set(ordinals).size).toBe(3);
+  });
+
+  it('has an upload without a sequencer last', () => {
+    expect(ordinalOf({ sequencer: undefined }) > ordinalOf({ sequencer: 'f'.repeat(64) })).toBe(true);
+  });
+});
+
+describe('the time at which an upload was put', () => {
+  const facts = { lastModified: 5_000, currentAt: 65_000, sequencer: '0055' };
+  const at = (more: object) => putAt({ ...facts, ...more } as unknown as Upload);
+
+  it('is that of its message, which says when a multipart upload was completed', () => {
+    expect(at({})).toBe(65_000);
+  });
+
+  it('is its date if the message of S3 is not there, or is older', () => {
+    expect(at({ sequencer: undefined })).toBe(5_000);
+    expect(at({ currentAt: undefined })).toBe(5_000);
+    expect(at({ currentAt: 4_000 })).toBe(5_000);
+  });
+});
+
+describe('the parts of an upload id', () => {
+  it('are its second and its hash', () => {
+    const id = `69570ee5${'ab'.repeat(16)}`;
+    expect([secondsIn(id), hashIn(id)]).toEqual(['69570ee5', 'ab'.repeat(16)]);
   });
 });
 
