@@ -55,28 +55,32 @@ export function warnOfExampleHost(scope: Construct, baseUrl: URL): void {
 export const differs = (one: string, other: string): boolean =>
   !Token.isUnresolved(one) && !Token.isUnresolved(other) && one !== other;
 
+/** Props whose resources AWS takes from the region of the stack only. */
+const OF_REGION = [
+  'inboxBucket',
+  'resultsBucket',
+  'ledgerBucket',
+  'tokenSecret',
+  'eventBus',
+  'encryptionKey',
+  'alarmTopic',
+  'ticketTopic',
+] as const;
+
 /**
- * Checks that existing buckets are in the region of the stack, as far as it is known at synth. S3 sends the events of a
- * bucket to the bus of the bucket's own region, and refuses requests that come to another region.
+ * Checks that existing resources are in the region of the stack, as far as it is known at synth. S3 sends the events of a
+ * bucket to the bus of the bucket's own region. The services refuse requests about what is in another region.
  * @throws {ConfigurationError} one is not.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventBridge.html
  */
-export function checkRegions(
-  scope: Construct,
-  {
-    inboxBucket,
-    resultsBucket,
-    ledgerBucket,
-  }: Pick<FlowPipelineProps, 'inboxBucket' | 'resultsBucket' | 'ledgerBucket'>,
-): void {
+export function checkRegions(scope: Construct, props: Pick<FlowPipelineProps, (typeof OF_REGION)[number]>): void {
   const { region } = Stack.of(scope);
-  const issues = Object.entries({ inboxBucket, resultsBucket, ledgerBucket }).flatMap(([name, bucket]) =>
-    bucket !== undefined && differs(bucket.env.region, region)
-      ? [
-          `${scope.node.path}.${name}: expected a bucket in the region ${region} of the stack, got one in ${bucket.env.region}`,
-        ]
-      : [],
-  );
+  const issues = OF_REGION.flatMap((name) => {
+    const theirs = props[name]?.env.region ?? region;
+    return differs(theirs, region)
+      ? [`${scope.node.path}.${name}: expected one in the region ${region} of the stack, got one in ${theirs}`]
+      : [];
+  });
   if (issues.length > 0) throw new ConfigurationError(issues);
 }
 

@@ -1,7 +1,10 @@
 import { App, CfnParameter, Duration, Fn, Lazy, Stack } from 'aws-cdk-lib';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
+import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import { Topic } from 'aws-cdk-lib/aws-sns';
 import { expect, it } from 'vitest';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { COLLECTORS_MAX } from '../../functions/operator/collect-event.ts';
@@ -128,6 +131,16 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
   'an inbox in another region': (stack) => ({ inboxBucket: elsewhere(stack) }),
   'results in another region': (stack) => ({ resultsBucket: elsewhere(stack) }),
   'a ledger in another region': (stack) => ({ ledgerBucket: elsewhere(stack) }),
+  'a secret, a bus, a key and topics in another region': (stack) => {
+    const arn = (service: string, resource: string) => `arn:aws:${service}:eu-west-1:111111111111:${resource}`;
+    return {
+      tokenSecret: Secret.fromSecretCompleteArn(stack, 'Secret', arn('secretsmanager', 'secret:token-AbCdEf')),
+      eventBus: EventBus.fromEventBusArn(stack, 'Bus', arn('events', 'event-bus/theirs')),
+      encryptionKey: Key.fromKeyArn(stack, 'Key', arn('kms', 'key/theirs')),
+      alarmTopic: Topic.fromTopicArn(stack, 'Pages', arn('sns', 'pages')),
+      ticketTopic: Topic.fromTopicArn(stack, 'Tickets', arn('sns', 'tickets')),
+    };
+  },
   'access logs in another region': (stack) => ({ accessLogsBucket: elsewhere(stack) }),
   'a target that EventBridge does not reach, one in another region, and a bus of another account': (stack) => ({
     notify: [{ url: 'http://127.0.0.1:8000/' }, { queueArn: `arn:aws:sqs:eu-west-1:${account}:orders` }],
