@@ -2,7 +2,9 @@ import { keptWords } from '../functions/flow-service/service-description.ts';
 import {
   type ClaimedEntry,
   type Entry,
+  type FailedEntry,
   isFlowShared,
+  isJob,
   isWaitingInPlace,
   type RunningEntry,
   type TerminalEntry,
@@ -179,7 +181,7 @@ function stateOf(
         flow: flowOf(entry.flow),
         endedAt: iso(entry.endedAt),
         flowDeletion: deletionOf(entry),
-        failure: 'failure' in entry ? advised(entry.failure, keptWords(service)) : undefined,
+        failure: 'failure' in entry ? advised(entry, keptWords(service)) : undefined,
       };
   }
 }
@@ -233,11 +235,9 @@ export function waitInPlaceOf(entry: ClaimedEntry): Wait | undefined {
 const askedOf = ({ until }: NonNullable<Entry['answer']>): Pick<Wait, 'askedUntil'> =>
   until === undefined ? {} : { askedUntil: iso(until) };
 
-function advised(
-  { code, message }: { readonly code: string; readonly message: string },
-  kept: string,
-): UploadView['failure'] {
-  const advice = adviceFor(code, kept);
+function advised(entry: FailedEntry, kept: string): UploadView['failure'] {
+  const { code, message } = entry.failure;
+  const advice = adviceFor(code, isJob(entry), kept);
   return {
     code,
     message,

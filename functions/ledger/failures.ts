@@ -306,11 +306,19 @@ export interface KnownFailure {
 /** Codes of flows whose results may be gone at the service. */
 const MAY_BE_GONE: readonly string[] = ['flow-gone', 'no-outputs', 'outputs-failed', 'undeclared-word'];
 
+/** Codes of content that cannot be sent. That of a job is in other files, which begin nothing when they are put again. */
+const UNFIT: readonly string[] = ['input-encoded', 'input-blank', 'invalid-text'];
+
 /**
  * The advice for a code of this version or another. Undefined for a code that this version does not know.
+ * @param isJob true if the upload has taken the inputs of a job. A retry takes the present ones.
  * @param kept what is known of how long the service keeps results, in a sentence after a blank.
  */
-export function adviceFor(code: string, kept = ''): Advice | undefined {
+export function adviceFor(code: string, isJob = false, kept = ''): Advice | undefined {
   const advice: Advice | undefined = Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
-  return advice && MAY_BE_GONE.includes(code) ? { ...advice, action: advice.action + kept } : advice;
+  if (advice === undefined) return undefined;
+  if (isJob && UNFIT.includes(code)) {
+    return { ...advice, retry: 'after-change', action: `${advice.action} Then retry the job.` };
+  }
+  return MAY_BE_GONE.includes(code) ? { ...advice, action: advice.action + kept } : advice;
 }

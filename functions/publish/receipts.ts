@@ -5,7 +5,7 @@ import { iso } from '../base/clock.ts';
 import { jsonIn } from '../base/json.ts';
 import { childrenOf } from '../chains/chain.ts';
 import { keptWords } from '../flow-service/service-description.ts';
-import { type Failure, type RunningEntry, sentBy, type TerminalEntry } from '../ledger/entry.ts';
+import { type FailedEntry, isJob, type RunningEntry, sentBy, type TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
 import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
@@ -86,7 +86,7 @@ export function receiptOf(entry: TerminalEntry, settings: ReceiptSettings, begin
     endedAt: iso(entry.endedAt),
     assets: entry.assets,
     failedOutputs: entry.failedOutputs,
-    ...('failure' in entry && { failure: advised(entry.failure, entry.upload, settings) }),
+    ...('failure' in entry && { failure: advised(entry, settings) }),
   };
 }
 
@@ -129,8 +129,9 @@ function chainFactsOf(
   };
 }
 
-function advised(failure: Failure, upload: Upload, settings: ReceiptSettings): AdvisedFailure {
-  const known = adviceFor(failure.code, keptWords(settings.service));
+function advised(entry: FailedEntry, settings: ReceiptSettings): AdvisedFailure {
+  const { failure, upload } = entry;
+  const known = adviceFor(failure.code, isJob(entry), keptWords(settings.service));
   // Another version of Flowdrop wrote this code.
   const retry = known?.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);
   return { ...failure, advice: known?.action ?? UNKNOWN_ADVICE, ...(retry !== undefined && { retry }) };

@@ -1,7 +1,9 @@
+import type { PutObjectCommandInput } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/route.ts';
+import { viewOf } from '../../operations/upload-view.ts';
 import { dyingAt, ECHO, HOUR, INBOX, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 const JOBS: Route = { ...ECHO, name: 'views', jobs: 'multi/' };
@@ -144,6 +146,29 @@ describe('a job', () => {
       message: expect.stringMatching(/^1 input was not there by .*: front\.png\. front\.png is there, and empty\.$/),
     });
     await put('front.png');
+    await world.retry();
+    await world.settle();
+    expect(sent()).toEqual([keys('front.png')]);
+  });
+
+  it.each<[string, Partial<Route>, string | Uint8Array, Partial<PutObjectCommandInput>]>([
+    ['input-encoded', {}, 'x', { ContentEncoding: 'gzip' }],
+    ['input-blank', { input: 'text' }, ' ', {}],
+    ['invalid-text', { input: 'text' }, Uint8Array.of(0xff), {}],
+  ])('says that it takes a corrected input when it is retried: %s', async (code, route, body, how) => {
+    await open({ routes: [{ ...JOBS, ...route }] });
+    await world.upload('multi/chair/front.png', body, how);
+    await putJob(['front.png']);
+    await world.settle();
+    expect((await world.receipt(JOB)).failure).toMatchObject({
+      code,
+      advice: expect.stringMatching(/\. Then retry the job\.$/),
+      retry: expect.stringContaining(' retry '),
+    });
+    expect(viewOf(await entry(), world.ports.settings).failure?.canRetryHelp).toBe(true);
+    await put('front.png');
+    await world.settle();
+    expect(sent()).toEqual([]);
     await world.retry();
     await world.settle();
     expect(sent()).toEqual([keys('front.png')]);
