@@ -21,7 +21,15 @@ function whole({ min, max }: Range) {
   return z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
 }
 
-const bucketName = matching('the name of a bucket', /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/);
+/**
+ * The ends that S3 keeps for aliases of access points and for buckets of other kinds. Permissions and events of a bucket
+ * have its own name, and a directory bucket sends no events.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+ */
+const bucketName = matching(
+  'the name of a bucket, and not of an access point or a directory bucket',
+  /^(?!.*(?:-s3alias|--(?:ol|x|table)-s3|\.mrap)$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/,
+);
 const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/[\w-]+$/);
 
 const account = matching('the 12 digits of an account', /^\d{12}$/);

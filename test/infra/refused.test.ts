@@ -59,6 +59,7 @@ const DEPLOYMENTS: readonly object[] = [
   { inboxAccount: account },
   { resultsAccount: account },
   { ledgerAccount: account },
+  { inboxBucket: 'uploads-x1y2z3-s3alias', resultsBucket: 'results--euc1-az1--x-s3', ledgerBucket: 'm1y2z3.mrap' },
   { inboxBucket: 'theirs', inboxAccount: 111111111111 },
   { inboxBucket: 'both', inboxAccount: account, resultsBucket: 'both' },
   { inboxBucket: 'both', resultsBucket: 'both' },
