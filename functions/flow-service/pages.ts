@@ -32,8 +32,9 @@ export interface Sign {
 }
 
 /** Some services write 0 and 1, or texts, for `false` and `true`. */
-export const isFalse = (value: unknown): boolean => [false, 0, '0', 'false'].includes(value as string);
-export const isTrue = (value: unknown): boolean => [true, 1, '1', 'true'].includes(value as string);
+export const isFalse = (value: unknown): boolean => isScalar(value) && /^(?:false|0|no|n)$/i.test(String(value));
+export const isTrue = (value: unknown): boolean => isScalar(value) && /^(?:true|1|yes|y)$/i.test(String(value));
+const isScalar = (value: unknown): boolean => ['boolean', 'number', 'string'].includes(typeof value);
 
 /** A count, also one that is written as a text. 0 if there is none. */
 function countOf(value: unknown): number {

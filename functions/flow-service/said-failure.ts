@@ -1,6 +1,6 @@
 import { isObject } from '../base/json.ts';
 import { at, pointerOf } from './json-pointer.ts';
-import { isNothing, levelsOf } from './pages.ts';
+import { isFalse, isNothing, isTrue, levelsOf } from './pages.ts';
 import type { Pointers, StateDescription } from './service-description.ts';
 
 /**
@@ -15,8 +15,6 @@ const ERROR = /^err(?:or)?s?(?:[_-]?(?:code|details?|message|msg|text))?$/i;
 /** Members that say with `false` that a request failed, and with `true` that it did not. The second ones: a deletion. */
 const SUCCESS = /^(?:is[_-]?)?(?:ok|success|successful)$/i;
 const DELETED = /^(?:is[_-]?)?(?:deleted|removed)(?:[_-]?count)?$/i;
-const FALSE: readonly unknown[] = [false, 0, 'false'];
-const TRUE: readonly unknown[] = [true, 1, 'true'];
 
 /** Members with a word or a status for the request, and those that say that it failed. */
 const RESULT = /^(?:code|result|state|status(?:[_-]?code)?)$/i;
@@ -55,9 +53,9 @@ export function failureIn(json: unknown, places: FailurePlaces): string | undefi
       if (isDeclared(place)) continue;
       const isWord = typeof value === 'number' || (typeof value === 'string' && !ofFlow.includes(value));
       if (ERROR.test(name) && !isNoError(value)) return place;
-      if (isOfSuccess(name) && FALSE.includes(value)) return place;
+      if (isOfSuccess(name) && isFalse(value)) return place;
       if (RESULT.test(name) && isWord && FAILED.test(String(value))) return place;
-      isSaidToSucceed ||= isOfSuccess(name) ? TRUE.includes(value) : /^code$/i.test(name) && CODES.includes(value);
+      isSaidToSucceed ||= isOfSuccess(name) ? isTrue(value) : /^code$/i.test(name) && CODES.includes(value);
     }
   }
   if (isSaidToSucceed) return undefined;

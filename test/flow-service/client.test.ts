@@ -1251,7 +1251,10 @@ describe('the outputs of a flow', () => {
     ['/detail', { outputs: two, detail: FAILED }, {}],
     ['/detail', { outputs: null, detail: FAILED }, {}],
     ['/success', { outputs: two, success: false }, {}],
+    ['/success', { outputs: two, success: '0' }, {}],
+    ['/is_success', { outputs: two, is_success: 'False' }, {}],
     ['/ok', { outputs: [], ok: false }, {}],
+    ['/ok', { outputs: [], ok: 'no' }, {}],
     ['/error', { data: { list: two }, error: FAILED }, { outputs: { items: '/data/list' } }],
     ['/data/success', { data: { list: two, success: false } }, { outputs: { items: '/data/list', pages: NONE } }],
     ['/msg', { outputs: two, code: 5001, msg: FAILED }, { errors: { words: '/msg' } }],
@@ -1271,6 +1274,8 @@ describe('the outputs of a flow', () => {
     [{ outputs: two, error: { code: 0, message: 'Success' }, errors: {}, err: 'ok' }, {}],
     [{ outputs: two, warnings: ['low light'], error_count: 0, failed: 1, status: 'completed' }, {}],
     [{ outputs: two, success: true, msg: 'Two files were found.' }, { errors: { words: '/msg' } }],
+    [{ outputs: two, success: '1', msg: 'Two files were found.' }, { errors: { words: '/msg' } }],
+    [{ outputs: two, ok: 'Yes', msg: 'Two files were found.' }, { errors: { words: '/msg' } }],
     [{ outputs: two, code: 0, msg: 'Two files were found.' }, { errors: { words: '/msg' } }],
     [{ outputs: [two[0]], errors: [two[1]] }, { outputs: { items: ['/outputs', '/errors'] } }],
     [{ list: { error: two } }, { outputs: { items: '/list/error' } }],
@@ -1343,6 +1348,8 @@ describe('the outputs of a flow', () => {
     ['the last page, with cursors back', { outputs: two, cursors: { next: null, previous: 'x' }, startCursor: 'x' }],
     ['the last page, with the words for none', { outputs: two, next_cursor: '0', hasNextPage: 'false', next_page: -1 }],
     ['the last page, with a cursor and a 0', { outputs: two, cursor: 162, has_more: 0 }],
+    ['the last page, with a cursor and a word of Python', { outputs: two, cursor: 'x', has_more: 'False' }],
+    ['the last page, with a cursor and an N', { outputs: two, cursor: 'x', hasMore: 'N' }],
     [
       'a page among counts of other things',
       { outputs: two, usage: { total: 9 }, info: { total_seconds: 9 }, steps: 9 },
@@ -2041,15 +2048,18 @@ describe('aborting a flow', () => {
     }
   });
 
-  it.each([{ deleted: false }, { deleted: 0 }, { state: 'running', is_deleted: false }, { deletedCount: 0 }])(
-    'is another request than to delete it, which is not acknowledged by %j',
-    async (body) => {
-      const { transport } = canned({ status: 200, body: JSON.stringify(body) });
-      const flows = clientOf(PUBLIC, { transport });
-      expect(await flows.abort('f1', never)).toBeUndefined();
-      expect((await flows.delete('f1', never))?.message).toContain(JSON.stringify(body));
-    },
-  );
+  it.each([
+    { deleted: false },
+    { deleted: 0 },
+    { state: 'running', is_deleted: false },
+    { deletedCount: 0 },
+    { removed: 'No' },
+  ])('is another request than to delete it, which is not acknowledged by %j', async (body) => {
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    const flows = clientOf(PUBLIC, { transport });
+    expect(await flows.abort('f1', never)).toBeUndefined();
+    expect((await flows.delete('f1', never))?.message).toContain(JSON.stringify(body));
+  });
 
   it.each<object>([
     { id: 'f1', state: 'aborted', error: 'It was aborted by its owner.' },
