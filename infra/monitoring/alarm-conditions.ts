@@ -302,7 +302,7 @@ function holdConditions(metrics: AlarmMetrics): readonly Condition[] {
     {
       name: 'failures-alike',
       severity: 'page',
-      meaning: 'Twenty files of a route failed alike, without a success in between. New files are still sent.',
+      meaning: 'Twenty failures of a route were alike, without a success in between. New files are still sent.',
       action: 'See flowdrop doctor. Correct the route, tell the customers, or pause the route.',
       ...whileMeasured(metrics.maximum('RoutesFailing', FIVE_MINUTES)),
       threshold: 1,
