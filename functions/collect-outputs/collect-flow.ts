@@ -117,7 +117,7 @@ export class FlowCollector {
     }
   }
 
-  /** After enough polls in a row, tells of a word that is not declared, or of what the service does not show. */
+  /** Tells of an undeclared word, or of what the service does not show, once enough polls in a row saw that. */
   async #noteWord(
     marker: RunningMarker,
     { undeclared, lacking }: { readonly undeclared?: Undeclared | undefined; readonly lacking?: string | undefined },
@@ -322,7 +322,8 @@ export class FlowCollector {
     const { routes } = this.#ports.settings;
     const next = nextStages(stored.entry, decided.assets ?? [], routes);
     const plan = planOf(stored.entry, routes);
-    // Assets stored while their route had no later stage carry the tag by which they expire. A later stage needs them.
+    // If the route had no later stage when the assets were stored, they have a tag by which they expire. The later
+    // stage needs them.
     const isAdded = plan !== undefined && plan.length > 0 && (stored.entry.plan ?? []).length === 0;
     if (isAdded) await this.#ports.sources.keep(decided.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());

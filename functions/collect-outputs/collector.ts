@@ -14,8 +14,8 @@ import { spreadOf } from '../uploads/upload.ts';
 const LEASE_MS = 30_000;
 
 /**
- * Duration of a lease that was left to another invocation, in milliseconds. It is shorter, so that it still ends within
- * the tick's minute if it is left to a further one.
+ * Duration of a lease in an invocation to which the lease was left, in milliseconds. It is shorter, so that the lease
+ * still ends within the tick's minute if that invocation leaves it to the next one.
  */
 const LEFT_LEASE_MS = 10_000;
 
@@ -101,9 +101,9 @@ export const parsedState = (text: string, now: number): CollectorState =>
 
 /** A lease that one invocation left to the next. */
 export interface LeftLease {
-  /** Of the state as the invocation last wrote it. */
+  /** ETag of the state that the invocation last wrote. */
   readonly etag: string;
-  /** The state as it is, in JSON. */
+  /** The present state, in JSON. */
   readonly state: string;
 }
 

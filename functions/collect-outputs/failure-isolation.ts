@@ -16,8 +16,8 @@ import { OvertakenError } from './asset-slots.ts';
 const OUTAGE_FLOWS = 10;
 
 /**
- * Time for which an answer shows that the service is there, in milliseconds. A throttled poll may wait for half of it. A
- * tick that stores assets lasts longer, and the service may go down meanwhile.
+ * How long an answer proves that the service is there, in milliseconds. A throttled poll may wait for half of that
+ * time. A tick that stores assets lasts longer, and the service may go down meanwhile.
  */
 const ANSWER_MS = 2 * 60_000;
 
@@ -45,8 +45,8 @@ export function outageOf(error: unknown): Outage | undefined {
  * Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead.
  *
  * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It is an outage of the service only
- * if the polls of several different flows fail and none is answered in between. Assets do not count: they fail in a row
- * if those of many flows never come, and polls go on meanwhile.
+ * if the polls of several different flows fail and none is answered in between. Assets do not count: many flows may
+ * have assets that never come. These fail in a row, while polls go on.
  */
 export class FailureIsolation {
   readonly #invocation: Invocation;
@@ -151,8 +151,8 @@ export class FailureIsolation {
   }
 
   /**
-   * Like {@link run}, but also during an outage of the service. A failure is logged now. Unless it is the service's, it
-   * is also thrown at the end of the tick.
+   * Like {@link run}, but also during an outage of the service. Each failure is logged now. If it is no error of
+   * the service, it is also thrown at the end of the tick.
    */
   async runInOutage({ uploadId, flowId }: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     const { log, metrics } = this.#telemetry;

@@ -45,7 +45,7 @@ import type { TickContext } from './tick-context.ts';
  */
 const ASSET_CONCURRENCY = 32;
 
-/** Outages in a row after which this run begins no further asset of a flow: silent assets hold their slots for long. */
+/** Outages in a row after which this run begins no further asset of a flow: it would hold a slot for a long time. */
 const OUTAGES_MAX = 3;
 
 /**
@@ -105,8 +105,8 @@ export function fittingOutputs(outputs: readonly Output[], key: string, countMax
  * - `outage`: the service is not there. No attempt is counted.
  * - `refused`: an error of the asset itself. The attempt is counted.
  * - `overtaken`: the asset lost its slot to another one. No attempt is counted.
- * - `unready`: the service does not list the output as ready, or says so in place of the asset. No attempt is counted.
- *   After {@link UNREADY_MS} the output fails.
+ * - `unready`: the service does not list the output as ready, or answers so when the asset is asked for. No attempt
+ *   is counted. After {@link UNREADY_MS} the output fails.
  */
 const OBSTACLES = ['cut off', 'outage', 'refused', 'overtaken', 'unready'] as const;
 type Obstacle = (typeof OBSTACLES)[number];

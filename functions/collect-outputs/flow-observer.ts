@@ -28,8 +28,8 @@ const LISTED_PAGES_MAX = 10;
 const SLOW_POLL_MS = 5_000;
 
 /**
- * Time for which a flow that has ended may list no outputs, or a list of outputs must stay the same if it may grow, in
- * milliseconds. Some outputs are listed half a minute after the end, or after the output before them.
+ * How long a flow may list no outputs after its end, in milliseconds. A list of outputs that may grow must stay the
+ * same for as long. Some outputs are listed half a minute after the end, or after the output before them.
  */
 export const LATE_OUTPUTS_MS = 2 * 60_000;
 
@@ -77,7 +77,7 @@ interface ObserverPorts {
 export class FlowObserver {
   readonly #ports: ObserverPorts;
   readonly #tick: TickContext;
-  /** At most two flows that the service has shown: whichever flow is asked about, one of them is another. */
+  /** At most two flows that the service has shown: enough to tell whether it has shown another than a given one. */
   readonly #seen = new Set<string>();
 
   constructor(ports: ObserverPorts, tick: TickContext) {
@@ -152,7 +152,7 @@ export class FlowObserver {
   /**
    * Asks for the flow. If the service does not serve that, the outputs alone tell. They also do if it does not know the
    * flow: it may forget the state of a flow that has ended, and keep the outputs. If the answer leads elsewhere, it may
-   * lead to them, but without any it is that of something else.
+   * lead to the outputs. If there are none, something else than the service has answered.
    */
   async #observe(
     marker: RunningMarker,
@@ -170,7 +170,7 @@ export class FlowObserver {
       }
       if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
       const isUnknown = error instanceof NotFoundError && error.knownToBeServed;
-      // Without a path of their own, the outputs are in the answer that was not found.
+      // The outputs have no path of their own, and would have been in this answer.
       if (isUnknown && this.#ports.flows.service.outputs.path === undefined) return { kind: 'gone' };
       return this.#byOutputs(marker, of, signal, isUnknown);
     }

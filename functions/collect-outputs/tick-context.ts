@@ -69,9 +69,10 @@ export class UndeclaredWords extends Remembered<UndeclaredWord> {
  * Two polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside
  * the collector's lease.
  *
- * A loss is an end without outputs. It is confirmed only while no other tick has had the lease, because that may have
- * polled in between. If the last tick did not release its lease, this tick ignores losses: that one died before it
- * wrote what it saw, or still polls. Complete outputs need no lease: they are still there after a poll of another tick.
+ * A loss is an end without outputs. It is confirmed only if no other tick has had the lease since the first of the two
+ * polls: another tick may have polled in between. If the last tick did not release its lease, this tick ignores losses:
+ * the last tick died before it wrote what it saw, or still polls. Complete outputs need no lease: they are still there
+ * after a poll of another tick.
  */
 export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   readonly #lease: Lease;
@@ -113,7 +114,7 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
     if (this.of(uploadId)?.digest === digest) this.noted.delete(uploadId);
   }
 
-  /** Forgets an end without outputs, because there are some. If they are still to be stored, they count as seen. */
+  /** Forgets an end without outputs, because a poll saw some. Complete outputs that were seen stay remembered. */
   forgetLoss(uploadId: string): void {
     if (this.of(uploadId)?.digest.startsWith(OUTPUTS) === false) this.forget(uploadId);
   }

@@ -268,9 +268,9 @@ class Tick {
   }
 
   /**
-   * Leaves the next round to a message if this invocation would only wait for it. Not while it stores assets, has slow
-   * polls left, or uploads are in the line, or requests are limited: only this process knows the pace of the line and
-   * the pacer's backoffs.
+   * Leaves the next round to a message if this invocation would only wait for it. It keeps the round while it stores
+   * assets or has slow polls left. It also keeps it while uploads are in the line or requests are limited: only this
+   * process knows the pace of the line and the pacer's backoffs.
    */
   #isHandedOver(next: number): boolean {
     const { nextRound, clock, pacer } = this.#ports;

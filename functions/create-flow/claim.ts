@@ -27,7 +27,7 @@ export interface Claim {
 /** A claim in the ledger, or the entry that another invocation has written meanwhile. */
 type Taken = { readonly won: true; readonly stored: Stored } | { readonly won: false; readonly current: Stored };
 
-/** Has a tick look at an upload then, in case this invocation dies and no message leads to the upload. */
+/** Has a tick look at an upload at `notBefore`, in case this invocation dies and no message leads to the upload. */
 export const leadBackTo = (
   { writing: { ledger }, invocation }: Delivery,
   uploadId: string,
@@ -68,7 +68,7 @@ function taken(written: Awaited<ReturnType<Ledger['replace']>>, { upload }: Clai
 /**
  * True if an upload in doubt may be sent again with its key, because the service honours the key until this invocation
  * ends. The service then answers with the flow of the first request, if that made one.
- * @param leftMs for how long after that end the key must be honoured, in milliseconds.
+ * @param leftMs how long the key must still be honoured after this invocation, in milliseconds.
  */
 export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt }: ClaimedEntry, leftMs = 0): boolean {
   if (doubt === undefined || doubt.isDismissed || doubt.isKeySpent) return false;
@@ -77,8 +77,8 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
- * request is sent. If this invocation dies, the next one must send the same key. The claim of a file that had to settle
- * is marked as certainly not sent: the same write removes the mark.
+ * request is sent. If this invocation dies, the next one must send the same key. The claim of a file that has to settle
+ * is marked as certainly not sent. If the mark is still there, it is removed before the request too.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {
@@ -116,9 +116,7 @@ export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<T
   }
 }
 
-/**
- * Replaces a claim, even if an earlier write of this invocation, whose answer was lost, has changed it.
- */
+/** Replaces a claim, also if an earlier write of this invocation changed it and the answer to that write was lost. */
 export async function replaceClaim<E extends Entry>(
   { writing: { ledger } }: Delivery,
   { stored, entry }: { readonly stored: Stored; readonly entry: Entry },

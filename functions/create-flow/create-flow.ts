@@ -163,7 +163,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
   }
   try {
     // An object that the sweep found without an entry may be a copy of what was at the key before. Without versions, an
-    // object that is newer than its event may be a copy too: the event was about an earlier one with this content.
+    // object that is newer than its event may be a copy too: then the event was about an earlier object with the same
+    // content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep's `currentAt` may be long after the file was put, so its LastModified is taken.
@@ -345,8 +346,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // An upload is given up only after `keptByKey`, because that begins the file that replaced it. An invocation that
-  // died has perhaps not begun it.
+  // An upload is given up only after `keptByKey`, which begins the file that replaced the upload. An invocation that
+  // died may have left that file out.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -392,13 +393,14 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before what was there before. `current` came after it, at an unknown time. With a later time than that of
- * `before`, its receipt could replace that of a file that is put meanwhile.
+ * @param before the upload that was there before. It is unknown when `current` took its place, so `current` gets the
+ * earliest possible time. With a later one, its receipt could replace that of a file that is put meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
   const currentAt = Math.max(lastModified, before.currentAt ?? before.lastModified);
-  // Its own message was skipped. If this invocation dies, and a third file comes, that of `before` does not lead here.
+  // The message of `current` was skipped. If this invocation dies and a third file comes, the message of `before` does
+  // not lead here.
   await leadBackTo(delivery, current.id, delivery.claimTerms().deadline);
   try {
     await conclude(delivery, await openAndBegin(delivery, { bucket, key, versionId, etag, currentAt }));
@@ -411,8 +413,8 @@ async function beginAt(delivery: Delivery, current: Upload, before: Upload): Pro
 }
 
 /**
- * How an upload ends or waits because of what is at its key now, or at that of its chain's first file. Undefined if it is
- * sent.
+ * How an upload ends or waits because of what is now at its key, or at the key of its chain's first file. Undefined if
+ * the upload is sent.
  */
 async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const { ports, invocation } = delivery;
@@ -429,7 +431,7 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   }
   if (settles === undefined) return undefined;
   const { current, copied } = await currentUpload(upload, ports, invocation.work);
-  // Once it has settled, a file may be deleted while it waits for something else, as any file may.
+  // A file that has settled may be deleted while it waits for something else, like any other file.
   if (current === undefined)
     return stillAt === undefined ? superseded('The file was deleted before it was still.') : undefined;
   // An upload in doubt may have been sent, and then a copy of it is no new upload.

@@ -46,7 +46,7 @@ export interface Settled {
  *   something else answers     wait for three days at most, if something else answered the POST too
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
- *                              answered with a success, the operator is asked in any case, and it fails after a week.
+ *                              answered with a success, the operator is asked in any case, for a week at most.
  *
  * If the operator has asked for the upload to be sent, it need not wait for the listing. Only a flow that is found, a
  * refusal for good, or the end of the invocation's time keeps it from being sent. While the service honours the key of
@@ -127,15 +127,15 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
 }
 
-/** True if only the last attempt is left. It is kept until the service answers, or its key is about to expire. */
+/** True if only the last attempt is left. It waits until the service answers or its key is about to expire. */
 const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceError): boolean =>
   isOutage(error) &&
   entry.attempts >= delivery.ports.settings.attemptsMax - 1 &&
   isKeyGood(delivery, entry, 2 * BACKOFF_MAX_MS);
 
 /**
- * The claim in an outage. Its final attempt is not charged if the doubt began with it, or if its key lets it be
- * repeated free of charge: the outage may last longer than the key.
+ * The claim in an outage. Its final attempt is not charged if the doubt began with that attempt, or if the key lets the
+ * request be repeated free of charge. The outage may last longer than the key.
  */
 function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim {
   const { attempts, claimedAt, doubt } = claim.entry;

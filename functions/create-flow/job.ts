@@ -76,11 +76,9 @@ interface Found {
   readonly inputs: readonly Input[];
   /** Names of the inputs that are empty, or not there and not optional. */
   readonly missing: readonly string[];
-  /**
-   * A sentence for each name that several files have, but none exactly: in another Unicode form, or with other spaces.
-   */
+  /** A sentence for each name that no file has exactly, and several have in another Unicode form or spacing. */
   readonly ambiguous: readonly string[];
-  /** A sentence for each name whose file is empty, or that has no file and resembles the name of another. */
+  /** A sentence for each name whose file is empty, or is not there while a file beside the job has a similar name. */
   readonly hints: readonly string[];
   /** True if a newer job file is at the key. False if no file is there. */
   readonly isSuperseded: boolean;
@@ -157,8 +155,8 @@ export async function jobFor(
   const current = await inbox.current(bucket, jobKey, invocation.work);
   delivery.identify({ uploadId: current?.id });
   let stored = current && (await ledger.read(current.id, invocation.work));
-  // A job without an entry looks for its inputs when its own message comes. But the message of a copy is skipped, and
-  // the entry to look at is that of the copied job.
+  // A job without an entry looks for its inputs when its own message comes. But the message of a copied job file is
+  // skipped: then the entry of the job that it repeats counts.
   const copied = current && stored === undefined ? await copiedEntry(current, ports, invocation.work) : undefined;
   const job = copied?.upload.id ?? current?.id;
   delivery.identify({ uploadId: job });

@@ -78,7 +78,7 @@ export type RetryDecision =
   | {
       readonly kind: 'doubt';
       readonly counted: boolean;
-      /** True if the attempt counts once the upload is sent again without a proof that it has no flow. */
+      /** True if the attempt is counted later: when the upload is sent again without a proof that it has no flow. */
       readonly isUncounted?: true;
       readonly delayMs: number;
     }
@@ -107,7 +107,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     // The file is not to blame if the service throttles, or if something else answers.
     if (cause instanceof ThrottledError) return { ...doubt(throttledMs(cause, entry)), isUncounted: true };
     if (!(cause instanceof MisaddressedError)) return doubt(countedMs, true);
-    // What is not there, or has no such method, has most probably done nothing (RFC 9110, sections 15.5.5 and 15.5.6).
+    // A 404, 405 or 501 says that most probably nothing was done (RFC 9110, sections 15.5.5, 15.5.6 and 15.6.2).
     const isNothingThere = cause.cause instanceof NotFoundError || cause.cause instanceof NotServedError;
     return isNothingThere ? doubt(operatorMs) : { ...doubt(operatorMs), isUncounted: true };
   }
@@ -145,7 +145,7 @@ export function isMisaddressedTooLong({ misaddressedSince }: Pick<ClaimedEntry, 
 
 /** True if the flow listing is not asked for again: its answer will be the same, or it has failed for too long. */
 export function isListingHopeless(error: unknown, overdueMs: number): boolean {
-  // A listing that says that it failed may come the next time.
+  // If the listing answers with an error of its own, it may answer the next request.
   const isUnfit = error instanceof UnintelligibleAnswerError && !error.isOwnError;
   const isFinal = error instanceof ForbiddenError || isUnfit || error instanceof MisaddressedError;
   if (isFinal) return true;

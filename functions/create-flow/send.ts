@@ -185,8 +185,8 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
 }
 
 /**
- * The ending if a doubt of this attempt is settled already. That takes five minutes, so the process was frozen
- * meanwhile. The upload may be sent again, but its claim may be over.
+ * The ending if a doubt of this attempt is settled already. To settle it takes five minutes, so the process was frozen
+ * meanwhile. The upload may be sent again, but the time of its claim may be over.
  */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
   return { kind: 'wait', claim, wait: { reason: 'unavailable', message, notBefore } };

@@ -20,7 +20,7 @@ export interface PacedRequest {
   readonly subject: string;
   /** Latest time to send the request, in milliseconds since the epoch. Default: no limit. */
   readonly startBy?: number | undefined;
-  /** How long a refused request is sent again, in milliseconds. Default: {@link PATIENCE_MS}. */
+  /** How long a refused request is retried, in milliseconds. Default: {@link PATIENCE_MS}. */
   readonly patienceMs?: number | undefined;
   /** True if a person asks for it now. Then it waits for the rate, and for no backoff. Default false. */
   readonly isAsked?: boolean | undefined;
@@ -36,7 +36,7 @@ export interface LearntRate {
 }
 
 /**
- * How long a refused request is sent again, in milliseconds. After that, an upload waits in the ledger, and a flow is
+ * How long a refused request is retried, in milliseconds. After that, an upload waits in the ledger, and a flow is
  * polled again by the next tick. The time for polls is short, because one flow's own trouble must not hold up a round.
  */
 const PATIENCE_MS: Readonly<Record<RequestKind, number>> = { creation: 60_000, other: 20_000 };
@@ -111,8 +111,8 @@ const MEASURED_MS = 1_000;
 const MEMORY_MS = 60 * 60_000;
 
 /**
- * How far the pace may run ahead, in milliseconds, because timers are late. One request at least may go. At 50 requests
- * a second, 6 may go at once.
+ * How far requests may run ahead of the pace, in milliseconds, because timers are late. In addition, one request may
+ * always go. At 50 requests a second, 6 may go at once.
  */
 const BUCKET_MS = 100;
 
@@ -358,7 +358,7 @@ class Pace {
       this.#lower(now);
     }
     this.#latestRefused = Math.max(this.#latestRefused, number);
-    // A subject refused again, with no other answered in between, is no further evidence of a limit for all.
+    // If one subject is refused again, and no other was answered in between, that is no further sign of a limit.
     if (isContradicted && (isNewBurst || this.#refusedInARow < REFUSED_OF_A_BURST_MAX)) this.#refusedInARow += 1;
     this.#backOff(now + Math.min(waitMs, FIRST_BACKOFF_MS));
     const longMs = Math.min(longMaxMs ?? waitMs, FIRST_BACKOFF_MS * 2 ** (this.#refusedInARow - 1));

@@ -40,7 +40,7 @@ export type Costs = z.infer<typeof costsSchema>;
 /** Maximum number of totals of a day. Each flow that is counted writes all of them, a hundred bytes each. */
 const DAY_TOTALS_MAX = 500;
 
-/** The prefix of the totals in which all further prefixes of a route are counted together. */
+/** Stands for all further prefixes of a route, which are counted together. */
 const OTHER_PREFIXES = '…';
 
 export const dayOf = (at: number): string => iso(at).slice(0, 'yyyy-mm-dd'.length);

@@ -143,7 +143,7 @@ export interface Attempt {
   /** True if an earlier attempt may have made a flow: the upload is in doubt. */
   readonly isResent: boolean;
   /**
-   * True if its flow was counted before: it repeats a request with the same idempotency key, or one that was refused,
+   * True if its flow was counted before. It repeats a request that was refused, or one with the same idempotency key,
    * so it makes no second flow.
    */
   readonly isCountedBefore: boolean;
@@ -159,7 +159,7 @@ export interface Held {
 
 /**
  * Number of changes of a count that are remembered. Each has 11 bytes, and each flow that is counted writes all of
- * them. At 20 flows a second, a change that is written again is recognised for 50 seconds: longer than S3 is tried.
+ * them. At 20 flows a second, a change that is written again is recognised for 50 seconds. S3 is not retried so long.
  */
 const CHANGES_MAX = 1_000;
 
@@ -198,7 +198,7 @@ export const isSameRequest = (one: RouteRequest, other: RouteRequest): boolean =
   JSON.stringify([one.template, one.input, one.parameters]) ===
   JSON.stringify([other.template, other.input, other.parameters]);
 
-/** Whether an attempt may be made: why not, or what was counted for it. */
+/** The answer to an attempt: why it may not be made, or what was counted for it. */
 export interface Admission {
   readonly held?: Held;
   /** Undefined if neither a cap nor a price applies, or its flow was counted before. */
@@ -485,8 +485,8 @@ export function resume(draft: Holds, routeName: string | undefined): boolean {
 
 /**
  * How many uploads may leave the line now: of the whole pipeline, or of a route, in one class. If 7 of the
- * pipeline's 10 flows are spent, and 3.40 of the route's 5 EUR, the route has room for 3 flows at a price of 0.40. If it
- * is paused, for none. If it is failing, for one late upload an hour.
+ * pipeline's 10 flows are spent, and 3.40 of the route's 5 EUR, the route has room for 3 flows at a price of 0.40. A
+ * paused route has room for none, and a failing one for one late upload an hour.
  */
 export function roomOf(
   holds: Holds,
