@@ -144,10 +144,13 @@ async function signed(request: AwsRequest, access: AwsAccess): Promise<Request> 
   return new Request(url, { method, headers: sent, ...(body === undefined ? {} : { body }) });
 }
 
+/** The domains of AWS elsewhere, by the first word of a region. */
+const DOMAINS: Readonly<Record<string, string>> = { cn: 'amazonaws.com.cn', eusc: 'amazonaws.eu' };
+
 function endpointOf(service: string, { region, endpoints }: AwsAccess): string {
   const variable = `AWS_ENDPOINT_URL_${service.toUpperCase()}`;
   const given = endpoints?.[service] ?? process.env[variable] ?? process.env.AWS_ENDPOINT_URL;
-  return given ?? `https://${service}.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`;
+  return given ?? `https://${service}.${region}.${DOMAINS[region.split('-', 1)[0] ?? ''] ?? 'amazonaws.com'}`;
 }
 
 /** JSON services name the error in a header or in the body, and query services in XML. */
