@@ -65,9 +65,10 @@ export class SecretToken implements Token {
  * The token in a secret's text: the text itself, or the member `token` of a JSON object. Undefined if there is none.
  */
 export function tokenIn(secret: string | undefined): string | undefined {
-  let value: unknown = secret;
-  if (secret?.trimStart().startsWith('{')) value = (jsonIn(secret) as { token?: unknown } | undefined)?.token;
-  // `echo` and editors leave a line break at the end. Other characters that a header cannot carry are an error.
+  // `echo` and editors leave a line break at the end, or a byte order mark before the text, which JSON cannot have. Other
+  // characters that a header cannot carry are an error.
+  const text = secret?.trim();
+  const value = text?.startsWith('{') ? (jsonIn(text) as { token?: unknown } | undefined)?.token : text;
   const token = typeof value === 'string' ? value.trim() : '';
   return /^[\x21-\x7e]+$/.test(token) ? token : undefined;
 }

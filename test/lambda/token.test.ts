@@ -95,6 +95,7 @@ describe('a secret', () => {
     ['{"token":"abc"}', 'abc'],
     [' {"token":"abc\\n"} ', 'abc'],
     ['\ufeffabc', 'abc'],
+    ['\ufeff{"token":"abc"}', 'abc'],
     ['{"user":"a","token":"abc","url":"https://flows.example.com"}', 'abc'],
     ['{"token":"another","token":"abc"}', 'abc'],
     ['', undefined],
