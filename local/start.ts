@@ -47,7 +47,7 @@ import { chargeForExisting } from './start/existing-files.ts';
 import { KnownFiles } from './start/inbox-watch.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
 import { Screen } from './start/screen.ts';
-import { namedFile, Session } from './start/session.ts';
+import { Session } from './start/session.ts';
 import {
   bytesIn,
   InUseError,
@@ -425,7 +425,7 @@ const commandWith = (words: readonly string[]): string =>
 async function processFiles(
   session: Session,
   {
-    files: named,
+    files,
     args: { resultsDir, unreadable, service },
     page,
     screen,
@@ -440,7 +440,6 @@ async function processFiles(
   },
 ): Promise<number> {
   for (const { name, why } of unreadable) screen.line(`${name}  skipped: ${why}`);
-  const files = await Promise.all(named.map(({ path, key }) => namedFile(path, key)));
   const interruption = new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)));
   const succeeded = await Promise.race([session.process(files), interruption]);
   await session.close(); // Nothing is told after the last line.

@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import type { NamedFile } from '../../command-line/named-files.ts';
 import { ResultsFolder } from '../../command-line/results-folder.ts';
 import { shownPath, size } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
@@ -284,11 +285,11 @@ export class Session {
    * Processes these files. Resolves with true if all succeeded.
    * @param allWaitMaxMs when every file has been waiting for this time, in milliseconds, they are given up.
    */
-  async process(files: readonly InboxFile[], { allWaitMaxMs = ALL_WAIT_MAX_MS } = {}): Promise<boolean> {
+  async process(files: readonly NamedFile[], { allWaitMaxMs = ALL_WAIT_MAX_MS } = {}): Promise<boolean> {
     const doAllWait = () => this.#tracked.size > 0 && this.#tracked.values().every(({ waits }) => waits);
     for (const file of files) this.#named.set(this.#keyOf(file), file.path);
     using patience = new Patience(allWaitMaxMs, doAllWait, () => this.#giveUp());
-    const takeIn = async (some: readonly InboxFile[]): Promise<readonly End[]> =>
+    const takeIn = async (some: readonly NamedFile[]): Promise<readonly End[]> =>
       pMap(
         some,
         async (file) => {
@@ -382,26 +383,26 @@ export class Session {
   }
 
   /** Uploads a file that was named as an argument. Undefined if that failed. The screen then says why. */
-  async #uploadNamed(file: InboxFile): Promise<Uploaded | undefined> {
+  async #uploadNamed({ path, key }: NamedFile): Promise<Uploaded | undefined> {
     try {
       for (let changes = 0; ; changes += 1) {
         try {
-          const current = changes === 0 ? file : await namedFile(file.path, file.key);
-          return await this.#upload(current, new AbortController().signal);
+          const file = { path, key, ...versionOf(await stat(path)) };
+          return await this.#upload(file, new AbortController().signal);
         } catch (error) {
           if (!(error instanceof FileChangedError) || changes === CHANGES_MAX) throw error;
           await systemClock.sleep(CHANGE_WAIT_MS);
         }
       }
     } catch (error) {
-      const line = `${this.#keyOf(file)}  failed: upload error: ${messageOf(error)}`;
+      const line = `${this.#keyOf({ key })}  failed: upload error: ${messageOf(error)}`;
       if (!this.#isClosing) this.#end(undefined, 'failed', line);
       return undefined;
     }
   }
 
   /** True if the file may be an input of jobs. It is no upload of its own then, so it has no end. */
-  #isInput(file: InboxFile): boolean {
+  #isInput(file: NamedFile): boolean {
     return inputRouteOf(this.#keyOf(file), this.#options.pipeline) !== undefined;
   }
 
@@ -614,11 +615,6 @@ export class Session {
     const summary = shown.map(([what, count]) => `${count} ${what}`).join(', ');
     this.#options.screen.status(files, summary, { isIdle: files.length === 0 });
   }
-}
-
-/** A file given as an argument. */
-export async function namedFile(path: string, key: string): Promise<InboxFile> {
-  return { path, key, ...versionOf(await stat(path)) };
 }
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

@@ -12,7 +12,7 @@ import type { StandInFlowService, StandInOptions } from '../../../local/flow-ser
 import { KnownFiles } from '../../../local/start/inbox-watch.ts';
 import { FunctionLogs } from '../../../local/start/logs.ts';
 import { Screen } from '../../../local/start/screen.ts';
-import { namedFile, Session } from '../../../local/start/session.ts';
+import { Session } from '../../../local/start/session.ts';
 import { bundles } from '../../support/bundles.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 import { PATIENCE } from '../../support/patience.ts';
@@ -122,6 +122,16 @@ describe('a session', () => {
     return (await Promise.all(assets.map((entry) => readFile(join(entry.parentPath, entry.name), 'utf8')))).sort();
   };
 
+  const named = (name: string) => ({ path: join(home, name), key: name });
+
+  it('processes the other files if a named one is gone by then', async () => {
+    const { session, shown } = await start();
+    await writeFile(join(home, 'a.txt'), 'a');
+    expect(await session.process([named('gone.txt'), named('a.txt')])).toBe(false);
+    expect(await contents()).toEqual(['a']);
+    expect(shown()).toMatch(/^gone\.txt {2}failed: upload error: ENOENT: .*gone\.txt'$/m);
+  });
+
   it('has told the targets of notify of all ends when its files are processed', async () => {
     let told = 0;
     const { origin } = await web(async (_, response) => {
@@ -131,7 +141,7 @@ describe('a session', () => {
     });
     const { session, shown } = await start({ notify: [{ url: origin }] });
     await writeFile(join(home, 'b.txt'), 'b');
-    await session.process([await namedFile(join(home, 'b.txt'), 'b.txt')]);
+    await session.process([named('b.txt')]);
     expect(told).toBe(1);
     expect(shown()).toContain(`b.txt  Flow Succeeded: told ${new URL(origin).host}\n`);
   });
@@ -434,12 +444,14 @@ describe('a session', () => {
       await drop('job.json', JOB);
       await drop('front.png', 'front');
       await drop('back.png', 'back');
-      const file = (name: string, key = `multi/chair/${name}`) =>
-        namedFile(join(home, 'inbox', 'multi', 'chair', name), key);
-      const files = [await file('job.json'), await file('front.png'), await file('back.png')];
+      const file = (name: string, key = `multi/chair/${name}`) => ({
+        path: join(home, 'inbox', 'multi', 'chair', name),
+        key,
+      });
+      const files = [file('job.json'), file('front.png'), file('back.png')];
       expect(await session.process(files)).toBe(true);
       expect(shown()).not.toContain('waits');
-      const alone = [await file('job.json', 'multi/table/job.json'), await file('front.png', 'multi/table/front.png')];
+      const alone = [file('job.json', 'multi/table/job.json'), file('front.png', 'multi/table/front.png')];
       expect(await session.process(alone)).toBe(false);
       expect(shown()).toMatch(/multi\/table\/job\.json {2}given up: it waits: Missing inputs: back\.png\.\n$/);
     });
@@ -452,8 +464,7 @@ describe('a session', () => {
     const { session, shown } = await start();
     const names = ['a.txt', 'b.txt', 'c.txt', 'd.txt', 'e.txt', 'f.txt'];
     for (const name of names) await writeFile(join(home, name), 'a fox');
-    const files = await Promise.all(names.map((name) => namedFile(join(home, name), name)));
-    expect(await session.process(files, { allWaitMaxMs: 1_000 })).toBe(false);
+    expect(await session.process(names.map(named), { allWaitMaxMs: 1_000 })).toBe(false);
     const lines = shown().trim().split('\n');
     const ends = lines.filter((line) => /^\w\.txt {2}(given up|not sent)/.test(line));
     expect(ends.map((line) => line.split('  ')[0]).sort()).toEqual(names);
@@ -468,7 +479,7 @@ describe('a session', () => {
       operation === 'createFlow' ? { status: 422, headers, body: '{"detail":"No fox is seen"}' } : undefined;
     const { session, shown } = await start({ command: (path) => `npm start -- ${path}` });
     await writeFile(join(home, 'a.txt'), 'a cat');
-    expect(await session.process([await namedFile(join(home, 'a.txt'), 'a.txt')])).toBe(false);
+    expect(await session.process([named('a.txt')])).toBe(false);
     expect(shown()).toMatch(/a\.txt {2}failed: .*No fox is seen/);
     expect(shown()).toMatch(new RegExp(`To pay for the file again.*: npm start -- ${join(home, 'a.txt')}\\n`));
     const receipt = JSON.parse(await readFile(join(home, 'results', 'a.txt', 'receipt.json'), 'utf8'));
