@@ -11,7 +11,7 @@ export interface NamedFile {
 
 export interface NamedFiles {
   readonly files: readonly NamedFile[];
-  /** The folders that could not be read. */
+  /** The folders that could not be read, and the links in folders. */
   readonly unreadable: readonly Refused[];
 }
 
@@ -23,9 +23,8 @@ export interface Refused {
 
 /**
  * The files at these paths. The key of a file is its name. The key of a file in a folder begins with the folder's name,
- * as if the folder had been put into the inbox folder. Hidden files and symbolic links in a folder are left out. If
- * several files have the same key, the later ones get a number as prefix, each with its whole folder: the files of a
- * job belong together.
+ * as if the folder had been put into the inbox folder. Hidden files in a folder are left out. If several files have the
+ * same key, the later ones get a number as prefix, each with its whole folder: the files of a job belong together.
  */
 export function namedFiles(paths: readonly string[]): NamedFiles {
   const taken = new Set<string>();
@@ -36,6 +35,7 @@ export function namedFiles(paths: readonly string[]): NamedFiles {
       if (entry.name.startsWith('.')) return [];
       const path = join(dir, entry.name);
       if (entry.isDirectory()) return filesIn(path, `${prefix}${entry.name}/`);
+      if (entry.isSymbolicLink()) unreadable.push({ name: path, why: 'it is a link. Name what it leads to' });
       return entry.isFile() ? [{ path, key: `${prefix}${entry.name}` }] : [];
     });
   for (const path of paths) {

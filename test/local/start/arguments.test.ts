@@ -100,8 +100,9 @@ describe('the arguments of npm start', () => {
     expect(parsing).not.toThrow(/fake|\n/);
   });
 
-  it('take the files of a folder, under keys that begin with its name, without hidden files and links', () => {
-    const { files } = parse(['shots', 'a.png']);
+  it('take the files of a folder, under keys that begin with its name, without hidden files, and name its links', () => {
+    const { files, unreadable } = parse(['shots', 'a.png']);
+    expect(unreadable).toEqual([{ name: join(cwd, 'shots/link.png'), why: 'it is a link. Name what it leads to' }]);
     expect(files).toEqual([
       { path: join(cwd, 'shots/2026/b c.png'), key: 'shots/2026/b c.png' },
       { path: join(cwd, 'shots/a.png'), key: 'shots/a.png' },
