@@ -306,7 +306,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     failed: z.optional(words),
     pending: z.optional(words),
     error: z.optional(pointers),
-    asset: path(['id', 'asset'], ['template']),
+    asset: path(['asset'], ['id', 'template']),
     data: z.optional(pointer),
     pages: z.optional(pages),
     isWhole,

@@ -144,7 +144,7 @@ export interface ListedOutputs extends AnyOutputs {
   readonly pending?: Words | undefined;
   /** Where an item has its error. */
   readonly error?: Pointers | undefined;
-  /** Path of an output's bytes. It holds `{id}` and `{asset}`. */
+  /** Path of an output's bytes. It holds `{asset}`, and `{id}` unless the service gives each of its outputs an id of its own. */
   readonly asset: string;
   /** Pointer to the data URI, if the service answers with JSON around an output. */
   readonly data?: string | undefined;

@@ -55,6 +55,20 @@ it('polls a flow and fetches its outputs at paths with its template', async () =
   );
 });
 
+it('fetches an output at a path without its flow, if outputs have ids of their own', async () => {
+  await start({
+    speaks: { outputs: { asset: '/files/{asset}/content' } },
+    transport: (direct) => (request, signal) => {
+      const [, file] = /^\/files\/(.+)\/content$/.exec(request.url.pathname) ?? [];
+      const [flow] = world.service.flows;
+      const url = file === undefined ? request.url : new URL(`/flows/${flow?.id}/outputs/${file}`, request.url);
+      return direct({ ...request, url }, signal);
+    },
+  });
+  await world.send('a.bin', 'x');
+  expect((await world.settled('a.bin')).status).toBe('succeeded');
+});
+
 it('aborts a cancelled flow there', async () => {
   await begin();
   await world.send('a.png');

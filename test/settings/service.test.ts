@@ -61,6 +61,11 @@ describe('the service of a configuration', () => {
     ['a member in another word', { from: 'flows', state: { complete: ['x'] } }, 'service.state.complete: unknown, '],
     ['a pointer without a slash', { from: 'flows', state: { word: 'state' } }, 'service.state.word: expected a JSON'],
     ['words that are no list', { from: 'flows', state: { failed: 'failed' } }, 'service.state.failed: expected a list'],
+    [
+      'a path of assets without theirs',
+      { from: 'flows', outputs: { asset: '/f/{id}' } },
+      'service.outputs.asset: expected',
+    ],
     ['a path without its id', { from: 'flows', state: { path: '/flows' } }, 'service.state.path: expected a path such'],
     [
       'a path that leads upwards',
