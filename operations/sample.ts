@@ -158,7 +158,7 @@ function readOutputs(json: unknown, service: ServiceDescription): Reading {
   const { outputs: described } = service;
   if ('addresses' in described) {
     const lines = linesOf(json, 'addresses', described.addresses);
-    const { links } = readBy(linkedOutputsReader(described), json) ?? { links: [] };
+    const { links } = readBy(linkedOutputsReader(described, service), json) ?? { links: [] };
     const named = links.slice(0, NAMED_MAX).map(({ assetId, error }) => `output ${assetId}: ${error ?? 'an address'}`);
     return {
       lines: [...lines, ...named],

@@ -500,12 +500,15 @@ export interface LinkedResults {
   readonly nothing?: string | undefined;
 }
 
-export const linkedOutputsReader = ({ addresses }: LinkedOutputs) =>
+export const linkedOutputsReader = (
+  { addresses }: LinkedOutputs,
+  { errors: { words } }: Pick<ServiceDescription, 'errors'>,
+) =>
   reader('no object', (json): LinkedResults | undefined => {
     if (!isObject(json) && !Array.isArray(json)) return undefined;
     const links = new Map<string, LinkedOutput>();
     for (const declared of addresses) {
-      for (const { pointer, value, error } of linksIn(at(json, declared), declared, true)) {
+      for (const { pointer, value, error } of linksIn(at(json, declared), declared, words)) {
         const id = stepsOf(pointer).join('-').replaceAll('/', '-');
         const known = links.get(id);
         if (known === undefined) links.set(id, linkedOutput(id, pointer, value, error));
@@ -590,30 +593,41 @@ const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
   return Object.entries(value).flatMap(([name, member]) => emptyPlacesIn(member, pointer + pointerOf([name])));
 };
 
-/** What an item of a list has without a link: an error, or nothing where `results` of other items stand. */
-function lostIn(item: unknown, pointer: string, results: ReadonlySet<string>): readonly LinkedPlace[] {
-  const error = isObject(item) ? errorText(item.error) : undefined;
+/**
+ * What an item of a list has without a link: an error, or where other items have `results`, what says that it failed, or
+ * nothing in the place of a result.
+ */
+function lostIn(item: unknown, pointer: string, results: ReadonlySet<string>, words: Pointers): readonly LinkedPlace[] {
+  const hasFailed = results.size > 0 && failureIn(item, { words, declared: [] }) !== undefined;
+  const error = (isObject(item) ? errorText(item.error) : undefined) ?? (hasFailed ? errorText(item) : undefined);
   if (error !== undefined) return [{ pointer, value: item, error }];
   const lacking = results.size === 0 ? undefined : emptyPlacesIn(item, '').find((each) => results.has(each));
   return lacking === undefined ? [] : [{ pointer: pointer + lacking, value: '', error: LACKING }];
 }
 
-/** @param isWanted false within an object, whose other members may say anything about the result. */
-function* linksIn(value: unknown, pointer: string, isWanted: boolean): Generator<LinkedPlace> {
+/**
+ * @param words where an item of a list may explain its error.
+ * @param isWanted false within an object, whose other members may say anything about the result.
+ */
+function* linksIn(value: unknown, pointer: string, words: Pointers, isWanted = true): Generator<LinkedPlace> {
   if (value === undefined || value === null || value === '') return;
   if (Array.isArray(value)) {
     const items = value.map((item, index) => {
       const place = pointer + pointerOf([String(index)]);
-      return { item, place, links: [...linksIn(item, place, isWanted)] };
+      return { item, place, links: [...linksIn(item, place, words, isWanted)] };
     });
     const results = new Set(items.flatMap(({ place, links }) => links.map((link) => link.pointer.slice(place.length))));
-    for (const { item, place, links } of items) yield* links.length > 0 ? links : lostIn(item, place, results);
+    for (const { item, place, links } of items) yield* links.length > 0 ? links : lostIn(item, place, results, words);
   } else if (isObject(value)) {
-    // An object may say where else the file at its address is: `{"url": "https://…/a.png", "key": "s3://…/a.png"}`.
-    const files = new Set(Object.values(value).filter(isLink).map(fileOf));
+    // An object may say where else the file at its address is: `{"url": "https://…/a.png", "key": "s3://…/a.png"}`, or
+    // give the same address with and without TLS.
+    const addresses = Object.values(value).filter(isLink);
+    const files = new Set(addresses.map(fileOf));
+    const isKnown = (member: unknown): boolean =>
+      (isLost(member) && files.has(fileOf(member))) ||
+      (isLink(member) && /^http:/i.test(member) && addresses.includes(`https${member.slice('http'.length)}`));
     for (const [name, member] of Object.entries(value)) {
-      if (isLost(member) && files.has(fileOf(member))) continue;
-      yield* linksIn(member, pointer + pointerOf([name]), false);
+      if (!isKnown(member)) yield* linksIn(member, pointer + pointerOf([name]), words, false);
     }
   } else if (isWanted || isLink(value) || isLost(value)) yield { pointer, value };
 }

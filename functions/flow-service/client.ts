@@ -299,7 +299,12 @@ class HttpFlowService implements FlowService {
     const call = this.#outputsCall(flowId, linked.path ?? this.service.state.path, of);
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
-    const results = await this.#requests.read(answer, linkedOutputsReader(linked), signal, PAGE_BYTES_MAX);
+    const results = await this.#requests.read(
+      answer,
+      linkedOutputsReader(linked, this.service),
+      signal,
+      PAGE_BYTES_MAX,
+    );
     return { ...results, links: this.#withKnownIds(flowId, results.links), answer };
   }
 

@@ -8,7 +8,7 @@ import { clientOf, json, never, scripted } from './scripted.ts';
 
 /** The results that an answer links at these pointers. */
 const linked = (answer: unknown, addresses: readonly string[] = ['/output']): readonly LinkedOutput[] =>
-  linkedOutputsReader({ addresses, isWhole: true })(answer).links;
+  linkedOutputsReader({ addresses, isWhole: true }, REPLICATE)(answer).links;
 
 const idsOf = (links: readonly LinkedOutput[]): readonly string[] => links.map(({ assetId }) => assetId);
 
@@ -67,6 +67,15 @@ describe('the results that an answer links', () => {
       hash: 'a'.repeat(128),
     };
     expect(idsOf(linked({ output: { url: A, ...same, ...other, at: '/v1/jobs/7' } }))).toEqual(['output-url']);
+  });
+
+  it('are one if an object gives the same address with and without TLS', () => {
+    const image = { url: 'http://cdn.example/1.png', secure_url: 'https://cdn.example/1.png' };
+    expect(idsOf(linked({ output: [image, { ...image, url: 'http://cdn.example/2.png' }] }))).toEqual([
+      'output-0-secure_url',
+      'output-1-url',
+      'output-1-secure_url',
+    ]);
   });
 
   it.each([
@@ -200,7 +209,20 @@ describe('an answer that links results', () => {
     );
   });
 
+  it.each<[object, string]>([
+    [{ code: 'Timeout', detail: 'It took too long' }, 'It took too long'],
+    [{ index: 1, status: 'failed' }, '{"index":1,"status":"failed"}'],
+    [{ error_code: 'E7' }, '{"error_code":"E7"}'],
+    [{ success: false, message: 'NSFW content' }, 'NSFW content'],
+  ])('has a failed output for an item of a list that says so among addresses: %j', async (failed, error) => {
+    expect(await outputsIn({ output: [failed, { url: A }] })).toEqual([
+      { assetId: 'output-0', status: 'failed', error },
+      { assetId: 'output-1-url', status: 'ready' },
+    ]);
+  });
+
   it.each<[string, unknown[]]>([
+    ['says nothing of an error', [{ url: A }, { status: 'finished', code: 0, message: 'ok' }]],
     ['has its result elsewhere', [{ url: A }, { url: null, video: A }]],
     ['is of another kind', [{ url: A }, { text: null }, { text: 'A cat.' }]],
   ])('has no output for an item of a list that %s', async (_, output) => {
