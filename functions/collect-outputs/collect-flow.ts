@@ -1,6 +1,6 @@
 import { secondsBetween } from '../base/telemetry.ts';
 import { nextStages, planOf } from '../chains/chain.ts';
-import { type FlowServiceError, UnintelligibleAnswerError } from '../flow-service/errors.ts';
+import { FlowServiceError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { HoldStore } from '../holds/hold-store.ts';
 import { noteFailure, noteSuccess } from '../holds/outcomes.ts';
@@ -109,9 +109,9 @@ export class FlowCollector {
     } catch (error) {
       // A flow is gone only after two 404s in a row, and any other error begins their count anew.
       confirmations.forget(marker.uploadId, GONE);
-      const isUnfit = error instanceof UnintelligibleAnswerError;
+      const isItsOwn = error instanceof FlowServiceError && outageOf(error) === undefined;
       // Written once, because the message quotes the answer, and each answer may differ.
-      if (isUnfit && unfit.note(marker.uploadId, '').polls === TOLD_AFTER_POLLS)
+      if (isItsOwn && unfit.note(marker.uploadId, '').polls === TOLD_AFTER_POLLS)
         await this.#tell(marker, error.message);
       throw error;
     }

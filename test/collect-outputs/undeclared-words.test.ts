@@ -109,6 +109,35 @@ describe('an answer about a flow that does not fit the description', () => {
   });
 });
 
+describe.each([400, 403, 409])('a flow that the service answers with %i', (status) => {
+  const refused = async () => {
+    await start({ service: { flowMs: 24 * HOUR }, settings: { flowAgeMaxSeconds: 3 * 3600 } });
+    await world.send('a.bin');
+    const detail = 'Missing X-Version header';
+    world.service.intercept = (_, { operation }) =>
+      operation === 'getFlow' || operation === 'listOutputs' ? answer({ detail }, status) : undefined;
+  };
+
+  it('is told after three polls, and no more once it is shown', async () => {
+    await refused();
+    for (let polls = 1; polls <= 2; polls += 1) await world.tickAfter(2 * MINUTE).catch(() => {});
+    expect(await obstacle()).toBeUndefined();
+    await world.tickAfter(2 * MINUTE).catch(() => {});
+    expect(await obstacle()).toBe(`get: ${status}: Missing X-Version header`);
+    world.service.intercept = undefined;
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).not.toHaveProperty('obstacle');
+  });
+
+  it('ends at its age without an abort: it may have ended', async () => {
+    await refused();
+    for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(2 * HOUR).catch(() => {});
+    const { failure } = await world.receipt('a.bin');
+    expect(failure).toMatchObject({ code: 'timed-out', message: expect.stringContaining('X-Version') });
+    expect(world.service.counts.changeFlow).toBe(0);
+  });
+});
+
 describe('a word for an output that is not declared', () => {
   it('is told after three polls if the service shows only the outputs', async () => {
     await start({ service: { variation: { getFlow: 404 } }, settings: { flowAgeMaxSeconds: 3 * 3600 } });
