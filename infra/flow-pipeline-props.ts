@@ -18,7 +18,7 @@ import type { Budget } from '../functions/uploads/budget.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { OWN_LIFECYCLE, proxySchema } from './deployment.ts';
 import { type Separated, separateLater, shown } from './later-values.ts';
-import { ALARM_NAMES } from './monitoring/alarm-conditions.ts';
+import { ALARM_NAMES } from './monitoring/alarm-names.ts';
 import type { AlarmChanges } from './monitoring/alarms.ts';
 import { type NotifyTarget, notifySchema } from './notify.ts';
 import {

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { ALARM_NAMES } from '../infra/monitoring/alarm-names.ts';
 import { askJson, askQuery } from './aws-requests.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
@@ -13,6 +14,9 @@ const alarmSchema = z.object({
   AlarmActions: z._default(z.array(z.string()), []),
 });
 
+/** The name of an alarm behind that of its pipeline. There may be several of one name, each with its number. */
+const OWN = new RegExp(`^(${ALARM_NAMES.join('|')})(-\\d+)?$`);
+
 /** An alarm of CloudWatch. */
 export type Alarm = z.infer<typeof alarmSchema>;
 
@@ -22,17 +26,18 @@ const pageSchema = z.object({
 });
 
 /**
- * The alarms whose names begin with that of the pipeline. Those of a pipeline with a longer name may be among them.
+ * The alarms of the pipeline. Those of a pipeline whose name begins with the same words, such as a stage, are left out.
  * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_DescribeAlarms.html
  */
 export async function alarmsOf({ access, settings }: Deployment, signal: AbortSignal): Promise<readonly Alarm[]> {
   const alarms: Alarm[] = [];
+  const AlarmNamePrefix = `${settings.pipeline}-`;
   let NextToken: string | undefined;
   for (let page = 0; page < PAGES_MAX; page += 1) {
-    const input = { AlarmNamePrefix: `${settings.pipeline}-`, AlarmTypes: ['MetricAlarm'], NextToken };
+    const input = { AlarmNamePrefix, AlarmTypes: ['MetricAlarm'], NextToken };
     const target = 'GraniteServiceVersion20100801.DescribeAlarms';
     const answer = pageSchema.parse(await askJson({ service: 'monitoring', target, input }, access, signal));
-    alarms.push(...answer.MetricAlarms);
+    alarms.push(...answer.MetricAlarms.filter(({ AlarmName }) => OWN.test(AlarmName.slice(AlarmNamePrefix.length))));
     NextToken = answer.NextToken ?? undefined;
     if (NextToken === undefined) break;
   }
@@ -48,7 +53,7 @@ export async function examineAlarms(
   const { pipeline, monitoring } = deployment.settings;
   if (monitoring === 'none') return 'good';
   if (alarms.length === 0) {
-    const what = `There is no alarm whose name begins with ${pipeline}-, so trouble goes unnoticed.`;
+    const what = `There is no alarm of the pipeline ${pipeline}, so trouble goes unnoticed.`;
     return { severity: 'warning', what, todo: 'Deploy the stack again.' };
   }
   const mute = alarms.filter(({ ActionsEnabled, AlarmActions }) => !ActionsEnabled || AlarmActions.length === 0);

@@ -5,6 +5,7 @@ import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import type { AlarmMetricName } from '../../functions/base/telemetry.ts';
 import { BACKOFF_MAX_MS, DUE_AGAIN_MS, HELD_WAIT_MS } from '../../functions/ledger/waits.ts';
 import type { FunctionName } from '../bundle/bundle.ts';
+import type { AlarmName } from './alarm-names.ts';
 import { PipelineMetrics } from './metrics.ts';
 
 /** With `monitoring: "alarms"`, no other metrics are written. */
@@ -80,42 +81,6 @@ export interface Monitored {
 }
 
 export type Severity = 'page' | 'ticket';
-
-/** The last part of an alarm's name in CloudWatch, and the heading of its entry in the runbook. */
-export type AlarmName = (typeof ALARM_NAMES)[number];
-
-export const ALARM_NAMES = [
-  'notify-failed',
-  'dead-letters',
-  'uploads-delayed',
-  'uploads-stopped',
-  'flows-failed',
-  'token-rejected',
-  'uploads-returned',
-  'uploads-denied',
-  'uploads-missed',
-  'sweep-missing',
-  'service-misaddressed',
-  'uploads-waiting',
-  'budget-nearly-spent',
-  'budget-spent',
-  'failures-alike',
-  'holds-unreadable',
-  'nothing-finishes',
-  'flow-overdue',
-  'doubts-held',
-  'flows-shared',
-  'words-undeclared',
-  'entries-unreadable',
-  'sweep-state-damaged',
-  'tick-missing',
-  'canary-missing',
-  'collector-missing',
-  'create-flow-errors',
-  'create-flow-throttles',
-  'collect-outputs-errors',
-  'collect-outputs-throttles',
-] as const;
 
 /** One condition that needs the operator. */
 export interface Condition {

@@ -7,7 +7,8 @@ import { Construct, type IConstruct } from 'constructs';
 import { allowSending } from '../constructs/encryption.ts';
 import { printed } from '../constructs/permissions.ts';
 import { isSameInApp } from '../same-in-app.ts';
-import { type AlarmName, type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
+import { type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
+import type { AlarmName } from './alarm-names.ts';
 
 /** What an app changes of an alarm, and who is told of it. */
 export interface AlarmChange extends Partial<Omit<CreateAlarmOptions, 'alarmName' | 'alarmDescription'>> {

@@ -40,7 +40,10 @@ describe('the check of the alarms', () => {
   it('reads all pages', async () => {
     const { deployment, asked } = await deploymentAt((body) => {
       const page = JSON.parse(body);
-      return JSON.stringify({ MetricAlarms: [alarm('a')], NextToken: page.NextToken === undefined ? 'more' : null });
+      return JSON.stringify({
+        MetricAlarms: [alarm('flows-failed')],
+        NextToken: page.NextToken === undefined ? 'more' : null,
+      });
     });
     expect(await alarmsOf(deployment, signal)).toHaveLength(2);
     expect(asked).toEqual([
@@ -50,17 +53,17 @@ describe('the check of the alarms', () => {
   });
 
   it.each([
-    ['there are none', [], topic(1, 0), /^There is no alarm whose name begins with flowdrop-/],
-    ['none has an action', [alarm('a', { AlarmActions: [] })], topic(1, 0), /^The alarms notify no one\.$/],
+    ['there are none', [], topic(1, 0), /^There is no alarm of the pipeline flowdrop,/],
+    ['none has an action', [alarm('flows-failed', { AlarmActions: [] })], topic(1, 0), /^The alarms notify no one\.$/],
     [
       'the actions of one are off',
-      [alarm('a'), alarm('b', { ActionsEnabled: false })],
+      [alarm('flows-failed'), alarm('tick-missing', { ActionsEnabled: false })],
       topic(1, 0),
-      /^Some alarms notify no one: flowdrop-b\.$/,
+      /^Some alarms notify no one: flowdrop-tick-missing\.$/,
     ],
     [
       'there is no subscription',
-      [alarm('a')],
+      [alarm('flows-failed')],
       topic(0, 0),
       /^The alarms reach no one: the topic arn:aws:sns:\S+ has no/,
     ],
@@ -70,8 +73,15 @@ describe('the check of the alarms', () => {
   });
 
   it('says so if a subscription is not confirmed', async () => {
-    const { heard } = await examined([alarm('a')], topic(0, 1));
+    const { heard } = await examined([alarm('flows-failed')], topic(0, 1));
     expect(heard).toMatchObject({ todo: 'Follow the link in the mail that asks to confirm the subscription.' });
+  });
+
+  it('leaves out those of another pipeline whose name begins with the same words', async () => {
+    const ofStage = { StateValue: 'ALARM', AlarmActions: [] };
+    const alarms = [alarm('collector-missing-12'), alarm('test-flows-failed', ofStage), alarm('test', ofStage)];
+    expect(await examined(alarms)).toEqual({ heard: 'good', raised: 'good' });
+    expect((await examined(alarms.slice(1))).heard).toMatchObject({ what: expect.stringContaining('no alarm of the') });
   });
 
   it('names those that are on, such as those of errors of a function', async () => {

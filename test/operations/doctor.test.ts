@@ -216,7 +216,7 @@ it('a stack without alarms is warned of, and a local run needs none', async () =
   expect(await resultOf('alarms')).toBeUndefined();
   expect(await resultOf('alarms', deployed)).toMatchObject({
     result: 'warning',
-    what: 'There is no alarm whose name begins with operated-, so trouble goes unnoticed.',
+    what: 'There is no alarm of the pipeline operated, so trouble goes unnoticed.',
   });
 });
 

@@ -3,7 +3,7 @@ import { Duration, Stack } from 'aws-cdk-lib';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { expect, it } from 'vitest';
 import { FlowPipeline } from '../../../infra/flow-pipeline.ts';
-import { ALARM_NAMES } from '../../../infra/monitoring/alarm-conditions.ts';
+import { ALARM_NAMES } from '../../../infra/monitoring/alarm-names.ts';
 import { PROPS, synthesise } from '../synthesis.ts';
 import { only, resources } from '../template.ts';
 

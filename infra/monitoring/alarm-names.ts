@@ -1,0 +1,36 @@
+/** All alarms. This file needs no CDK: `flowdrop doctor` reads it too. */
+export const ALARM_NAMES = [
+  'notify-failed',
+  'dead-letters',
+  'uploads-delayed',
+  'uploads-stopped',
+  'flows-failed',
+  'token-rejected',
+  'uploads-returned',
+  'uploads-denied',
+  'uploads-missed',
+  'sweep-missing',
+  'service-misaddressed',
+  'uploads-waiting',
+  'budget-nearly-spent',
+  'budget-spent',
+  'failures-alike',
+  'holds-unreadable',
+  'nothing-finishes',
+  'flow-overdue',
+  'doubts-held',
+  'flows-shared',
+  'words-undeclared',
+  'entries-unreadable',
+  'sweep-state-damaged',
+  'tick-missing',
+  'canary-missing',
+  'collector-missing',
+  'create-flow-errors',
+  'create-flow-throttles',
+  'collect-outputs-errors',
+  'collect-outputs-throttles',
+] as const;
+
+/** The last part of an alarm's name in CloudWatch, and the heading of its entry in the runbook. */
+export type AlarmName = (typeof ALARM_NAMES)[number];
