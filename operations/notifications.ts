@@ -90,6 +90,6 @@ function isWhole({ Events = [], Filter }: QueueConfiguration, inboxPrefix: strin
  */
 function queueArn(url: string, region: string): string {
   const [account, name] = new URL(url).pathname.split('/').slice(-2);
-  const partition = region.startsWith('cn-') ? 'aws-cn' : region.startsWith('us-gov-') ? 'aws-us-gov' : 'aws';
-  return `arn:${partition}:sqs:${region}:${account}:${name}`;
+  const [, partition] = /^(cn|us-gov|eusc)-/.exec(region) ?? [];
+  return `arn:aws${partition === undefined ? '' : `-${partition}`}:sqs:${region}:${account}:${name}`;
 }

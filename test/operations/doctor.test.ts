@@ -287,6 +287,28 @@ describe('the check of the notifications', () => {
     expect(await resultOf('notifications', deployed)).toMatchObject({ result: 'good' });
   });
 
+  it.each([
+    ['eu-central-1', 'aws'],
+    ['cn-north-1', 'aws-cn'],
+    ['us-gov-west-1', 'aws-us-gov'],
+    ['eusc-de-east-1', 'aws-eusc'],
+  ])('knows the queue in %s by its ARN in the partition %s', async (region, partition) => {
+    const arn = queueArn().replace('arn:aws:sqs:us-east-1', `arn:${partition}:sqs:${region}`);
+    const announced = `<QueueConfiguration><Queue>${arn}</Queue><Event>s3:ObjectCreated:*</Event></QueueConfiguration>`;
+    const statement = { Effect: 'Allow', Principal: { Service: 's3.amazonaws.com' }, Action: 'sqs:SendMessage' };
+    const { origin } = await web((request, response) => {
+      const isOfS3 = request.headers['x-amz-target'] === undefined;
+      const attributes = { Attributes: { Policy: JSON.stringify({ Statement: [statement] }) } };
+      const body = `<NotificationConfiguration>${announced}</NotificationConfiguration>`;
+      response.end(isOfS3 ? body : JSON.stringify(attributes));
+    });
+    const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
+    const s3 = new S3Client({ region, endpoint: origin, forcePathStyle: true, credentials });
+    onTestFinished(() => s3.destroy());
+    const there = withEndpoints({ ...deployed, s3, access: { ...deployed.access, region } }, { sqs: origin });
+    expect(await resultOf('notifications', there)).toMatchObject({ result: 'good' });
+  });
+
   it('finds a rule that is absent, off, or on', async () => {
     await configure({ EventBridgeConfiguration: {} });
     let names: readonly string[] = [];
