@@ -130,8 +130,8 @@ export class FlowPipeline extends MeasuredPipeline {
 
   /**
    * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the
-   * settings, the logs, how long the queues are, the policies of the queue and of its key, and the alarms of the
-   * account and region. It changes nothing, and asks the flow service nothing.
+   * settings, the logs, how long the queues are, the policies of the queue and of its key, the rule on the events of an
+   * existing inbox, and the alarms of the account and region. It changes nothing, and asks the flow service nothing.
    * @throws {ConfigurationError} the grantee is of another account. The same holds for the other grants below.
    */
   grantView(grantee: IGrantable): Grant {

@@ -31,12 +31,14 @@ export interface InboxProps {
 export class Inbox extends Construct {
   readonly bucket: IBucket;
   readonly #prefix: string;
+  /** The rule on the events of an existing bucket. */
+  readonly #rule: Rule | undefined;
 
   constructor(scope: Construct, id: string, props: InboxProps) {
     super(scope, id);
     this.#prefix = props.prefix;
     this.bucket = props.existing ?? this.#newBucket(props);
-    if (props.existing !== undefined) this.#listenTo(props.existing, props);
+    this.#rule = props.existing && this.#listenTo(props.existing, props);
   }
 
   #newBucket({ prefix, uploads, s3Events, ...props }: InboxProps): IBucket {
@@ -64,11 +66,11 @@ export class Inbox extends Construct {
   }
 
   /** Subscribes to the bucket's EventBridge events. The notifications that its owner has set up stay as they are. */
-  #listenTo(bucket: IBucket, { prefix, uploads }: InboxProps): void {
+  #listenTo(bucket: IBucket, { prefix, uploads }: InboxProps): Rule {
     uploads.allowSender('events.amazonaws.com');
     noteEvents(this, bucket);
     if (bucket.env.account !== Stack.of(this).account) this.#allowEventsOf(bucket.env.account);
-    new Rule(this, 'ObjectCreated', {
+    return new Rule(this, 'ObjectCreated', {
       description: `Sends the uploads of ${this.node.path} to its queue`,
       eventPattern: {
         source: ['aws.s3'],
@@ -170,6 +172,13 @@ export class Inbox extends Construct {
       conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
     });
     grants.addBucket(bucket, { actions: ['s3:GetBucketNotification'], resources: [bucket.bucketArn] });
+    if (this.#rule === undefined) return;
+    grants.add({ actions: ['events:DescribeRule'], resources: [this.#rule.ruleArn] });
+    grants.add({
+      actions: ['events:ListRuleNamesByTarget'],
+      resources: ['*'],
+      wildcardReason: 'The names of the rules of a target are asked for before any rule is known.',
+    });
   }
 
   /** Allows the grantee to delete uploads for good. */

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Stack } from 'aws-cdk-lib';
 import { Key } from 'aws-cdk-lib/aws-kms';
+import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { listenOnLoopback } from '../../local/loopback.ts';
@@ -95,7 +96,7 @@ beforeAll(async () => {
             resource: arn('logs', `log-group:${deployedLog(logGroupName)}:log-stream:`),
           },
     );
-    const alarms = [{ AlarmName: 'flowdrop-a', StateValue: 'OK', AlarmActions: [TOPIC_ARN] }];
+    const alarms = [{ AlarmName: 'flowdrop-flows-failed', StateValue: 'OK', AlarmActions: [TOPIC_ARN] }];
     response.end(JSON.stringify({ MetricAlarms: alarms, events: [] }));
   });
   closing.defer(() => watch.close());
@@ -198,6 +199,22 @@ it('grantView allows reading the policy of a key of your own', () => {
   );
   const permissions = permissionsOf(withKey.template, ROLES.view).map(lineOf);
   expect(permissions.filter((line) => line.startsWith('kms:GetKeyPolicy'))).toEqual(['kms:GetKeyPolicy key/key']);
+});
+
+it('grantView allows seeing whether a rule brings the uploads of an inbox of your own', () => {
+  const withInbox = synthesisePipeline(
+    (stack) => ({ inboxBucket: Bucket.fromBucketName(stack, 'Theirs', 'theirs') }),
+    (pipeline) => pipeline.grantView(newRole(pipeline, ROLES.view)),
+  );
+  const ofRules = permissionsOf(withInbox.template, ROLES.view)
+    .filter(({ action }) => action.startsWith('events:'))
+    .map(lineOf);
+  expect(ofRules).toEqual([
+    expect.stringMatching(/^events:DescribeRule rule\/\w*ObjectCreated\w*$/),
+    // The names of rules are listed for all.
+    'events:ListRuleNamesByTarget *',
+  ]);
+  expect(withInbox.findings).toEqual([]);
 });
 
 it('no grant allows decrypting with a key of your own, except through the services that hold the data', () => {
