@@ -342,9 +342,17 @@ function isUnfinished(progress: unknown): boolean {
 
 const unusableIdError = (id: string): string => `The service lists it under an unusable id: ${id}`;
 
+/** Where a page has its items, and how it names the next one. */
+interface PagePlaces extends Pick<PagedListing, 'items' | 'pages'> {
+  /** Where an object in place of the list has its id. Then it is the only item. Default: only a list has items. */
+  readonly onlyId?: Pointers | undefined;
+}
+
 /** The items of all lists of a page, which has `null` in their place if there are none. Undefined if it has no list. */
-function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefined {
-  const places = [pointers].flat();
+function itemsOf(json: unknown, { items, onlyId }: PagePlaces): readonly unknown[] | undefined {
+  const only = typeof items === 'string' ? at(json, items) : undefined;
+  if (isObject(only) && usableId(firstAt(only, onlyId)) !== undefined) return [only];
+  const places = [items].flat();
   const lists = places.map((pointer) => at(json, pointer)).filter(Array.isArray);
   if (lists.length > 0) return lists.flat();
   return places.some((pointer) => pointer !== '' && at(json, pointer) === null) ? [] : undefined;
@@ -352,18 +360,19 @@ function itemsOf(json: unknown, pointers: Pointers): readonly unknown[] | undefi
 
 /**
  * Makes a reader of pages from `read`, which gets the items of a page. A page that says that it failed is none.
- * @param places where it may say so. Undefined if what it says there is not about the page.
+ * @param failures where it may say so. Undefined if what it says there is not about the page.
  */
 const pageReader = <T>(
   [what, member]: readonly [what: string, member: string],
-  { items: pointers, pages }: Pick<PagedListing, 'items' | 'pages'>,
-  places: Pick<FailurePlaces, 'words' | 'ofFlow'> | undefined,
+  places: PagePlaces,
+  failures: Pick<FailurePlaces, 'words' | 'ofFlow'> | undefined,
   read: (json: unknown, items: readonly unknown[]) => T | undefined,
 ): Reader<T> => {
+  const { items: pointers, pages } = places;
   const declared = [pointers, pages !== undefined && 'at' in pages ? pages.at : []].flat();
   return reader(misfit(what, member, pointers), (json) => {
-    if (places !== undefined) checkFailure(json, { ...places, declared });
-    const items = itemsOf(json, pointers);
+    if (failures !== undefined) checkFailure(json, { ...failures, declared });
+    const items = itemsOf(json, places);
     return items && read(json, items);
   });
 };
@@ -463,7 +472,7 @@ export const outputPageReader = (
 ) =>
   pageReader(
     ['list of outputs', 'outputs.items'],
-    listed,
+    { ...listed, onlyId: listed.id },
     hasFailed ? undefined : { words, ofFlow: state.failed },
     (json, items): ListingPage<Output> | undefined => {
       if (!items.every(isObject)) return undefined;

@@ -130,7 +130,10 @@ interface AnyOutputs {
 export interface ListedOutputs extends AnyOutputs {
   /** Path of the listing. Of several, the first that is served counts. */
   readonly path: string | readonly string[];
-  /** Where the list is. The empty pointer is the answer itself. Of several pointers, all lists that are there count. */
+  /**
+   * Where the list is. The empty pointer is the answer itself. Of several pointers, all lists that are there count. At a
+   * single pointer, an object with an id counts as a list of one.
+   */
   readonly items: Pointers;
   /** Where an item has its id. */
   readonly id: Pointers;

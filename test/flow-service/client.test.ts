@@ -1304,6 +1304,23 @@ describe('the outputs of a flow', () => {
     expect(await failureOf(read({ outputs, total: 5 }))).toMatchObject({ message: expect.stringContaining('shows 4') });
   });
 
+  it('may be one, in place of a list or as the flow itself', async () => {
+    const read = (body: object, items: Json) => {
+      const service = speaking({ outputs: { items } });
+      return clientOf(PUBLIC, { ...paged(() => ({ body })), service }).outputs('f1', never);
+    };
+    const video = { id: 'v1', object: 'video', status: 'completed', error: null, progress: 100 };
+    expect(await read(video, '')).toEqual([{ assetId: 'v1', status: 'ready' }]);
+    expect(await read({ data: { ...video, status: 'processing' } }, '/data')).toMatchObject([{ status: 'pending' }]);
+    for (const [body, items] of [
+      [{ status: 'completed' }, ''],
+      [video, ['/outputs', '']],
+      [{ error: 'Not now', id: 'request-7' }, ''],
+    ] as const) {
+      expect(await failureOf(read(body, items))).toMatchObject({ name: 'UnintelligibleAnswerError' });
+    }
+  });
+
   it('are one page if that is declared, whatever it says', async () => {
     const body = { outputs: two, next: 'Fetch the files.', total: 9, last: false };
     const { ids } = await pagedOutputs(() => ({ body, headers: { 'x-total-pages': '3' } }), { by: 'none' });
