@@ -168,6 +168,7 @@ export class FlowObserver {
         const seen = await this.#byOutputs(marker, of, signal, false);
         if (seen.kind === 'ending' || seen.kind === 'finished') return seen;
       }
+      if (error instanceof NotReadyError) return { kind: 'running' };
       if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
       const isUnknown = error instanceof NotFoundError && error.knownToBeServed;
       // The outputs have no path of their own, and would have been in this answer.

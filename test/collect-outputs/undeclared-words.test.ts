@@ -109,7 +109,7 @@ describe('an answer about a flow that does not fit the description', () => {
   });
 });
 
-describe.each([400, 403, 409])('a flow that the service answers with %i', (status) => {
+describe.each([400, 403, 422])('a flow that the service answers with %i', (status) => {
   const refused = async () => {
     await start({ service: { flowMs: 24 * HOUR }, settings: { flowAgeMaxSeconds: 3 * 3600 } });
     await world.send('a.bin');
@@ -136,6 +136,21 @@ describe.each([400, 403, 409])('a flow that the service answers with %i', (statu
     expect(failure).toMatchObject({ code: 'timed-out', message: expect.stringContaining('X-Version') });
     expect(world.service.counts.changeFlow).toBe(0);
   });
+});
+
+it.each([202, 409])('a flow that is not ready (%i) runs until its state is shown, or it is too old', async (status) => {
+  await start({
+    speaks: { errors: { notReady: [202, 409] } },
+    service: { flowMs: 24 * HOUR },
+    settings: { flowAgeMaxSeconds: 3 * 3600 },
+  });
+  await world.send('a.bin');
+  world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { status, body: '' } : undefined);
+  for (let polls = 1; polls <= 4; polls += 1) await world.tickAfter(2 * MINUTE);
+  expect(await obstacle()).toBeUndefined();
+  await world.tickAfter(3 * HOUR);
+  expect((await world.receipt('a.bin')).failure).toMatchObject({ code: 'timed-out' });
+  expect(world.service.flows[0]?.aborted).toBe(true);
 });
 
 describe('a word for an output that is not declared', () => {
