@@ -81,7 +81,8 @@ export async function downloadAsset(
       const error = await requests.errorFor(answer);
       // An address that got no token says nothing about it.
       if (hadToken || !(error instanceof ForbiddenError)) throw error;
-      throw new AddressRefusedError(error.message, { cause: error });
+      const why = 'No token was sent there, because the address is not below baseUrl';
+      throw new AddressRefusedError(`${error.message.replace(/\.?$/, '.')} ${why}`, { cause: error });
     }
     if (isPart(response)) {
       response.destroy();

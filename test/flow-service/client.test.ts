@@ -1966,7 +1966,9 @@ describe('an asset', () => {
     async (status) => {
       const { transport } = canned({ status: 302, headers: { location: 'https://storage.example.com/x' } }, { status });
       const token = scriptedToken();
-      await expect(read(clientOf(PUBLIC, { transport, token }))).rejects.toThrow(errors.AddressRefusedError);
+      const error = await failureOf(read(clientOf(PUBLIC, { transport, token })));
+      expect(error).toBeInstanceOf(errors.AddressRefusedError);
+      expect(error).toMatchObject({ message: expect.stringMatching(/: \d+\. No token .* not below baseUrl$/) });
       expect(token.renewals).toBe(0);
     },
   );
