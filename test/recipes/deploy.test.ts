@@ -10,9 +10,11 @@ interface Role {
   readonly Policies: readonly { readonly PolicyDocument: { readonly Statement: readonly unknown[] } }[];
 }
 
-const ROLES: Readonly<Record<string, { readonly Properties: Role }>> = JSON.parse(
-  read('examples/deploy/roles.json'),
-).Resources;
+interface Roles {
+  readonly Parameters: Readonly<Record<string, { readonly Default?: string }>>;
+  readonly Resources: Readonly<Record<string, { readonly Properties: Role }>>;
+}
+const { Resources: ROLES, Parameters: PARAMETERS }: Roles = JSON.parse(read('examples/deploy/roles.json'));
 
 const ISSUER = 'token.actions.githubusercontent.com';
 const {
@@ -21,7 +23,6 @@ const {
   DEFAULT_FILE_ASSET_PUBLISHING_ROLE_ARN: PUBLISH,
   DEFAULT_DEPLOY_ROLE_ARN: DEPLOY,
 } = DefaultStackSynthesizer;
-const ofBootstrap = (arn: string) => ({ 'Fn::Sub': arn.replace(`\${Qualifier}`, DEFAULT_QUALIFIER) });
 
 describe('examples/deploy/roles.json', () => {
   it.each([
@@ -48,12 +49,13 @@ describe('examples/deploy/roles.json', () => {
       },
     ]);
     expect(Policies.flatMap(({ PolicyDocument }) => PolicyDocument.Statement)).toEqual([
-      { Effect: 'Allow', Action: 'sts:AssumeRole', Resource: arns.map(ofBootstrap) },
+      { Effect: 'Allow', Action: 'sts:AssumeRole', Resource: arns.map((arn) => ({ 'Fn::Sub': arn })) },
     ]);
   });
 
-  it('has these two roles, and nothing else', () => {
+  it('has these two roles, and nothing else, for the bootstrap of CDK unless told otherwise', () => {
     expect(Object.keys(ROLES)).toEqual(['Diff', 'Deploy']);
+    expect(PARAMETERS.Qualifier?.Default).toBe(DEFAULT_QUALIFIER);
   });
 });
 
