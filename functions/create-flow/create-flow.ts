@@ -41,7 +41,7 @@ import { type Claim, claimFirst, claimOver, isKeyGood, leadBackTo, rewritten } f
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { conclude, type Ending, failing } from './ending.ts';
-import { jobFor, sendJob } from './job.ts';
+import { hasNewInputs, jobFor, sendJob } from './job.ts';
 import { ATTEMPTS_EXHAUSTED, backoffMs, lastAnswerOf, MISADDRESSED } from './retry-policy.ts';
 import { endingOf, send } from './send.ts';
 
@@ -196,7 +196,9 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
     return leave('gone', 'UploadsReplaced', 'An empty file that was replaced at once, as a mounted bucket does');
   }
   if (mayBeCopy && (await isNew())) {
-    const before = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
+    const copied = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
+    const isNewJob = copied && job && (await hasNewInputs(delivery, upload, job, copied));
+    const before = isNewJob ? undefined : copied;
     if (before !== undefined) return leave('skipped', 'UploadsSkipped', copyWords(before));
   }
   const terms = delivery.claimTerms();

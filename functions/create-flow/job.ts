@@ -1,12 +1,11 @@
 import pMap from 'p-map';
 import { iso } from '../base/clock.ts';
 import { shorten, toldIssues } from '../base/printable.ts';
-import { copiedEntry, currentUpload } from '../ledger/copies.ts';
+import { copiedEntry, currentUpload, isSameContent } from '../ledger/copies.ts';
 import {
   type ClaimedEntry,
   type Entry,
   gathered,
-  type Input,
   inputOf,
   isAwaited,
   isTerminal,
@@ -18,7 +17,7 @@ import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { ambiguousWords, awaitedInputs, type Job, nearWords } from '../uploads/job.ts';
 import { filesFor, folderOf, inputKey } from '../uploads/job-keys.ts';
 import type { OpenedUpload } from '../uploads/opened-upload.ts';
-import type { Upload } from '../uploads/upload.ts';
+import { putAt, type Upload } from '../uploads/upload.ts';
 import { UploadUnreadableError } from '../uploads/upload-errors.ts';
 import { inputFailure } from './admission.ts';
 import { type Claim, rewritten } from './claim.ts';
@@ -62,7 +61,7 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
       return failing(delivery, claim, { code: 'invalid-job', message });
     }
     if (found.missing.length > 0) return waitForInputs(delivery, claim, job, found);
-    inputs = found.inputs;
+    inputs = found.inputs.map(inputOf);
     claim = await rewritten(delivery, claim, gathered(claim.entry, inputs));
   }
   const opened = inbox.openJob(object, job, inputs);
@@ -70,10 +69,30 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
   return failure === undefined ? send(delivery, claim, opened) : failing(delivery, claim, failure);
 }
 
+/**
+ * Tells whether inputs were put before a job file that an earlier job with the same job file has not taken. Then the file
+ * was not put once more for its metadata, but to begin a new job.
+ */
+export async function hasNewInputs(
+  delivery: Delivery,
+  upload: Upload,
+  job: Job,
+  { inputs: taken }: Pick<Entry, 'inputs'>,
+): Promise<boolean> {
+  if (taken === undefined) return false;
+  const { inputs } = await findInputs(delivery, upload, job);
+  for (const input of inputs.filter((each) => putAt(each) <= putAt(upload))) {
+    const before = taken.find(({ key }) => key === input.key);
+    if (before === undefined) return true;
+    if (!(await isSameContent(input, before, delivery.ports, delivery.invocation.work))) return true;
+  }
+  return false;
+}
+
 interface Found {
   /** When the look began, in milliseconds since the epoch. */
   readonly lookedAt: number;
-  readonly inputs: readonly Input[];
+  readonly inputs: readonly Upload[];
   /** Names of the inputs that are empty, or not there and not optional. */
   readonly missing: readonly string[];
   /** A sentence for each name that no file has exactly, and several have in another Unicode form or spacing. */
@@ -118,7 +137,7 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   hints.push(...names.filter((_, index) => isEmpty(index)).map((name) => `${shorten(name)} is there, and empty.`));
   return {
     lookedAt,
-    inputs: uploads.flatMap((upload) => upload ?? []).map(inputOf),
+    inputs: uploads.flatMap((upload) => upload ?? []),
     missing: names.filter((_, index) => isEmpty(index) || (!files[index]?.isOptional && uploads[index] === undefined)),
     ...{ ambiguous, hints },
     isSuperseded: currentId !== undefined && currentId !== id,

@@ -3,7 +3,7 @@ import type { Route } from '../uploads/route.ts';
 import { NO_METADATA } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
 import { hashIn, secondDigits, secondsIn, type Upload, uploadId } from '../uploads/upload.ts';
-import { type Entry, hasGivenWay } from './entry.ts';
+import { type Entry, hasGivenWay, type Input } from './entry.ts';
 import { isDamaged, type Ledger, readableOr, type Stored } from './store.ts';
 import { SWEEP_REACH_MS } from './waits.ts';
 
@@ -175,6 +175,21 @@ async function findEntry(
     if (found !== undefined) return ledger.read(found, signal);
   }
   return undefined;
+}
+
+/** Tells whether an input still has the content that it had before: the same size, and the same ETag or checksum. */
+export async function isSameContent(
+  input: Input,
+  before: Input,
+  { inbox }: Pick<CopyPorts, 'inbox'>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (input.bytes !== before.bytes) return false;
+  if (input.etag === before.etag) return true;
+  // Without versions, what was there before is gone.
+  if (before.versionId === undefined) return false;
+  const own = await inbox.facts(input, signal);
+  return own?.checksum !== undefined && own.checksum === (await inbox.facts(before, signal))?.checksum;
 }
 
 /** Says of a copy why nothing is sent of it. */

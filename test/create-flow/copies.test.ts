@@ -25,6 +25,8 @@ async function copy(form: 's3' | 'bridge', ...upload: Parameters<typeof world.up
   }
 }
 
+const JOB_FILE = JSON.stringify({ inputs: ['front.png'] });
+
 const laterBy = (ms: number) => world.clock.advance(ms);
 
 it.each([
@@ -177,6 +179,28 @@ describe.each([
     expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded']);
   });
 
+  it.each([
+    ['skipped if the inputs are the same', 'front', 'back', 1],
+    ['skipped if an input is gone', 'front', undefined, 1],
+    ['sent if an input has other content', 'front', 'edge', 2],
+  ])('of a job file is %s', async (_, front, back, flows) => {
+    await start({ versioning, routes: [{ ...ECHO, jobs: 'jobs/' }] });
+    const job = JSON.stringify({ inputs: ['front.png', 'back.png'] });
+    for (const side of ['front', 'back']) await world.send(`jobs/${side}.png`, side);
+    await world.send('jobs/job.json', job);
+    await world.settle();
+    laterBy(HOUR);
+    await world.send('jobs/front.png', front);
+    if (back === undefined) await world.remove('jobs/back.png');
+    else await world.send('jobs/back.png', back);
+    await copy(form, 'jobs/job.json', job);
+    await world.settle();
+    laterBy(2 * HOUR);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(flows);
+    expect((await world.entries()).map(({ state }) => state)).toEqual(Array(flows).fill('succeeded'));
+  });
+
   it('is not sent if its message comes again after a newer file has taken the place of both', async () => {
     await start({ versioning, routes: [{ ...ECHO, settleSeconds: 60 }] });
     await world.send('a', 'x');
@@ -292,6 +316,72 @@ it('a copy is sent if the upload that it repeats is not among the 20 newest vers
   await copyTimes(19);
   expect(world.service.flows).toHaveLength(1);
   await copyTimes(1);
+  expect(world.service.flows).toHaveLength(2);
+});
+
+it.each([
+  ['an hour', () => laterBy(HOUR)],
+  ['a copy of the job file, which began nothing', () => copy('s3', 'jobs/job.json', JOB_FILE)],
+])('a job file that is put again for new inputs is sent by the sweep, after %s', async (_, between) => {
+  await start({ routes: [{ ...ECHO, jobs: 'jobs/' }] });
+  await world.send('jobs/front.png', 'front');
+  await world.send('jobs/job.json', JOB_FILE);
+  await world.settle();
+  await between();
+  await world.settle();
+  await world.send('jobs/front.png', 'another');
+  await world.upload('jobs/job.json', JOB_FILE);
+  world.takeMessages();
+  laterBy(HOUR);
+  await world.sweep({ since: '2026-01-01' });
+  await world.settle();
+  expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded', 'succeeded']);
+});
+
+it('an input that is put after a copy of its job file begins nothing, whoever finds the copy', async () => {
+  await start({ routes: [{ ...ECHO, jobs: 'jobs/' }] });
+  await world.send('jobs/front.png', 'front');
+  await world.send('jobs/job.json', JOB_FILE);
+  await world.settle();
+  laterBy(HOUR);
+  await copy('s3', 'jobs/job.json', JOB_FILE);
+  const announced = world.takeMessages();
+  laterBy(HOUR);
+  await world.send('jobs/front.png', 'another');
+  for (const message of announced) await world.ports.queue.send(message, new AbortController().signal);
+  await world.settle();
+  laterBy(HOUR);
+  await world.sweep({ since: '2026-01-01' });
+  await world.settle();
+  expect(world.service.flows).toHaveLength(1);
+});
+
+it('a copy of a job file is skipped if its inputs have the same content by the checksums of S3', async () => {
+  await start({ routes: [{ ...ECHO, jobs: 'jobs/' }] });
+  const { facts } = world.ports.inbox;
+  await world.send('jobs/front.png', 'front');
+  await world.send('jobs/job.json', JOB_FILE);
+  await world.settle();
+  const [entry] = await world.entries();
+  laterBy(HOUR);
+  // With a key of KMS, each object has an ETag of its own.
+  await world.send('jobs/front.png', 'again');
+  const checksums = ['one', 'one', 'one', 'other'];
+  const asked: (string | undefined)[] = [];
+  world.ports.inbox.facts = async (object, signal) => {
+    if (object.key !== 'jobs/front.png') return facts.call(world.ports.inbox, object, signal);
+    asked.push(object.versionId);
+    return { metadata: '{}', checksum: checksums.shift() };
+  };
+  await copy('s3', 'jobs/job.json', JOB_FILE);
+  await world.settle();
+  expect(world.service.flows).toHaveLength(1);
+  expect(asked).toEqual([
+    expect.not.stringMatching(entry?.inputs?.[0]?.versionId ?? ''),
+    entry?.inputs?.[0]?.versionId,
+  ]);
+  await copy('s3', 'jobs/job.json', JOB_FILE);
+  await world.settle();
   expect(world.service.flows).toHaveLength(2);
 });
 

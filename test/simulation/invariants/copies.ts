@@ -4,14 +4,27 @@ import type { Put } from '../observations.ts';
 import { SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 import { isOf } from './facts.ts';
+import { folderOf, isJobFile } from './jobs.ts';
 
-/** A copy of an upload is no upload itself, unless the one before it failed. */
+/**
+ * A copy of an upload is no upload itself, unless the one before it failed, or it is a job file whose inputs were put since
+ * then.
+ */
 export function checkCopies(world: World, entries: readonly Entry[]): void {
   for (const put of world.observed.puts.filter(({ isCopy }) => isCopy)) {
-    if (copiedUploadOf(world, put)?.end !== 'no failure') continue;
+    if (copiedUploadOf(world, put)?.end !== 'no failure' || mayHaveNewInputs(world, put)) continue;
     const own = entries.find((entry) => isOf(put, entry));
     demand(own === undefined, 'a copy was taken for an upload', own);
   }
+}
+
+/** True if a file was put below a job between its job file and this copy of that. */
+function mayHaveNewInputs({ observed: { puts } }: World, copy: Put): boolean {
+  const since = puts.findLastIndex(
+    ({ key, isCopy }, index) => key === copy.key && !isCopy && index < puts.indexOf(copy),
+  );
+  const between = puts.slice(since + 1, puts.indexOf(copy));
+  return isJobFile(copy.key) && between.some(({ key }) => key !== copy.key && key.startsWith(folderOf(copy.key)));
 }
 
 /** True if a copy is meant, because the upload before it had failed by then, and was not retried since. */
