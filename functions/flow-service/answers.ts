@@ -507,11 +507,13 @@ export interface LinkedResults {
   readonly page: ListingPage<unknown>;
   /** Says that the pointers find neither an address nor a place for some. Undefined if they do. */
   readonly nothing?: string | undefined;
+  /** True if the answer shows the flow as running: results may still come, whatever an earlier answer said. */
+  readonly isRunning: boolean;
 }
 
 export const linkedOutputsReader = (
-  { addresses }: LinkedOutputs,
-  { errors: { words } }: Pick<ServiceDescription, 'errors'>,
+  { addresses, path }: LinkedOutputs,
+  { state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>,
 ) =>
   reader('no object', (json): LinkedResults | undefined => {
     if (!isObject(json) && !Array.isArray(json)) return undefined;
@@ -527,7 +529,13 @@ export const linkedOutputsReader = (
     }
     const isEmpty = addresses.some((pointer) => isEmptyPlace(at(json, pointer)));
     const nothing = links.size === 0 && !isEmpty && nothingAt('address', 'outputs.addresses', addresses, json);
-    return { links: [...links.values()], page: pageOf(json, [...links.values()]), ...(nothing && { nothing }) };
+    const isRunning = (path ?? state.path) === state.path && stateOf(wordAt(json, state.word), state) === 'running';
+    return {
+      links: [...links.values()],
+      page: pageOf(json, [...links.values()]),
+      ...(nothing && { nothing }),
+      isRunning,
+    };
   });
 
 /** The answer as a page of the lists that hold its results. */

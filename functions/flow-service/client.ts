@@ -213,7 +213,9 @@ class HttpFlowService implements FlowService {
     const { hasFailed, ...of } = options;
     const { outputs: described } = this.service;
     if ('addresses' in described) {
-      const { links, nothing, page, answer } = await this.#links(flowId, described, signal, of);
+      const { links, nothing, page, answer, isRunning } = await this.#links(flowId, described, signal, of);
+      // Another replica may be behind the one that said that the flow has ended.
+      if (isRunning && hasFailed !== true) throw new NotReadyError('outputs: the flow is shown as running');
       if (nothing !== undefined) throw new NoAddressError(`outputs: ${nothing}`);
       // Beside addresses, "pages" can only say that there are none.
       const missing = described.pages === undefined ? missingOf(page, answer.response) : undefined;

@@ -181,6 +181,15 @@ describe('an answer that links results', () => {
     expect(await outputsIn(answer, changes)).toHaveLength(1);
   });
 
+  it('is asked for again if it shows the flow as running: more results may come', async () => {
+    for (const path of [undefined, REPLICATE.state.path]) {
+      const reading = outputsIn({ status: 'processing', output: [A] }, { path });
+      await expect(reading).rejects.toMatchObject({ name: 'NotReadyError' });
+    }
+    expect(await outputsIn({ status: 'processing', output: [A] }, { path: '/results/{id}' })).toHaveLength(1);
+    expect(await outputsIn({ status: 'succeeded', output: [A] })).toHaveLength(1);
+  });
+
   it('has a failed output for each item of a list that has an error, and no address', async () => {
     const output = [
       { url: A },
