@@ -399,7 +399,14 @@ function addPut(add: Add): void {
           };
           const { inputOf } = file;
           const overrides = inputOf === undefined ? { template, parameters } : {};
-          done.push({ ...(await put(file, overrides, deployment, { signal, onProgress })), inputOf });
+          try {
+            done.push({ ...(await put(file, overrides, deployment, { signal, onProgress })), inputOf });
+          } catch (error) {
+            const last = done.at(-1)?.key;
+            const before = `${done.length} of ${counted(wanted.length, 'file')} uploaded, the last one ${last}.`;
+            if (last !== undefined) console.note(`${before} The same command would pay for them again.`);
+            throw error;
+          }
         }
       },
     );

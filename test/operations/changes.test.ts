@@ -1,3 +1,4 @@
+import { appendFileSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -215,6 +216,22 @@ describe('put and get', () => {
     const [picture = ''] = (await fetched()).filter((path) => /whole\.png\/.*\.png$/.test(path));
     expect(await readFile(join(operated.directory, 'copies', picture), 'utf8')).toBe('a picture');
     expect(await fetched()).toContain(join('whole.png', 'receipt.json'));
+  });
+
+  it('send no part of a file that is being written, and say which files before it were uploaded', async () => {
+    await put('first.png', 'a picture');
+    await put('grows.png', 'x'.repeat(20_000_000));
+    const writer = setInterval(() => appendFileSync(join(operated.directory, 'grows.png'), 'x'), 1);
+    onTestFinished(() => clearInterval(writer));
+    expect(await operated.run('put', 'first.png', 'grows.png', '--yes')).toMatchObject({
+      code: 1,
+      output: '',
+      errors: expect.stringMatching(
+        /^1 of 2 files uploaded, the last one first\.png\. The same command would pay for them again\.\n.*grows\.png changed while it was uploaded/,
+      ),
+    });
+    expect((await keys(INBOX_BUCKET)).filter((key) => key === 'grows.png')).toEqual([]);
+    await operated.becomes('first.png', 'succeeded');
   });
 
   it('keep no result that is not the one of the receipt', async () => {
