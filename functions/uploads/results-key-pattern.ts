@@ -44,7 +44,10 @@ export function issueOfAlias(pattern: string): string | undefined {
   if (unknown !== undefined) return `expected only ${ALIAS_PLACEHOLDERS.join(', ')} in braces, not ${unknown}`;
   if (/[{}]/.test(pattern.replaceAll(/\{[^{}]*\}/g, ''))) return 'expected every brace to be part of a placeholder';
   if (new Set(placeholders).size < placeholders.length) return 'expected each placeholder once';
-  if (!/^[^{}/]+\//.test(pattern)) return 'expected it to begin with a folder of its own, such as models/';
+  // A permission names this folder. IAM takes an asterisk for any folder, and refuses letters beyond Latin-1.
+  if (!/^[A-Za-z0-9!_.'()-]+\//.test(pattern)) {
+    return "expected it to begin with a folder of its own, such as models/, of letters, digits and !_.'()-";
+  }
   if (/\/\/|\/$/.test(pattern)) return 'expected no two slashes in a row, and none at the end';
   const [hasKey, hasFolder, hasName] = ['{key}', '{folder}', '{name}'].map((each) => placeholders.includes(each));
   if (hasKey ? hasFolder || hasName : !(hasFolder && hasName)) {
