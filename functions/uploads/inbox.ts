@@ -446,11 +446,10 @@ function deniedUpload(reference: UploadReference, { isCurrent: _, ...facts }: Li
   return { ...facts, lastModified, mediaType, ...rankOf(reference, lastModified, now) };
 }
 
-/** The checksum that S3 keeps of an object, with its kind. */
+/** The checksum that S3 keeps of an object, with its kind. The client knows ten, and S3 adds others now and then. */
 function checksumOf(head: HeadObjectCommandOutput): string | undefined {
-  const { ChecksumType, ChecksumSHA256, ChecksumSHA1, ChecksumCRC64NVME, ChecksumCRC32C, ChecksumCRC32 } = head;
-  const sums = [ChecksumSHA256, ChecksumSHA1, ChecksumCRC64NVME, ChecksumCRC32C, ChecksumCRC32];
-  return sums.every((sum) => sum === undefined) ? undefined : JSON.stringify([ChecksumType, ...sums]);
+  const facts = Object.entries(head).filter(([name, value]) => name.startsWith('Checksum') && value !== undefined);
+  return facts.some(([name]) => name !== 'ChecksumType') ? JSON.stringify(facts.toSorted()) : undefined;
 }
 
 function uploadFrom(

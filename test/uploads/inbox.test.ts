@@ -7,10 +7,13 @@ import {
   PutObjectCommand,
 } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import type { UploadPage } from '../../functions/uploads/inbox.ts';
+import { systemClock } from '../../functions/base/clock.ts';
+import { s3Client } from '../../functions/s3/client.ts';
+import { Inbox, type UploadPage } from '../../functions/uploads/inbox.ts';
 import type { OpenedInput, OpenedUpload } from '../../functions/uploads/opened-upload.ts';
 import { unquoted } from '../../functions/uploads/upload.ts';
 import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../../functions/uploads/upload-errors.ts';
+import { web } from '../support/servers.ts';
 import { INBOX, start, type WorldOptions, world } from '../support/world.ts';
 
 const signal = new AbortController().signal;
@@ -32,6 +35,22 @@ function onAnswer(command: string, see: (output: object) => void): void {
 
 const open = (reference: object = {}) => world.ports.inbox.open({ bucket: INBOX, key: 'a', ...reference }, signal);
 const read = async ({ inputs: [own] }: OpenedUpload) => buffer(await (own as OpenedInput).source.open(signal));
+
+it.each(['crc32', 'crc32c', 'crc64nvme', 'md5', 'sha1', 'sha256', 'sha512', 'xxhash64', 'xxhash3', 'xxhash128'])(
+  'an object has the checksum that S3 keeps of it: %s',
+  async (algorithm) => {
+    const { origin } = await web(({ url = '' }, response) => {
+      const sum = url.endsWith('/none') ? {} : { [`x-amz-checksum-${algorithm}`]: url.slice(-1) };
+      response.writeHead(200, { 'x-amz-checksum-type': 'FULL_OBJECT', ...sum }).end();
+    });
+    const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
+    const s3 = s3Client({ endpoint: origin, forcePathStyle: true, region: 'us-east-1', credentials });
+    const inbox = new Inbox(s3, systemClock);
+    const checksum = async (key: string) => (await inbox.facts({ bucket: INBOX, key }, signal))?.checksum;
+    const [one, same, other, none] = await Promise.all(['1', 'x/1', '2', 'none'].map(checksum));
+    expect([one === same, one === other, one, none]).toEqual([true, false, expect.any(String), undefined]);
+  },
+);
 
 describe('an opened upload', () => {
   it('has the time and the sequencer of its event, unless the event is of an earlier put of the same content', async () => {
