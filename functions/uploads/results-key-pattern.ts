@@ -15,19 +15,24 @@ export const RESULTS_KEY_END = /\{assetId\}(\{ext\})?$/;
  * asset's id. That it ends in this id is checked by {@link RESULTS_KEY_END}.
  */
 export function issueOfResultsKey(pattern: string): string | undefined {
-  const placeholders: readonly string[] = pattern.match(/\{[^{}]*\}/g) ?? [];
-  const unknown = placeholders.find((each) => !isPlaceholder(each));
-  const known = `${PLACEHOLDERS.slice(0, -1).join(', ')} and ${PLACEHOLDERS.at(-1)}`;
-  if (unknown !== undefined) return `expected only ${known} in braces, not ${unknown}`;
-  if (/[{}]/.test(pattern.replaceAll(/\{[^{}]*\}/g, ''))) return 'expected every brace to be part of a placeholder';
-  if (!placeholders.includes('{flowId}')) return 'expected {flowId} in it, or assets would overwrite each other';
-  if (new Set(placeholders).size < placeholders.length) return 'expected each placeholder once';
+  const issue = issueOfPlaceholders(pattern, PLACEHOLDERS);
+  if (issue !== undefined) return issue;
+  if (!pattern.includes('{flowId}')) return 'expected {flowId} in it, or assets would overwrite each other';
   const segments = pattern.replace(/\{ext\}$/, '').split('/');
   if (segments.some((segment) => (segment.match(/\{/g) ?? []).length > 1)) {
     return 'expected a slash between {key}, {flowId} and {assetId}, or two assets could get the same key';
   }
   if (segments.includes('')) return 'expected no slash at the start and no two in a row';
   return undefined;
+}
+
+/** Returns what is wrong with the placeholders of a pattern, if anything is. Each may stand in it once. */
+function issueOfPlaceholders(pattern: string, known: readonly string[]): string | undefined {
+  const found: readonly string[] = pattern.match(/\{[^{}]*\}/g) ?? [];
+  const unknown = found.find((each) => !known.includes(each));
+  if (unknown !== undefined) return `expected only ${known.join(', ')} in braces, not ${unknown}`;
+  if (/[{}]/.test(pattern.replaceAll(/\{[^{}]*\}/g, ''))) return 'expected every brace to be part of a placeholder';
+  return new Set(found).size < found.length ? 'expected each placeholder once' : undefined;
 }
 
 /** What an alias may contain. `aliasKey` replaces each. */
@@ -39,24 +44,21 @@ const ALIAS_PLACEHOLDERS: readonly string[] = ['{key}', '{folder}', '{name}', '{
  * alias stays with the first of them. It begins with a folder of its own, in which no results lie.
  */
 export function issueOfAlias(pattern: string): string | undefined {
-  const placeholders: readonly string[] = pattern.match(/\{[^{}]*\}/g) ?? [];
-  const unknown = placeholders.find((each) => !ALIAS_PLACEHOLDERS.includes(each));
-  if (unknown !== undefined) return `expected only ${ALIAS_PLACEHOLDERS.join(', ')} in braces, not ${unknown}`;
-  if (/[{}]/.test(pattern.replaceAll(/\{[^{}]*\}/g, ''))) return 'expected every brace to be part of a placeholder';
-  if (new Set(placeholders).size < placeholders.length) return 'expected each placeholder once';
+  const issue = issueOfPlaceholders(pattern, ALIAS_PLACEHOLDERS);
+  if (issue !== undefined) return issue;
   // A permission names this folder. IAM takes an asterisk for any folder, and refuses letters beyond Latin-1.
   if (!/^[A-Za-z0-9!_.'()-]+\//.test(pattern)) {
     return "expected it to begin with a folder of its own, such as models/, of letters, digits and !_.'()-";
   }
   if (/\/\/|\/$/.test(pattern)) return 'expected no two slashes in a row, and none at the end';
-  const [hasKey, hasFolder, hasName] = ['{key}', '{folder}', '{name}'].map((each) => placeholders.includes(each));
+  const [hasKey, hasFolder, hasName] = ['{key}', '{folder}', '{name}'].map((each) => pattern.includes(each));
   if (hasKey ? hasFolder || hasName : !(hasFolder && hasName)) {
     return 'expected {key}, or both {folder} and {name}: otherwise two files could get the same alias';
   }
   const isApart = /\/\{(key|name)\}(?!\{(?!ext\}))/.test(pattern) && (hasKey || /\/\{folder\}\//.test(pattern));
   if (!isApart) return 'expected a slash before {key} and {name}, and on both sides of {folder}';
   if (/\{ext\}(?!$)/.test(pattern)) return 'expected {ext} at the end';
-  if (placeholders.includes('{n}') && !/[^{}\d]\{n\}(?![\d{](?!ext\}$))/.test(pattern)) {
+  if (pattern.includes('{n}') && !/[^{}\d]\{n\}(?![\d{](?!ext\}$))/.test(pattern)) {
     return 'expected {n} between characters that are no digits, or two assets could get the same alias';
   }
   return undefined;
