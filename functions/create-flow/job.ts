@@ -134,7 +134,7 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   // A mounted bucket puts a file first without its content.
   const isEmpty = (index: number): boolean => uploads[index]?.bytes === 0;
   const names = files.map(({ name }) => name);
-  hints.push(...names.filter((_, index) => isEmpty(index)).map((name) => `${shorten(name)} is there, and empty.`));
+  hints.push(...names.filter((_, index) => isEmpty(index)).map((name) => `${shorten(name)} is empty.`));
   return {
     lookedAt,
     inputs: uploads.flatMap((upload) => upload ?? []),

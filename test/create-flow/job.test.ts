@@ -126,7 +126,7 @@ describe('a job', () => {
     await put('front.png');
     await world.deliverAll();
     expect(await wait()).toMatchObject({
-      message: 'Missing inputs: back.png. back.png is there, and empty.',
+      message: 'Missing inputs: back.png. back.png is empty.',
       missing: ['back.png'],
     });
     await put('back.png');
@@ -143,7 +143,7 @@ describe('a job', () => {
     await world.settle();
     expect(await failure()).toMatchObject({
       code: 'inputs-missing',
-      message: expect.stringMatching(/^1 input was not there by .*: front\.png\. front\.png is there, and empty\.$/),
+      message: expect.stringMatching(/^1 input was not there by .*: front\.png\. front\.png is empty\.$/),
     });
     await put('front.png');
     await world.retry();
