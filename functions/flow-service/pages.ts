@@ -85,7 +85,7 @@ const made = (of: string, beside: string): string => `(?:(?:${beside}) )*(?:${of
 
 /** `total`, `numFound`, `total_row_count`. */
 const COUNT_OF_ALL = made(
-  'total|count|found|hits|matched',
+  'total|count|found|hits|match(?:ed|es)',
   'x|num(?:ber)?|nb|of|full|grand|overall|hit|(?:object|item|result|element|record|row|output|asset|file|flow|job)s?|entries',
 );
 
@@ -228,8 +228,8 @@ const lastStep = (pointer: string): string => plain(stepsOf(pointer).at(-1) ?? '
 const hasNextLink = (links: readonly unknown[]): boolean =>
   links.slice(0, LINKS_MAX).some((link) => /^next$/i.test(String(at(link, '/rel'))));
 
-/** A header may begin with `x-`, and with the short name of a product: `x-wp-total`, `x-ms-continuation`. */
-const HEADER_PREFIX = /^(?:x_)?(?:[a-z]{2,3}_|pagination_)?/;
+/** A header may begin with `x-`, and with the name of a product: `x-wp-total`, `x-ms-continuation`, `x-nomad-nexttoken`. */
+const HEADER_PREFIX = /^(?:x_)?(?:[a-z]{2,3}_|pagination_|[a-z]+_(?=next))?/;
 
 /** Words of headers that count other things: the hits of a cache, bytes. */
 const OTHER_COUNT = /hit|size/;

@@ -1230,6 +1230,8 @@ describe('the outputs of a flow', () => {
     [200, { 'x-ms-continuation': 'abc' }],
     [200, { 'x-ms-continuation-nextpartitionkey': '1!8' }],
     [200, { 'x-next-page-token': 'x' }],
+    [200, { 'x-nomad-nexttoken': 'x' }],
+    [200, { total_matches: '5' }],
     [200, { 'x-has-next-page': 'true' }],
     [200, { 'next-range': 'id a2..' }],
     [206, { 'content-range': 'items 0-1/5' }],
@@ -1380,7 +1382,13 @@ describe('the outputs of a flow', () => {
   it.each<Record<string, string>>([
     { 'x-has-more': '0', 'x-next-page': 'null' },
     { 'x-hits': '9', 'x-total-size': '9' },
-    { 'x-has-next': 'false', 'x-nextjs-cache': 'HIT', 'x-ratelimit-remaining': '9', 'x-retry-count': '9' },
+    {
+      'x-has-next': 'false',
+      'x-nextjs-cache': 'HIT',
+      'x-next-router-state': 'a',
+      'x-ratelimit-remaining': '9',
+      'x-retry-count': '9',
+    },
   ])('are complete if the headers are %j', async (headers) => {
     expect((await pagedOutputs(() => ({ body: { outputs: two }, headers }))).ids).toEqual(['a', 'b']);
   });
