@@ -350,7 +350,7 @@ class Attempt {
       const sent = shownTokenHeader(speaks);
       const todo = isToken
         ? `Check the token in FLOWDROP_TOKEN. It was sent as ${sent}: if the service wants another form, correct "token"`
-        : `Check "${member}"`;
+        : `Check "${error instanceof InDoubtError && error.isAccepted ? 'create.id' : member}"`;
       isTold = /correct "/.test(message);
       // Of an answer that is none of the service, the message says what else to check.
       const whole = isTold ? message : `${todo} in the description. ${message}`;

@@ -333,7 +333,7 @@ export class Requests {
       const cause = error instanceof SyntaxError ? undefined : error; // V8 quotes text of any length in a SyntaxError.
       const isSaid = error instanceof UnfitAnswerError ? error.isOwnError : undefined;
       const isOwnError = isSaid ?? this.#wordsOf(response, text).isOwn;
-      const what = text.trim() === '' ? `the answer is empty (status ${response.status})` : `${message}: ${cut(text)}`;
+      const what = text.trim() === '' ? emptyWords(response) : `${message}: ${cut(text)}`;
       throw new UnintelligibleAnswerError(`${operation}: ${what}`, { cause, isOwnError });
     }
   }
@@ -496,6 +496,16 @@ export class Requests {
       if (source !== undefined) over.abort();
     }
   }
+}
+
+/** Headers in which a service may name what it has made: Azure and Adobe answer a creation so. */
+const NAMING_HEADERS: readonly string[] = ['location', 'operation-location', 'azure-asyncoperation'];
+
+/** Says that an answer is empty. */
+function emptyWords({ status, headers }: TransportResponse): string {
+  const name = NAMING_HEADERS.find((each) => headers[each] !== undefined);
+  const where = name === undefined ? '' : `. Its header ${name} may have an id, but one is read from the body only`;
+  return `the answer is empty (status ${status})${where}`;
 }
 
 /**

@@ -599,6 +599,19 @@ describe('a flow that may have been created', () => {
     );
   });
 
+  it.each(['location', 'operation-location'])('has no id in an empty answer: the error names its %s', async (name) => {
+    const { transport } = canned({
+      status: 202,
+      body: '',
+      headers: { [name]: 'https://flows.example.com/jobs/7?k=v' },
+    });
+    const error = await failureOf(operations.create(clientOf(PUBLIC, { transport })));
+    expect(error).toMatchObject({ name: 'InDoubtError', isAccepted: true });
+    expect((error as Error).message).toMatch(
+      new RegExp(`the answer is empty \\(status 202\\)\\. Its header ${name} may have an id, .* body only$`),
+    );
+  });
+
   const BALANCE = 'insufficient balance';
   const creationOf = (body: object, errors: object = {}) => {
     const { transport } = canned({ status: 200, body: JSON.stringify(body) });

@@ -99,6 +99,15 @@ it.each<[string, Json, RegExp]>([
   expect([await ran(), printed()]).toEqual([false, expect.stringMatching(told)]);
 });
 
+it('an empty answer to a creation leads to the pointer to the id, and not to the path that was right', async () => {
+  const { url, service } = await serveStandIn({ tokens: [TOKEN] });
+  service.intercept = (_, { operation }) =>
+    operation === 'createFlow' ? { status: 202, headers: { 'operation-location': '/jobs/7' }, body: '' } : undefined;
+  const { ran, printed } = trial(url, FLOWS);
+  expect(await ran()).toBe(false);
+  expect(printed()).toMatch(/^Check "create\.id" in .* empty \(status 202\)\. Its header operation-location may/m);
+});
+
 it('a listing that does not show what was attached to the flow is told', async () => {
   const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0 });
   const { ran, printed } = trial(url, speaking({ state: { additional: '/labels' } }));
