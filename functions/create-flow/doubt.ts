@@ -16,7 +16,7 @@ import {
 } from '../ledger/entry.ts';
 import { BACKOFF_MAX_MS, HELD_WAIT_MS, UNDECIDED_MAX_MS, type WaitReason } from '../ledger/waits.ts';
 import { type Claim, isKeyGood, rewritten } from './claim.ts';
-import type { CreatePorts, Delivery } from './delivery.ts';
+import type { Delivery } from './delivery.ts';
 import { type Ending, failing } from './ending.ts';
 import {
   backoffMs,
@@ -106,14 +106,14 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     if (mayRepeat && error instanceof FlowServiceError && !isLastKept(delivery, entry, error))
       return repeat(error.message);
     if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
-      return waitOn(unansweredWords(delivery.ports, error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
+      return waitOn(unansweredWords(delivery, entry, error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
   }
   if (found.result === 'found') return adopt(delivery, claim, found.flow);
   if (mayRepeat && found.result !== 'absent') return repeat(found.why);
   if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
-  if (isEarly) return waitAfter(earlyWords(delivery.ports), conclusiveAt);
+  if (isEarly) return waitAfter(earlyWords(delivery, entry), conclusiveAt);
   if (found.result === 'unknown') {
     if (isForOperator) return hold(delivery, claim, doubt, found.why);
     return sendInDoubt(delivery, claim, found.why);
@@ -159,14 +159,17 @@ async function withoutCount(
 }
 
 /** Says why a search, or the health check in its place, was of no use. */
-const unansweredWords = (ports: Pick<CreatePorts, 'flows' | 'settings'>, error: Error): string =>
-  ports.flows.service.list === undefined ? `${earlyWords(ports)} ${error.message}` : error.message;
+const unansweredWords = (delivery: Delivery, entry: ClaimedEntry, error: Error): string =>
+  delivery.ports.flows.service.list === undefined ? `${earlyWords(delivery, entry)} ${error.message}` : error.message;
 
 /** Says what comes next, while the service need not list the flow yet. */
-function earlyWords({ flows, settings }: Pick<CreatePorts, 'flows' | 'settings'>): string {
+function earlyWords({ ports: { flows, settings } }: Delivery, { doubt }: ClaimedEntry): string {
+  const who = doubt?.isAccepted
+    ? 'the operator decides, because it has accepted the file'
+    : `settings.inDoubt decides (${settings.inDoubt})`;
   const next =
     flows.service.list === undefined
-      ? `The service lists no flows, so settings.inDoubt decides (${settings.inDoubt}).`
+      ? `The service lists no flows, so ${who}.`
       : 'Its listing is searched again before the next try.';
   return `The service may have created a flow. ${next}`;
 }

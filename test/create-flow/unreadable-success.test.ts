@@ -43,6 +43,20 @@ describe('a creation that was answered with a success that names no flow', () =>
     expect(world.service.counts.createFlow).toBe(1);
   });
 
+  it.each([
+    ['the operator decides, because it has accepted the file', { status: 202, body: '' }],
+    ['settings.inDoubt decides (retry)', { status: 504, body: '' }],
+  ])('says at once what comes if the service lists no flows: %s', async (who, fault) => {
+    await start({ speaks: { list: null }, settings: { inDoubt: 'retry' } });
+    world.fault('createFlow', fault, 1);
+    await world.upload('a', 'x');
+    await world.deliverAll();
+    expect(await world.entry()).toMatchObject({
+      reason: 'in-doubt',
+      message: expect.stringContaining(`The service lists no flows, so ${who}.`),
+    });
+  });
+
   it('waits as for a spent credit if the description says that its words mean that', async () => {
     const outOfCredit = [402, { status: 200, says: 'insufficient balance' }];
     await start({ ...NO_LISTING, speaks: { errors: { words: '/message', outOfCredit } } });
