@@ -1,6 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { aliasKey, assetKey, chainReportKey, receiptKey } from '../../functions/results/results-keys.ts';
+import {
+  ASSET_METADATA,
+  aliasKey,
+  assetKey,
+  chainReportKey,
+  FLOW_METADATA,
+  receiptKey,
+  UPLOAD_METADATA,
+} from '../../functions/results/results-keys.ts';
 
 const settings = { resultsPrefix: '', resultsKey: '{key}/{flowId}/{assetId}{ext}' };
 const asset = { key: 'in/a.png', flowId: 'f1', assetId: 'a1', mediaType: 'model/gltf-binary' };
@@ -206,4 +214,12 @@ describe('the key of an alias', () => {
   it('has no extension for a type that has none', () => {
     expect(aliasKey('', '{name}{ext}', { key: 'a.png', mediaType: 'application/x-nobody-knows', n: 1 })).toBe('a');
   });
+});
+
+it('the metadata of results keep their names, by which stored assets are known again', () => {
+  expect([UPLOAD_METADATA, FLOW_METADATA, ASSET_METADATA]).toEqual([
+    'flowdrop-upload',
+    'flowdrop-flow',
+    'flowdrop-asset',
+  ]);
 });

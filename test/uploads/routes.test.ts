@@ -194,6 +194,13 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
   ),
   [{ sufixes: ['.png'] }, 'routes[0].sufixes: unknown, expected only name'],
   [{ input: 'json' }, 'routes[0].input: expected "file" or "text", got "json"'],
+  [{ alias: 5 }, 'routes[0].alias: expected a pattern such as "models/{folder}/{name}{ext}", got 5'],
+  [{ alias: 'models/{what}' }, 'routes[0].alias: expected only {key}, {folder}, {name}, {n}, {ext} in braces'],
+  [{ alias: `models/${'x'.repeat(501)}/{key}` }, 'routes[0].alias: expected at most 512 characters, got "models/xxx'],
+  [{ revision: '' }, `routes[0].revision: ${words('a name', 64)}, got ""`],
+  [{ review: 5 }, 'routes[0].review: expected true or false, got 5'],
+  [{ deleteFlow: 5 }, 'routes[0].deleteFlow: expected true or false, got 5'],
+  [{ parameters: { list: [1, { seed: 2 ** 60 }] } }, 'routes[0].parameters: expected no number beyond 2^53'],
   [{ overrides: 'yes' }, 'routes[0].overrides: expected true or false, got "yes"'],
   [{ afterSuccess: 'move' }, 'routes[0].afterSuccess: expected "tag" or "delete", got "move"'],
   [{ additional: [] }, 'routes[0].additional: expected an object, got []'],
@@ -241,6 +248,8 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
 const AT_LIMITS: readonly object[] = [
   ...[1, 2_592_000].map((deadlineSeconds) => ({ jobs: 'm/', deadlineSeconds })),
   { jobs: `${'x'.repeat(1023)}/` },
+  { alias: `models/${'x'.repeat(499)}/{key}` },
+  ...(['tag', 'delete'] as const).map((afterSuccess) => ({ afterSuccess })),
   ...[1, 900].map((settleSeconds) => ({ settleSeconds })),
 ];
 
@@ -528,8 +537,29 @@ describe('a file that no person meant', () => {
 
   it('may be an input of a job', () => {
     const jobs = route({ name: 'jobs', jobs: 'jobs/' });
-    expect(whySkipped([all, jobs], { key: 'jobs/1/.a.png' })).toBeUndefined();
-    expect(isLeftOut([all, jobs], 'jobs/1/.a.png')).toBe(false);
+    const skipping = { ...all, prefixes: ['jobs/'] };
+    for (const routes of [
+      [all, jobs],
+      [skipping, jobs],
+    ]) {
+      expect(whySkipped(routes, { key: 'jobs/1/.a.png' })).toBeUndefined();
+      expect(isLeftOut(routes, 'jobs/1/.a.png')).toBe(false);
+    }
+    expect(whySkipped([jobs], { key: 'jobs/.a/job.json' })).toContain('".*/"');
+  });
+
+  it('is left out if one of the routes would skip it', () => {
+    expect(isLeftOut([route({ name: 'own', skippedNames: ['*.bak'] }), all], 'a.tmp')).toBe(false);
+    const others = route({ name: 'others', prefixes: ['out/'], skippedNames: ['*.tmp'] });
+    expect(isLeftOut([route({ name: 'own', prefixes: ['out/'], skippedNames: ['*.bak'] }), others], 'in/a.tmp')).toBe(
+      true,
+    );
+  });
+
+  it('has no name to be skipped by at the key of a later stage', () => {
+    const key = `in/a.png/chain/next/69570ee5${'ab'.repeat(16)}`;
+    expect(whySkipped([all], { key })).toContain('form of a later stage of a chain (…/chain/<route>/<upload id>)');
+    expect(skippedNameOf([all], `.cache/${key}`)).toBeUndefined();
   });
 });
 

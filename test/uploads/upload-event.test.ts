@@ -220,6 +220,12 @@ describe('the error for a refused message', () => {
     expect(said(deep)).toMatchObject({ message: expect.stringContaining('nested too deeply to be shown') });
   });
 
+  it('has no version and no sequencer if the upload has none', () => {
+    const facts = { id: `69570ee5${'ab'.repeat(16)}`, bucket: 'inbox', key: 'a', etag: 'e', bytes: 1 };
+    const [record] = JSON.parse(messageFor(facts as never)).Records;
+    expect(Object.keys(record.s3.object)).toEqual(['key', 'size', 'eTag']);
+  });
+
   it('has its cause', () => {
     expect(said(notification({ key: '%zz' }))).toMatchObject({ cause: expect.any(URIError) });
   });
