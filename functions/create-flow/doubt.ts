@@ -164,12 +164,10 @@ const unansweredWords = (delivery: Delivery, entry: ClaimedEntry, error: Error):
 
 /** Says what comes next, while the service need not list the flow yet. */
 function earlyWords({ ports: { flows, settings } }: Delivery, { doubt }: ClaimedEntry): string {
-  const who = doubt?.isAccepted
-    ? 'the operator decides, because it has accepted the file'
-    : `settings.inDoubt decides (${settings.inDoubt})`;
+  const who = doubt?.isAccepted ? 'the operator' : `settings.inDoubt (${settings.inDoubt})`;
   const next =
     flows.service.list === undefined
-      ? `The service lists no flows, so ${who}.`
+      ? `The service lists no flows: ${who} decides.`
       : 'Its listing is searched again before the next try.';
   return `The service may have created a flow. ${next}`;
 }

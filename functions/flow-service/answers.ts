@@ -616,9 +616,9 @@ const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
  */
 function lostIn(item: unknown, pointer: string, results: ReadonlySet<string>, words: Pointers): readonly LinkedPlace[] {
   const hasFailed = results.size > 0 && failureIn(item, { words, declared: [] }) !== undefined;
-  const error = (isObject(item) ? errorText(item.error) : undefined) ?? (hasFailed ? errorText(item) : undefined);
+  const error = errorText(at(item, '/error')) ?? (hasFailed ? errorText(item) : undefined);
   if (error !== undefined) return [{ pointer, value: item, error }];
-  const lacking = results.size === 0 ? undefined : emptyPlacesIn(item, '').find((each) => results.has(each));
+  const lacking = emptyPlacesIn(item, '').find((each) => results.has(each));
   return lacking === undefined ? [] : [{ pointer: pointer + lacking, value: '', error: LACKING }];
 }
 
@@ -641,8 +641,9 @@ function* linksIn(value: unknown, pointer: string, words: Pointers, isWanted = t
     const addresses = Object.values(value).filter(isLink);
     const files = new Set(addresses.map(fileOf));
     const isKnown = (member: unknown): boolean =>
-      (isLost(member) && files.has(fileOf(member))) ||
-      (isLink(member) && /^http:/i.test(member) && addresses.includes(`https${member.slice('http'.length)}`));
+      isLost(member)
+        ? files.has(fileOf(member))
+        : isLink(member) && member.startsWith('http:') && addresses.includes(member.replace('http', 'https'));
     for (const [name, member] of Object.entries(value)) {
       if (!isKnown(member)) yield* linksIn(member, pointer + pointerOf([name]), words, false);
     }

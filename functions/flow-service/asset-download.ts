@@ -81,7 +81,7 @@ export async function downloadAsset(
       const error = await requests.errorFor(answer);
       // An address that got no token says nothing about it.
       if (hadToken || !(error instanceof ForbiddenError)) throw error;
-      const why = 'No token was sent there, because the address is not below baseUrl';
+      const why = 'No token was sent: the address is not below baseUrl';
       throw new AddressRefusedError(`${error.message.replace(/\.?$/, '.')} ${why}`, { cause: error });
     }
     if (isPart(response)) {

@@ -498,13 +498,10 @@ export class Requests {
   }
 }
 
-/** Headers in which a service may name what it has made: Azure and Adobe answer a creation so. */
-const NAMING_HEADERS: readonly string[] = ['location', 'operation-location', 'azure-asyncoperation'];
-
-/** Says that an answer is empty. */
+/** Says that an answer is empty. Azure and Adobe name what a creation has made in `Operation-Location` or `Location`. */
 function emptyWords({ status, headers }: TransportResponse): string {
-  const name = NAMING_HEADERS.find((each) => headers[each] !== undefined);
-  const where = name === undefined ? '' : `. Its header ${name} may have an id, but one is read from the body only`;
+  const name = Object.keys(headers).find((each) => each.endsWith('location'));
+  const where = name === undefined ? '' : `. Its header ${name} is not read`;
   return `the answer is empty (status ${status})${where}`;
 }
 

@@ -44,8 +44,8 @@ describe('a creation that was answered with a success that names no flow', () =>
   });
 
   it.each([
-    ['the operator decides, because it has accepted the file', { status: 202, body: '' }],
-    ['settings.inDoubt decides (retry)', { status: 504, body: '' }],
+    ['the operator', { status: 202, body: '' }],
+    ['settings.inDoubt (retry)', { status: 504, body: '' }],
   ])('says at once what comes if the service lists no flows: %s', async (who, fault) => {
     await start({ speaks: { list: null }, settings: { inDoubt: 'retry' } });
     world.fault('createFlow', fault, 1);
@@ -53,7 +53,7 @@ describe('a creation that was answered with a success that names no flow', () =>
     await world.deliverAll();
     expect(await world.entry()).toMatchObject({
       reason: 'in-doubt',
-      message: expect.stringContaining(`The service lists no flows, so ${who}.`),
+      message: expect.stringContaining(`The service lists no flows: ${who} decides.`),
     });
   });
 

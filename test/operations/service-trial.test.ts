@@ -105,7 +105,9 @@ it('an empty answer to a creation leads to the pointer to the id, and not to the
     operation === 'createFlow' ? { status: 202, headers: { 'operation-location': '/jobs/7' }, body: '' } : undefined;
   const { ran, printed } = trial(url, FLOWS);
   expect(await ran()).toBe(false);
-  expect(printed()).toMatch(/^Check "create\.id" in .* empty \(status 202\)\. Its header operation-location may/m);
+  expect(printed()).toMatch(
+    /^Check "create\.id" in .* empty \(status 202\)\. Its header operation-location is not read/m,
+  );
 });
 
 it('a listing that does not show what was attached to the flow is told', async () => {
