@@ -12,7 +12,7 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 612_000, gzipped: 208_000 },
+  'create-flow': { raw: 612_000, gzipped: 208_500 },
   'collect-outputs': { raw: 678_000, gzipped: 229_500 },
 };
 
