@@ -2,7 +2,7 @@ import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../../command-line/private-folder.ts';
 import { Semaphore } from '../../functions/base/semaphore.ts';
-import { isJobFile } from '../../functions/uploads/job-keys.ts';
+import { folderOf, isJobFile } from '../../functions/uploads/job-keys.ts';
 import { type Content, contentOf, FileChangedError, type InboxFile, isSameVersion } from './inbox-file.ts';
 import type { InboxFolder } from './inbox-folder.ts';
 
@@ -55,17 +55,24 @@ export class InboxWatch {
     this.#options = options;
   }
 
-  /** Begins to upload what has settled since the last call. Job files come last: a job needs its inputs first. */
+  /**
+   * Begins to upload what has settled since the last call. A job file comes after all files of its folder: the job would
+   * take what an earlier run has sent of them.
+   */
   async poll(): Promise<void> {
     const settled = await this.#options.inbox.poll();
     for (const file of settled.toSorted((one, other) => Number(isJobFile(one.key)) - Number(isJobFile(other.key)))) {
-      const before = this.#work.get(file.key) ?? Promise.resolve();
-      const work = before.then(() => this.#slots.through(() => this.#take(file)));
+      const before = isJobFile(file.key) ? this.#workBelow(folderOf(file.key)) : [this.#work.get(file.key)];
+      const work = Promise.all(before).then(() => this.#slots.through(() => this.#take(file)));
       this.#work.set(file.key, work);
       work.finally(() => {
         if (this.#work.get(file.key) === work) this.#work.delete(file.key);
       });
     }
+  }
+
+  #workBelow(folder: string): readonly Promise<void>[] {
+    return Array.from(this.#work).flatMap(([key, work]) => (key.startsWith(folder) ? [work] : []));
   }
 
   /** Resolves when nothing is being uploaded or written down. Soon, if the signal has aborted. */

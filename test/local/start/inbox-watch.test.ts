@@ -1,4 +1,4 @@
-import { rename, writeFile } from 'node:fs/promises';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { GetObjectCommand, ListObjectVersionsCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -29,7 +29,9 @@ describe('watching the inbox', () => {
     const { signal } = interrupted;
     const failures: string[] = [];
     const interruptions: string[] = [];
-    const hooks: { beforeUpload: () => Promise<void>; error?: Error | undefined } = { beforeUpload: async () => {} };
+    const hooks: { beforeUpload: (key: string) => Promise<void>; error?: Error | undefined } = {
+      beforeUpload: async () => {},
+    };
     const inbox = new InboxFolder(dir, { now: () => now }, () => false);
     const target = (key: string) => ({ s3: s3.client, bucket: VERSIONED, key, signal });
     const dead = new Promise<never>(() => {});
@@ -39,7 +41,7 @@ describe('watching the inbox', () => {
       known: await KnownFiles.load(knownPath),
       signal,
       upload: async (file) => {
-        await hooks.beforeUpload();
+        await hooks.beforeUpload(file.key);
         if (killedAt === 'before-upload') return dead;
         if (hooks.error) throw hooks.error;
         const uploading = uploadFile(file, target(file.key));
@@ -86,6 +88,23 @@ describe('watching the inbox', () => {
     await run.pass(8_000);
     expect(await sent()).toEqual(['v4']);
     expect(run.failures).toEqual([]);
+  });
+
+  it('sends a job file after the files of its folder, so that the job takes no earlier version of them', async () => {
+    const { pass, hooks } = await start();
+    await mkdir(join(dir, 'chair/sides'), { recursive: true });
+    for (const name of ['job.json', 'front.png', 'sides/left.png']) await write(name, `chair/${name}`);
+    const before: string[] = [];
+    let underWay = 0;
+    hooks.beforeUpload = async (key) => {
+      before.push(`${key} with ${underWay}`);
+      underWay += 1;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      underWay -= 1;
+    };
+    await pass(2_000);
+    expect(before).toHaveLength(3);
+    expect(before.at(-1)).toBe('chair/job.json with 0');
   });
 
   it('sends a file under its new name that is renamed before it is read', async () => {
