@@ -615,7 +615,9 @@ const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
  * nothing in the place of a result.
  */
 function lostIn(item: unknown, pointer: string, results: ReadonlySet<string>, words: Pointers): readonly LinkedPlace[] {
-  const hasFailed = results.size > 0 && failureIn(item, { words, declared: [] }) !== undefined;
+  // Words without a code may tell of a step: `{"message": "Loading"}`.
+  const places = { words: at(item, '/code') === undefined ? [] : words, declared: [] };
+  const hasFailed = results.size > 0 && failureIn(item, places) !== undefined;
   const error = errorText(at(item, '/error')) ?? (hasFailed ? errorText(item) : undefined);
   if (error !== undefined) return [{ pointer, value: item, error }];
   const lacking = emptyPlacesIn(item, '').find((each) => results.has(each));

@@ -231,6 +231,7 @@ describe('an answer that links results', () => {
   });
 
   it.each<[string, unknown[]]>([
+    ['tells of a step', [{ detail: 'Loading the model', status: 'started' }, { url: A }]],
     ['says nothing of an error', [{ url: A }, { status: 'finished', code: 0, message: 'ok' }]],
     ['has its result elsewhere', [{ url: A }, { url: null, video: A }]],
     ['is of another kind', [{ url: A }, { text: null }, { text: 'A cat.' }]],
