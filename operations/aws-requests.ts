@@ -2,6 +2,7 @@ import { createHash, createHmac } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseXML } from '@aws-sdk/xml-builder';
 import { SignatureV4 } from '@smithy/signature-v4';
+import { messageOf } from '../functions/flow-service/transport.ts';
 
 /**
  * Signed requests to the services of AWS of which operations need one or two requests. A client of the SDK for each of
@@ -72,12 +73,25 @@ export const isDenied = (error: unknown): boolean =>
     /AccessDenied|NotAuthorized|Unauthorized/.test(error.code)) ||
   (error instanceof Error && /AccessDenied/.test(error.name));
 
+/** @throws {Error} that names the host, and why it could not be reached. */
+async function connected(asked: Request, signal: AbortSignal): Promise<Response> {
+  try {
+    return await fetch(asked, { redirect: 'error', signal });
+  } catch (error) {
+    signal.throwIfAborted();
+    // What `fetch` says is only that it failed. The proxy's answer is two causes further down.
+    let cause = error as Error;
+    while (cause.cause instanceof Error) cause = cause.cause;
+    throw new Error(`${new URL(asked.url).host} could not be reached: ${messageOf(cause)}`, { cause: error });
+  }
+}
+
 /**
  * Sends a request, and again if the service throttles it or fails.
  * @throws {AwsRequestError} @throws the errors of the connection and of the credentials' chain.
  */
 export async function sendToAws(request: AwsRequest, access: AwsAccess, signal: AbortSignal): Promise<AwsAnswer> {
-  const { fetch: send = (asked) => fetch(asked, { redirect: 'error', signal }) } = access;
+  const { fetch: send = connected } = access;
   for (let tries = 1; ; tries += 1) {
     const response = await send(await signed(request, access), signal);
     const text = await response.text();

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Agent } from 'node:http';
+import https from 'node:https';
 import { GetObjectCommand, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { GetQueueAttributesCommand, SQSClient } from '@aws-sdk/client-sqs';
 import * as z from 'zod/mini';
@@ -163,9 +164,21 @@ export async function connectLocal(directory: string, signal: AbortSignal): Prom
   );
 }
 
+/**
+ * Has a client of the SDK use Node's own agent, which goes through the proxy of the process if it has one.
+ * @internal
+ */
+export const overHttps = (): Pick<S3ClientConfig, 'requestHandler'> => ({
+  requestHandler: { httpsAgent: https.globalAgent },
+});
+
 /** The region and the credentials' chain of the SDK. */
 export async function accessOf({ region, credentials, endpoints }: AwsPlace): Promise<AwsAccess> {
-  const client = new S3Client({ ...(region !== undefined && { region }), ...(credentials && { credentials }) });
+  const client = new S3Client({
+    ...overHttps(),
+    ...(region !== undefined && { region }),
+    ...(credentials && { credentials }),
+  });
   const { config } = client;
   return { region: await config.region(), credentials: () => config.credentials(), endpoints };
 }
@@ -201,7 +214,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
     return {
       ...{ region, credentials },
       ...(endpoint !== undefined && { endpoint }),
-      ...(agent !== undefined && { requestHandler: { httpAgent: agent } }),
+      ...(agent === undefined ? overHttps() : { requestHandler: { httpAgent: agent } }),
     } satisfies S3ClientConfig;
   };
   const s3 = new S3Client({ ...pathStyle(), ...config(access.endpoints, 's3') });

@@ -8,7 +8,7 @@ import * as z from 'zod/mini';
 import { pathStyle } from '../functions/s3/client.ts';
 import { type AwsAccess, AwsRequestError, askJson, askQuery, isDenied, sendToAws } from './aws-requests.ts';
 import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
-import { type AwsPlace, accessOf } from './deployment.ts';
+import { type AwsPlace, accessOf, overHttps } from './deployment.ts';
 import { KEY_ACTIONS, keyPolicy, missingKeyActions } from './policy.ts';
 import { stackOutputs } from './stack.ts';
 
@@ -44,7 +44,7 @@ export interface PlannedAccount {
 export async function plannedAccount(resources: PlannedResources, place: AwsPlace): Promise<PlannedAccount> {
   const access = await accessOf(place);
   const { region, credentials } = access;
-  return { resources, access, s3: new S3Client({ ...pathStyle(), region, credentials }) };
+  return { resources, access, s3: new S3Client({ ...pathStyle(), ...overHttps(), region, credentials }) };
 }
 
 interface Subject {

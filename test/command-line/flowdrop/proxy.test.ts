@@ -1,0 +1,61 @@
+import { execFile } from 'node:child_process';
+import { resolve } from 'node:path';
+import { expect, it } from 'vitest';
+import { folderWith } from '../../support/folder.ts';
+import { refusing, serveProxy } from '../../support/proxy.ts';
+import { web } from '../../support/servers.ts';
+
+const FLOWDROP = resolve('command-line/flowdrop.ts');
+const KEYS = { AWS_ACCESS_KEY_ID: 'fake-id', AWS_SECRET_ACCESS_KEY: 'fake-secret' };
+
+/** Runs the command in a process of its own, because a proxy is set for a whole process. */
+const flowdrop = (words: readonly string[], variables: Record<string, string>, cwd?: string) =>
+  new Promise<string>((done) => {
+    const env = { PATH: process.env.PATH, ...KEYS, AWS_MAX_ATTEMPTS: '1', ...variables };
+    execFile(process.execPath, [FLOWDROP, ...words], { env, cwd }, (_, output, errors) => done(output + errors));
+  });
+
+it('the requests to AWS go through the proxy of the environment, with its login', async () => {
+  const proxy = await serveProxy(refusing('403 Forbidden'));
+  const url = `http://user:fake@${proxy.url.host}`;
+  const said = await flowdrop(['status', '--stack', 'flowdrop', '--region', 'eu-central-1'], { HTTPS_PROXY: url });
+  expect(proxy.asked[0]).toEqual({
+    target: 'cloudformation.eu-central-1.amazonaws.com:443',
+    authorization: `Basic ${Buffer.from('user:fake').toString('base64')}`,
+  });
+  expect(said).toContain('cloudformation.eu-central-1.amazonaws.com could not be reached: Proxy response (403)');
+});
+
+it('the clients of the SDK use it too', async () => {
+  const proxy = await serveProxy(refusing('403 Forbidden'));
+  const deployment = { resultsBucket: 'their-results', region: 'eu-central-1' };
+  const routes = [{ name: 'all', template: 'any' }];
+  const flowdropContext = { baseUrl: 'https://flows.example.com', routes, deployment };
+  const directory = folderWith({ 'cdk.json': { context: { flowdrop: flowdropContext } } });
+  // The one service that the doctor asks first, and that it needs to ask the others.
+  const identity = await web((_, response) => {
+    const [account, arn] = ['111122223333', 'arn:aws:iam::111122223333:user/fake'];
+    const result = `<GetCallerIdentityResult><Account>${account}</Account><Arn>${arn}</Arn></GetCallerIdentityResult>`;
+    response.end(`<GetCallerIdentityResponse>${result}</GetCallerIdentityResponse>`);
+  });
+  const variables = { https_proxy: proxy.url.host, AWS_ENDPOINT_URL_STS: identity.origin };
+  await flowdrop(['doctor', '--before-deployment'], variables, directory);
+  expect(proxy.asked.map(({ target }) => target)).toContain('their-results.s3.eu-central-1.amazonaws.com:443');
+});
+
+it('what NO_PROXY names, and all names below it, is reached without the proxy', async () => {
+  const proxy = await serveProxy(refusing('403 Forbidden'));
+  const variables = { HTTPS_PROXY: proxy.url.href, NO_PROXY: 'other.example.com,nowhere.invalid' };
+  const words = ['status', '--function', 'collect', '--region', 'nowhere-1'];
+  await flowdrop(words, { ...variables, AWS_ENDPOINT_URL_LAMBDA: 'https://lambda.nowhere.invalid' });
+  expect(proxy.asked).toEqual([]);
+});
+
+it('a variable that names no proxy is refused in words', async () => {
+  const variables = { HTTPS_PROXY: 'socks5://user:fake@proxy.example.com:1080' };
+  const said = await flowdrop(['status', '--stack', 'flowdrop', '--region', 'eu-central-1'], variables);
+  expect(said).toContain(
+    'HTTPS_PROXY: expected the address of an HTTP proxy such as http://proxy.example.com:3128, got ',
+  );
+  expect(said).not.toContain('fake@');
+});
