@@ -45,8 +45,11 @@ export function namedFiles(paths: readonly string[]): NamedFiles {
     for (let n = 2; numbered.some(({ key }) => taken.has(key)); n += 1) {
       numbered = found.map((file) => ({ ...file, key: `${n}/${file.key}` }));
     }
-    for (const file of numbered) taken.add(file.key);
-    files.push(...numbered);
+    // One by one: as the arguments of one call, 130,000 files would not fit on the stack.
+    for (const file of numbered) {
+      taken.add(file.key);
+      files.push(file);
+    }
   }
   return { files, unreadable };
 }
