@@ -82,6 +82,9 @@ export async function uploadPart(service: Service, call: Call): Promise<S3Respon
 /** Checks the write of a part before its bytes are read. Throws NoSuchUpload, InvalidArgument. */
 export function partOf(service: Service, call: Call): { readonly number: number; readonly upload: Upload } {
   checkWrite(service, call);
+  // An upload names its encryption once, at its beginning.
+  const name = 'x-amz-server-side-encryption';
+  if (call.headers[name] !== undefined) throw invalid(name, `${name} header is not supported for this operation.`);
   const upload = uploadOf(service, call);
   const number = integer(call, 'partNumber', 0, Number.MAX_SAFE_INTEGER);
   if (number >= 1 && number <= PART_NUMBER_MAX) return { number, upload };

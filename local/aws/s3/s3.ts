@@ -72,7 +72,7 @@ export class EmbeddedS3 {
           accessKeyId: call.accessKeyId ?? claimedAccessKeyId(call),
           action,
           resource: `arn:aws:s3:::${bucket}${key === '' ? '' : `/${key}`}`,
-          context: call.query.has('prefix') ? { 's3:prefix': call.query.get('prefix') ?? '' } : {},
+          context: conditionsOf(call),
           request: call,
         }),
       async publish(eventName: S3EventName, version: Version, { requestId }: Call, sequence = version.sequence) {
@@ -184,6 +184,15 @@ function parseCall({ method, url, headers, body }: S3Request, requestId: string)
   } catch (cause) {
     throw new S3Error('InvalidURI', { cause }); // Not percent-encoded UTF-8.
   }
+}
+
+/** Headers that a policy may demand. The name of the condition is that of the header. */
+const CONDITION_HEADERS = ['x-amz-server-side-encryption', 'x-amz-server-side-encryption-aws-kms-key-id'];
+
+/** What a policy may look at. @see https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazons3.html */
+function conditionsOf({ query, headers }: Call): Record<string, string> {
+  const all = [['prefix', query.get('prefix')], ...CONDITION_HEADERS.map((name) => [name, headers[name]])];
+  return Object.fromEntries(all.flatMap(([name, value]) => (value === undefined ? [] : [[`s3:${name}`, value]])));
 }
 
 /** The access key of a client in this process, whose signature is not verified. */
