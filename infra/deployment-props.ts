@@ -22,6 +22,7 @@ export function deploymentProps(
     eventBus: existingEventBus(scope, deployment.eventBusArn),
     notify: deployment.notify,
     encryptionKey: existingKey(scope, 'EncryptionKey', deployment.encryptionKeyArn),
+    encryptionHeader: deployment.encryptionHeader,
     permissionsBoundary: existingPolicy(scope, deployment.permissionsBoundaryArn),
     ...(vpc && existingNetwork(scope, vpc)),
     proxy: deployment.proxy,

@@ -1,7 +1,7 @@
 import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import * as z from 'zod/mini';
 import { ConfigurationError, check, compareMembers, matching, strictObject } from '../functions/base/validation.ts';
-import { issuesOfBuckets } from '../functions/settings/buckets.ts';
+import { ENCRYPTION_HEADERS, issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';
@@ -114,6 +114,11 @@ export const proxySchema = strictObject({
   noProxy: z.optional(z.array(exceptionSchema, { error: 'expected a list of hosts, domains and ranges of addresses' })),
 });
 
+/** @internal */
+export const encryptionHeaderSchema = z.enum(ENCRYPTION_HEADERS, {
+  error: `expected one of ${ENCRYPTION_HEADERS.map((header) => `"${header}"`).join(', ')}`,
+});
+
 /** Why assets in an existing bucket do not expire by a setting. */
 export const OWN_LIFECYCLE = 'the lifecycle of a bucket of your own is yours to set';
 
@@ -154,6 +159,7 @@ const deploymentSchema = strictObject({
   eventBusArn: z.optional(matching('the ARN of an event bus', /^arn:[\w-]+:events:[\w-]+:\d{12}:event-bus\/.+$/)),
   notify: z.optional(notifySchema),
   encryptionKeyArn: z.optional(keyArn),
+  encryptionHeader: z.optional(encryptionHeaderSchema),
   vpc: z.optional(vpcSchema),
   proxy: z.optional(proxySchema),
   permissionsBoundaryArn: z.optional(matching('the ARN of a policy', /^arn:[\w-]+:iam::(\d{12}|aws):policy\/.+$/)),

@@ -8,15 +8,17 @@ import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
+import * as z from 'zod/mini';
 import type { JsonObject } from '../functions/base/json.ts';
 import type { Monitoring } from '../functions/base/telemetry.ts';
 import { ConfigurationError, check } from '../functions/base/validation.ts';
 import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
+import type { EncryptionHeader } from '../functions/settings/buckets.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Budget } from '../functions/uploads/budget.ts';
 import type { Route } from '../functions/uploads/route.ts';
-import { OWN_LIFECYCLE, proxySchema } from './deployment.ts';
+import { encryptionHeaderSchema, OWN_LIFECYCLE, proxySchema } from './deployment.ts';
 import { type Separated, separateLater, shown } from './later-values.ts';
 import { ALARM_NAMES } from './monitoring/alarm-names.ts';
 import type { AlarmChanges } from './monitoring/alarms.ts';
@@ -121,6 +123,13 @@ export interface FlowPipelineProps {
    * @default - keys that AWS manages
    */
   readonly encryptionKey?: IKey;
+  /**
+   * The encryption that each write to a bucket names in its header `x-amz-server-side-encryption`, for a policy that
+   * demands it. With `aws:kms` and `aws:kms:dsse`, a write names the key of the bucket too, if that has one. It must be
+   * known at synth.
+   * @default - none: S3 takes the default encryption of the bucket
+   */
+  readonly encryptionHeader?: EncryptionHeader;
   /**
    * VPC to run the functions in. They must be able to reach the flow service, S3, SQS, Secrets Manager and EventBridge.
    * @default - no VPC
@@ -318,13 +327,13 @@ function asWritten(value: object, scope: Construct): Separated {
 }
 
 function checkDeployment(
-  { proxy, notify = [], alarms = {} }: FlowPipelineProps,
+  { proxy, notify = [], alarms = {}, encryptionHeader }: FlowPipelineProps,
   scope: Construct,
   values: readonly (readonly [name: string, value: number, range: Range])[],
 ): void {
   const where = scope.node.path;
   const numbers = Object.fromEntries(values.map(([name, value]) => [name, value]));
-  const unknown = separateLater(scope, { ...numbers, proxy, notify }).issues;
+  const unknown = separateLater(scope, { ...numbers, proxy, notify, encryptionHeader }).issues;
   if (unknown.length > 0) throw new ConfigurationError(unknown);
   const ofProxy = proxy === undefined ? [] : check(proxySchema, proxy, `${where}.proxy`).issues;
   const ofRanges = values
@@ -333,10 +342,11 @@ function checkDeployment(
       ([name, value, { min, max }]) => `${where}.${name}: expected a whole number from ${min} to ${max}, got ${value}`,
     );
   const ofNotify = check(notifySchema, notify, `${where}.notify`).issues;
+  const ofHeader = check(z.optional(encryptionHeaderSchema), encryptionHeader, `${where}.encryptionHeader`).issues;
   const ofAlarms = Object.keys(alarms)
     .filter((name) => !(ALARM_NAMES as readonly string[]).includes(name))
     .map((name) => `${where}.alarms: expected the names of alarms, ${ALARM_NAMES.join(', ')}, got "${name}"`);
-  const issues = [...ofRanges, ...ofProxy, ...ofNotify, ...ofAlarms];
+  const issues = [...ofRanges, ...ofProxy, ...ofNotify, ...ofHeader, ...ofAlarms];
   if (issues.length > 0) throw new ConfigurationError(issues);
 }
 

@@ -92,6 +92,7 @@ export class FlowPipeline extends MeasuredPipeline {
     this.queue = this.#parts.uploads.queue;
     this.deadLetterQueue = this.#parts.uploads.deadLetters;
     this.#checkBuckets(context);
+    this.#checkEncryption(props);
     this.#checkOthers();
 
     const { createFlow, collectOutputs } = this.#newFunctions(props, checked);
@@ -234,6 +235,26 @@ export class FlowPipeline extends MeasuredPipeline {
     if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `${this.node.path}: ${issue}`));
   }
 
+  /** Rejects a header that would leave out the key of a bucket, or make S3 take a key of this account instead. */
+  #checkEncryption({ encryptionHeader }: FlowPipelineProps): void {
+    if (encryptionHeader === undefined) return;
+    const issues = (['inboxBucket', 'resultsBucket', 'ledgerBucket'] as const).flatMap((name) => {
+      const { encryptionKey, env } = this[name];
+      const hasKey = encryptionKey !== undefined;
+      if (encryptionHeader === 'AES256') {
+        return hasKey ? [`expected aws:kms or aws:kms:dsse, because the ${name} has a key, got AES256`] : [];
+      }
+      if (hasKey || env.account === Stack.of(this).account) return [];
+      const keyArn = name.replace('Bucket', 'KeyArn');
+      return [
+        `expected the key of the ${name} as well (deployment.${keyArn}), because S3 would take one of this account, ` +
+          `which the owner of the bucket may not use, got ${encryptionHeader}`,
+      ];
+    });
+    if (issues.length > 0)
+      throw new ConfigurationError(issues.map((issue) => `${this.node.path}.encryptionHeader: ${issue}`));
+  }
+
   /** Rejects a name or a ledger that another pipeline of the app has already. */
   #checkOthers(): void {
     const issues = this.node.root.node.findAll().flatMap((other) => {
@@ -277,13 +298,14 @@ export class FlowPipeline extends MeasuredPipeline {
 
   #environment(
     { context, serviceUrl, laterValues }: CheckedProps,
-    { proxy, monitoring, resultsRetention }: Pick<FlowPipelineProps, 'proxy' | 'monitoring' | 'resultsRetention'>,
+    { proxy, monitoring, resultsRetention, encryptionHeader }: FlowPipelineProps,
   ): Env {
     const { pipeline, routes, settings, service } = context;
     const described = shortOf(service);
     const changed = Object.entries(settings).filter(
       ([name, value]) => !isDeepStrictEqual(value, SETTINGS_DEFAULT[name as keyof PipelineSettings]),
     );
+    const keyOf = (name: keyof Env, { encryptionKey }: IBucket) => encryptionKey && { [name]: encryptionKey.keyArn };
     return {
       PIPELINE: pipeline,
       FLOW_SERVICE_URL: serviceUrl,
@@ -303,6 +325,12 @@ export class FlowPipeline extends MeasuredPipeline {
       ...(described !== undefined && { SERVICE: JSON.stringify(described) }),
       ...(monitoring !== undefined && { MONITORING: monitoring }),
       ...(resultsRetention && { RESULTS_RETENTION_DAYS: String(resultsRetention.toDays()) }),
+      ...(encryptionHeader && {
+        ENCRYPTION_HEADER: encryptionHeader,
+        ...keyOf('INBOX_KEY', this.inboxBucket),
+        ...keyOf('RESULTS_KEY', this.resultsBucket),
+        ...keyOf('LEDGER_KEY', this.ledgerBucket),
+      }),
       ...(proxy && variablesOf({ https: proxyAt(proxy.url), except: proxy.noProxy })),
     };
   }

@@ -105,6 +105,8 @@ export interface PipelineOptions {
   readonly notify?: readonly NotifyTarget[] | undefined;
   /** Days after which assets would expire. They get the tag for that, and stay. Default: neither. */
   readonly resultsRetentionDays?: number;
+  /** Variables of the functions that only a deployment has. Default: none. */
+  readonly environment?: Partial<Env>;
   /** Called for every event that a target was told of, or should have been. */
   readonly onTold?: ((told: Told) => void) | undefined;
   /** Called for every message that was received too often. The body is the S3 notification. */
@@ -407,6 +409,7 @@ function createFunctions(
     ...(options.resultsRetentionDays && { RESULTS_RETENTION_DAYS: String(options.resultsRetentionDays) }),
     ...(options.speaks && { SERVICE: JSON.stringify(options.speaks) }),
     ...variablesOf(options.service?.proxies ?? {}),
+    ...options.environment,
   };
   const create = (name: FunctionName, concurrency: number): LocalFunction =>
     new LocalFunction(

@@ -10,7 +10,7 @@ import { ConfigurationError } from '../functions/base/validation.ts';
 import { ROUTES_KEY } from '../functions/ledger/keys.ts';
 import { Ledger } from '../functions/ledger/store.ts';
 import { Aliases } from '../functions/publish/aliases.ts';
-import { pathStyle } from '../functions/s3/client.ts';
+import { pathStyle, sayEncryption } from '../functions/s3/client.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { areRoutesBeside, parseEnv, type Settings } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
@@ -218,6 +218,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
     } satisfies S3ClientConfig;
   };
   const s3 = new S3Client({ ...pathStyle(), ...config(access.endpoints, 's3') });
+  sayEncryption(s3, parsed.encryption ?? {});
   // Otherwise the SDK warns if an emulator gives its queues another host than its own.
   const queues = new SQSClient({ ...config(access.endpoints, 'sqs'), useQueueUrlAsEndpoint: false });
   const routes = areInEnvironment

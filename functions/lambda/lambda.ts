@@ -73,7 +73,7 @@ export function lambda<P, T>(
   const pacer = new Pacer(clock, settings.requestsPerSecond);
   const ports = portsOf({
     settings,
-    s3: s3Client(AWS_CLIENT),
+    s3: s3Client(AWS_CLIENT, settings.encryption),
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       service: settings.service,

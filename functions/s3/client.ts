@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
-import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { type PutObjectCommandInput, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import type { Encryption } from '../settings/buckets.ts';
 
 /**
  * Size of the slices in which a body is written, in bytes. If a body were written whole, Node's TLS would hold an
@@ -14,6 +15,22 @@ export const pathStyle = (): { readonly forcePathStyle: boolean } => ({
   forcePathStyle: (process.env.AWS_ENDPOINT_URL_S3 ?? process.env.AWS_ENDPOINT_URL) !== undefined,
 });
 
+/** Commands that make an object. The parts of an upload may not say it again: S3 knows it from the first request. */
+const MAKES_OBJECT = /^(PutObject|CopyObject|CreateMultipartUpload)Command$/;
+
+/** A policy may refuse a write that relies on the default encryption of the bucket. So each says its encryption. */
+export function sayEncryption(client: S3Client, encryption: Encryption): void {
+  client.middlewareStack.add(
+    (next, { commandName = '' }) =>
+      (args) => {
+        const { input } = args;
+        const { Bucket = '' } = input as Pick<PutObjectCommandInput, 'Bucket'>;
+        return next(MAKES_OBJECT.test(commandName) ? { ...args, input: { ...input, ...encryption[Bucket] } } : args);
+      },
+    { step: 'initialize', name: 'encryption' },
+  );
+}
+
 /**
  * Makes the SDK's client without four costs that it adds to the bytes of files:
  *
@@ -25,13 +42,14 @@ export const pathStyle = (): { readonly forcePathStyle: boolean } => ({
  * - It would open a new connection for every body of 2 MB and more, to ask S3 first whether it accepts the body
  *   (`Expect: 100-continue`).
  */
-export function s3Client(config: S3ClientConfig): S3Client {
+export function s3Client(config: S3ClientConfig, encryption: Encryption = {}): S3Client {
   const client = new S3Client({
     ...pathStyle(),
     ...config,
     responseChecksumValidation: 'WHEN_REQUIRED',
     expectContinueHeader: false,
   });
+  sayEncryption(client, encryption);
   client.middlewareStack.add(
     (next) => (args) => {
       const { body, headers } = args.request as HttpRequest;

@@ -9,7 +9,7 @@ import type { ServiceDescription } from '../flow-service/service-description.ts'
 import type { Proxies } from '../flow-service/types.ts';
 import type { Route } from '../uploads/route.ts';
 import { routesSchema, skipping } from '../uploads/routes.ts';
-import { issuesOfBuckets } from './buckets.ts';
+import { ENCRYPTION_HEADERS, type Encryption, type EncryptionHeader, issuesOfBuckets } from './buckets.ts';
 import { checkProxies, type ProxyVariables } from './proxies.ts';
 import { serviceSchema } from './service.ts';
 import { baseUrlSchema } from './service-address.ts';
@@ -57,6 +57,12 @@ export interface Env extends ProxyVariables {
   readonly MONITORING?: Monitoring;
   /** Days after which the lifecycle of the results bucket expires assets. Absent: they stay, and get no tag. */
   readonly RESULTS_RETENTION_DAYS?: string;
+  /** The encryption that every write to S3 names. Absent: none, so S3 takes the default of the bucket. */
+  readonly ENCRYPTION_HEADER?: EncryptionHeader;
+  /** ARN of the key that writes to the inbox name beside it, if the bucket has one. */
+  readonly INBOX_KEY?: string;
+  readonly RESULTS_KEY?: string;
+  readonly LEDGER_KEY?: string;
 }
 
 /** Name of the variable of a value that is known only at deployment. */
@@ -81,6 +87,8 @@ export interface Settings extends PipelineSettings {
   readonly monitoring: Monitoring;
   /** Days after which S3 expires assets, by their tag. Undefined if they stay. */
   readonly resultsRetentionDays?: number | undefined;
+  /** Undefined if writes rely on the default encryption of the buckets. */
+  readonly encryption?: Encryption;
   /** How the flow service speaks. */
   readonly service: ServiceDescription;
   /** The proxies between the functions and the service. No request to AWS goes through them. */
@@ -110,6 +118,10 @@ const envSchema = z.object({
   EVENT_BUS: nonEmpty('the name or ARN of an event bus'),
   MONITORING: z._default(z.enum(['full', 'alarms', 'none']), 'full'),
   RESULTS_RETENTION_DAYS: z.optional(text('a number of days', (value) => Number(value) > 0)),
+  ENCRYPTION_HEADER: z.optional(z.enum(ENCRYPTION_HEADERS)),
+  INBOX_KEY: z.optional(z.string()),
+  RESULTS_KEY: z.optional(z.string()),
+  LEDGER_KEY: z.optional(z.string()),
 });
 
 /**
@@ -125,7 +137,8 @@ export function parseEnv(env: Variables): Settings {
   const issues = [...variables.issues, ...routes.issues, ...chosen.issues, ...service.issues, ...checked.issues];
   const isSound = variables.data !== undefined && routes.data !== undefined && chosen.data !== undefined;
   if (!isSound || service.data === undefined || checked.issues.length > 0) throw new ConfigurationError(issues);
-  const { RESULTS_RETENTION_DAYS: retentionDays } = variables.data;
+  const { RESULTS_RETENTION_DAYS: retentionDays, ENCRYPTION_HEADER: header } = variables.data;
+  const withKey = (SSEKMSKeyId?: string) => ({ ServerSideEncryption: header, SSEKMSKeyId });
   const settings: Settings = {
     ...chosen.data,
     pipeline: variables.data.PIPELINE,
@@ -142,6 +155,13 @@ export function parseEnv(env: Variables): Settings {
     eventBus: variables.data.EVENT_BUS,
     monitoring: variables.data.MONITORING,
     ...(retentionDays !== undefined && { resultsRetentionDays: Number(retentionDays) }),
+    ...(header !== undefined && {
+      encryption: {
+        [variables.data.INBOX_BUCKET]: withKey(variables.data.INBOX_KEY),
+        [variables.data.RESULTS_BUCKET]: withKey(variables.data.RESULTS_KEY),
+        [variables.data.LEDGER_BUCKET]: withKey(variables.data.LEDGER_KEY),
+      },
+    }),
     service: deepFreeze(service.data),
     proxies,
     routes: deepFreeze(skipping(routes.data, chosen.data.skippedNames)),

@@ -62,7 +62,7 @@ const CANARY_KEY = new RegExp(`^(?!.{${KEY_PART_LENGTH_MAX + 1}})(([A-Za-z0-9!_.
  * and what is set for a deployment in `infra/deployment.ts`.
  */
 export const SETTINGS = {
-  /** Maximum number of uploads that one invocation sends at the same time. */
+  /** Maximum number of uploads that one invocation sends at once. */
   uploadConcurrency: whole('uploads', { min: 1, max: 16, default: 10 }),
   /** Maximum size of an upload, in bytes. A larger one fails. */
   inputBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: 5 * GIB }),
@@ -92,10 +92,10 @@ export const SETTINGS = {
    * minutes or ten intervals, whichever is longer, it is polled less often.
    */
   pollIntervalSeconds: whole('seconds', { min: 1, max: SECONDS_PER_HOUR, default: 15 }),
-  /** Maximum number of flows that are polled at the same time. */
+  /** Maximum number of flows that are polled at once. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of assets that are stored at the same time. Each takes 7.5 MiB of memory. A third is for slow ones.
+   * Maximum number of assets that are stored at once. Each takes 7.5 MiB of memory. A third is for slow ones.
    */
   assetConcurrency: whole('assets', { min: 2, max: 32, default: 24 }),
   /**

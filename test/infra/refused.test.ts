@@ -66,6 +66,7 @@ const DEPLOYMENTS: readonly object[] = [
   { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' },
   { tokenSecret: 'secret:token' },
   { tokenSecret: `arn:aws:secretsmanager:eu-central-1:${account}:secret:token` },
+  { encryptionHeader: 'kms' },
   { account: '12345' },
   { region: 'Frankfurt' },
   { versionRetentionDays: 0 },
@@ -142,6 +143,16 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
       ticketTopic: Topic.fromTopicArn(stack, 'Tickets', arn('sns', 'tickets')),
     };
   },
+  'a header for SSE-S3, with buckets that have keys': (stack) => ({
+    encryptionHeader: 'AES256',
+    encryptionKey: Key.fromKeyArn(stack, 'Key', keyArn),
+    ledgerBucket: bucketOf(stack),
+  }),
+  'a header for SSE-KMS, with a bucket of another account without its key': (stack) => ({
+    encryptionHeader: 'aws:kms',
+    resultsBucket: bucketOf(stack, { account }),
+  }),
+  'a header that no write has': () => ({ encryptionHeader: 'kms' as 'aws:kms' }),
   'access logs in another region': (stack) => ({ accessLogsBucket: elsewhere(stack) }),
   'a target that EventBridge does not reach, one in another region, and a bus of another account': (stack) => ({
     notify: [{ url: 'http://127.0.0.1:8000/' }, { queueArn: `arn:aws:sqs:eu-west-1:${account}:orders` }],
@@ -167,6 +178,7 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
     return {
       proxy: { url: value },
       notify: [{ url: value }],
+      encryptionHeader: value as 'AES256',
       maxConcurrency: valueAsNumber,
       batchWindow: Duration.seconds(valueAsNumber),
     };

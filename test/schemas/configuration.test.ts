@@ -136,6 +136,7 @@ describe('docs/schemas/flowdrop.schema.json and the code', () => {
       'root',
       'newest-first',
       'destroy',
+      'aws:kms',
       arn('events:eu-central-1:*:event-bus/b'),
     ],
     ...[['Flow Failed'], arn('sqs:eu-central-1:*:orders'), arn('secretsmanager:eu-central-1:*:secret:hook-AbCdEf')],

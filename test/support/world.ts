@@ -82,6 +82,8 @@ export interface WorldOptions {
   readonly describes?: ServiceDescription;
   /** Days after which assets would expire. Default: they get no tag for that. */
   readonly resultsRetentionDays?: number | undefined;
+  /** Default: writes rely on the default encryption of the buckets. */
+  readonly encryption?: Settings['encryption'];
   readonly versioning?: Versioning | undefined;
   readonly resultsVersioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
@@ -306,7 +308,7 @@ export class World {
       visibilityTimeoutSeconds: 120,
       deadLetters: { queue: this.deadLetters, maxReceiveCount: 5 },
     });
-    const client = s3Client({ ...s3, ...CREDENTIALS });
+    const client = s3Client({ ...s3, ...CREDENTIALS }, options.encryption);
     this.s3 = options.isVirtual === true ? withoutIdleSteps(client) : client;
     const settings = settingsOf(options, options.baseUrl ?? serviceUrl);
     const throughTest = options.transport?.(transport, serviceUrl) ?? transport;
