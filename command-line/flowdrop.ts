@@ -1,6 +1,3 @@
-import http from 'node:http';
-import { ConfigurationError } from '../functions/base/validation.ts';
-import { checkProxies, variablesOf } from '../functions/settings/proxies.ts';
 import { flowdropProgram } from './flowdrop/program.ts';
 import { failed } from './flowdrop/run.ts';
 import { ownEnvironment } from './own-environment.ts';
@@ -16,24 +13,6 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 // Nobody reads the output any more, as in `flowdrop list --failed | head`.
 process.stdout.on('error', () => process.exit(0));
 
-/** What is reached without a proxy: the local run, and where a machine of AWS gets its credentials. */
-const BESIDE_PROXIES = ['localhost', '127.0.0.1', '[::1]', '169.254.169.254', '169.254.170.2'];
-
-/**
- * Sends what goes to AWS through the proxy of the environment. Nothing of that goes over plain HTTP.
- * @throws {ConfigurationError} the variable names no proxy.
- */
-function useProxy(): void {
-  const { issues, proxies } = checkProxies(env);
-  if (issues.length > 0) throw new ConfigurationError(issues);
-  const { https, except = [] } = proxies;
-  // For Node, a name does not cover the names below it, as it does for us. Early versions of Node 24 lack the function.
-  const names = [...except, ...BESIDE_PROXIES].flatMap((name) =>
-    /^\w[\w.-]*$/.test(name) ? [name, `.${name}`] : name,
-  );
-  if (https) http.setGlobalProxyFromEnv?.({ ...variablesOf({ https, except: names }) });
-}
-
 const surroundings = {
   streams: { input: process.stdin, output: process.stdout, errors: process.stderr },
   env,
@@ -44,7 +23,6 @@ const surroundings = {
 const words = process.argv.slice(2);
 const { command, exitCode } = flowdropProgram(surroundings, words);
 try {
-  useProxy();
   await command.parseAsync();
   process.exitCode = exitCode();
 } catch (error) {

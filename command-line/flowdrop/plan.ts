@@ -4,12 +4,11 @@ import { readTrackedContext } from '../../infra/configuration.ts';
 import { type Deployment, readStackContext } from '../../infra/deployment.ts';
 import { COLLECTORS, MAX_CONCURRENCY_DEFAULT } from '../../infra/ranges.ts';
 import { type PlannedDeployment, reasonNotToAsk } from '../../operations/before-deployment.ts';
-import { issueOfConnection } from '../../operations/deployment.ts';
 import { explainFile } from '../../operations/explain.ts';
 import type { Explanation } from '../../operations/explanation.ts';
 import { plannedAccount } from '../../operations/planned-resources.ts';
 import { UsageError } from '../options.ts';
-import { NoDeploymentError, type Offline } from './run.ts';
+import { NoDeploymentError, type Offline, sentenceOf, useProxy } from './run.ts';
 
 /**
  * AWS is asked only if one of these variables is set. Otherwise the SDK would look for credentials in the network of the
@@ -71,9 +70,10 @@ async function accountOf(
   const { maxConcurrency = MAX_CONCURRENCY_DEFAULT, collectors = COLLECTORS.min, region } = deployment;
   const hasCanary = configuration.settings.canaryKey !== '';
   try {
+    useProxy(env);
     return await plannedAccount({ ...deployment, hasCanary, maxConcurrency, collectors }, { region });
   } catch (error) {
-    return { notChecked: issueOfConnection(error) ?? String(error) };
+    return { notChecked: sentenceOf(error) };
   }
 }
 

@@ -1,5 +1,7 @@
+import http from 'node:http';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
+import { checkProxies, variablesOf } from '../../functions/settings/proxies.ts';
 import {
   connectFunction,
   connectLocal,
@@ -92,16 +94,35 @@ export async function runCommand(options: CommonOptions, surroundings: Surroundi
 export const stackOf = ({ stack, local }: CommonOptions, env: Surroundings['env']): string | undefined =>
   stack ?? (local === true ? undefined : env.FLOWDROP_STACK);
 
+/** What is reached without a proxy: this machine, and where a machine of AWS gets its credentials. */
+const BESIDE_PROXIES = ['localhost', '127.0.0.1', '[::1]', '169.254.169.254', '169.254.170.2'];
+
+/**
+ * Sends what this process asks of AWS through the proxy of the environment. Nothing of that goes over plain HTTP.
+ * @throws {UsageError} the variable names no proxy.
+ */
+export function useProxy(env: Surroundings['env']): void {
+  const { issues, proxies } = checkProxies({ ...env, HTTP_PROXY: undefined, http_proxy: undefined });
+  if (issues.length > 0) throw new UsageError(issues.join(' '));
+  const { https, except = [] } = proxies;
+  // For Node, a name does not cover the names below it, as it does for us. Early versions of Node 24 lack the function.
+  const names = [...except, ...BESIDE_PROXIES].flatMap((name) =>
+    /^\w[\w.-]*$/.test(name) ? [name, `.${name}`] : name,
+  );
+  if (https) http.setGlobalProxyFromEnv?.({ ...variablesOf({ https, except: names }) });
+}
+
 /**
  * The stack or the function that was named, or else the local run of this directory.
- * @throws {UsageError} neither is there.
+ * @throws {UsageError} neither is there, or the proxy cannot be used.
  */
 async function connect(options: CommonOptions, { env, directory, signal }: Surroundings): Promise<Deployment> {
   const { local, region } = options;
   const named = [options.stack, options.function, local].filter((each) => each !== undefined);
   if (named.length > 1) throw new UsageError('--stack, --function and --local exclude each other');
-  if (options.function !== undefined) return connectFunction({ function: options.function, region }, signal);
   const stack = stackOf(options, env);
+  if (options.function !== undefined || stack !== undefined) useProxy(env);
+  if (options.function !== undefined) return connectFunction({ function: options.function, region }, signal);
   if (stack !== undefined) return connectStack({ stack, region }, signal);
   try {
     return await connectLocal(directory, signal);

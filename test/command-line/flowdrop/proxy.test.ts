@@ -8,6 +8,14 @@ import { web } from '../../support/servers.ts';
 const FLOWDROP = resolve('command-line/flowdrop.ts');
 const KEYS = { AWS_ACCESS_KEY_ID: 'fake-id', AWS_SECRET_ACCESS_KEY: 'fake-secret' };
 
+const DEPLOYMENT = { resultsBucket: 'their-results', region: 'eu-central-1' };
+const ROUTES = [{ name: 'all', template: 'any' }];
+const CONFIGURATION = {
+  'cdk.json': {
+    context: { flowdrop: { baseUrl: 'https://flows.example.com', routes: ROUTES, deployment: DEPLOYMENT } },
+  },
+};
+
 /** Runs the command in a process of its own, because a proxy is set for a whole process. */
 const flowdrop = (words: readonly string[], variables: Record<string, string>, cwd?: string) =>
   new Promise<string>((done) => {
@@ -18,7 +26,10 @@ const flowdrop = (words: readonly string[], variables: Record<string, string>, c
 it('the requests to AWS go through the proxy of the environment, with its login', async () => {
   const proxy = await serveProxy(refusing('403 Forbidden'));
   const url = `http://user:fake@${proxy.url.host}`;
-  const said = await flowdrop(['status', '--stack', 'flowdrop', '--region', 'eu-central-1'], { HTTPS_PROXY: url });
+  const said = await flowdrop(['status', '--stack', 'flowdrop', '--region', 'eu-central-1'], {
+    HTTPS_PROXY: url,
+    HTTP_PROXY: 'socks5://proxy.example.com',
+  });
   expect(proxy.asked[0]).toEqual({
     target: 'cloudformation.eu-central-1.amazonaws.com:443',
     authorization: `Basic ${Buffer.from('user:fake').toString('base64')}`,
@@ -28,10 +39,7 @@ it('the requests to AWS go through the proxy of the environment, with its login'
 
 it('the clients of the SDK use it too', async () => {
   const proxy = await serveProxy(refusing('403 Forbidden'));
-  const deployment = { resultsBucket: 'their-results', region: 'eu-central-1' };
-  const routes = [{ name: 'all', template: 'any' }];
-  const flowdropContext = { baseUrl: 'https://flows.example.com', routes, deployment };
-  const directory = folderWith({ 'cdk.json': { context: { flowdrop: flowdropContext } } });
+  const directory = folderWith(CONFIGURATION);
   // The one service that the doctor asks first, and that it needs to ask the others.
   const identity = await web((_, response) => {
     const [account, arn] = ['111122223333', 'arn:aws:iam::111122223333:user/fake'];
@@ -51,11 +59,19 @@ it('what NO_PROXY names, and all names below it, is reached without the proxy', 
   expect(proxy.asked).toEqual([]);
 });
 
+const SOCKS = 'socks5://user:fake@proxy.example.com:1080';
+
 it('a variable that names no proxy is refused in words', async () => {
-  const variables = { HTTPS_PROXY: 'socks5://user:fake@proxy.example.com:1080' };
+  const variables = { HTTPS_PROXY: SOCKS };
   const said = await flowdrop(['status', '--stack', 'flowdrop', '--region', 'eu-central-1'], variables);
-  expect(said).toContain(
-    'HTTPS_PROXY: expected the address of an HTTP proxy such as http://proxy.example.com:3128, got ',
-  );
+  expect(said).toMatch(/^HTTPS_PROXY: expected the address of an HTTP proxy such as http:\S+, got socks5:/);
   expect(said).not.toContain('fake@');
+});
+
+it('such a variable ends no command that asks nothing of AWS, and the doctor tells of it', async () => {
+  const variables = { HTTPS_PROXY: SOCKS, AWS_ENDPOINT_URL: 'http://127.0.0.1:9' };
+  expect(await flowdrop(['status'], variables, folderWith({}))).toMatch(/^Name the deployment with --stack NAME/);
+  const told = await flowdrop(['doctor', '--before-deployment'], variables, folderWith(CONFIGURATION));
+  expect(told).toMatch(/^ {2}the proxy: fault\n {4}HTTPS_PROXY: expected /m);
+  expect(told).toMatch(/^ {2}the account: not checked, because HTTPS_PROXY: expected /m);
 });
