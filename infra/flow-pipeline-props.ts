@@ -13,6 +13,7 @@ import type { JsonObject } from '../functions/base/json.ts';
 import type { Monitoring } from '../functions/base/telemetry.ts';
 import { ConfigurationError, check } from '../functions/base/validation.ts';
 import { inputUrlSeconds, type ServiceDescription } from '../functions/flow-service/service-description.ts';
+import { ALARM_NAMES } from '../functions/settings/alarm-names.ts';
 import type { EncryptionHeader } from '../functions/settings/buckets.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
@@ -20,7 +21,6 @@ import type { Budget } from '../functions/uploads/budget.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import { encryptionHeaderSchema, OWN_LIFECYCLE, proxySchema } from './deployment.ts';
 import { type Separated, separateLater, shown } from './later-values.ts';
-import { ALARM_NAMES } from './monitoring/alarm-names.ts';
 import type { AlarmChanges } from './monitoring/alarms.ts';
 import { type NotifyTarget, notifySchema } from './notify.ts';
 import {

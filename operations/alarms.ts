@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { ALARM_NAMES } from '../infra/monitoring/alarm-names.ts';
+import { ALARM_NAMES } from '../functions/settings/alarm-names.ts';
 import { askJson, askQuery } from './aws-requests.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';

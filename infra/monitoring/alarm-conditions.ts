@@ -4,8 +4,8 @@ import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import type { AlarmMetricName } from '../../functions/base/telemetry.ts';
 import { BACKOFF_MAX_MS, DUE_AGAIN_MS, HELD_WAIT_MS } from '../../functions/ledger/waits.ts';
+import type { AlarmName } from '../../functions/settings/alarm-names.ts';
 import type { FunctionName } from '../bundle/bundle.ts';
-import type { AlarmName } from './alarm-names.ts';
 import { PipelineMetrics } from './metrics.ts';
 
 /** With `monitoring: "alarms"`, no other metrics are written. */

@@ -4,11 +4,11 @@ import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { CfnTopicPolicy, type ITopic, Topic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
 import { Construct, type IConstruct } from 'constructs';
+import type { AlarmName } from '../../functions/settings/alarm-names.ts';
 import { allowSending } from '../constructs/encryption.ts';
 import { printed } from '../constructs/permissions.ts';
 import { isSameInApp } from '../same-in-app.ts';
 import { type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
-import type { AlarmName } from './alarm-names.ts';
 
 /** What an app changes of an alarm, and who is told of it. */
 export interface AlarmChange extends Partial<Omit<CreateAlarmOptions, 'alarmName' | 'alarmDescription'>> {

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { Duration, Stack } from 'aws-cdk-lib';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { expect, it } from 'vitest';
+import { ALARM_NAMES } from '../../../functions/settings/alarm-names.ts';
 import { FlowPipeline } from '../../../infra/flow-pipeline.ts';
-import { ALARM_NAMES } from '../../../infra/monitoring/alarm-names.ts';
 import { PROPS, synthesise } from '../synthesis.ts';
 import { only, resources } from '../template.ts';
 

@@ -1,4 +1,4 @@
-/** All alarms. This file needs no CDK: `flowdrop doctor` reads it too. */
+/** All alarms of a pipeline. The stack makes them, and `flowdrop doctor` looks for them. */
 export const ALARM_NAMES = [
   'notify-failed',
   'dead-letters',
