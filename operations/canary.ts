@@ -3,11 +3,13 @@ import { basename } from 'node:path';
 import { shellWord } from '../functions/base/printable.ts';
 import { CANARY_BYTES_MAX } from '../functions/create-flow/create-event.ts';
 import { headObject } from '../functions/s3/objects.ts';
-import type { Outcome } from './checks.ts';
+import { isDenied } from './aws-requests.ts';
+import { encryptionAdvice, type Outcome } from './checks.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { follow } from './follow.ts';
 import { type FileToPut, put } from './put.ts';
+import type { Put } from './put-body.ts';
 import { routeFile, routeOfFile } from './route-file.ts';
 import type { UploadView } from './upload-view.ts';
 
@@ -31,7 +33,17 @@ export function canaryOf(path: string, deployment: Deployment): CanaryFile | und
 /** Puts the file and follows it to its receipt. Its flow is paid for. */
 export async function examineCanary(file: CanaryFile, deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
   const { withinMs = CANARY_MAX_MS } = file;
-  const { id, key } = await put(file, {}, deployment, { signal });
+  let uploaded: Put;
+  try {
+    uploaded = await put(file, {}, deployment, { signal });
+  } catch (error) {
+    if (!isDenied(error)) throw error;
+    const { message } = error as Error;
+    return {
+      notChecked: `AWS does not allow you to put the file: ${message}.${encryptionAdvice(deployment.settings)}`,
+    };
+  }
+  const { id, key } = uploaded;
   const limit = AbortSignal.timeout(withinMs);
   const until = AbortSignal.any([signal, limit]);
   const todo = `See ${uploadCommand('status', { id, key }, deployment)}, and the other findings.`;

@@ -1,3 +1,4 @@
+import type { Settings } from '../functions/settings/environment.ts';
 import { isDenied } from './aws-requests.ts';
 import { FunctionFailedError } from './collecting-function.ts';
 
@@ -91,6 +92,12 @@ async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promis
     return { severity: 'fault', what: `The check failed: ${message}`, todo };
   }
 }
+
+/** What to do if S3 may have refused a write because it names no encryption. Empty if it names one. */
+export const encryptionAdvice = ({ encryption }: Pick<Settings, 'encryption'>): string =>
+  encryption === undefined
+    ? ' If a policy of the bucket or an SCP demands encryption headers, set deployment.encryptionHeader, and deploy.'
+    : '';
 
 /** Shares one answer, or one error. */
 export function once<T>(ask: () => Promise<T>): () => Promise<T> {

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { askJson } from './aws-requests.ts';
-import type { Outcome } from './checks.ts';
+import { encryptionAdvice, type Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 
 const MINUTE_MS = 60_000;
@@ -36,6 +36,9 @@ const pageSchema = z.object({
 /** What a line of the functions' own says of an error. @internal */
 export const errorSchema = z.object({ name: z.optional(z.string()), message: z.optional(z.string()) });
 
+/** AWS denied a request. If the line names its permission, it was a write to S3. */
+const DENIED_WRITE = /AccessDenied(?!.*perform: (?!s3:PutObject\b))/;
+
 /** A line of the functions' own. */
 const lineSchema = z.object({
   level: z.optional(z.string()),
@@ -50,11 +53,13 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
   const startTime = deployment.clock.now() - ERRORS_HOURS * HOUR_MS;
   const sentences: string[] = [];
   const unread: string[] = [];
+  let isWriteDenied = false;
   for (const name of [creatingFunction(deployment), deployment.collecting.name]) {
     const { events: found, isCut } = await linesOf(name, { startTime, filterPattern: ERROR_LINES }, deployment, signal);
     const events = found.filter(isError);
     const [last] = events.toSorted((one, other) => other.timestamp - one.timestamp);
     if (last !== undefined) {
+      isWriteDenied ||= DENIED_WRITE.test(last.message);
       const count = `${isCut ? 'at least ' : ''}${events.length} error${events.length === 1 ? '' : 's'}`;
       const when = new Date(last.timestamp).toISOString();
       const which = isCut ? 'one of them' : 'the last';
@@ -67,7 +72,8 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
   if (sentences.length === 0) return unread.length === 0 ? 'good' : { notChecked: cut };
   if (unread.length > 0) sentences.push(`Not all was read: ${cut}.`);
   const todo = `In Logs Insights, the saved queries "${pipeline}/errors" and "${pipeline}/invocations cut short" list them.`;
-  return { severity: 'warning', what: sentences.join('\n'), todo };
+  const advice = isWriteDenied ? encryptionAdvice(deployment.settings) : '';
+  return { severity: 'warning', what: sentences.join('\n'), todo: `${todo}${advice}` };
 }
 
 /**

@@ -16,6 +16,7 @@ import type { Checked } from '../../operations/checks.ts';
 import { CollectingFunction } from '../../operations/collecting-function.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { World } from '../page/world.ts';
+import { BUCKET, startS3 } from '../support/embedded-s3.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { answering, web } from '../support/servers.ts';
 import { deploymentAt } from './aws-answers.ts';
@@ -519,6 +520,19 @@ describe('the canary', () => {
     expect(await examined({}, elsewhere)).toMatchObject({
       severity: 'fault',
       what: expect.stringMatching(/^The canary canary-\S+ ended, and there is no receipt of it\.$/),
+    });
+  });
+
+  it('that S3 refuses is not called good, and the reason may be a policy that demands encryption headers', async () => {
+    const { client: s3 } = await startS3({ authorize: ({ action }) => action !== 's3:PutObject' });
+    const settings = { ...operated.deployment.settings, inboxBucket: BUCKET };
+    const refusing = { ...operated.deployment, s3, settings };
+    const denied = 'AWS does not allow you to put the file: Access Denied.';
+    expect(await examined({}, refusing)).toEqual({
+      notChecked: expect.stringMatching(`^${denied} If a policy .* set deployment.encryptionHeader`),
+    });
+    expect(await examined({}, { ...refusing, settings: { ...settings, encryption: {} } })).toEqual({
+      notChecked: denied,
     });
   });
 

@@ -59,6 +59,25 @@ describe('the check of the errors', () => {
     });
   });
 
+  it.each([
+    ['', 'says', {}],
+    ['User: any is not authorized to perform: s3:PutObject on resource: "arn" with an explicit deny', 'says', {}],
+    ['User: any is not authorized to perform: s3:PutObject on resource: "arn"', 'does not say', { encryption: {} }],
+    ['User: any is not authorized to perform: s3:PutObjectTagging on resource: "arn"', 'does not say', {}],
+    ['User: any is not authorized to perform: kms:GenerateDataKey on resource: "arn"', 'does not say', {}],
+  ])(
+    'of a request that AWS denied with "%s" %s that a policy may demand encryption headers',
+    async (why, says, more) => {
+      const error = { name: 'AccessDenied', message: why };
+      const { deployment } = await withLogs(() => ({
+        events: [line(ownLine({ message: 'The invocation failed', error }))],
+      }));
+      const settings = { ...deployment.settings, ...more };
+      const { todo } = (await examineErrors({ ...deployment, settings }, signal)) as { readonly todo: string };
+      expect(todo.includes('set deployment.encryptionHeader')).toBe(says === 'says');
+    },
+  );
+
   it('quotes a line of Lambda itself, without its end if it is long', async () => {
     const long = `0123 Error: Runtime exited with error: signal: killed ${'x'.repeat(1_000)}`;
     const { deployment } = await withLogs((log) =>
