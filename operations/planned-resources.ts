@@ -17,14 +17,18 @@ export interface PlannedResources {
   readonly account?: string | undefined;
   readonly inboxBucket?: string | undefined;
   readonly inboxKeyArn?: string | undefined;
+  readonly inboxAccount?: string | undefined;
   readonly resultsBucket?: string | undefined;
   readonly resultsKeyArn?: string | undefined;
+  readonly resultsAccount?: string | undefined;
   readonly ledgerBucket?: string | undefined;
   readonly ledgerKeyArn?: string | undefined;
+  readonly ledgerAccount?: string | undefined;
   readonly accessLogsBucket?: string | undefined;
   readonly tokenSecret?: string | undefined;
   readonly tokenKeyArn?: string | undefined;
   readonly encryptionKeyArn?: string | undefined;
+  readonly encryptionHeader?: string | undefined;
   readonly alarmEmail?: string | undefined;
   readonly notify?: readonly unknown[] | undefined;
   /** Tells whether `settings.canaryKey` is set. */
@@ -67,12 +71,17 @@ const identitySchema = z.object({
   GetCallerIdentityResponse: z.object({ GetCallerIdentityResult: z.object({ Account: z.coerce.string() }) }),
 });
 
-/** The account of the credentials, and whether CDK can deploy to it. */
-async function examineAccount({ aws: { resources, access }, signal }: Subject): Promise<Outcome> {
+/** The account of the credentials. */
+async function accountOf(access: AwsAccess, signal: AbortSignal): Promise<string> {
   const answer = await askQuery('sts', { Action: 'GetCallerIdentity', Version: '2011-06-15' }, access, signal);
   // The parser of XML may take it for a number, and drop zeros at its beginning.
   const { Account } = identitySchema.parse(answer).GetCallerIdentityResponse.GetCallerIdentityResult;
-  const account = Account.padStart(12, '0');
+  return Account.padStart(12, '0');
+}
+
+/** The account of the credentials, and whether CDK can deploy to it. */
+async function examineAccount({ aws: { resources, access }, signal }: Subject): Promise<Outcome> {
+  const account = await accountOf(access, signal);
   if (resources.account !== undefined && resources.account !== account) {
     return {
       severity: 'fault',
@@ -93,13 +102,14 @@ async function examineAccount({ aws: { resources, access }, signal }: Subject): 
   }
 }
 
-/** The members that name a bucket, each with the member that names its key. */
+/** The members that name a bucket, each with the members that name its key and its owner. */
 const BUCKETS = [
-  ['inboxBucket', 'inboxKeyArn'],
-  ['resultsBucket', 'resultsKeyArn'],
-  ['ledgerBucket', 'ledgerKeyArn'],
-  ['accessLogsBucket', undefined],
+  ['inboxBucket', 'inboxKeyArn', 'inboxAccount'],
+  ['resultsBucket', 'resultsKeyArn', 'resultsAccount'],
+  ['ledgerBucket', 'ledgerKeyArn', 'ledgerAccount'],
+  ['accessLogsBucket', undefined, undefined],
 ] as const;
+type Members = (typeof BUCKETS)[number];
 
 async function examineBuckets({ aws, signal }: Subject): Promise<Outcome> {
   const findings: Finding[] = [];
@@ -120,17 +130,18 @@ async function examineBuckets({ aws, signal }: Subject): Promise<Outcome> {
 
 /** Yields one finding after another, so that those before a question that is denied are kept. */
 async function* findingsOfBucket(
-  [member, keyMember]: (typeof BUCKETS)[number],
+  members: Members,
   bucket: string,
   aws: PlannedAccount,
   signal: AbortSignal,
 ): AsyncGenerator<Finding> {
+  const [member] = members;
   const misplaced = await findingOfPlace(member, bucket, aws, signal);
   if (misplaced !== undefined) {
     yield misplaced;
     return;
   }
-  if (keyMember !== undefined) yield* await findingsOfEncryption(bucket, keyMember, aws, signal);
+  if (members[1] !== undefined) yield* await findingsOfEncryption(bucket, members, aws, signal);
   if (member === 'inboxBucket') yield* await findingsOfEvents(bucket, aws, signal);
 }
 
@@ -170,14 +181,20 @@ export async function placeOfBucket(
   }
 }
 
+/**
+ * The key of AWS for S3, which a bucket has without an id of a key, too. Its policy cannot be changed.
+ * @see https://docs.aws.amazon.com/kms/latest/developerguide/concepts.html#aws-managed-cmk
+ */
+const AWS_KEY = 'alias/aws/s3';
+
 /** Compares the key of a bucket with the one that the configuration names, which the functions may use. */
 async function findingsOfEncryption(
   Bucket: string,
-  member: 'inboxKeyArn' | 'resultsKeyArn' | 'ledgerKeyArn',
-  { s3, resources }: PlannedAccount,
+  [, member, ownerMember]: Extract<Members, readonly [string, string, string]>,
+  { s3, resources, access }: PlannedAccount,
   abortSignal: AbortSignal,
 ): Promise<readonly Finding[]> {
-  const { [member]: keyArn } = resources;
+  const { [member]: keyArn, [ownerMember]: owner } = resources;
   const { ServerSideEncryptionConfiguration } = await s3.send(new GetBucketEncryptionCommand({ Bucket }), {
     abortSignal,
   });
@@ -185,8 +202,17 @@ async function findingsOfEncryption(
     (rule) => rule.ApplyServerSideEncryptionByDefault ?? [],
   )[0];
   const { SSEAlgorithm = '', KMSMasterKeyID: key } = defaults ?? {};
-  // Without an id it is the key of AWS, which every role of the account may use. An alias does not tell its key.
-  if (!SSEAlgorithm.startsWith('aws:kms') || key === undefined || key.includes('alias/')) return [];
+  if (!SSEAlgorithm.startsWith('aws:kms')) return [];
+  // With the header, writes do not take the encryption of the bucket. Uploads do.
+  const isTaken = resources.encryptionHeader === undefined || member === 'inboxKeyArn';
+  const isOfAws = key === undefined || key.endsWith(AWS_KEY);
+  if (isOfAws && isTaken && owner !== undefined && owner !== (await accountOf(access, abortSignal))) {
+    const what = `The bucket ${Bucket} of the account ${owner} is encrypted with AWS's own key (aws/s3), which no role of another account may use.`;
+    const todo = `Let its owner change the default encryption to SSE-S3, or to a key of KMS of their own, and then set deployment.${member}.`;
+    return [{ severity: 'fault', what, todo }];
+  }
+  // Every role of the account may use the key of AWS. An alias does not tell its key.
+  if (key === undefined || key.includes('alias/')) return [];
   if (keyArn !== undefined && keyIdOf(keyArn) === keyIdOf(key)) return [];
   const named = keyArn === undefined ? `deployment.${member} is not set` : `deployment.${member} is ${keyArn}`;
   const what = `The bucket ${Bucket} is encrypted with the key ${key}, and ${named}, so the functions may not use its key.`;

@@ -186,6 +186,43 @@ describe('buckets of your own', () => {
     expect(await what(bucket, { encryption: encrypted('') })).toBeUndefined();
   });
 
+  it.each(['', 'alias/aws/s3', `arn:aws:kms:${REGION}:222222222222:alias/aws/s3`])(
+    'of another account with the key "%s" of AWS are found, because no role of this account may use it',
+    async (key) => {
+      const owners = { inboxAccount: '222222222222', resultsAccount: '222222222222', ledgerAccount: '222222222222' };
+      const buckets = { inboxBucket: 'theirs', resultsBucket: 'results', ledgerBucket: 'ledger' };
+      const faulty = async (more: object) =>
+        (await what({ ...buckets, ...owners, ...more }, { encryption: encrypted(key) }))?.match(
+          /(?<=^The bucket )\w+/gm,
+        );
+      expect(await faulty({})).toEqual(['theirs', 'results', 'ledger']);
+      expect(await faulty({ inboxAccount: undefined, ledgerAccount: ACCOUNT })).toEqual(['results']);
+      // No write takes the encryption of the bucket then. Uploads still do.
+      expect(await faulty({ encryptionHeader: 'AES256' })).toEqual(['theirs']);
+      expect(
+        await resultOf(
+          'buckets of your own',
+          { ...buckets, resultsAccount: '222222222222' },
+          { encryption: encrypted(key) },
+        ),
+      ).toMatchObject({
+        result: 'fault',
+        what: "The bucket results of the account 222222222222 is encrypted with AWS's own key (aws/s3), which no role of another account may use.",
+        todo: 'Let its owner change the default encryption to SSE-S3, or to a key of KMS of their own, and then set deployment.resultsKeyArn.',
+      });
+    },
+  );
+
+  it('of another account with SSE-S3, or with a key that the configuration names, are good', async () => {
+    const bucket = { resultsBucket: 'results', resultsAccount: '222222222222' };
+    const sses3 = xml('Rule', xml('ApplyServerSideEncryptionByDefault', xml('SSEAlgorithm', 'AES256')));
+    expect(
+      await what(bucket, { encryption: { body: xml('ServerSideEncryptionConfiguration', sses3) } }),
+    ).toBeUndefined();
+    expect(await what({ ...bucket, resultsKeyArn: KEY }, { encryption: encrypted(KEY) })).toBeUndefined();
+    expect(await what(bucket, { encryption: encrypted('alias/theirs') })).toBeUndefined();
+  });
+
   it('that you may not look at are not called good', async () => {
     expect(
       await resultOf('buckets of your own', ALL, { '/their-inbox?list': s3Error(403, 'AccessDenied') }),
