@@ -9,5 +9,9 @@ locals {
   # Without deployment.account and .region, the name of the bucket has placeholders.
   bucket = replace(replace(local.upload.bucketName, "$${AWS::AccountId}", var.account), "$${AWS::Region}", var.region)
 
-  template_url = "https://${local.bucket}.s3.${var.region}.amazonaws.com/${local.upload.objectKey}"
+  # Addresses of AWS end in another domain in China and in the European Sovereign Cloud.
+  domains = { cn = "amazonaws.com.cn", eusc = "amazonaws.eu" }
+  domain  = lookup(local.domains, split("-", var.region)[0], "amazonaws.com")
+
+  template_url = "https://${local.bucket}.s3.${var.region}.${local.domain}/${local.upload.objectKey}"
 }

@@ -55,9 +55,11 @@ describe.skipIf(!hasTerraform)('Terraform', () => {
   });
 
   it.each([
-    ['of any account', {}],
-    ['of one account', { account: '222222222222', region: 'eu-central-1' }],
-  ])('finds the template %s where CDK puts it', (_, deployment) => {
+    ['of any account', 'eu-central-1', 'amazonaws.com', {}],
+    ['of one account', 'eu-central-1', 'amazonaws.com', { account: '222222222222', region: 'eu-central-1' }],
+    ['in China', 'cn-north-1', 'amazonaws.com.cn', {}],
+    ['in the European Sovereign Cloud', 'eusc-de-east-1', 'amazonaws.eu', {}],
+  ])('finds the template %s where CDK puts it', (_, region, domain, deployment) => {
     const folder = folderWith({});
     for (const name of ['variables.tf', 'template.tf']) cpSync(join(MODULE, name), join(folder, name));
     const app = new App({ context: CONTEXT, outdir: join(folder, 'cdk.out') });
@@ -66,9 +68,9 @@ describe.skipIf(!hasTerraform)('Terraform', () => {
     const { files } = JSON.parse(readFileSync(join(folder, 'cdk.out', 'flowdrop.assets.json'), 'utf8'));
     const hash = Object.keys(files).find((each) => files[each].source.path === 'flowdrop.template.json');
     expect(hash).toBeDefined();
-    const vars = ['assembly=cdk.out', 'account=222222222222', 'region=eu-central-1'].flatMap((each) => ['-var', each]);
+    const vars = ['assembly=cdk.out', 'account=222222222222', `region=${region}`].flatMap((each) => ['-var', each]);
     expect(terraform(['console', ...vars], folder, 'local.template_url\n').trim()).toBe(
-      `"https://cdk-hnb659fds-assets-222222222222-eu-central-1.s3.eu-central-1.amazonaws.com/${hash}.json"`,
+      `"https://cdk-hnb659fds-assets-222222222222-${region}.s3.${region}.${domain}/${hash}.json"`,
     );
   });
 });
