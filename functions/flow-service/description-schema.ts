@@ -168,7 +168,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
 
   const words = z.array(z.nullable(word), { error: wordsError }).check(z.maxLength(WORDS_MAX, { error: wordsError }));
 
-  const headerName = matching('the name of a header such as "X-Api-Key"', /^[A-Za-z0-9-]{1,100}$/).check(
+  const headerName = matching('the name of a header such as "X-Api-Key"', /^[A-Za-z0-9_-]{1,100}$/).check(
     z.refine((name) => !OWN_HEADERS.includes(name.toLowerCase()), {
       error: 'expected another header: every request has this one for something else',
     }),

@@ -134,6 +134,11 @@ describe('the service of a configuration', () => {
   });
 });
 
+it('a header may have an underscore in its name', () => {
+  const token = { header: 'app_key' };
+  expect(contextWith({ from: 'flows', token: { ...token, scheme: null } }).service.token).toEqual(token);
+});
+
 it('a creation may have headers, but none that Flowdrop sends by itself', () => {
   const create = (headers: object) => contextWith({ from: 'flows', create: { headers } }).service.create;
   expect(create({ Prefer: 'respond-async' }).headers).toEqual({ Prefer: 'respond-async' });
