@@ -558,9 +558,9 @@ function withoutBody(
   { route, upload, generation, key = keyOf({ upload: { id: upload }, generation, keyScope: UNKNOWN }) }: Purpose,
   service: FileSettings['service'],
 ): Pick<Sent, 'sentTo' | 'headers'> {
-  const { method = 'POST', path, headers } = service.create;
+  const { method = 'POST', path } = service.create;
   const filled = route.template.split('/').map(encodeURIComponent).join('/');
-  const call = { operation: 'create', headers, uploadId: upload } as const;
+  const call = { operation: 'create', uploadId: upload } as const;
   return {
     sentTo: `${method} ${path.replaceAll('{template}', filled)}`,
     headers: headersOf(call, service, { secret: REDACTED, key }),

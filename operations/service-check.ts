@@ -7,6 +7,7 @@ import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
 import { redact } from '../functions/flow-service/redact.ts';
+import { headersOf } from '../functions/flow-service/requests.ts';
 import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
 import { type Transport, TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
 import type { Proxies } from '../functions/flow-service/types.ts';
@@ -166,13 +167,7 @@ class ServiceCheck {
   async #get(path: string): Promise<Answer> {
     const url = new URL(`${this.#service.url}${path}`);
     const { token, speaks } = this.#service;
-    const headers = {
-      Accept: 'application/json',
-      'Accept-Encoding': 'identity',
-      'User-Agent': 'flowdrop',
-      'Content-Type': 'application/json',
-      ...tokenHeader(speaks, token),
-    };
+    const headers = headersOf({ operation: 'list', method: 'GET' }, speaks, { secret: token });
     const answerMs = 2 * ANSWER_MS; // A body that trickles exceeds no single wait.
     const response = await this.#transport({ method: 'GET', url, headers, answerMs }, this.#signal);
     return { ...response, text: redact(await readErrorBody(response), this.#service.token) };

@@ -139,12 +139,11 @@ class HttpFlowService implements FlowService {
   }
 
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
-    const { method = 'POST', path, headers, body } = this.service.create;
+    const { method = 'POST', path, body } = this.service.create;
     const call: Call = {
       operation: 'create',
       method,
       url: this.#creationUrl(path, request.template),
-      headers,
       subject: request.tag.upload,
       uploadId: request.tag.upload,
       startBy: request.startBy,

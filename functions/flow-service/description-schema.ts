@@ -28,7 +28,7 @@ function path(needed: readonly string[], also: readonly string[] = []): z.ZodMin
 
 /** Headers that every request has by itself, or that say how it is sent. Another value would break it. */
 const OWN_HEADERS: readonly string[] = [
-  ...['accept', 'accept-encoding', 'content-type', 'traceparent', 'user-agent'],
+  ...['accept', 'accept-encoding', 'cache-control', 'content-type', 'traceparent', 'user-agent'],
   ...['connection', 'content-length', 'expect', 'host', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade'],
 ];
 
@@ -113,17 +113,17 @@ const eachWordOnce = (...names: readonly string[]) =>
   });
 
 /** Refuses two declared headers of one name: one would take the place of the other, such as that of the token. */
-const eachHeaderOnce = compareMembers<Pick<ServiceDescription, 'token' | 'create'>>(
-  ({ token, create }, isSound, context) => {
-    if (!isSound('token') || !isSound('create')) return;
-    const { headers = {}, idempotency } = create;
+const eachHeaderOnce = compareMembers<Pick<ServiceDescription, 'token' | 'headers' | 'create'>>(
+  ({ token, headers = {}, create }, isSound, context) => {
+    if (!isSound('token') || !isSound('headers') || !isSound('create')) return;
+    const { idempotency } = create;
     const own = token.header.toLowerCase();
     const key = idempotency?.header.toLowerCase();
     const issue = (path: string[], input: string) =>
       context.addIssue({ code: 'custom', path, message: 'expected another header: two members have this one', input });
     if (idempotency !== undefined && key === own) issue(['create', 'idempotency', 'header'], idempotency.header);
     for (const name of Object.keys(headers)) {
-      if ([own, key].includes(name.toLowerCase())) issue(['create', 'headers', name], name);
+      if ([own, key].includes(name.toLowerCase())) issue(['headers', name], name);
     }
   },
 );
@@ -223,7 +223,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     error: 'expected an object',
   }) as unknown as z.ZodMiniType<JsonObject>;
 
-  /** Headers of a creation. A secret has no place in a configuration. */
+  /** Headers of each request. A secret has no place in a configuration. */
   const headers = z.record(
     headerName.check(
       z.refine((name) => !/^(?:(?:proxy-)?authorization|cookie)$/i.test(name), {
@@ -239,7 +239,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         },
       ),
     ),
-    { error: 'expected an object such as {"Prefer": "respond-async"}' },
+    { error: 'expected an object such as {"X-Api-Version": "2026-11-01"}' },
   );
 
   const createBody = jsonObject.check(
@@ -264,23 +264,27 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     }),
   );
 
-  const create = strictObject({
-    method: z.optional(z.enum(['POST', 'PUT'], { error: 'expected "POST" or "PUT"' })),
-    path: path([], ['template']),
-    body: createBody,
-    inputUrlSeconds: z.optional(
-      whole(
-        'seconds',
-        INPUT_URL_SECONDS.min,
-        INPUT_URL_SECONDS.max,
-        ': an address is valid no longer than the credentials of the function, and AWS promises none beyond an invocation',
+  const gone = new Map([['headers', 'is gone. Declare `headers` beside `create`: each request has them']]);
+  const create = strictObject(
+    {
+      method: z.optional(z.enum(['POST', 'PUT'], { error: 'expected "POST" or "PUT"' })),
+      path: path([], ['template']),
+      body: createBody,
+      inputUrlSeconds: z.optional(
+        whole(
+          'seconds',
+          INPUT_URL_SECONDS.min,
+          INPUT_URL_SECONDS.max,
+          ': an address is valid no longer than the credentials of the function, and AWS promises none beyond an invocation',
+        ),
       ),
-    ),
-    headers: z.optional(headers),
-    id: pointers,
-    answerSeconds: z.optional(whole('seconds', 5, 600)),
-    idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
-  }).check(
+      id: pointers,
+      answerSeconds: z.optional(whole('seconds', 5, 600)),
+      idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
+    },
+    'an object',
+    gone,
+  ).check(
     z.refine((value) => value.inputUrlSeconds === undefined || holds(value.body, ['{inputUrl}']), {
       error: 'expected none, because the body has no {inputUrl}',
       path: ['inputUrlSeconds'],
@@ -328,6 +332,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         header: headerName,
         scheme: z.optional(matching('a scheme such as "Bearer"', /^[A-Za-z0-9-]{1,100}$/)),
       }),
+      headers: z.optional(headers),
       create,
       state: strictObject({
         path: path(['id'], ['template']),

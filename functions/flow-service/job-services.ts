@@ -170,10 +170,10 @@ export const TRIPO: ServiceDescription = {
  */
 export const OGC_PROCESSES: ServiceDescription = {
   token: { header: 'Authorization', scheme: 'Bearer' },
+  headers: { Prefer: 'respond-async' },
   create: {
     path: '/processes/{template}/execution',
     body: { inputs: { '...': '{parameters}', image: { href: '{input}' } } },
-    headers: { Prefer: 'respond-async' },
     id: '/jobID',
   },
   state: {

@@ -97,8 +97,6 @@ export interface Call
   readonly operation: Operation;
   readonly method: TransportRequest['method'];
   readonly url: URL;
-  /** Headers beside those of every request. */
-  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Default: 2 for `get`, 0 for all others. */
   readonly rank?: Rank | undefined;
   /** Called when the request's turn has come, because it may have to read the upload. */
@@ -511,7 +509,7 @@ function emptyWords({ status, headers }: TransportResponse): string {
  * @param key the idempotency key.
  */
 export function headersOf(
-  { operation, method, headers, uploadId, body }: Pick<Call, 'operation' | 'headers' | 'uploadId'> & Partial<Call>,
+  { operation, method, uploadId, body }: Pick<Call, 'operation' | 'uploadId'> & Partial<Call>,
   service: ServiceDescription | undefined,
   { secret, key }: Pick<Answer, 'secret'> & { readonly key?: string | undefined },
 ): Readonly<Record<string, string>> {
@@ -522,9 +520,9 @@ export function headersOf(
     // With compression, a few bytes might become gigabytes, and the length would not be the asset's.
     'Accept-Encoding': 'identity',
     'User-Agent': 'flowdrop',
+    ...service?.headers,
     // The specification wants the content type with every request. Elsewhere it could break a signed address. Some
     // services parse the body of any request that has one, and refuse a deletion without a body.
-    ...headers,
     ...(service && !isEmpty && { 'Content-Type': 'application/json' }),
     ...(service && tokenHeader(service, secret)),
     ...(service && method === 'GET' && operation !== 'asset' && { 'Cache-Control': 'no-cache' }),

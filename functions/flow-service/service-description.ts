@@ -11,6 +11,11 @@ import { isObject, type Json, type JsonObject } from '../base/json.ts';
 export interface ServiceDescription {
   /** How the token is sent. */
   readonly token: TokenDescription;
+  /**
+   * Headers of each request beside the token, such as `{"X-Api-Version": "2026-11-01"}`. Like the token, they go only to
+   * addresses below `baseUrl`. Default: none.
+   */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The request that makes a flow, and its answer. */
   readonly create: CreateDescription;
   /** The request for one flow, and where its answer says what. In `list`, each item is such an answer. */
@@ -65,8 +70,6 @@ export interface CreateDescription {
    * credentials, but they outlive an invocation, which takes at most 900 seconds. Default: 900.
    */
   readonly inputUrlSeconds?: number | undefined;
-  /** Headers of the request beside the token, such as `{"Prefer": "respond-async"}`. Default: none. */
-  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Where the answer has the id of the flow. */
   readonly id: Pointers;
   /** Longest time until the head of the answer, in seconds. A service may store the file first. Default: 60. */

@@ -42,8 +42,9 @@ it('explain shows the request as the described service gets it', async () => {
 });
 
 it('explain shows the headers of the request, without the token', async () => {
-  const create = { headers: { Prefer: 'respond-async' }, idempotency: { header: 'X-Once', hours: 1 } };
-  const service = { from: 'flows', token: { header: 'X-Api-Key', scheme: null }, create };
+  const create = { idempotency: { header: 'X-Once', hours: 1 } };
+  const headers = { Prefer: 'respond-async' };
+  const service = { from: 'flows', token: { header: 'X-Api-Key', scheme: null }, headers, create };
   const answer = JSON.parse((await explained(['--json'], ROUTES, service)).output);
   expect(answer.headers).toMatchObject({
     ...{ 'X-Api-Key': '[token]', 'X-Once': `${'0'.repeat(24)}-…-1-1` },

@@ -108,9 +108,19 @@ describe('the service of a configuration', () => {
       'service.create.idempotency.header: expected another header',
     ],
     [
-      'a header of the creation with the name of another one',
-      { from: 'flows', create: { headers: { 'idempotency-key': 'x' } } },
-      'service.create.headers.idempotency-key: expected another header',
+      'a header with the name of the key',
+      { from: 'flows', headers: { 'idempotency-key': 'x' } },
+      'service.headers.idempotency-key: expected another header: two members',
+    ],
+    [
+      'a header with the name of that of the token',
+      { from: 'flows', token: { header: 'app_key', scheme: null }, headers: { App_Key: 'x' } },
+      'service.headers.App_Key: expected another header: two members',
+    ],
+    [
+      'a header of the creation alone',
+      { from: 'flows', create: { headers: { Prefer: 'respond-async' } } },
+      'service.create.headers: is gone. Declare `headers` beside `create`: each request has them',
     ],
     [
       'addresses that are no list',
@@ -139,13 +149,14 @@ it('a header may have an underscore in its name', () => {
   expect(contextWith({ from: 'flows', token: { ...token, scheme: null } }).service.token).toEqual(token);
 });
 
-it('a creation may have headers, but none that Flowdrop sends by itself', () => {
-  const create = (headers: object) => contextWith({ from: 'flows', create: { headers } }).service.create;
-  expect(create({ Prefer: 'respond-async' }).headers).toEqual({ Prefer: 'respond-async' });
-  for (const name of ['authorization', 'Host', 'Content-Length', 'traceparent', 'a b']) {
-    expect(issuesOf({ from: 'flows', create: { headers: { [name]: 'x' } } })).toHaveLength(1);
+it('requests may have headers, but none that Flowdrop sends by itself', () => {
+  const declared = (headers: object) => contextWith({ from: 'ogc-processes', headers }).service.headers;
+  expect(declared({ app_id: 'flowdrop' })).toEqual({ Prefer: 'respond-async', app_id: 'flowdrop' });
+  for (const name of ['authorization', 'Host', 'Cache-Control', 'Content-Length', 'traceparent', 'a b']) {
+    expect(issuesOf({ from: 'flows', headers: { [name]: 'x' } })).toHaveLength(1);
   }
-  expect(issuesOf({ from: 'flows', create: { headers: { Prefer: 'a\r\nb' } } })).toHaveLength(1);
+  for (const value of ['a\r\nb', '', 5])
+    expect(issuesOf({ from: 'flows', headers: { Prefer: value } })).toHaveLength(1);
 });
 
 it('a description that ships may be changed, and is found again by its name', () => {
@@ -181,8 +192,8 @@ describe('a text in the body', () => {
     ['a number in place of members', create({ '...': 5 }), 'create.body....: expected {parameters} or {additional}'],
     [
       'one in a header',
-      { from: 'flows', create: { headers: { 'X-Model': '{template}' } } },
-      'create.headers.X-Model: expected no placeholder',
+      { from: 'flows', headers: { 'X-Model': '{template}' } },
+      'headers.X-Model: expected no placeholder',
     ],
     [
       'one in the body of another request',
