@@ -1,7 +1,8 @@
 import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import * as z from 'zod/mini';
 import { ConfigurationError, check, compareMembers, matching, strictObject } from '../functions/base/validation.ts';
-import { ENCRYPTION_HEADERS, issuesOfBuckets } from '../functions/settings/buckets.ts';
+import { ENCRYPTION_HEADERS } from '../functions/s3/encryption.ts';
+import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
 import { idleBudgets, warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { type Configuration, type ConfigurationPlace, readConfiguration } from './configuration.ts';

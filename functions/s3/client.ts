@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { type PutObjectCommandInput, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
-import type { Encryption } from '../settings/buckets.ts';
+import type { Encryption } from './encryption.ts';
 
 /**
  * Size of the slices in which a body is written, in bytes. If a body were written whole, Node's TLS would hold an
