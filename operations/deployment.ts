@@ -174,13 +174,18 @@ export const overHttps = (): Pick<S3ClientConfig, 'requestHandler'> => ({
 
 /** The region and the credentials' chain of the SDK. */
 export async function accessOf({ region, credentials, endpoints }: AwsPlace): Promise<AwsAccess> {
-  const client = new S3Client({
+  const { config } = new S3Client({
     ...overHttps(),
     ...(region !== undefined && { region }),
     ...(credentials && { credentials }),
   });
-  const { config } = client;
-  return { region: await config.region(), credentials: () => config.credentials(), endpoints };
+  // The chain makes clients of its own, such as that of a single sign-on.
+  const chain = config.credentialDefaultProvider({ ...config, parentClientConfig: config, clientConfig: overHttps() });
+  return {
+    region: await config.region(),
+    credentials: () => (credentials ? config.credentials() : chain({ callerClientConfig: config })),
+    endpoints,
+  };
 }
 
 /** @param options that name the deployment. */

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { expect, it } from 'vitest';
 import { folderWith } from '../../support/folder.ts';
@@ -49,6 +50,24 @@ it('the clients of the SDK use it too', async () => {
   const variables = { https_proxy: proxy.url.host, AWS_ENDPOINT_URL_STS: identity.origin };
   await flowdrop(['doctor', '--before-deployment'], variables, directory);
   expect(proxy.asked.map(({ target }) => target)).toContain('their-results.s3.eu-central-1.amazonaws.com:443');
+});
+
+it('so does the single sign-on that gives the credentials', async () => {
+  const proxy = await serveProxy(refusing('403 Forbidden'));
+  const start = 'https://login.example.com/start';
+  const profile = { start_url: start, region: 'nowhere-1', account_id: '111122223333', role_name: 'fake' };
+  const lines = Object.entries(profile).map(([name, value]) => `sso_${name} = ${value}`);
+  const HOME = folderWith({
+    '.aws/config': ['[profile team]', ...lines, ''].join('\n'),
+    [`.aws/sso/cache/${createHash('sha1').update(start).digest('hex')}.json`]: {
+      accessToken: 'obviously-fake',
+      expiresAt: '2999-01-01T00:00:00Z',
+    },
+  });
+  const variables = { HOME, AWS_PROFILE: 'team', AWS_ACCESS_KEY_ID: '', AWS_SECRET_ACCESS_KEY: '' };
+  const words = ['status', '--stack', 'flowdrop', '--region', 'nowhere-1'];
+  await flowdrop(words, { ...variables, HTTPS_PROXY: proxy.url.href });
+  expect(proxy.asked.map(({ target }) => target)).toEqual(['portal.sso.nowhere-1.amazonaws.com:443']);
 });
 
 it('what NO_PROXY names, and all names below it, is reached without the proxy', async () => {
