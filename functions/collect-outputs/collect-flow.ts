@@ -229,7 +229,7 @@ export class FlowCollector {
     const undeclared = this.#tick.words.of(marker.uploadId);
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
-    // An answer that is not understood may mean that the flow has completed. An abort could then lose its outputs.
+    // If its answers are refused or not understood, the flow may have completed. An abort could then lose its outputs.
     const isSeen = seen?.kind === 'running';
     if (undeclared === undefined && !isUnfit) await this.#abort(stored.entry, { isSeen });
   }

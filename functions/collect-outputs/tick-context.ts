@@ -33,7 +33,7 @@ export interface TickContext {
   readonly isolation: FailureIsolation;
   readonly confirmations: EndConfirmations;
   readonly words: UndeclaredWords;
-  /** Flows whose answers do not fit the description of the service. */
+  /** Flows whose polls are answered with an error, or with what does not fit the description of the service. */
   readonly unfit: UndeclaredWords;
   /**
    * Flows that have ended, and are not stored yet, with the time at which one of their assets last had a slot, or at
@@ -51,8 +51,8 @@ export interface TickContext {
 }
 
 /**
- * Counts the polls in a row that saw a word which the description of the service does not declare, or an answer that
- * does not fit the description.
+ * Counts the polls in a row that saw a word which the description of the service does not declare, or that were answered
+ * with an error or with what does not fit the description.
  */
 export class UndeclaredWords extends Remembered<UndeclaredWord> {
   /** Notes that a poll saw such a word. Returns it with the number of such polls in a row. */

@@ -197,9 +197,9 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
   }
   if (mayBeCopy && (await isNew())) {
     const copied = await copiedEntry(upload, delivery.ports, delivery.invocation.work);
-    const isNewJob = copied && job && (await hasNewInputs(delivery, upload, job, copied));
-    const before = isNewJob ? undefined : copied;
-    if (before !== undefined) return leave('skipped', 'UploadsSkipped', copyWords(before));
+    if (copied !== undefined && !(job && (await hasNewInputs(delivery, upload, job, copied)))) {
+      return leave('skipped', 'UploadsSkipped', copyWords(copied));
+    }
   }
   const terms = delivery.claimTerms();
   const inputs = job && awaitedInputs(job, terms.arrivedAt ?? terms.claimedAt);

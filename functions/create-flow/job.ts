@@ -70,8 +70,8 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
 }
 
 /**
- * Tells whether inputs were put before a job file that an earlier job with the same job file has not taken. Then the file
- * was not put once more for its metadata, but to begin a new job.
+ * Tells whether a copied job file is to begin a new job: an input that was put before it has other content than the job
+ * that it repeats has taken. Otherwise, it was copied for its metadata.
  */
 export async function hasNewInputs(
   delivery: Delivery,

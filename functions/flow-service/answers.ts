@@ -611,8 +611,8 @@ const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
 };
 
 /**
- * What an item of a list has without a link: an error, or where other items have `results`, what says that it failed, or
- * nothing in the place of a result.
+ * The lost result that an item of a list without a link stands for: it has an error. Or other items have links at
+ * `results`, and it says that it failed, or has nothing at such a place.
  */
 function lostIn(item: unknown, pointer: string, results: ReadonlySet<string>, words: Pointers): readonly LinkedPlace[] {
   // Words without a code may tell of a step: `{"message": "Loading"}`.
