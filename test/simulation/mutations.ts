@@ -490,8 +490,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a copy taken for an upload', 100, {
     file: CREATE_FLOW,
     in: 'begin',
-    replace: 'if (before !== undefined)',
-    with: 'if (false)',
+    replace: 'copied !== undefined && ',
+    with: 'false && ',
   }),
   mistake('a copy skipped after a failure', 100, {
     file: COPIES,
