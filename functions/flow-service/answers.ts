@@ -344,14 +344,18 @@ const unusableIdError = (id: string): string => `The service lists it under an u
 
 /** Where a page has its items, and how it names the next one. */
 interface PagePlaces extends Pick<PagedListing, 'items' | 'pages'> {
-  /** Where an object in place of the list has its id. Then it is the only item. Default: only a list has items. */
-  readonly onlyId?: Pointers | undefined;
+  /**
+   * Where an object in place of the list has what makes it the only item: its id, and a word if items have one. Otherwise
+   * the id may be that of the request. Default: only a list has items.
+   */
+  readonly only?: Pick<ListedOutputs, 'id' | 'word'> | undefined;
 }
 
 /** The items of all lists of a page, which has `null` in their place if there are none. Undefined if it has no list. */
-function itemsOf(json: unknown, { items, onlyId }: PagePlaces): readonly unknown[] | undefined {
-  const only = typeof items === 'string' ? at(json, items) : undefined;
-  if (isObject(only) && usableId(firstAt(only, onlyId)) !== undefined) return [only];
+function itemsOf(json: unknown, { items, only }: PagePlaces): readonly unknown[] | undefined {
+  const item = only && typeof items === 'string' ? at(json, items) : undefined;
+  const isItem = isObject(item) && usableId(firstAt(item, only?.id)) !== undefined;
+  if (isItem && (only?.word === undefined || wordAt(item, only.word) !== null)) return [item];
   const places = [items].flat();
   const lists = places.map((pointer) => at(json, pointer)).filter(Array.isArray);
   if (lists.length > 0) return lists.flat();
@@ -472,7 +476,7 @@ export const outputPageReader = (
 ) =>
   pageReader(
     ['list of outputs', 'outputs.items'],
-    { ...listed, onlyId: listed.id },
+    { ...listed, only: listed },
     hasFailed ? undefined : { words, ofFlow: state.failed },
     (json, items): ListingPage<Output> | undefined => {
       if (!items.every(isObject)) return undefined;

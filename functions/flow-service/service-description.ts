@@ -135,7 +135,7 @@ export interface ListedOutputs extends AnyOutputs {
   readonly path: string | readonly string[];
   /**
    * Where the list is. The empty pointer is the answer itself. Of several pointers, all lists that are there count. At a
-   * single pointer, an object with an id counts as a list of one.
+   * single pointer, an object with an id, and with a word if `word` is declared, counts as a list of one.
    */
   readonly items: Pointers;
   /** Where an item has its id. */

@@ -1320,17 +1320,21 @@ describe('the outputs of a flow', () => {
   });
 
   it('may be one, in place of a list or as the flow itself', async () => {
-    const read = (body: object, items: Json) => {
-      const service = speaking({ outputs: { items } });
+    const read = (body: object, items: Json, more: object = {}) => {
+      const service = speaking({ outputs: { items, ...more } });
       return clientOf(PUBLIC, { ...paged(() => ({ body })), service }).outputs('f1', never);
     };
     const video = { id: 'v1', object: 'video', status: 'completed', error: null, progress: 100 };
     expect(await read(video, '')).toEqual([{ assetId: 'v1', status: 'ready' }]);
     expect(await read({ data: { ...video, status: 'processing' } }, '/data')).toMatchObject([{ status: 'pending' }]);
+    expect(await read({ id: 'v1' }, '', { word: null })).toEqual([{ assetId: 'v1', status: 'ready' }]);
     for (const [body, items] of [
       [{ status: 'completed' }, ''],
       [video, ['/outputs', '']],
       [{ error: 'Not now', id: 'request-7' }, ''],
+      // Without the word that an output has, the id may be that of the request or of the flow.
+      [{ data: { error: 'Not now', id: 'request-7' } }, '/data'],
+      [{ id: 'f1', outputs: two }, ''],
     ] as const) {
       expect(await failureOf(read(body, items))).toMatchObject({ name: 'UnintelligibleAnswerError' });
     }
