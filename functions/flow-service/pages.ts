@@ -85,8 +85,8 @@ const made = (of: string, beside: string): string => `(?:(?:${beside}) )*(?:${of
 
 /** `total`, `numFound`, `total_row_count`. */
 const COUNT_OF_ALL = made(
-  'total|count|found|hits|match(?:ed|es)',
-  'x|num(?:ber)?|nb|of|full|grand|overall|hit|(?:object|item|result|element|record|row|output|asset|file|flow|job)s?|entries',
+  'total|count|found|hits|matched',
+  'x|num(?:ber)?|nb|of|full|grand|overall|hit|(?:object|item|result|element|record|row|output|asset|file|flow|job)s?|entries|matches',
 );
 
 /** Words that say nothing by themselves. */

@@ -1388,7 +1388,7 @@ describe('the outputs of a flow', () => {
     ['the last page, with a cursor and an N', { outputs: two, cursor: 'x', hasMore: 'N' }],
     [
       'a page among counts of other things',
-      { outputs: two, usage: { total: 9 }, info: { total_seconds: 9 }, steps: 9 },
+      { outputs: two, usage: { total: 9 }, info: { total_seconds: 9 }, steps: 9, matches: 9 },
     ],
     ['the last page', { outputs: two, next: null, has_more: false, _links: { next: null }, meta: { pages: 1 } }],
   ])('are complete if they come as %s, and no other page is requested', async (_, body) => {
