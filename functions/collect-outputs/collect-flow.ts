@@ -45,6 +45,9 @@ export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly settings: Settings;
 }
 
+/** What a poll tells of a flow that it did not see end. */
+type Unended = Extract<Observation, { readonly kind: 'running' | 'unsure' }>;
+
 /** A poll that failed, why, and when. */
 export interface FailedPoll {
   readonly marker: RunningMarker;
@@ -217,16 +220,20 @@ export class FlowCollector {
   /** @param seen in the last poll. @param error of the last poll. */
   async #timeOut(
     marker: RunningMarker,
-    { seen, error }: { readonly seen?: Observation; readonly error?: FlowServiceError } = {},
+    { seen, error }: { readonly seen?: Unended; readonly error?: FlowServiceError } = {},
   ): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
-    const isUnfit = this.#tick.unfit.of(marker.uploadId) !== undefined;
+    const { words, unfit } = this.#tick;
+    // What the last poll saw counts by itself, because only so many flows are remembered.
+    const isItsOwn = error !== undefined && outageOf(error) === undefined;
+    const isUnfit = isItsOwn || seen?.lacking !== undefined || unfit.has(marker.uploadId);
     const reason = error?.message ?? (isUnfit ? stored.entry.obstacle?.message : undefined);
     const why = reason === undefined ? '.' : `: ${reason}`;
     const { flowAgeMaxSeconds } = this.#ports.settings;
     const late = `No poll saw the flow end within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
-    const undeclared = this.#tick.words.of(marker.uploadId);
+    const word = seen?.kind === 'running' ? seen.undeclared?.word : undefined;
+    const undeclared = words.of(marker.uploadId) ?? (word === undefined ? undefined : { word, polls: 1 });
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     // If its answers are refused or not understood, the flow may have completed. An abort could then lose its outputs.

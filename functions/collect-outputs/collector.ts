@@ -83,7 +83,7 @@ function stateSchema(now: number) {
     unconfirmedEnds: orDropped(z.record(z.string(), unconfirmedEnd(time))),
     /** By upload id: words of flows that the description of the service does not declare. */
     undeclared: orDropped(z.record(z.string(), undeclaredWord)),
-    /** By upload id: flows whose answers do not fit the description. Their word is empty. */
+    /** By upload id: flows whose polls are answered with an error, or with what does not fit. Their word is empty. */
     unfit: orDropped(z.record(z.string(), undeclaredWord)),
     /** The pace that the service allowed. */
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),

@@ -73,6 +73,25 @@ describe('a word for the state of a flow that is not declared', () => {
     expect(world.service.counts.changeFlow).toBe(0);
   });
 
+  it.each([
+    ['a word', () => answer({ state: 'succeed' })],
+    ['a refusal', () => answer({ detail: 'Missing X-Version header' }, 400)],
+  ])('ends no flow with an abort, however many flows have %s like it', async (_, shown) => {
+    await shownAs('succeed');
+    world.service.intercept = (__, { operation }) => (operation === 'getFlow' ? shown() : undefined);
+    const seen: Record<string, { word: string; polls: number }> = {};
+    for (let n = 0; n < 1_000; n += 1) {
+      const uploadId = n.toString(16).padStart(40, '0');
+      seen[uploadId] = { word: 'succeed', polls: 5 };
+      const marker = { uploadId, flowId: `f${n}`, ageFrom: world.clock.now() + 3 * HOUR };
+      await world.ports.ledger.putRunningMarker(marker, new AbortController().signal);
+    }
+    await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ undeclared: seen, unfit: seen }));
+    await world.tickAfter(3 * HOUR).catch(() => {});
+    expect(world.service.counts.changeFlow).toBe(0);
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed' });
+  });
+
   it('is seen by polls of each flow, although the listing of flows shows them too', async () => {
     await shownAs('succeed');
     for (let n = 0; n < 20; n += 1) await world.send(`b${n}.bin`);
