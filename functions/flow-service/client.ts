@@ -248,9 +248,10 @@ class HttpFlowService implements FlowService {
       return downloadAsset(this.#requests, { ...request, from: { url }, data: outputs.data }, signal);
     }
     // Asked for anew at each attempt, because addresses expire.
-    const { links, answer } = await this.#links(flowId, outputs, signal, options);
+    const { links, answer, isRunning } = await this.#links(flowId, outputs, signal, options);
     const link = links.find((each) => each.assetId === assetId);
     if (link?.address === undefined) {
+      if (isRunning) throw new NotReadyError('asset: the flow is shown as running');
       throw new NotFoundError(`The flow has no address of ${assetId} any more`, { knownToBeServed: true });
     }
     if (!/^data:/i.test(link.address)) {

@@ -190,6 +190,15 @@ describe('an answer that links results', () => {
     expect(await outputsIn({ status: 'succeeded', output: [A] })).toHaveLength(1);
   });
 
+  it('has an asset that is not ready, and not gone, if it shows the flow as running', async () => {
+    const states = [{ status: 'processing' }, { status: 'succeeded', output: [] }];
+    await using server = await scripted((request, response, index) => json(request, response, states[index] ?? {}));
+    const flows = clientOf(server.url, { service: REPLICATE });
+    const reading = () => flows.asset('j1', 'output-0', never);
+    await expect(reading()).rejects.toMatchObject({ name: 'NotReadyError' });
+    await expect(reading()).rejects.toMatchObject({ name: 'NotFoundError' });
+  });
+
   it('has a failed output for each item of a list that has an error, and no address', async () => {
     const output = [
       { url: A },
