@@ -228,10 +228,12 @@ export class FlowCollector {
     // What the last poll saw counts by itself, because only so many flows are remembered.
     const isItsOwn = error !== undefined && outageOf(error) === undefined;
     const isUnfit = isItsOwn || seen?.lacking !== undefined || unfit.has(marker.uploadId);
-    const reason = error?.message ?? (isUnfit ? stored.entry.obstacle?.message : undefined);
+    const reason = error?.message ?? seen?.lacking ?? (isUnfit ? stored.entry.obstacle?.message : undefined);
     const why = reason === undefined ? '.' : `: ${reason}`;
     const { flowAgeMaxSeconds } = this.#ports.settings;
-    const late = `No poll saw the flow end within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
+    // What is lacking may be the outputs of a flow that was seen to end.
+    const what = seen?.lacking === undefined ? 'No poll saw the flow end' : 'The flow was not collected';
+    const late = `${what} within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
     const word = seen?.kind === 'running' ? seen.undeclared?.word : undefined;
     const undeclared = words.of(marker.uploadId) ?? (word === undefined ? undefined : { word, polls: 1 });
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
