@@ -338,7 +338,7 @@ it.each([
   expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded', 'succeeded']);
 });
 
-it('an input that is put after a copy of its job file begins nothing, whoever finds the copy', async () => {
+it('a copied job file begins no job for an input that was put after it, by its message or by the sweep', async () => {
   await start({ routes: [{ ...ECHO, jobs: 'jobs/' }] });
   await world.send('jobs/front.png', 'front');
   await world.send('jobs/job.json', JOB_FILE);
