@@ -228,7 +228,8 @@ export class FlowCollector {
     // What the last poll saw counts by itself, because only so many flows are remembered.
     const isItsOwn = error !== undefined && outageOf(error) === undefined;
     const isUnfit = isItsOwn || seen?.lacking !== undefined || unfit.has(marker.uploadId);
-    const reason = error?.message ?? seen?.lacking ?? (isUnfit ? stored.entry.obstacle?.message : undefined);
+    const unready = seen?.kind === 'running' ? seen.unready : undefined;
+    const reason = error?.message ?? seen?.lacking ?? unready ?? (isUnfit ? stored.entry.obstacle?.message : undefined);
     const why = reason === undefined ? '.' : `: ${reason}`;
     const { flowAgeMaxSeconds } = this.#ports.settings;
     // What is lacking may be the outputs of a flow that was seen to end.
@@ -239,7 +240,7 @@ export class FlowCollector {
     const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     // If its answers are refused or not understood, the flow may have completed. An abort could then lose its outputs.
-    const isSeen = seen?.kind === 'running';
+    const isSeen = seen?.kind === 'running' && unready === undefined;
     if (undeclared === undefined && !isUnfit) await this.#abort(stored.entry, { isSeen });
   }
 

@@ -41,6 +41,8 @@ export type Observation =
   | {
       readonly kind: 'running';
       readonly undeclared?: Undeclared | undefined;
+      /** What the service answered in place of the flow, if it said that the flow is not ready. */
+      readonly unready?: string | undefined;
       /** Why nothing more can be known of the flow, or why one that has completed counts as running. */
       readonly lacking?: string | undefined;
     }
@@ -168,7 +170,7 @@ export class FlowObserver {
         const seen = await this.#byOutputs(marker, of, signal, false);
         if (seen.kind === 'ending' || seen.kind === 'finished') return seen;
       }
-      if (error instanceof NotReadyError) return { kind: 'running' };
+      if (error instanceof NotReadyError) return { kind: 'running', unready: error.message };
       if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
       const isUnknown = error instanceof NotFoundError && error.knownToBeServed;
       // The outputs have no path of their own, and would have been in this answer.

@@ -392,6 +392,7 @@ describe('a service that aborts a flow by deleting it', () => {
 
   it.each<[string, string, Fault, boolean]>([
     ['failed', 'timed-out', { status: 502 }, true],
+    ['was told that it is not ready', 'timed-out', { status: 423 }, true],
     ['found it unknown', 'flow-gone', { status: 404 }, false],
     ['found it unknown, although it is listed', 'timed-out', { status: 404 }, true],
     ['saw it completed without outputs that can be listed', 'timed-out', { status: 409 }, true],

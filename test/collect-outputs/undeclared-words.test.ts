@@ -168,7 +168,8 @@ it.each([202, 409])('a flow that is not ready (%i) runs until its state is shown
   for (let polls = 1; polls <= 4; polls += 1) await world.tickAfter(2 * MINUTE);
   expect(await obstacle()).toBeUndefined();
   await world.tickAfter(3 * HOUR);
-  expect((await world.receipt('a.bin')).failure).toMatchObject({ code: 'timed-out' });
+  const { failure } = await world.receipt('a.bin');
+  expect(failure).toMatchObject({ code: 'timed-out', message: expect.stringContaining(`${status}`) });
   expect(world.service.flows[0]?.aborted).toBe(true);
 });
 
