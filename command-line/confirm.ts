@@ -3,7 +3,7 @@ import { printable } from '../functions/base/printable.ts';
 
 /**
  * Asks a question and returns true for `y` or `yes`.
- * @throws an `AbortError` for Ctrl-C: the terminal sends no signal meanwhile. @throws the signal's reason.
+ * @throws an `AbortError` for Ctrl-C and Ctrl-D: the terminal sends no signal meanwhile. @throws the signal's reason.
  */
 export async function confirms(
   streams: { readonly input: NodeJS.ReadableStream; readonly output: NodeJS.WritableStream },

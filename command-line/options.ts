@@ -9,6 +9,9 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
+/** What most likely happened in a script: `flowdrop again "$KEY"` without a key. */
+export const EMPTY_WORD = 'An argument or the value of an option is empty. Was a variable not set?';
+
 /** npm has options of its own with these names. A value in the environment is most likely npm's. */
 const NAMES_OF_NPM: readonly string[] = ['help', 'json', 'only', 'prefix', 'verbose', 'version'];
 
@@ -38,6 +41,7 @@ export function parseOptions<const S extends CommandSyntax>({ command, ...syntax
   const known = new Set(Object.entries(syntax.options).flatMap(([name, { short = name }]) => [name, short]));
   for (const token of tokens) {
     if (token.kind === 'option' && !known.has(token.name)) throw unknownOption(token.rawName, syntax);
+    if (token.kind === 'positional' && token.value === '') throw new UsageError(EMPTY_WORD);
     if (token.kind === 'positional' && !syntax.allowPositionals) {
       throw new UsageError(`"${token.value}" is one argument too many`);
     }

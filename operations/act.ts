@@ -69,6 +69,10 @@ export async function plan(
   const stages = new Map<string, PlannedStage>();
   const left: Left[] = [];
   for (const word of selection.words) {
+    if (word === '') {
+      left.push({ key: word, why: 'it is empty, and all keys begin so' });
+      continue;
+    }
     const found = await find(word, deployment, signal);
     const named = found.kind === 'upload' ? [found.upload] : found.uploads;
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });

@@ -28,7 +28,7 @@ import { type Add, example } from './add.ts';
 import { table } from './console.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
 import { type PutFile, showActed, showFetched, showLaterEnd, showPut, showSweep } from './show-changes.ts';
-import { codeOption, sinceOf } from './words.ts';
+import { codeOption, sinceOf, timeOf } from './words.ts';
 
 /** The commands that change something, or copy files. Those that cost money or delete say so, and ask. */
 export function addChanges(add: Add): void {
@@ -126,7 +126,7 @@ function addAgain(add: Add): void {
       '--route <name>',
       'in place of keys: all files of this route that succeeded, and that no newer file replaced',
     )
-    .option('--before <time>', 'with --route: only files that were put before', (text) => sinceOf(text))
+    .option('--before <time>', 'with --route: only files that were put before', (text) => timeOf(text))
     .option('--since <time>', 'with --route: only files that were put since', (text) => sinceOf(text))
     .option('--only-if-changed', 'leave out files that their routes would make as before')
     .option(

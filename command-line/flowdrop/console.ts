@@ -24,11 +24,6 @@ export interface Streams {
   readonly errors: Output;
 }
 
-/** The user pressed Ctrl-C while a secret was asked for. The terminal sends no signal then. */
-export class InterruptedError extends Error {
-  override readonly name = 'InterruptedError';
-}
-
 /** A text with parts that a terminal shows in a colour. As a string, it is the text alone. */
 class ColouredText {
   readonly parts: readonly Text[];
@@ -125,7 +120,7 @@ export class Console {
     return this.#streams.input.isTTY === true;
   }
 
-  /** Asks a question and returns true for `y` or `yes`. */
+  /** Asks a question and returns true for `y` or `yes`. @throws an `AbortError` for Ctrl-C and Ctrl-D. */
   async confirms(question: string, signal: AbortSignal): Promise<boolean> {
     const { input, errors } = this.#streams;
     return confirms({ input, output: errors }, question, signal);
@@ -133,7 +128,7 @@ export class Console {
 
   /**
    * Asks for a secret. What is typed is not shown. Returns an empty text for Ctrl-D.
-   * @throws {InterruptedError}
+   * @throws an `AbortError` for Ctrl-C: the terminal sends no signal meanwhile.
    */
   async secret(question: string, signal: AbortSignal): Promise<string> {
     const { input, errors } = this.#streams;
@@ -146,7 +141,7 @@ export class Console {
     signal.addEventListener('abort', abort);
     asked.once('line', resolve);
     asked.once('close', () => resolve(''));
-    asked.once('SIGINT', () => reject(new InterruptedError()));
+    asked.once('SIGINT', () => reject(new DOMException('Interrupted', 'AbortError')));
     try {
       return await promise;
     } finally {

@@ -12,7 +12,7 @@ import { ServiceQuestions } from '../../operations/service-answer.ts';
 import { shownState } from '../../operations/shown-state.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
-import { UsageError } from '../options.ts';
+import { EMPTY_WORD, UsageError } from '../options.ts';
 import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
@@ -88,6 +88,8 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
     command.exitOverride().action(async (...given: unknown[]) => {
       const words = given.slice(0, -2).flat() as string[];
       const options = command.optsWithGlobals<O>();
+      // As a key it would mean every file, and as a path the present folder.
+      if ([...words, ...Object.values(options)].includes('')) throw new UsageError(EMPTY_WORD);
       exitCode = await runCommand(options, surroundings, {
         run: (run) => body(run, words, options),
         ...(unconnected && { unconnected: (error, before) => unconnected(error, before, words, options) }),

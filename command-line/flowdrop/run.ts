@@ -11,7 +11,7 @@ import {
 } from '../../operations/deployment.ts';
 import { NoLocalRunError } from '../../operations/local-run.ts';
 import { EXIT_USAGE, UsageError } from '../options.ts';
-import { Console, InterruptedError, type Streams } from './console.ts';
+import { Console, type Streams } from './console.ts';
 
 export const EXIT_OK = 0;
 /** Something failed: the command itself, or an upload that it is about. */
@@ -166,7 +166,8 @@ interface CommandFailure {
 }
 
 function failureOf(error: unknown, signal: AbortSignal): CommandFailure {
-  if (signal.aborted || error instanceof InterruptedError) {
+  // The terminal sends no signal while a question is asked.
+  if (signal.aborted || (error as Error).name === 'AbortError') {
     return { code: 'interrupted', exitCode: EXIT_INTERRUPTED, message: 'Interrupted.' };
   }
   if (error instanceof CommanderError) {

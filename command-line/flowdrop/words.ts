@@ -12,7 +12,7 @@ const UNITS: Readonly<Record<string, number>> = { m: MINUTE_MS, h: HOUR_MS, d: D
  * in ISO 8601. Returns milliseconds since the epoch.
  * @throws {InvalidArgumentError}
  */
-export function sinceOf(text: string, now = Date.now()): number {
+export function timeOf(text: string, now = Date.now()): number {
   const [, amount, unit = ''] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   if (amount !== undefined) return now - Number(amount) * (UNITS[unit] ?? 0);
   const [, hours, minutes] = /^([01]?\d|2[0-3]):([0-5]\d)$/.exec(text) ?? [];
@@ -20,6 +20,19 @@ export function sinceOf(text: string, now = Date.now()): number {
   const time = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN;
   if (!Number.isNaN(time)) return time;
   throw new InvalidArgumentError('Expected 30m, 2h, 7d, 12:00 (today), or a date such as 2026-01-31.');
+}
+
+/**
+ * The same for `--since`. Nothing has happened since a time that is ahead, which would look as if all were well: at half
+ * past midnight, `23:00` most likely means yesterday.
+ * @throws {InvalidArgumentError}
+ */
+export function sinceOf(text: string, now = Date.now()): number {
+  const time = timeOf(text, now);
+  if (time <= now) return time;
+  throw new InvalidArgumentError(
+    `That is ${new Date(time).toISOString()}, which has not come yet. For an earlier day, name the day too.`,
+  );
 }
 
 /** A time relative to now: `just now`, `12 s ago`, `in 3 min`. @param iso ISO 8601. */

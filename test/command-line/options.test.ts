@@ -29,6 +29,7 @@ describe('the options of a command', () => {
     [['--colour', '--json'], '--colour needs a value'],
     [['--json=1'], '--json takes no value'],
     [['wall'], '"wall" is one argument too many'],
+    [[''], 'An argument or the value of an option is empty. Was a variable not set?'],
   ])('are refused in a sentence: %j', (args, sentence) => {
     expect(() => parse(args)).toThrow(new UsageError(sentence));
   });
