@@ -20,7 +20,7 @@ export interface PacedRequest {
   readonly subject: string;
   /** Latest time to send the request, in milliseconds since the epoch. Default: no limit. */
   readonly startBy?: number | undefined;
-  /** How long a refused request is retried, in milliseconds. Default: {@link PATIENCE_MS}. */
+  /** How long a refused request is retried, in milliseconds. Default: {@link PATIENCE_MS}, for polls less. */
   readonly patienceMs?: number | undefined;
   /** True if a person asks for it now. Then it waits for the rate, and for no backoff. Default false. */
   readonly isAsked?: boolean | undefined;
@@ -38,8 +38,11 @@ export interface LearntRate {
 /**
  * How long a refused request is retried, in milliseconds. After that, an upload waits in the ledger, and a flow is
  * polled again by the next tick. The time for polls is short, because one flow's own trouble must not hold up a round.
+ * That for outputs and assets is longer: if they were given up, the next poll of their flow would take the only request
+ * that a service with one or two a minute allows.
  */
-const PATIENCE_MS: Readonly<Record<RequestKind, number>> = { creation: 60_000, other: 20_000 };
+const PATIENCE_MS = 60_000;
+const POLL_PATIENCE_MS = 20_000;
 
 /** Longest backoff that a request waits out in place, in milliseconds. */
 const BACKOFF_PATIENCE_MS = 60_000;
@@ -167,6 +170,7 @@ export class Pacer {
   ): Promise<TransportResponse> {
     const pace = this.#paces[kind];
     const { subject, startBy = Number.POSITIVE_INFINITY } = request;
+    const { patienceMs = request.rank === 2 ? POLL_PATIENCE_MS : PATIENCE_MS } = request;
     let firstRefusedAt: number | undefined;
     for (;;) {
       const wasRefused = firstRefusedAt !== undefined;
@@ -182,7 +186,7 @@ export class Pacer {
       const askedMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
       const isSpent = response.refusal === 'outOfCredit' && askedMs === undefined;
       const againAt = pace.refused(subject, number, askedMs, isSpent ? SPENT_WAIT_MS : undefined);
-      const endsAt = Math.min(startBy, firstRefusedAt + (request.patienceMs ?? PATIENCE_MS[kind]));
+      const endsAt = Math.min(startBy, firstRefusedAt + patienceMs);
       // Nobody pays a bill within seconds, so the caller knows better how long to wait.
       if (isSpent || againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
       await request.onRefused?.(response);

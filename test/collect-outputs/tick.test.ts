@@ -94,6 +94,22 @@ describe('a service that allows few requests', () => {
     expect(world.count('TicksCutShort')).toBe(0);
   });
 
+  it('has everything collected, although it allows only two a minute', async () => {
+    await begin();
+    await flowsOf(named(2));
+    world.service.limiter.change({ everything: { requestsPerSecond: 2 / 60, burst: 1 } });
+    world.clock.advance(20 * MINUTE);
+    const since = world.clock.now();
+    while ((await world.keys(LEDGER, 'running/')).length > 0) {
+      const startedAt = world.clock.now();
+      await world.tick();
+      world.clock.advance(Math.max(0, startedAt + MINUTE - world.clock.now()));
+      // Two polls with the outputs and an asset each take six requests.
+      expect(world.clock.now() - since).toBeLessThan(2.5 * (6 / 2) * MINUTE);
+    }
+    expect(world.count('FlowsSucceeded')).toBe(2);
+  });
+
   it('is asked at the learnt pace, which the next tick finds beside the lease', async () => {
     await begin();
     await flowsOf(named(10));
