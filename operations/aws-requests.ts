@@ -2,7 +2,7 @@ import { createHash, createHmac } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseXML } from '@aws-sdk/xml-builder';
 import { SignatureV4 } from '@smithy/signature-v4';
-import { messageOf } from '../functions/flow-service/transport.ts';
+import { messageOf } from '../functions/base/printable.ts';
 
 /**
  * Signed requests to the services of AWS of which operations need one or two requests. A client of the SDK for each of

@@ -73,6 +73,12 @@ function* ownNames(object: object): Generator<string> {
   for (const name in object) if (Object.hasOwn(object, name)) yield name;
 }
 
+/** The message of what was thrown. Node leaves it empty for a name with several addresses, each with its own error. */
+export function messageOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** The issues that a message tells: the first ones, and how many more there are. */
 export const toldIssues = (issues: readonly string[], max = ISSUES_TOLD_MAX): readonly string[] =>
   issues.length <= max

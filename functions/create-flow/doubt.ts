@@ -1,5 +1,6 @@
 import { iso } from '../base/clock.ts';
 import { OutOfTimeError } from '../base/invocation.ts';
+import { messageOf } from '../base/printable.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { FlowRecord, Found } from '../flow-service/types.ts';
@@ -26,7 +27,6 @@ import {
   isOutage,
   lastAnswerOf,
   MISADDRESSED,
-  messageOf,
   operatorBackoffMs,
 } from './retry-policy.ts';
 

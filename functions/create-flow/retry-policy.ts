@@ -197,5 +197,3 @@ function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: Claim
 /** What the last attempt came to, as a sentence to be added. Empty if it is unknown. */
 export const lastAnswerOf = ({ answer }: Pick<ClaimedEntry, 'answer'>): string =>
   answer === undefined ? '' : ` The last answer: ${answer.message}`;
-
-export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,4 +1,5 @@
 import { OutOfTimeError } from '../base/invocation.ts';
+import { messageOf } from '../base/printable.ts';
 import {
   InDoubtError,
   MisaddressedError,
@@ -35,7 +36,6 @@ import {
   isMisaddressedTooLong,
   isOutage,
   MISADDRESSED,
-  messageOf,
   OUTAGE_MAX_MS,
   type RetryDecision,
 } from './retry-policy.ts';

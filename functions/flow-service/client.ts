@@ -1,4 +1,5 @@
 import type { Json } from '../base/json.ts';
+import { messageOf } from '../base/printable.ts';
 import {
   createdReader,
   type FlowPage,
@@ -164,11 +165,10 @@ class HttpFlowService implements FlowService {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       // In the words that the description declares, the service says that there is none.
       if (cause instanceof ThrottledError || cause instanceof UnauthorisedError) throw cause;
-      const why = cause instanceof Error ? cause.message : String(cause);
       // Its own error says that there is no flow, whatever the status says.
       const isAccepted = !(cause instanceof UnintelligibleAnswerError && cause.isOwnError);
       const what = 'A flow may have been created, but the answer does not name it for certain';
-      throw new InDoubtError(`${what}: ${why}`, { cause, isAccepted });
+      throw new InDoubtError(`${what}: ${messageOf(cause)}`, { cause, isAccepted });
     }
   }
 

@@ -2,13 +2,13 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/printable.ts';
 import { hostOf, isLoopback, isWithin, lookupWithin, outOfReachError, type Reach } from './addresses.ts';
 import { ForbiddenAddressError } from './errors.ts';
 import { proxyFor, shownProxy, type TunnelOptions, tunnelThrough } from './proxy.ts';
 import { TimeLimit } from './time-limit.ts';
 import {
   codeOf,
-  messageOf,
   plain,
   type RequestBody,
   type Sent,

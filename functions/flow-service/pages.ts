@@ -1,3 +1,4 @@
+import { jsonIn } from '../base/json.ts';
 import { UNREADABLE } from './json-answer.ts';
 import { at, firstAt, pointerOf, stepsOf } from './json-pointer.ts';
 import type { Pages, Pointers } from './service-description.ts';
@@ -237,16 +238,8 @@ const OTHER_COUNT = /hit|size/;
 function signsInHeader(header: string, value: string | undefined): Sign[] {
   const place = `the header ${header}`;
   const name = plain(header).replace(HEADER_PREFIX, '');
-  if (name === 'pagination') return signsAt(jsonOf(value), place, { rules: LIST_RULES });
+  if (name === 'pagination') return signsAt(jsonIn(value), place, { rules: LIST_RULES });
   return OTHER_COUNT.test(name) ? [] : signOf(RULES, [name], { name, place, value });
-}
-
-function jsonOf(text = ''): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** What a page says about the whole listing, beside what is declared. */

@@ -1,8 +1,9 @@
 import { type Agent as HttpAgent, request as httpRequest, type RequestOptions, STATUS_CODES } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { BlockList, isIP } from 'node:net';
+import { messageOf } from '../base/printable.ts';
 import { hasCredentials, hostOf, isLoopback } from './addresses.ts';
-import { messageOf, plain, TransportError } from './transport.ts';
+import { plain, TransportError } from './transport.ts';
 import type { Proxies } from './types.ts';
 
 /** The proxy gave no connection. Nothing was sent to the service, so it says nothing about the service. */

@@ -1,3 +1,4 @@
+import { messageOf } from '../base/printable.ts';
 import type { Reach } from './addresses.ts';
 import type { Refusal } from './service-description.ts';
 
@@ -81,12 +82,6 @@ export const TRANSPORT_LIMITS: TransportLimits = { connectMs: 10_000, firstByteM
 /** The code that Node gives an error. */
 export const codeOf = (error: unknown): unknown =>
   typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
-
-/** The message of an error. Node leaves it empty for a name with several addresses, each with its own error. */
-export function messageOf(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
-  return error instanceof Error ? error.message : String(error);
-}
 
 /** A copy without the properties that Node adds. Packets and certificates do not belong in logs. */
 export const plain = (error: unknown): Error => Object.assign(new Error(messageOf(error)), { code: codeOf(error) });

@@ -1,6 +1,6 @@
 import { Document, type LedgerPorts } from '../ledger/document.ts';
 import { HOLDS_KEY } from '../ledger/keys.ts';
-import { demandFormat, OtherFormatError, UnreadableEntryError } from '../ledger/store.ts';
+import { parsedObject } from '../ledger/store.ts';
 import { type Holds, holdsSchema, NO_HOLDS } from './holds.ts';
 
 /** Maximum age of the holds that are read, in milliseconds. So the uploads of a batch share one request to S3. */
@@ -103,14 +103,4 @@ export class HoldStore {
 }
 
 /** @throws {UnreadableEntryError} Nothing may be sent then: it is unknown what is held, and what is spent. */
-function parsed(text: string): Holds {
-  try {
-    const value: unknown = JSON.parse(text);
-    demandFormat(HOLDS_KEY, value, 'nothing is sent');
-    return holdsSchema.parse(value);
-  } catch (cause) {
-    if (cause instanceof OtherFormatError) throw cause;
-    const remedy = 'Nothing is sent. Restore an older version of the object.';
-    throw new UnreadableEntryError(`${HOLDS_KEY} is damaged. ${remedy}`, { cause });
-  }
-}
+const parsed = (text: string): Holds => parsedObject<Holds>(HOLDS_KEY, text, holdsSchema, 'nothing is sent').object;

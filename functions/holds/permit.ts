@@ -1,3 +1,4 @@
+import { messageOf } from '../base/printable.ts';
 import type { CountedFlow } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import { readableOr, UnreadableEntryError } from '../ledger/store.ts';
@@ -58,7 +59,7 @@ export class Permit {
       held = await this.#hold(signal);
     } catch (cause) {
       signal.throwIfAborted();
-      const why = cause instanceof Error ? cause.message : String(cause);
+      const why = messageOf(cause);
       if (!(cause instanceof UnreadableEntryError)) {
         const message = `S3 does not hand out the holds, so it cannot be known whether the file may be sent: ${why}`;
         throw new HoldsUnavailableError(message, { cause });

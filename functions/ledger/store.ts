@@ -382,7 +382,7 @@ interface EntryPage {
 
 /**
  * Reads an object of the ledger.
- * @param consequence what does not happen as long as the object is there, if another version wrote it.
+ * @param consequence what does not happen as long as the object is there and cannot be read.
  * @returns the object, and its JSON with all members.
  * @throws {UnreadableEntryError}
  */
@@ -396,12 +396,14 @@ export function parsedObject<T>(
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw new UnreadableEntryError(`${key} is not JSON: ${shorten(text, 100)}`, { cause });
+    const what = `${key} is not JSON: ${shorten(text, 100)}`;
+    throw new UnreadableEntryError(`${what}. Until it is mended, ${consequence}.`, { cause });
   }
   demandFormat(key, json, consequence);
   const { success, data: object, error } = schema.safeParse(json);
   if (success) return { object, json };
-  throw new UnreadableEntryError(`${key} is damaged: ${issuesTold(error, 'the whole')}`);
+  const what = `${key} is damaged: ${issuesTold(error, 'the whole')}`;
+  throw new UnreadableEntryError(`${what}. Until it is mended, ${consequence}.`);
 }
 
 /** @throws {UnreadableEntryError} */

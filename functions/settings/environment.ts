@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
-import { quoted } from '../base/printable.ts';
+import { messageOf, quoted } from '../base/printable.ts';
 import type { Monitoring } from '../base/telemetry.ts';
 import { ConfigurationError, check, text } from '../base/validation.ts';
 import type { ServiceDescription } from '../flow-service/service-description.ts';
@@ -208,7 +208,6 @@ function checkJson<T extends z.core.$ZodType>(
     json = read();
     return check(schema, json === undefined ? undefined : JSON.parse(json, reviver), name);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    return { issues: [`${name}: expected JSON, got ${quoted(json)} (${why})`], data: undefined };
+    return { issues: [`${name}: expected JSON, got ${quoted(json)} (${messageOf(error)})`], data: undefined };
   }
 }

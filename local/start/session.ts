@@ -7,7 +7,7 @@ import { ResultsFolder } from '../../command-line/results-folder.ts';
 import { shownPath, size } from '../../command-line/texts.ts';
 import { systemClock } from '../../functions/base/clock.ts';
 import { mediaTypeOf } from '../../functions/base/media-type.ts';
-import { isPrintable } from '../../functions/base/printable.ts';
+import { isPrintable, messageOf } from '../../functions/base/printable.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { isWaitingJob } from '../../functions/ledger/entry.ts';
 import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
@@ -616,8 +616,6 @@ export class Session {
     this.#options.screen.status(files, summary, { isIdle: files.length === 0 });
   }
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 /** A run that processes files and exits gives up after this time in which every file waits, in milliseconds. */
 export const ALL_WAIT_MAX_MS = 5 * 60_000;

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { printable, printableJson, quoted, shorten, toldIssues } from '../../functions/base/printable.ts';
+import { messageOf, printable, printableJson, quoted, shorten, toldIssues } from '../../functions/base/printable.ts';
 
 it.each([
   ['a control sequence', 'a\u001b[2J\u001b]0;title\u0007.png', 'a\\u001b[2J\\u001b]0;title\\u0007.png'],
@@ -70,4 +70,13 @@ it('tells ten issues, and counts the others', () => {
   const issues = Array.from({ length: 20_000 }, (_, index) => `${index}`);
   expect(toldIssues(issues)).toEqual([...issues.slice(0, 10), 'and 19,990 more']);
   expect(toldIssues(issues.slice(0, 10))).toEqual(issues.slice(0, 10));
+});
+
+it('tells what was thrown: an error, several that Node has put together, or no error', () => {
+  const several = new AggregateError([new Error('refused by ::1'), new Error('refused by 127.0.0.1')]);
+  expect([new Error('No'), several, 'no error'].map(messageOf)).toEqual([
+    'No',
+    'refused by ::1; refused by 127.0.0.1',
+    'no error',
+  ]);
 });

@@ -8,7 +8,6 @@ import {
   isListingHopeless,
   isMisaddressedTooLong,
   lastAnswerOf,
-  messageOf,
 } from '../../functions/create-flow/retry-policy.ts';
 import {
   ForbiddenError,
@@ -254,5 +253,4 @@ describe('a flow listing that is not available', () => {
 it('a failure tells the last answer, if there was one', () => {
   expect(lastAnswerOf({})).toBe('');
   expect(lastAnswerOf({ answer: { since: 1, at: 1, message: 'create: 503' } })).toBe(' The last answer: create: 503');
-  expect([messageOf(new Error('No')), messageOf('no error')]).toEqual(['No', 'no error']);
 });
