@@ -1,6 +1,13 @@
 import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import * as z from 'zod/mini';
-import { ConfigurationError, check, compareMembers, matching, strictObject } from '../functions/base/validation.ts';
+import {
+  ConfigurationError,
+  check,
+  compareMembers,
+  matching,
+  strictObject,
+  wholeNumber,
+} from '../functions/base/validation.ts';
 import { ENCRYPTION_HEADERS } from '../functions/s3/encryption.ts';
 import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, contextSchema, frozenContext } from '../functions/settings/context.ts';
@@ -17,10 +24,7 @@ import {
   VERSION_RETENTION_DAYS,
 } from './ranges.ts';
 
-function whole({ min, max }: Range) {
-  const error = `expected a whole number from ${min} to ${max}`;
-  return z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
-}
+const whole = ({ min, max }: Range) => wholeNumber('a whole number', min, max);
 
 /**
  * The ends that S3 keeps for aliases of access points and for buckets of other kinds. Permissions and events of a bucket
@@ -82,9 +86,9 @@ const tagsSchema = z
   })
   .check(
     z.meta({ maxProperties: TAGS_MAX }), // For the JSON schema.
-    compareMembers((tags, _, context) => {
+    compareMembers((tags, _, refuse) => {
       const count = Object.keys(tags).length;
-      if (count > TAGS_MAX) context.addIssue({ code: 'custom', message: `expected at most ${TAGS_MAX}`, input: count });
+      if (count > TAGS_MAX) refuse([], `expected at most ${TAGS_MAX}`, { input: count });
     }),
   );
 
@@ -188,10 +192,9 @@ const deploymentSchema = strictObject({
   runbookUrl: z.optional(matching('a URL', /^https?:\/\/\S+$/)),
   tags: z.optional(tagsSchema),
 }).check(
-  compareMembers((deployment, isSound, context) => {
+  compareMembers((deployment, isSound, refuse) => {
     if (isSound('alarmEmail') && deployment.alarmEmail !== undefined && deployment.alarmTopicArn !== undefined) {
-      const message = 'expected no alarmTopicArn as well; subscribe the address to that topic instead';
-      context.addIssue({ code: 'custom', path: ['alarmEmail'], message, input: deployment.alarmEmail });
+      refuse(['alarmEmail'], 'expected no alarmTopicArn as well; subscribe the address to that topic instead');
     }
     const { account, versionRetentionDays, ledgerBucket, inboxBucket, resultsBucket } = deployment;
     const { inboxAccount, resultsAccount } = deployment;
@@ -199,39 +202,35 @@ const deploymentSchema = strictObject({
     if (isSound('versionRetentionDays') && versionRetentionDays !== undefined && hasOwnVersions) {
       const message =
         'expected only with a new ledger or new results; the versions of buckets of your own are yours to set';
-      context.addIssue({ code: 'custom', path: ['versionRetentionDays'], message, input: versionRetentionDays });
+      refuse(['versionRetentionDays'], message);
     }
     const { resultsRetentionDays } = deployment;
     if (isSound('resultsRetentionDays') && resultsRetentionDays !== undefined && resultsBucket !== undefined) {
-      const message = `expected only with a new results bucket; ${OWN_LIFECYCLE}`;
-      context.addIssue({ code: 'custom', path: ['resultsRetentionDays'], message, input: resultsRetentionDays });
+      refuse(['resultsRetentionDays'], `expected only with a new results bucket; ${OWN_LIFECYCLE}`);
     }
     for (const [fact, resource, reason] of FACTS_OF_RESOURCES) {
       if (!isSound(fact) || deployment[fact] === undefined || deployment[resource] !== undefined) continue;
-      const message = `expected ${resource} as well, because ${reason}`;
-      context.addIssue({ code: 'custom', path: [fact], message, input: deployment[fact] });
+      refuse([fact], `expected ${resource} as well, because ${reason}`);
     }
     for (const member of ROLES) {
       const arns = deployment[member];
       if (arns === undefined || !isSound(member)) continue;
       if (account === undefined) {
         // CDK attaches a policy by the name of a role. It could meet another role of that name.
-        const message = 'expected account as well, because the roles must belong to the account of the stack';
-        context.addIssue({ code: 'custom', path: [member], message, input: arns });
+        refuse([member], 'expected account as well, because the roles must belong to the account of the stack');
         continue;
       }
       if (!isSound('account')) continue;
       for (const [index, arn] of arns.entries()) {
         if (arn.split(':')[4] === account) continue;
         const message = `expected a role of the account ${account}, because the policy of another one cannot be changed here`;
-        context.addIssue({ code: 'custom', path: [member, index], message, input: arn });
+        refuse([member, index], message);
       }
     }
     const areAccountsSound = isSound('inboxAccount') && isSound('resultsAccount');
     const isOneBucket = isSound('inboxBucket') && inboxBucket !== undefined && inboxBucket === resultsBucket;
     if (areAccountsSound && isOneBucket && inboxAccount !== resultsAccount) {
-      const message = 'expected the inboxAccount, because both are one bucket';
-      context.addIssue({ code: 'custom', path: ['resultsAccount'], message, input: resultsAccount });
+      refuse(['resultsAccount'], 'expected the inboxAccount, because both are one bucket');
     }
   }),
 );
@@ -240,9 +239,8 @@ export type Deployment = z.infer<typeof deploymentSchema>;
 
 /** @internal */
 export const stackSchema = contextSchema(z._default(deploymentSchema, {})).check(
-  compareMembers(({ pipeline, settings, deployment }, isSound, context) => {
-    const add = (message: string) =>
-      context.addIssue({ code: 'custom', path: ['deployment'], message, input: deployment, params: { quoted: true } });
+  compareMembers(({ pipeline, settings, deployment }, isSound, refuse) => {
+    const add = (message: string) => refuse(['deployment'], message, { isQuoted: true });
     const areBucketsSound = (['inboxBucket', 'resultsBucket', 'ledgerBucket'] as const).every((name) =>
       isSound('deployment', name),
     );

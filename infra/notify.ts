@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { compareMembers, matching, strictObject } from '../functions/base/validation.ts';
+import { compareMembers, matching, quotingItself, strictObject } from '../functions/base/validation.ts';
 import { isHttpsOrLoopback } from '../functions/flow-service/addresses.ts';
 import { EVENT_NAMES, NOTIFY_MAX } from '../functions/publish/completion-event.ts';
 import { withoutSecrets } from '../functions/settings/service-address.ts';
@@ -29,12 +29,9 @@ function issueOfUrl(value: string): string | undefined {
   return undefined;
 }
 
-const address = z.string({ error: 'expected a URL such as https://hooks.example.com/flows' }).check(
-  z.superRefine((value, context) => {
-    const message = issueOfUrl(value);
-    if (message !== undefined) context.addIssue({ code: 'custom', message, input: value, params: { quoted: true } });
-  }),
-);
+const address = z
+  .string({ error: 'expected a URL such as https://hooks.example.com/flows' })
+  .check(quotingItself(issueOfUrl));
 
 const eventName = z.enum(EVENT_NAMES, { error: `expected one of ${EVENT_NAMES.join(', ')}` });
 
@@ -60,11 +57,11 @@ export const notifyTargetSchema = strictObject({
     matching('the ARN of a standard queue (not .fifo)', /^arn:[\w-]+:sqs:[\w-]+:\d{12}:[\w-]{1,80}$/),
   ),
 }).check(
-  compareMembers((target, isSound, context) => {
+  compareMembers((target, isSound, refuse) => {
     if (!isSound('url') || !isSound('queueArn')) return;
-    const add = (message: string) => context.addIssue({ code: 'custom', message, input: target });
-    if ((target.url === undefined) === (target.queueArn === undefined)) add('expected either url or queueArn');
-    else if (target.url === undefined && target.headerSecret !== undefined) add('expected headerSecret only with url');
+    if ((target.url === undefined) === (target.queueArn === undefined)) refuse([], 'expected either url or queueArn');
+    else if (target.url === undefined && target.headerSecret !== undefined)
+      refuse([], 'expected headerSecret only with url');
   }),
 );
 

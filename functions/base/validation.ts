@@ -94,6 +94,26 @@ export function boundedText(what: string, max: number) {
 }
 
 /**
+ * A list of 1 to `max` items.
+ * @internal
+ */
+export function boundedList<T>(each: z.ZodMiniType<T>, what: string, max: number) {
+  const error = `expected a list of 1 to ${max} ${what}`;
+  return z.array(each, { error }).check(z.minLength(1, { error }), z.maxLength(max, { error }));
+}
+
+/**
+ * A whole number in a range.
+ * @param what completes "expected ... from 1 to 9".
+ * @param why the reason for the range, after a colon. Default: none.
+ * @internal
+ */
+export function wholeNumber(what: string, min: number, max: number, why = '') {
+  const error = `expected ${what} from ${min} to ${max}${why}`;
+  return z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
+}
+
+/**
  * Members by names from outside. Unlike `z.record`, it takes any name, such as `__proto__`, and what it makes inherits
  * nothing: a member called `constructor` is there only if it was stored.
  * @internal
@@ -115,12 +135,23 @@ export const byName = <T>(member: z.ZodMiniType<T>): z.ZodMiniType<Record<string
 export type IsSound = (...path: readonly PropertyKey[]) => boolean;
 
 /**
+ * Adds an issue about a member, by its path.
+ * @param input what the message quotes. Default: the member.
+ * @param isQuoted true if the message has quoted as much as may be shown. Default: false.
+ */
+export type Refuse = (
+  path: readonly PropertyKey[],
+  message: string,
+  options?: { readonly input?: unknown; readonly isQuoted?: boolean },
+) => void;
+
+/**
  * A check that compares members. Unlike Zod's own, it runs although members have issues, so that all issues are told at
  * once. It must ask for each member that it reads whether it is sound.
  * @internal
  */
 export const compareMembers = <T extends object>(
-  compare: (value: T, isSound: IsSound, context: z.core.$RefinementCtx<T>) => void,
+  compare: (value: T, isSound: IsSound, refuse: Refuse) => void,
 ): z.core.$ZodCheck<T> =>
   z.superRefine<T>(
     (value, context) => {
@@ -128,10 +159,15 @@ export const compareMembers = <T extends object>(
       const faulty = context.issues.filter(({ code }) => code !== 'unrecognized_keys').map(({ path = [] }) => path);
       const isSound: IsSound = (...path) =>
         !faulty.some((issue) => path.slice(0, issue.length).every((step, index) => step === issue[index]));
-      compare(value, isSound, context);
+      const refuse: Refuse = (path, message, { input = memberAt(value, path), isQuoted = false } = {}) =>
+        context.addIssue({ code: 'custom', path: [...path], message, input, params: { quoted: isQuoted } });
+      compare(value, isSound, refuse);
     },
     { when: ({ value, issues }) => typeof value === 'object' && value !== null && !issues.some(isOfOtherKind) },
   );
+
+const memberAt = (value: unknown, path: readonly PropertyKey[]): unknown =>
+  path.reduce((object, step) => (object as Readonly<Record<PropertyKey, unknown>>)[step], value);
 
 type Checked<T> =
   | { readonly issues: readonly []; readonly data: T }

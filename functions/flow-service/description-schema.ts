@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { didYouMean } from '../base/did-you-mean.ts';
 import type { Json, JsonObject } from '../base/json.ts';
 import { MEDIA_TYPE } from '../base/media-type.ts';
-import { compareMembers, matching, strictObject } from '../base/validation.ts';
+import { compareMembers, matching, strictObject, wholeNumber } from '../base/validation.ts';
 import { POINTER, pointerOf } from './json-pointer.ts';
 import { holds, INPUT_URL_SECONDS, literalOf, type ServiceDescription } from './service-description.ts';
 
@@ -39,12 +39,6 @@ const hoursUpTo = (max: number) =>
   z
     .number({ error: 'expected a number of hours' })
     .check(z.gte(0, { error: 'expected 0 hours or more' }), z.lte(max, { error: `expected at most ${max} hours` }));
-
-/** A whole number in a range. @param why the reason for the range, after a colon. Default: none. */
-function whole(what: string, min: number, max: number, why = '') {
-  const error = `expected ${what} from ${min} to ${max}${why}`;
-  return z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
-}
 
 /** One, or a list of 1 to {@link ITEMS_MAX}. */
 const oneOrMore = <T>(one: z.ZodMiniType<T>, error: string) =>
@@ -96,7 +90,7 @@ const checkFileOnce = z.superRefine<JsonObject>((body, context) => {
 
 /** Refuses a word that is in two of some lists: only one of them could count. */
 const eachWordOnce = (...names: readonly string[]) =>
-  compareMembers<object>((value, isSound, context) => {
+  compareMembers<object>((value, isSound, refuse) => {
     const first = new Map<unknown, string>();
     for (const name of names.filter((each) => isSound(each))) {
       const words = (value as Readonly<Record<string, readonly unknown[] | undefined>>)[name] ?? [];
@@ -104,26 +98,22 @@ const eachWordOnce = (...names: readonly string[]) =>
         const other = first.get(word) ?? name;
         first.set(word, other);
         if (other === name) continue;
-        context.addIssue({
-          ...{ code: 'custom', path: [name, index], input: word },
-          message: `expected a word that "${other}" does not have: it can mean only one of them`,
-        });
+        refuse([name, index], `expected a word that "${other}" does not have: it can mean only one of them`);
       }
     }
   });
 
 /** Refuses two declared headers of one name: one would take the place of the other, such as that of the token. */
 const eachHeaderOnce = compareMembers<Pick<ServiceDescription, 'token' | 'headers' | 'create'>>(
-  ({ token, headers = {}, create }, isSound, context) => {
+  ({ token, headers = {}, create }, isSound, refuse) => {
     if (!isSound('token') || !isSound('headers') || !isSound('create')) return;
     const { idempotency } = create;
     const own = token.header.toLowerCase();
     const key = idempotency?.header.toLowerCase();
-    const issue = (path: string[], input: string) =>
-      context.addIssue({ code: 'custom', path, message: 'expected another header: two members have this one', input });
-    if (idempotency !== undefined && key === own) issue(['create', 'idempotency', 'header'], idempotency.header);
+    const message = 'expected another header: two members have this one';
+    if (idempotency !== undefined && key === own) refuse(['create', 'idempotency', 'header'], message);
     for (const name of Object.keys(headers)) {
-      if ([own, key].includes(name.toLowerCase())) issue(['headers', name], name);
+      if ([own, key].includes(name.toLowerCase())) refuse(['headers', name], message, { input: name });
     }
   },
 );
@@ -201,7 +191,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     { error: 'expected {"by": "address", "cursor", "number", "link" or "none"}' },
   );
 
-  const status = whole('a status', 200, 599);
+  const status = wholeNumber('a status', 200, 599);
 
   const saysError = `expected words of 1 to ${SAYS_CHARS_MAX} characters of the explanation`;
 
@@ -271,7 +261,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
       path: path([], ['template']),
       body: createBody,
       inputUrlSeconds: z.optional(
-        whole(
+        wholeNumber(
           'seconds',
           INPUT_URL_SECONDS.min,
           INPUT_URL_SECONDS.max,
@@ -279,7 +269,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         ),
       ),
       id: pointers,
-      answerSeconds: z.optional(whole('seconds', 5, 600)),
+      answerSeconds: z.optional(wholeNumber('seconds', 5, 600)),
       idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
     },
     'an object',
@@ -370,7 +360,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         throttled: refusals,
         notReady: refusals,
       }),
-      answerDepthMax: z.optional(whole('levels', 50, 1000)),
+      answerDepthMax: z.optional(wholeNumber('levels', 50, 1000)),
     },
     'the description of a service',
   ).check(eachHeaderOnce as never) as unknown as z.ZodMiniType<ServiceDescription>;

@@ -1,6 +1,13 @@
 import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
-import { ConfigurationError, check, compareMembers, type IsSound, strictObject } from '../base/validation.ts';
+import {
+  ConfigurationError,
+  check,
+  compareMembers,
+  type IsSound,
+  type Refuse,
+  strictObject,
+} from '../base/validation.ts';
 import {
   inputUrlSeconds,
   keyHonouredMs,
@@ -53,64 +60,57 @@ export const contextSchema = <D extends z.ZodMiniType>(deployment: D) =>
     'an object with baseUrl and routes, such as ' +
       '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',
   ).check(
-    compareMembers(({ routes, settings, service }, isSound, context) => {
+    compareMembers(({ routes, settings, service }, isSound, refuse) => {
       if (!Array.isArray(routes)) return;
-      const refuse = (member: keyof Route, whyNot: (route: Route) => string | undefined): void => {
+      const refuseEach = (member: keyof Route, whyNot: (route: Route) => string | undefined): void => {
         for (const [index, route] of routes.entries()) {
           const message = isSound('routes', index, member) ? whyNot(route) : undefined;
-          if (message === undefined) continue;
-          context.addIssue({ code: 'custom', path: ['routes', index, member], message, input: route[member] });
+          if (message !== undefined) refuse(['routes', index, member], message);
         }
       };
       if (isSound('settings', 'budget') && settings.budget !== 'unlimited') {
         const { budget } = settings;
-        refuse('price', ({ price }) => priceIssueOf(budget, price));
+        refuseEach('price', ({ price }) => priceIssueOf(budget, price));
       }
       // A description with an unknown member is not read any further.
       if (isSound('service') && service.create !== undefined) {
         if (!takesSeveralInputs(service)) {
           const why = 'expected none: the service takes one input for each flow, as its description says';
-          refuse('inputs', ({ inputs }) => (inputs === 'all' ? why : undefined));
-          refuse('jobs', ({ jobs }) => (jobs === undefined ? undefined : why));
+          refuseEach('inputs', ({ inputs }) => (inputs === 'all' ? why : undefined));
+          refuseEach('jobs', ({ jobs }) => (jobs === undefined ? undefined : why));
         }
         if (inputUrlSeconds(service) !== undefined) {
           const why = 'expected "file": the service gets an address of the file ({inputUrl}), and no text';
-          refuse('input', ({ input }) => (input === 'text' ? why : undefined));
+          refuseEach('input', ({ input }) => (input === 'text' ? why : undefined));
         }
         const whyKept = isSound('settings', 'inDoubt') ? whyFlowsStay(service, settings.inDoubt) : undefined;
-        refuse('deleteFlow', ({ deleteFlow }) => (deleteFlow && whyKept ? `expected none: ${whyKept}` : undefined));
+        refuseEach('deleteFlow', ({ deleteFlow }) => (deleteFlow && whyKept ? `expected none: ${whyKept}` : undefined));
       }
-      if (isSound('routes') && isSound('settings', 'resultsKey'))
-        aliasIssues(routes, settings, (issue) => context.addIssue(issue));
+      if (isSound('routes') && isSound('settings', 'resultsKey')) refuseAliases(routes, settings, refuse);
       const dead = routes.map((route, index) => deadMembers(soundConditions(route, isSound, index)));
       for (const [index, members] of dead.entries()) {
         for (const { path, message } of members) {
-          context.addIssue({ code: 'custom', path: ['routes', index, ...path], message, params: { quoted: true } });
+          refuse(['routes', index, ...path], message, { isQuoted: true });
         }
       }
       if (!isSound('settings', 'inboxPrefix')) return;
       const isReadable = (index: number) => isSound('routes', index) && dead[index]?.length === 0;
       const sound = routes.map((route, index) => (isReadable(index) ? route : undefined));
       for (const { index, message } of deadRoutes(sound, settings.inboxPrefix)) {
-        const params = { quoted: true };
-        context.addIssue({ code: 'custom', path: ['routes', index], message, input: routes[index]?.name, params });
+        refuse(['routes', index], message, { isQuoted: true });
       }
     }),
   );
 
-/** Aliases that would meet each other, or other objects of the results. */
-function aliasIssues(
-  routes: readonly Route[],
-  settings: Pick<PipelineSettings, 'resultsKey'>,
-  add: (issue: { code: 'custom'; path: (string | number)[]; message: string; input: unknown }) => void,
-): void {
+/** Refuses aliases that would meet each other, or other objects of the results. */
+function refuseAliases(routes: readonly Route[], settings: Pick<PipelineSettings, 'resultsKey'>, refuse: Refuse): void {
   const first = (route: Route | undefined) => route && pathTo(routes, route)[0];
   for (const [index, { alias }] of routes.entries()) {
     if (alias === undefined) continue;
     const twin = routes.findIndex((route) => route.alias === alias && first(route) === first(routes[index]));
     if (twin < index) {
       const message = `expected another than that of routes[${twin}]: both belong to one chain, and would replace each other's copies`;
-      add({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
+      refuse(['routes', index, 'alias'], message);
     }
     const folder = aliasFolderOf(alias);
     const begins = (text: string): boolean => text.startsWith(folder);
@@ -118,7 +118,7 @@ function aliasIssues(
     if (taker === -1 && !begins(settings.resultsKey)) continue;
     const whose = taker === -1 ? 'settings.resultsKey' : `files of routes[${taker}]`;
     const message = `expected another folder at its beginning: results of ${whose} lie in ${folder}`;
-    add({ code: 'custom', path: ['routes', index, 'alias'], message, input: alias });
+    refuse(['routes', index, 'alias'], message);
   }
 }
 

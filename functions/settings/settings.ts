@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { compareMembers, matching, strictObject } from '../base/validation.ts';
+import { compareMembers, matching, strictObject, wholeNumber } from '../base/validation.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { type Budget, budgetSchema } from '../uploads/budget.ts';
 import { issueOfResultsKey, RESULTS_KEY_END } from '../uploads/results-key-pattern.ts';
@@ -176,30 +176,27 @@ export const settingsSchema: z.ZodMiniType<PipelineSettings> = (
     new Map([...GONE, ...GONE_SETTINGS]),
   ) as unknown as z.ZodMiniType<PipelineSettings>
 ).check(
-  compareMembers(({ canaryKey, inboxPrefix }, isSound, context) => {
+  compareMembers(({ canaryKey, inboxPrefix }, isSound, refuse) => {
     if (canaryKey === '' || !isSound('canaryKey') || !isSound('inboxPrefix') || canaryKey.startsWith(inboxPrefix))
       return;
-    const message = `expected a key that begins with inboxPrefix (${inboxPrefix}): other objects are ignored`;
-    context.addIssue({ code: 'custom', path: ['canaryKey'], message, input: canaryKey });
+    refuse(['canaryKey'], `expected a key that begins with inboxPrefix (${inboxPrefix}): other objects are ignored`);
   }),
-  compareMembers(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, isSound, context) => {
+  compareMembers(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, isSound, refuse) => {
     if (!isSound('flowAgeMaxSeconds')) return;
     const isKeptInDays = isSound('ledgerRetentionDays') && typeof ledgerRetentionDays === 'number';
     if (isKeptInDays && ledgerRetentionDays * SECONDS_PER_DAY < 2 * flowAgeMaxSeconds) {
       const message = `expected at least twice flowAgeMaxSeconds (${flowAgeMaxSeconds}), or entries of running flows could expire`;
-      context.addIssue({ code: 'custom', path: ['ledgerRetentionDays'], message, input: ledgerRetentionDays });
+      refuse(['ledgerRetentionDays'], message);
     }
     if (isSound('pollIntervalSeconds') && flowAgeMaxSeconds < 2 * pollIntervalSeconds) {
       const message = `expected at least twice pollIntervalSeconds (${pollIntervalSeconds}), or flows would fail before they are polled`;
-      context.addIssue({ code: 'custom', path: ['flowAgeMaxSeconds'], message, input: flowAgeMaxSeconds });
+      refuse(['flowAgeMaxSeconds'], message);
     }
   }),
 );
 
 function whole(unit: string, range: Range<number>): Setting<number> {
-  const { min, max } = range;
-  const error = `expected a whole number of ${unit} from ${min} to ${max}`;
-  return { ...range, unit, schema: z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error })) };
+  return { ...range, unit, schema: wholeNumber(`a whole number of ${unit}`, range.min, range.max) };
 }
 
 function numberOr<const W extends string>(

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { CLOCK_SKEW_MAX_MS, iso } from '../base/clock.ts';
 import { MICROS, microsOf } from '../base/money.ts';
-import { compareMembers, matching, strictObject } from '../base/validation.ts';
+import { compareMembers, matching, strictObject, wholeNumber } from '../base/validation.ts';
 
 /** What one flow costs. */
 export interface Price {
@@ -28,10 +28,10 @@ export interface Budget {
 /** Highest number of flows, and highest amount, that a budget can name. */
 const CAP_MAX = 1_000_000_000;
 
-const amountSchema = (what: string, min: number) => {
-  const error = `expected ${what} from ${min} to ${CAP_MAX}, with at most six decimals`;
+const amountSchema = (what: string) => {
+  const error = `expected ${what} from 0 to ${CAP_MAX}, with at most six decimals`;
   return z.number({ error }).check(
-    z.gte(min, { error }),
+    z.gte(0, { error }),
     z.lte(CAP_MAX, { error }),
     z.refine((value) => Number.isInteger(Number((value * MICROS).toPrecision(15))), { error }),
   );
@@ -41,20 +41,17 @@ const currencySchema = matching('a currency of three capital letters, such as "E
 
 /** @internal */
 export const priceSchema: z.ZodMiniType<Price> = strictObject(
-  { amount: amountSchema('the price of one flow', 0), currency: currencySchema },
+  { amount: amountSchema('the price of one flow'), currency: currencySchema },
   'a price such as {"amount": 0.4, "currency": "EUR"}',
 );
 
-const FLOWS_ERROR = `expected a whole number of flows from 0 to ${CAP_MAX}`;
 const PER_ERROR = 'expected "day", "week" or "month"';
 
 /** @internal */
 export const budgetSchema: z.ZodMiniType<Budget> = strictObject(
   {
-    flows: z.optional(
-      z.int({ error: FLOWS_ERROR }).check(z.gte(0, { error: FLOWS_ERROR }), z.lte(CAP_MAX, { error: FLOWS_ERROR })),
-    ),
-    amount: z.optional(amountSchema('an amount', 0)),
+    flows: z.optional(wholeNumber('a whole number of flows', 0, CAP_MAX)),
+    amount: z.optional(amountSchema('an amount')),
     currency: z.optional(currencySchema),
     per: z.enum(['day', 'week', 'month'], { error: PER_ERROR }),
     timezone: z._default(
@@ -66,16 +63,11 @@ export const budgetSchema: z.ZodMiniType<Budget> = strictObject(
   },
   'a budget such as {"flows": 500, "per": "day"}',
 ).check(
-  compareMembers(({ flows, amount, currency }, isSound, context) => {
-    const issue = (path: string, message: string, input: unknown) =>
-      context.addIssue({ code: 'custom', path: [path], message, input });
+  compareMembers(({ flows, amount, currency }, isSound, refuse) => {
     if (!isSound('flows') || !isSound('amount') || !isSound('currency')) return;
-    if (flows === undefined && amount === undefined)
-      issue('flows', 'expected flows, or amount and currency', undefined);
-    else if (amount !== undefined && currency === undefined)
-      issue('currency', 'expected the currency of amount', undefined);
-    else if (amount === undefined && currency !== undefined)
-      issue('amount', 'expected the amount of that currency', undefined);
+    if (flows === undefined && amount === undefined) refuse(['flows'], 'expected flows, or amount and currency');
+    else if (amount !== undefined && currency === undefined) refuse(['currency'], 'expected the currency of amount');
+    else if (amount === undefined && currency !== undefined) refuse(['amount'], 'expected the amount of that currency');
   }),
 );
 

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
 import { quotedInAscii, shorten, toldIssues } from '../base/printable.ts';
-import { check, compareMembers, matching, strictObject } from '../base/validation.ts';
+import { boundedList, check, compareMembers, matching, strictObject } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { confusable, inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
 import type { OpenedUpload } from './opened-upload.ts';
@@ -76,16 +76,11 @@ const inputSchema = strictObject({
   }),
 );
 
-const INPUTS_ERROR = `expected a list of 1 to ${JOB_INPUTS_MAX} inputs`;
-
-const inputsSchema = z
-  .array(
-    z.union([nameSchema, inputSchema], {
-      error: 'expected the name of a file, or an object with "name" or "text"',
-    }),
-    { error: INPUTS_ERROR },
-  )
-  .check(z.minLength(1, { error: INPUTS_ERROR }), z.maxLength(JOB_INPUTS_MAX, { error: INPUTS_ERROR }));
+const inputsSchema = boundedList(
+  z.union([nameSchema, inputSchema], { error: 'expected the name of a file, or an object with "name" or "text"' }),
+  'inputs',
+  JOB_INPUTS_MAX,
+);
 
 /**
  * The form of a job file.
@@ -101,18 +96,16 @@ export const jobSchema = strictObject({
   /** How long the job waits for its inputs, in seconds. Default: as long as its route says. */
   deadlineSeconds: z.optional(deadlineSecondsSchema),
 }).check(
-  compareMembers(({ inputs }, isSound, context) => {
+  compareMembers(({ inputs }, isSound, refuse) => {
     if (!isSound('inputs')) return;
     const names = inputs.map((input) => (typeof input === 'string' ? input : input.name));
     for (const [index, name] of names.entries()) {
       const first = names.indexOf(name);
       if (name === undefined || first === index) continue;
-      const message = `expected a name that inputs[${first}] does not have already`;
-      context.addIssue({ code: 'custom', path: ['inputs', index], message, input: name });
+      refuse(['inputs', index], `expected a name that inputs[${first}] does not have already`, { input: name });
     }
     if (inputs.every((input) => typeof input === 'object' && input.optional === true)) {
-      const message = 'expected at least one input that is not optional';
-      context.addIssue({ code: 'custom', path: ['inputs'], message, input: inputs });
+      refuse(['inputs'], 'expected at least one input that is not optional');
     }
   }),
 );

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { FORM, MEDIA_TYPE, mediaTypeOf, registeredType } from '../base/media-type.ts';
-import { boundedText, matching } from '../base/validation.ts';
+import { boundedList, boundedText, matching } from '../base/validation.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { comparable } from './job-keys.ts';
 
@@ -34,10 +34,8 @@ export interface UploadFacts {
 
 const VALUES_MAX = 200;
 
-function listOf(each: z.ZodMiniType<string>, what: string) {
-  const error = `expected a list of 1 to ${VALUES_MAX} ${what}, or nothing at all`;
-  return z.optional(z.array(each, { error }).check(z.minLength(1, { error }), z.maxLength(VALUES_MAX, { error })));
-}
+const listOf = (each: z.ZodMiniType<string>, what: string) =>
+  z.optional(boundedList(each, `${what}, or nothing at all`, VALUES_MAX));
 
 const MEDIA_TYPE_EXPECTED = 'a media type such as "image/png", "image/*" or "*/*", without parameters';
 

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { isObject, type Json, type JsonObject } from '../base/json.ts';
 import { quoted } from '../base/printable.ts';
-import { boundedText, compareMembers, matching, strictObject } from '../base/validation.ts';
+import { boundedList, boundedText, compareMembers, matching, strictObject, wholeNumber } from '../base/validation.ts';
 import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { budgetSchema, priceIssueOf, priceSchema } from './budget.ts';
@@ -96,13 +96,8 @@ export const additionalSchema: z.ZodMiniType<JsonObject> = z
     }),
   );
 
-const timeSchema = (unit: 'seconds' | 'hours', max: number) => {
-  const error = `expected a whole number of ${unit} from 1 to ${max}`;
-  return z.int({ error }).check(z.gte(1, { error }), z.lte(max, { error }));
-};
-
 /** @internal */
-export const deadlineSecondsSchema = timeSchema('seconds', DEADLINE_SECONDS_MAX);
+export const deadlineSecondsSchema = wholeNumber('a whole number of seconds', 1, DEADLINE_SECONDS_MAX);
 
 const jobsSchema = matching(
   `a prefix with a slash at its end, of at most ${KEY_BYTES_MAX} characters, none of them a control character`,
@@ -149,9 +144,9 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
     allow: z.optional(z.literal('partial', { error: 'expected "partial", or nothing' })),
     jobs: z.optional(jobsSchema),
     deadlineSeconds: z.optional(deadlineSecondsSchema),
-    settleSeconds: z.optional(timeSchema('seconds', SETTLE_SECONDS_MAX)),
+    settleSeconds: z.optional(wholeNumber('a whole number of seconds', 1, SETTLE_SECONDS_MAX)),
     review: z.optional(z.boolean({ error: 'expected true or false' })),
-    reviewHours: z.optional(timeSchema('hours', REVIEW_HOURS_MAX)),
+    reviewHours: z.optional(wholeNumber('a whole number of hours', 1, REVIEW_HOURS_MAX)),
     makes: MEDIA_TYPES_SCHEMA,
     afterSuccess: z.optional(z.enum(['tag', 'delete'], { error: 'expected "tag" or "delete"' })),
     deleteFlow: z.optional(z.boolean({ error: 'expected true or false' })),
@@ -163,36 +158,30 @@ const routeSchema: z.ZodMiniType<Route> = strictObject(
   GONE,
 );
 
-const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;
-
 /**
  * The routes in their order. Each has a name of its own.
  * @internal
  */
-export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
-  z.minLength(1, { error: ROUTES_ERROR }),
-  z.maxLength(ROUTES_MAX, { error: ROUTES_ERROR }),
-  compareMembers((routes: readonly Route[], isSound, context) => {
+export const routesSchema = boundedList(routeSchema, 'routes', ROUTES_MAX).check(
+  compareMembers((routes: readonly Route[], isSound, refuse) => {
     for (const [index, route] of routes.entries()) {
       if (!isSound(index, 'name')) continue;
       const { name } = route;
       const first = routes.findIndex((each, at) => isSound(at, 'name') && each.name === name);
       if (first === index) continue;
-      const message = `expected a name that routes[${first}] does not have already`;
-      context.addIssue({ code: 'custom', path: [index, 'name'], message, input: name });
+      refuse([index, 'name'], `expected a name that routes[${first}] does not have already`);
     }
     for (const [index, route] of routes.entries()) {
       if (!isSound(index, 'budget') || !isSound(index, 'price')) continue;
       const { budget, price } = route;
       const message = priceIssueOf(budget, price);
-      if (message !== undefined) context.addIssue({ code: 'custom', path: [index, 'price'], message, input: price });
+      if (message !== undefined) refuse([index, 'price'], message);
     }
     // A route that cannot be read may be the one that another one comes after.
     if (!routes.every((_, index) => isSound(index))) return;
     for (const { index, member, message, hint = '' } of [...issuesOfChains(routes), ...issuesOfJobs(routes)]) {
-      const input = routes[index]?.[member];
-      const whole = `${message}, got ${quoted(input)}${hint}`;
-      context.addIssue({ code: 'custom', path: [index, member], message: whole, input, params: { quoted: true } });
+      const whole = `${message}, got ${quoted(routes[index]?.[member])}${hint}`;
+      refuse([index, member], whole, { isQuoted: true });
     }
   }),
 );
