@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream';
+import { addAbortSignal, Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import {
   GetObjectCommand,
@@ -479,18 +479,12 @@ function rankOf(
 
 /** Yields the stream's chunks. Destroys the stream when the signal aborts, and when the loop over it ends. */
 async function* whileAlive(body: Readable, signal: AbortSignal): AsyncGenerator<Uint8Array> {
-  const destroy = (): void => {
-    body.destroy(signal.reason);
-  };
-  if (signal.aborted) destroy();
-  signal.addEventListener('abort', destroy);
   try {
-    yield* body;
+    yield* addAbortSignal(signal, body);
   } catch (cause) {
     signal.throwIfAborted();
     throw new UploadUnreadableError('The upload could not be read to its end', { cause });
   } finally {
-    signal.removeEventListener('abort', destroy);
     body.destroy();
   }
 }

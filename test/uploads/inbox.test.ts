@@ -95,6 +95,28 @@ describe('an opened upload', () => {
     expect(bodies).toHaveLength(1);
   });
 
+  it('ends with the reason of the signal, and closes its connection, if S3 stops sending', async () => {
+    const { promise: closed, resolve: close } = Promise.withResolvers<void>();
+    const { origin } = await web((_, response) => {
+      response.writeHead(200, { 'content-length': 10, etag: '"e"', 'last-modified': new Date(0).toUTCString() });
+      response.on('close', () => close());
+      response.write('abc');
+    });
+    const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
+    const inbox = new Inbox(
+      s3Client({ endpoint: origin, forcePathStyle: true, region: 'us-east-1', credentials }),
+      systemClock,
+    );
+    const over = new AbortController();
+    const { inputs } = await inbox.open({ bucket: INBOX, key: 'a' }, signal);
+    const chunks = (await (inputs[0] as OpenedInput).source.open(over.signal))[Symbol.asyncIterator]();
+    expect(String((await chunks.next()).value)).toBe('abc');
+    const rest = chunks.next();
+    over.abort(new Error('The time is over'));
+    await expect(rest).rejects.toThrow('The time is over');
+    await closed;
+  });
+
   it('is requested again after ten seconds without a reader, and the first connection is closed', async () => {
     const opened = await openedLarge();
     world.clock.advance(10_000);
