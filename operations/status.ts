@@ -8,7 +8,7 @@ import { type Entry, isTerminal, isWaitingJob } from '../functions/ledger/entry.
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { OtherFormatError, UnreadableEntryError } from '../functions/ledger/store.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
-import { isAbsent } from '../functions/s3/errors.ts';
+import { ifThere } from '../functions/s3/errors.ts';
 import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { JOB_FILE } from '../functions/uploads/job-keys.ts';
 import { mayMatch, routeFor, whySkipped } from '../functions/uploads/routes.ts';
@@ -364,15 +364,15 @@ async function lookAtSweep(
   { s3, settings, clock }: Deployment,
   abortSignal: AbortSignal,
 ): Promise<Partial<Pick<PipelineStatus, 'sweep' | 'otherFormat'>>> {
+  const get = new GetObjectCommand({ Bucket: settings.ledgerBucket, Key: SWEEP_KEY });
+  const answer = await ifThere(s3.send(get, { abortSignal }));
+  if (answer === undefined) return {};
   try {
-    const get = new GetObjectCommand({ Bucket: settings.ledgerBucket, Key: SWEEP_KEY });
-    const { Body } = await s3.send(get, { abortSignal });
-    const { state } = parsedState((await Body?.transformToString()) ?? '', clock.now());
+    const { state } = parsedState((await answer.Body?.transformToString()) ?? '', clock.now());
     const daily = state.ended?.daily;
     if (daily === undefined) return {};
     return { sweep: { endedAt: new Date(daily.endedAt).toISOString(), missed: daily.counts?.missed ?? 0 } };
   } catch (error) {
-    if (isAbsent(error)) return {};
     if (error instanceof OtherFormatError) return { otherFormat: error.message };
     throw error;
   }

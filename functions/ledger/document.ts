@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import type { Semaphore } from '../base/semaphore.ts';
-import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { ifThere, isConditionUnmet, isConflict } from '../s3/errors.ts';
 import { LedgerContendedError, UnreadableEntryError } from './store.ts';
 
 /** How long a change is tried while other processes write in between, in milliseconds. A large chain takes a second. */
@@ -139,7 +139,7 @@ export class Document<T> {
       this.#known = { value, etag: ETag, at: clock.now() };
       return true;
     } catch (error) {
-      if (!isConflict(error) && !isPreconditionFailed(error) && !isAbsent(error)) throw error;
+      if (!isConflict(error) && !isConditionUnmet(error)) throw error;
       this.#known = undefined;
       return false;
     }
@@ -178,20 +178,16 @@ export class Document<T> {
     const { s3, bucket, key, clock, parse, tooLarge } = this.#ports;
     const at = clock.now();
     this.#known = undefined;
-    try {
-      const get = new GetObjectCommand({ Bucket: bucket, Key: key });
-      const { Body, ETag, LastModified, ContentLength = 0 } = await s3.send(get, { abortSignal: signal });
-      if (tooLarge !== undefined && ContentLength > tooLarge.bytesMax) {
-        (Body as Readable).destroy();
-        const sizes = `${ContentLength} bytes, and at most ${tooLarge.bytesMax} are read`;
-        throw new UnreadableEntryError(`${key} has ${sizes}: ${tooLarge.consequence}`);
-      }
-      const value = parse((await Body?.transformToString()) ?? '');
-      this.#known = { value, etag: ETag, at, writtenAt: LastModified?.getTime() };
-    } catch (error) {
-      if (!isAbsent(error)) throw error;
-      this.#known = { value: undefined, etag: undefined, at };
+    const get = new GetObjectCommand({ Bucket: bucket, Key: key });
+    const answer = await ifThere(s3.send(get, { abortSignal: signal }));
+    const { Body, ETag, LastModified, ContentLength = 0 } = answer ?? {};
+    if (tooLarge !== undefined && ContentLength > tooLarge.bytesMax) {
+      (Body as Readable).destroy();
+      const sizes = `${ContentLength} bytes, and at most ${tooLarge.bytesMax} are read`;
+      throw new UnreadableEntryError(`${key} has ${sizes}: ${tooLarge.consequence}`);
     }
+    const value = answer && parse((await Body?.transformToString()) ?? '');
+    this.#known = { value, etag: ETag, at, writtenAt: LastModified?.getTime() };
     return this.#known;
   }
 }

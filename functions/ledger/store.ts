@@ -10,7 +10,7 @@ import {
 import type * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
 import { issuesTold } from '../base/validation.ts';
-import { CONFLICT_TRIES_MAX, isAbsent, isConflict, isPreconditionFailed, pastConflicts } from '../s3/errors.ts';
+import { CONFLICT_TRIES_MAX, ifThere, isConditionUnmet, isConflict, pastConflicts } from '../s3/errors.ts';
 import { uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
 import { entrySchema, LEDGER_FORMAT } from './entry-schema.ts';
@@ -304,8 +304,7 @@ export class Ledger {
         const what = `S3 answered 409 ${CONFLICT_TRIES_MAX} times to a write of ${entryKey(entry.upload.id)}`;
         throw new LedgerContendedError(what, { cause });
       }
-      // S3 answers If-Match with 404 if the entry is gone.
-      if (!isPreconditionFailed(cause) && !isAbsent(cause)) throw cause;
+      if (!isConditionUnmet(cause)) throw cause;
       const current = await this.#readBack(entry.upload.id, signal);
       if (current?.nonce === nonce) return { won: true, stored: { entry, etag: current.stored.etag } };
       return { won: false, current: current?.stored };
@@ -316,17 +315,12 @@ export class Ledger {
     uploadId: string,
     signal: AbortSignal,
   ): Promise<{ readonly stored: Stored; readonly nonce: unknown } | undefined> {
-    try {
-      const key = entryKey(uploadId);
-      const get = new GetObjectCommand({ Bucket: this.#bucket, Key: key });
-      const { Body, ETag, LastModified } = await this.#s3.send(get, { abortSignal: signal });
-      const text = (await Body?.transformToString()) ?? '';
-      const { entry, nonce } = parsedEntry(key, text);
-      return { stored: { entry, etag: ETag as string, writtenAt: LastModified?.getTime() }, nonce };
-    } catch (error) {
-      if (isAbsent(error)) return undefined;
-      throw error;
-    }
+    const key = entryKey(uploadId);
+    const get = new GetObjectCommand({ Bucket: this.#bucket, Key: key });
+    const answer = await ifThere(this.#s3.send(get, { abortSignal: signal }));
+    if (answer === undefined) return undefined;
+    const { entry, nonce } = parsedEntry(key, (await answer.Body?.transformToString()) ?? '');
+    return { stored: { entry, etag: answer.ETag as string, writtenAt: answer.LastModified?.getTime() }, nonce };
   }
 
   /** True if a key begins so. It is a listing, because a HEAD would need the permission to read. */

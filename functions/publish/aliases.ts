@@ -12,7 +12,7 @@ import { isSuccess } from '../ledger/terminal-states.ts';
 import { MultipartUpload } from '../results/multipart-upload.ts';
 import { isActiveContent } from '../results/results.ts';
 import { aliasKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
-import { isAbsent, isConflict, isPreconditionFailed, isRefused } from '../s3/errors.ts';
+import { isConditionUnmet, isConflict, isRefused } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { firstOf, ordinalOf, type Upload } from '../uploads/upload.ts';
@@ -242,7 +242,7 @@ async function isWon(write: Promise<unknown>): Promise<boolean> {
     await write;
     return true;
   } catch (error) {
-    if (isPreconditionFailed(error) || isConflict(error) || isAbsent(error)) return false;
+    if (isConditionUnmet(error) || isConflict(error)) return false;
     throw error;
   }
 }

@@ -9,7 +9,7 @@ import { type FailedEntry, isJob, type RunningEntry, sentBy, type TerminalEntry 
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
 import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
-import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { ifThere, isConditionUnmet, isConflict } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { ordinalOf, secondDigits, type Upload } from '../uploads/upload.ts';
@@ -187,7 +187,7 @@ export class Receipts {
         return key;
       } catch (error) {
         if (isConflict(error)) continue;
-        if (!isPreconditionFailed(error) && !isAbsent(error)) throw error;
+        if (!isConditionUnmet(error)) throw error;
       }
       const there = await this.#stored(key, signal);
       if (there === undefined) condition = { IfNoneMatch: '*' };
@@ -220,21 +220,16 @@ export class Receipts {
    */
   async successOf({ upload, generation, flow }: RunningEntry, signal: AbortSignal): Promise<Success | undefined> {
     const Key = this.#keyOf({ upload });
-    try {
-      const get = new GetObjectCommand({ Bucket: this.#settings.resultsBucket, Key });
-      const { Body, ContentLength = 0, Metadata } = await this.#s3.send(get, { abortSignal: signal });
-      if (Metadata?.[UPLOAD_METADATA] !== upload.id || ContentLength > RECEIPT_BYTES_MAX) {
-        (Body as Readable).destroy();
-        return undefined;
-      }
-      const success = successSchema.safeParse(jsonIn(await Body?.transformToString())).data;
-      const isOfThis =
-        success?.upload.id === upload.id && success.generation === generation && success.flow.id === flow.id;
-      return isOfThis ? success : undefined;
-    } catch (error) {
-      if (isAbsent(error)) return undefined;
-      throw error;
+    const get = new GetObjectCommand({ Bucket: this.#settings.resultsBucket, Key });
+    const { Body, ContentLength = 0, Metadata } = (await ifThere(this.#s3.send(get, { abortSignal: signal }))) ?? {};
+    if (Metadata?.[UPLOAD_METADATA] !== upload.id || ContentLength > RECEIPT_BYTES_MAX) {
+      (Body as Readable | undefined)?.destroy();
+      return undefined;
     }
+    const success = successSchema.safeParse(jsonIn(await Body?.transformToString())).data;
+    const isOfThis =
+      success?.upload.id === upload.id && success.generation === generation && success.flow.id === flow.id;
+    return isOfThis ? success : undefined;
   }
 
   #keyOf({ upload }: { readonly upload: Pick<Upload, 'key'> }): string {

@@ -9,7 +9,7 @@ import pMap from 'p-map';
 import type { Log } from '../base/telemetry.ts';
 import type { Input } from '../ledger/entry.ts';
 import { EXPIRY_TAG } from '../results/results-keys.ts';
-import { isAbsent, isPreconditionFailed, isRefused } from '../s3/errors.ts';
+import { isAbsent, isConditionUnmet, isRefused } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isCanary } from '../uploads/inbox.ts';
@@ -67,7 +67,7 @@ export class Sources {
       if (isWhole) await this.#delete(upload, signal);
       return undefined;
     } catch (error) {
-      if (isAbsent(error) || isPreconditionFailed(error)) return undefined;
+      if (isConditionUnmet(error)) return undefined;
       if (!isRefused(error)) throw error;
       return `S3 refused to ${asked} the file: ${(error as Error).message}`;
     }

@@ -8,7 +8,7 @@ import {
   UploadPartCopyCommand,
 } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
-import { isAbsent } from '../s3/errors.ts';
+import { ifThere } from '../s3/errors.ts';
 
 /** Size of a part that S3 copies itself, in bytes. It takes a few seconds. */
 const COPIED_PART_BYTES = 256 * 1024 * 1024;
@@ -148,12 +148,8 @@ export class MultipartUpload {
     const UploadId = this.#uploadId;
     this.#uploadId = undefined;
     if (UploadId === undefined) return;
-    try {
-      await this.#s3.send(new AbortMultipartUploadCommand({ ...this.#key(), UploadId }));
-    } catch (error) {
-      // It was completed, and only the answer was lost.
-      if (!isAbsent(error)) throw error;
-    }
+    // If it is not there, it was completed, and only the answer was lost.
+    await ifThere(this.#s3.send(new AbortMultipartUploadCommand({ ...this.#key(), UploadId })));
   }
 
   async #create(): Promise<string> {

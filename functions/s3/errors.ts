@@ -66,3 +66,19 @@ export async function pastConflicts<T>(write: () => Promise<T>): Promise<T> {
  */
 export const isAbsent = (error: unknown): boolean =>
   (statusOf(error) === 404 && isServiceError(error) && error.name !== 'NoSuchBucket') || statusOf(error) === 405;
+
+/** Undefined if the object does not exist. @throws any other error. */
+export async function ifThere<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (isAbsent(error)) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * The object is not what the condition of a write says: somebody has put, replaced or deleted it. S3 answers If-Match with
+ * 404 if it is gone.
+ */
+export const isConditionUnmet = (error: unknown): boolean => isPreconditionFailed(error) || isAbsent(error);

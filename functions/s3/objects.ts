@@ -9,21 +9,14 @@ import {
 } from '@aws-sdk/client-s3';
 import type { HttpRequest } from './client.ts';
 import { decodedKey } from './encoded-keys.ts';
-import { isAbsent } from './errors.ts';
+import { ifThere } from './errors.ts';
 
 /** The description of an object. Undefined if there is none at the key. */
-export async function headObject(
+export const headObject = (
   s3: S3Client,
   where: HeadObjectCommandInput & { readonly Bucket: string; readonly Key: string },
   abortSignal: AbortSignal,
-): Promise<HeadObjectCommandOutput | undefined> {
-  try {
-    return await s3.send(new HeadObjectCommand(where), { abortSignal });
-  } catch (error) {
-    if (isAbsent(error)) return undefined;
-    throw error;
-  }
-}
+): Promise<HeadObjectCommandOutput | undefined> => ifThere(s3.send(new HeadObjectCommand(where), { abortSignal }));
 
 /** What the SDK's signers can do beside what their type says. */
 interface Presigner {

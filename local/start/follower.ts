@@ -11,7 +11,7 @@ import { type ReceiptSettings, receiptOf } from '../../functions/publish/receipt
 import type { ChainReport, Receipt } from '../../functions/publish/report-schemas.ts';
 import { CHAIN_NAME, RECEIPT_NAME, receiptKey } from '../../functions/results/results-keys.ts';
 import { decodedKey } from '../../functions/s3/encoded-keys.ts';
-import { isAbsent } from '../../functions/s3/errors.ts';
+import { ifThere, isAbsent } from '../../functions/s3/errors.ts';
 import { uploadName } from '../../operations/upload-name.ts';
 import { obstacleOf, type Wait, waitInPlaceOf, waitOf } from '../../operations/upload-view.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
@@ -310,13 +310,8 @@ export class Follower {
 
   /** Undefined if the entry is gone. */
   async #entry(key: string): Promise<Entry | undefined> {
-    try {
-      const { Body } = await this.#get(LEDGER_BUCKET, key);
-      return JSON.parse((await Body?.transformToString()) ?? '');
-    } catch (error) {
-      if (isAbsent(error)) return undefined;
-      throw error;
-    }
+    const answer = await ifThere(this.#get(LEDGER_BUCKET, key));
+    return answer && JSON.parse((await answer.Body?.transformToString()) ?? '');
   }
 
   #get(bucket: string, key: string): Promise<GetObjectCommandOutput> {

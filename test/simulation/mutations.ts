@@ -640,7 +640,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('an alias counts as refused if the answer to its completion was lost', 400, {
     file: 'results/multipart-upload.ts',
     in: 'MultipartUpload.abort',
-    replace: 'if (!isAbsent(error)) throw error;',
-    with: 'throw error;',
+    replace: 'await ifThere(',
+    with: 'await (',
   }),
 ];
