@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import { systemClock } from '../functions/base/clock.ts';
 import { counted, quoted } from '../functions/base/printable.ts';
+import { downloadAsset } from '../functions/flow-service/asset-download.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { keyHonouredMs, type ListDescription } from '../functions/flow-service/service-description.ts';
@@ -39,6 +40,7 @@ export function clientOf(
 ): FlowService {
   const given = async () => token;
   return createFlowService({
+    download: downloadAsset,
     ...settings,
     service: speaks,
     baseUrl: new URL(url),

@@ -13,7 +13,7 @@ import {
   shownFlowReader,
   templatePageReader,
 } from './answers.ts';
-import { downloadAsset } from './asset-download.ts';
+import type { downloadAsset } from './asset-download.ts';
 import {
   FlowServiceError,
   InDoubtError,
@@ -78,6 +78,8 @@ export const PAGES_ANSWER_MS = 60_000;
 export interface FlowServiceOptions extends RequestOptions {
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
+  /** Fetches assets. Default: none is fetched. create-flow needs none, and its bundle is smaller without that code. */
+  readonly download?: typeof downloadAsset | undefined;
   /** The setting `assetBytesPerSecondMin`. Default: one byte in half a minute. */
   readonly assetBytesPerSecondMin?: number | undefined;
   /** Most pages that a search reads. Default: {@link FIND_PAGES_MAX} */
@@ -241,11 +243,12 @@ class HttpFlowService implements FlowService {
 
   async asset(flowId: string, assetId: string, signal: AbortSignal, options: AssetOptions = {}): Promise<Asset> {
     const { outputs } = this.service;
-    const { assetBytesMax, assetBytesPerSecondMin: bytesPerSecondMin = 0, clock } = this.#options;
+    const { download, assetBytesMax, assetBytesPerSecondMin: bytesPerSecondMin = 0, clock } = this.#options;
+    if (download === undefined) throw new TypeError('This client fetches no assets');
     const request = { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, ...options };
     if (!('addresses' in outputs)) {
       const url = this.#requests.url(outputs.asset, { id: flowId, asset: assetId, template: options.template });
-      return downloadAsset(this.#requests, { ...request, from: { url }, data: outputs.data }, signal);
+      return download(this.#requests, { ...request, from: { url }, data: outputs.data }, signal);
     }
     // Asked for anew at each attempt, because addresses expire.
     const { links, answer, isRunning } = await this.#links(flowId, outputs, signal, options);
@@ -255,10 +258,10 @@ class HttpFlowService implements FlowService {
       throw new NotFoundError(`The flow has no address of ${assetId} any more`, { knownToBeServed: true });
     }
     if (!/^data:/i.test(link.address)) {
-      return downloadAsset(this.#requests, { ...request, from: { answer, address: link.address } }, signal);
+      return download(this.#requests, { ...request, from: { answer, address: link.address } }, signal);
     }
     const from = { url: answer.url };
-    return downloadAsset(this.#requests, { ...request, from, data: link.pointer, isEnvelope: true }, signal);
+    return download(this.#requests, { ...request, from, data: link.pointer, isEnvelope: true }, signal);
   }
 
   readonly abort: FlowService['abort'] = (flowId, signal, of) => this.#change('abort', flowId, signal, of);

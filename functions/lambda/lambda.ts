@@ -8,7 +8,7 @@ import errorLogger from '@middy/error-logger';
 import type { Context } from 'aws-lambda';
 import { systemClock } from '../base/clock.ts';
 import { type Invocation, withinInvocation } from '../base/invocation.ts';
-import { createFlowService } from '../flow-service/client.ts';
+import { createFlowService, type FlowServiceOptions } from '../flow-service/client.ts';
 import { httpTransport } from '../flow-service/http-transport.ts';
 import { Pacer } from '../flow-service/pacer.ts';
 import { EVENT_SOURCE } from '../publish/completion-event.ts';
@@ -59,11 +59,13 @@ const V8_FLAG = '--semi-space-growth-factor=1';
 /**
  * Makes a Lambda function of `body`. Settings, clients, token and ports are made once per process. Logger context,
  * metrics and the logging of errors are middleware.
+ * @param download fetches assets, if the function does.
  * @throws {ConfigurationError} at import. It names everything that is wrong with the environment.
  */
 export function lambda<P, T>(
   portsOf: (wiring: Wiring) => P,
   body: (event: unknown, ports: P, invocation: Invocation) => Promise<T>,
+  { download }: Pick<FlowServiceOptions, 'download'> = {},
 ) {
   setFlagsFromString(V8_FLAG);
   const settings = parseEnv(process.env);
@@ -77,6 +79,7 @@ export function lambda<P, T>(
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       service: settings.service,
+      download,
       assetBytesMax: settings.assetBytesMax,
       assetBytesPerSecondMin: settings.assetBytesPerSecondMin,
       pacer,

@@ -1,5 +1,6 @@
 import { S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../../functions/base/clock.ts';
+import { downloadAsset } from '../../functions/flow-service/asset-download.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
@@ -74,6 +75,7 @@ let held: readonly unknown[] = [];
 async function perform({ url, operation, sideBySide, heldBytes }: MemoryTask): Promise<MemoryOutcome> {
   if (held.length === 0) held = [new S3Client({ region: 'eu-west-1' }), powertools('test'), Buffer.alloc(heldBytes, 1)];
   const flows = createFlowService({
+    download: downloadAsset,
     baseUrl: new URL(url),
     token: { get: async () => 'obviously-fake/token-1', renew: async () => 'obviously-fake/token-2' },
     clock: systemClock,

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import { createServer as createRawServer, type Socket } from 'node:net';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
+import { downloadAsset } from '../../functions/flow-service/asset-download.ts';
 import { createFlowService, type FlowServiceOptions } from '../../functions/flow-service/client.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
@@ -41,6 +42,7 @@ export function scriptedToken(): Token & { renewals: number } {
 /** A client of the service at `baseUrl`. */
 export const clientOf = (baseUrl: URL, more: Partial<FlowServiceOptions> = {}): FlowService =>
   createFlowService({
+    download: downloadAsset,
     baseUrl,
     token: scriptedToken(),
     clock: systemClock,

@@ -1,5 +1,6 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
+import { downloadAsset } from '../../functions/flow-service/asset-download.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { dyingAt, INBOX, LEDGER, MINUTE, RESULTS, start, TOKEN, type WorldOptions, world } from '../support/world.ts';
@@ -288,7 +289,10 @@ describe('collect', () => {
     const { clock, ports } = world;
     const token = { get: async () => TOKEN, renew: async () => TOKEN };
     const transport = httpTransport({ clock });
-    world.ports = { ...ports, flows: createFlowService({ ...ports.settings, clock, token, transport }) };
+    world.ports = {
+      ...ports,
+      flows: createFlowService({ download: downloadAsset, ...ports.settings, clock, token, transport }),
+    };
     forget();
     await world.collect({ collect: [upload] });
     await world.tickAfter(MINUTE);

@@ -3,6 +3,7 @@ import { type Log, logTo } from '../../functions/base/telemetry.ts';
 import type { CollectPorts } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorShare, LeftLease } from '../../functions/collect-outputs/collector.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
+import { downloadAsset } from '../../functions/flow-service/asset-download.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { Pacer } from '../../functions/flow-service/pacer.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
@@ -96,6 +97,7 @@ function portsFor(world: World, lambda: Lambda, which: 'create' | 'collect'): Po
     settings,
     s3: s3ClientOf(world, lambda),
     flows: createFlowService({
+      download: downloadAsset,
       ...settings,
       findPagesMax: world.scenario.findPagesMax,
       clock: lambda.clock,

@@ -17,6 +17,7 @@ import { type LogFields, logTo, type MetricName } from '../../functions/base/tel
 import { collect, collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorShare } from '../../functions/collect-outputs/collector.ts';
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
+import { downloadAsset } from '../../functions/flow-service/asset-download.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { Pacer } from '../../functions/flow-service/pacer.ts';
@@ -327,7 +328,7 @@ export class World {
       },
     } as unknown as SecretsManagerClient;
     const token = new SecretToken(secrets, 'token', clock);
-    return createFlowService({ ...settings, clock, token, transport, pacer });
+    return createFlowService({ download: downloadAsset, ...settings, clock, token, transport, pacer });
   }
 
   #portsWith(settings: Settings, flows: FlowService, pacer: Pacer): ReturnType<typeof collectOutputsPorts> {
