@@ -10,6 +10,7 @@ import {
   TooSlowError,
   UnintelligibleAnswerError,
 } from './errors.ts';
+import { nextLink } from './link-header.ts';
 import { assetSubject, redirectSubject } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
@@ -86,7 +87,7 @@ export async function downloadAsset(
     }
     if (isPart(response)) {
       response.destroy();
-      throw new DamagedAssetError('The answer is a part of the asset, which was not asked for');
+      throw new DamagedAssetError('The answer is only a part of the asset');
     }
     // A coding marks the end of its bytes by itself, and their length is not that of the asset.
     const isCoded = isCompressed(response);
@@ -177,8 +178,12 @@ const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 3
 /** Statuses of an answer whose body is the asset: frameworks, proxies and caches put 201, 203 and 206 on a whole one too. */
 const WITH_ASSET: readonly number[] = [200, 201, 203, 206];
 
-/** Tells whether an answer is a part of the asset. With 206, it must say that it is all of it: `bytes 0-3/4`. */
+/**
+ * Tells whether an answer is a part of the asset. With 206, it must say that it is all of it: `bytes 0-3/4`. A table or a
+ * log may come in pages, each with a link to the next one.
+ */
 function isPart({ status, headers }: TransportResponse): boolean {
+  if (nextLink(headers.link) !== undefined) return true;
   const [, from, to, size] = /^\s*bytes\s+(\d+)-(\d+)\/(\d+)\s*$/i.exec(headers['content-range'] ?? '') ?? [];
   return size === undefined ? status === 206 : Number(from) > 0 || Number(to) + 1 < Number(size);
 }

@@ -1865,6 +1865,15 @@ describe('an asset', () => {
     await expect(clientOf(server.url).asset('f1', 'a1', never)).rejects.toThrow(errors.DamagedAssetError);
   });
 
+  it('that leads to a next page of itself is damaged', async () => {
+    const { transport } = canned({
+      status: 200,
+      headers: { 'content-type': 'text/csv', link: '</a?page=2>; rel="next"' },
+      body: 'a',
+    });
+    await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow('only a part of the asset');
+  });
+
   it.each([
     ['at its length', 'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nglTF'],
     ['without a stated length', 'HTTP/1.1 200 OK\r\n\r\nglTF'],
