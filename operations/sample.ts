@@ -159,7 +159,10 @@ function readOutputs(json: unknown, service: ServiceDescription): Reading {
   if ('addresses' in described) {
     const lines = linesOf(json, 'addresses', described.addresses);
     const { links } = readBy(linkedOutputsReader(described, service), json) ?? { links: [] };
-    const named = links.slice(0, NAMED_MAX).map(({ assetId, error }) => `output ${assetId}: ${error ?? 'an address'}`);
+    const named = links.slice(0, NAMED_MAX).map(({ assetId, error, word }) => {
+      const is = word === undefined ? 'an address' : `pending, because the word is ${quoted(word)}`;
+      return `output ${assetId}: ${error ?? is}`;
+    });
     return {
       lines: [...lines, ...named],
       issues: links.length === 0 ? ['No address of an output is found.'] : links.flatMap(({ error }) => error ?? []),

@@ -10,7 +10,7 @@ import { CUT } from './long-texts.ts';
 import { typeOfBytes } from './media-type.ts';
 import { isFalse, isTrue, levelsOf, nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
-import { type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
+import { FAILED, type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
 import type {
   ErrorsDescription,
   LinkedOutputs,
@@ -443,13 +443,15 @@ export const templatePageReader = (listing: PagedListing, { errors }: Pick<Servi
 /** An output counts before another one of its id in this order: one of a failed attempt may stand beside it. */
 const STATUSES: readonly Output['status'][] = ['ready', 'pending', 'failed'];
 
-/** The word beside a list of outputs which says that the flow still runs. It stands for one more output, not there yet. */
-function runningWordIn(json: unknown, { items, pending = [] }: ListedOutputs, { running }: StateDescription) {
-  const levels = Array.from(levelsOf([items].flat()), (level) => at(json, level)).filter(isObject);
-  const members = levels.flatMap((level) => Object.entries(level));
-  const words = members.flatMap(([name, value]) => (WORD.test(name) && typeof value === 'string' ? value : []));
-  return words.find((word) => running.includes(word) || pending.includes(word));
-}
+/** The words for a state among the members of an object. */
+const wordsIn = (value: unknown): readonly string[] =>
+  Object.entries(isObject(value) ? value : {}).flatMap(([name, word]) =>
+    WORD.test(name) && typeof word === 'string' ? word : [],
+  );
+
+/** The word beside some places which says that the flow still runs, so that more may come. */
+const runningWordIn = (json: unknown, places: Pointers, running: readonly (string | null)[]): string | undefined =>
+  [...levelsOf([places].flat())].flatMap((level) => wordsIn(at(json, level))).find((word) => running.includes(word));
 
 /** The listed outputs by their ids. An id that is listed twice is one output, unless two that differ are ready. */
 function outputsOf(items: readonly Readonly<Record<string, unknown>>[], listed: ListedOutputs): Map<string, Output> {
@@ -481,7 +483,8 @@ export const outputPageReader = (
     (json, items): ListingPage<Output> | undefined => {
       if (!items.every(isObject)) return undefined;
       const outputs = outputsOf(items, listed);
-      const word = runningWordIn(json, listed, state);
+      // It stands for one more output, not there yet.
+      const word = runningWordIn(json, listed.items, [...state.running, ...(listed.pending ?? [])]);
       if (word !== undefined) outputs.set('', { assetId: '', status: 'pending', word, isDeclared: true });
       return { ...pageFacts(json, items.length, listed), items: [...outputs.values()], ids: [...outputs.keys()] };
     },
@@ -502,6 +505,8 @@ export interface LinkedOutput {
   readonly address: string | undefined;
   /** Why it cannot be fetched. */
   readonly error: string | undefined;
+  /** The word beside it which says that it is not there yet, whatever is at its address. */
+  readonly word?: string | undefined;
 }
 
 /** The results in an answer: at the declared pointers, and in lists and objects there. */
@@ -523,17 +528,21 @@ export const linkedOutputsReader = (
     if (!isObject(json) && !Array.isArray(json)) return undefined;
     const links = new Map<string, LinkedOutput>();
     for (const declared of addresses) {
-      for (const { pointer, value, error } of linksIn(at(json, declared), declared, words)) {
+      for (const place of linksIn(at(json, declared), declared, { words, state })) {
+        const { pointer } = place;
         const id = stepsOf(pointer).join('-').replaceAll('/', '-');
         const known = links.get(id);
-        if (known === undefined) links.set(id, linkedOutput(id, pointer, value, error));
+        if (known === undefined) links.set(id, linkedOutput(id, place));
         // `a-b`, and `b` in `a`, are two places.
-        else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), pointer, value, error));
+        else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), place));
       }
     }
     const isEmpty = addresses.some((pointer) => isEmptyPlace(at(json, pointer)));
     const nothing = links.size === 0 && !isEmpty && nothingAt('address', 'outputs.addresses', addresses, json);
-    const isRunning = (path ?? state.path) === state.path && stateOf(wordAt(json, state.word), state) === 'running';
+    const isState = (path ?? state.path) === state.path;
+    const isRunning =
+      (isState && stateOf(wordAt(json, state.word), state) === 'running') ||
+      runningWordIn(json, addresses, state.running) !== undefined;
     return {
       links: [...links.values()],
       page: pageOf(json, [...links.values()]),
@@ -557,14 +566,15 @@ function pageOf(json: unknown, links: readonly LinkedOutput[]): ListingPage<unkn
 const isEmptyPlace = (value: unknown): boolean =>
   value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
 
-function linkedOutput(id: string, pointer: string, named: unknown, said?: string): LinkedOutput {
+function linkedOutput(id: string, { pointer, value: named, error: said, word }: LinkedPlace): LinkedOutput {
   const value = typeof named === 'string' && SCHEMELESS.test(named) ? `https:${named}` : named;
   if (!isUsableId(id)) {
     const shown = shownId(id);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
   }
-  if (isLink(value) && URL.canParse(value) && !value.includes(UNREADABLE))
-    return { assetId: id, pointer, address: value, error: undefined };
+  if (said === undefined && isLink(value) && URL.canParse(value) && !value.includes(UNREADABLE))
+    return { assetId: id, pointer, address: value, error: undefined, word };
+  if (word !== undefined) return { assetId: id, pointer, address: undefined, error: undefined, word };
   const lost = isLost(value)
     ? `No address that can be fetched: ${quoted(pathOf(value), UNUSABLE_ID_CHARS_MAX, '…')}`
     : undefined;
@@ -580,9 +590,14 @@ export const isLink = (value: unknown): value is string =>
 interface LinkedPlace {
   readonly pointer: string;
   readonly value: unknown;
-  /** What an item of a list says in place of an address. */
+  /** What an item of a list says in place of an address, or an object beside it. */
   readonly error?: string | undefined;
+  /** A word which says that it is not there yet. */
+  readonly word?: string | undefined;
 }
+
+/** What says in an answer with links how they are. */
+type LinkFacts = Pick<FailurePlaces, 'words'> & { readonly state: StateDescription };
 
 /** An address without a scheme, which is that of the answer (RFC 3986, section 4.2). */
 const SCHEMELESS = /^\/\/[\w-]+\.[\w.-]+[:/]\S/;
@@ -614,33 +629,61 @@ const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
   return Object.entries(value).flatMap(([name, member]) => emptyPlacesIn(member, pointer + pointerOf([name])));
 };
 
+/** What the words in an object say of the addresses there: the word of a flow that runs, or of one that has failed. */
+function saidBeside(value: unknown, { state }: LinkFacts): Pick<LinkedPlace, 'error' | 'word'> {
+  for (const word of wordsIn(value)) {
+    const meant = stateOf(word, state);
+    if (meant === 'running') return { word };
+    if (meant !== undefined && meant !== 'completed')
+      return { error: errorText(at(value, '/error')) ?? `The service shows it as "${cut(word, WORD_CHARS_MAX)}"` };
+  }
+  return {};
+}
+
+/** What the items of a list with links have: the places of these, and words. */
+interface Linking {
+  readonly places: ReadonlySet<string>;
+  readonly words: ReadonlySet<string>;
+}
+
 /**
- * The lost result that an item of a list without a link stands for: it has an error. Or other items have links at
- * `results`, and it says that it failed, or has nothing at such a place.
+ * The lost result that an item of a list without a link stands for: it has an error. Or others have links, and it says that
+ * it failed, has a word that none of them has, or has nothing at the place of such a link.
  */
-function lostIn(item: unknown, pointer: string, results: ReadonlySet<string>, words: Pointers): readonly LinkedPlace[] {
+function lostIn(item: unknown, pointer: string, facts: LinkFacts, others: Linking): readonly LinkedPlace[] {
+  const hasOthers = others.places.size > 0;
+  const { word } = hasOthers ? saidBeside(item, facts) : {};
+  if (word !== undefined) return [{ pointer, value: item, word }];
   // Words without a code may tell of a step: `{"message": "Loading"}`.
-  const places = { words: at(item, '/code') === undefined ? [] : words, declared: [] };
-  const hasFailed = results.size > 0 && failureIn(item, places) !== undefined;
+  const places = { words: at(item, '/code') === undefined ? [] : facts.words, declared: [] };
+  const isOther = others.words.size > 0 && !wordsIn(item).every((each) => others.words.has(each));
+  const isFailed = isObject(item) && Object.values(item).some((each) => typeof each === 'string' && FAILED.test(each));
+  const hasFailed = hasOthers && (isOther || isFailed || failureIn(item, places) !== undefined);
   const error = errorText(at(item, '/error')) ?? (hasFailed ? errorText(item) : undefined);
   if (error !== undefined) return [{ pointer, value: item, error }];
-  const lacking = emptyPlacesIn(item, '').find((each) => results.has(each));
+  const lacking = emptyPlacesIn(item, '').find((each) => others.places.has(each));
   return lacking === undefined ? [] : [{ pointer: pointer + lacking, value: '', error: LACKING }];
 }
 
 /**
- * @param words where an item of a list may explain its error.
+ * @param facts what says of an item of a list that it has failed, or is not there yet.
  * @param isWanted false within an object, whose other members may say anything about the result.
  */
-function* linksIn(value: unknown, pointer: string, words: Pointers, isWanted = true): Generator<LinkedPlace> {
+function* linksIn(value: unknown, pointer: string, facts: LinkFacts, isWanted = true): Generator<LinkedPlace> {
   if (value === undefined || value === null || value === '') return;
   if (Array.isArray(value)) {
     const items = value.map((item, index) => {
       const place = pointer + pointerOf([String(index)]);
-      return { item, place, links: [...linksIn(item, place, words, isWanted)] };
+      return { item, place, links: [...linksIn(item, place, facts, isWanted)] };
     });
-    const results = new Set(items.flatMap(({ place, links }) => links.map((link) => link.pointer.slice(place.length))));
-    for (const { item, place, links } of items) yield* links.length > 0 ? links : lostIn(item, place, results, words);
+    const linking = items.filter(({ links }) => links.length > 0);
+    const others = {
+      places: new Set(
+        linking.flatMap(({ place, links }) => links.map(({ pointer: each }) => each.slice(place.length))),
+      ),
+      words: new Set(linking.flatMap(({ item }) => wordsIn(item))),
+    };
+    for (const { item, place, links } of items) yield* links.length > 0 ? links : lostIn(item, place, facts, others);
   } else if (isObject(value)) {
     // An object may say where else the file at its address is: `{"url": "https://…/a.png", "key": "s3://…/a.png"}`, or
     // give the same address with and without TLS.
@@ -650,8 +693,10 @@ function* linksIn(value: unknown, pointer: string, words: Pointers, isWanted = t
       isLost(member)
         ? files.has(fileOf(member))
         : isLink(member) && member.startsWith('http:') && addresses.includes(member.replace('http', 'https'));
-    for (const [name, member] of Object.entries(value)) {
-      if (!isKnown(member)) yield* linksIn(member, pointer + pointerOf([name]), words, false);
+    // The words of the answer itself are about the flow.
+    const said = pointer === '' ? {} : saidBeside(value, facts);
+    for (const [name, member] of Object.entries(value).filter(([, each]) => !isKnown(each))) {
+      for (const place of linksIn(member, pointer + pointerOf([name]), facts, false)) yield { ...said, ...place };
     }
   } else if (isWanted || isLink(value) || isLost(value)) yield { pointer, value };
 }

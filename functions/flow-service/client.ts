@@ -221,9 +221,12 @@ class HttpFlowService implements FlowService {
       // Beside addresses, "pages" can only say that there are none.
       const missing = described.pages === undefined ? missingOf(page, answer.response) : undefined;
       if (missing !== undefined) throw notAll(answer.operation, 'outputs', missing);
-      return links.map(({ assetId, error }) =>
-        error === undefined ? { assetId, status: 'ready' } : { assetId, status: 'failed', error },
-      );
+      return links.map(({ assetId, error, word }) => {
+        if (error !== undefined) return { assetId, status: 'failed', error };
+        return word === undefined
+          ? { assetId, status: 'ready' }
+          : { assetId, status: 'pending', word, isDeclared: true };
+      });
     }
     const errors: (NotFoundError | NotServedError)[] = [];
     for (const path of this.#outputsPaths) {
@@ -253,6 +256,7 @@ class HttpFlowService implements FlowService {
     // Asked for anew at each attempt, because addresses expire.
     const { links, answer, isRunning } = await this.#links(flowId, outputs, signal, options);
     const link = links.find((each) => each.assetId === assetId);
+    if (link?.word !== undefined) throw new NotReadyError(`asset: the service shows it as "${link.word}"`);
     if (link?.address === undefined) {
       if (isRunning) throw new NotReadyError('asset: the flow is shown as running');
       throw new NotFoundError(`The flow has no address of ${assetId} any more`, { knownToBeServed: true });

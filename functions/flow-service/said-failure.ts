@@ -18,7 +18,8 @@ const DELETED = /^(?:is[_-]?)?(?:deleted|removed)(?:[_-]?count)?$/i;
 
 /** Members with a word or a status for the request, and those that say that it failed. */
 const RESULT = /^(?:code|result|state|status(?:[_-]?code)?)$/i;
-const FAILED = /^(?:error|fail(?:ed|ure)?|[45]\d\d)$/i;
+export const FAILED = /^(?:error|fail(?:ed|ure)?)$/i;
+const FAILED_STATUS = /^[45]\d\d$/;
 
 /** Values of a `code` for a success. Beside one, or beside `success: true`, the words of a service explain no error. */
 const CODES: readonly unknown[] = [0, 200, '0', '200'];
@@ -54,7 +55,8 @@ export function failureIn(json: unknown, places: FailurePlaces): string | undefi
       const isWord = typeof value === 'number' || (typeof value === 'string' && !ofFlow.includes(value));
       if (ERROR.test(name) && !isNoError(value)) return place;
       if (isOfSuccess(name) && isFalse(value)) return place;
-      if (RESULT.test(name) && isWord && FAILED.test(String(value))) return place;
+      const word = String(value);
+      if (RESULT.test(name) && isWord && (FAILED.test(word) || FAILED_STATUS.test(word))) return place;
       isSaidToSucceed ||= isOfSuccess(name) ? isTrue(value) : /^code$/i.test(name) && CODES.includes(value);
     }
   }

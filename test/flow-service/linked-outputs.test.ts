@@ -182,12 +182,41 @@ describe('an answer that links results', () => {
   });
 
   it('is asked for again if it shows the flow as running: more results may come', async () => {
-    for (const path of [undefined, REPLICATE.state.path]) {
+    for (const path of [undefined, REPLICATE.state.path, '/results/{id}']) {
       const reading = outputsIn({ status: 'processing', output: [A] }, { path });
       await expect(reading).rejects.toMatchObject({ name: 'NotReadyError' });
     }
-    expect(await outputsIn({ status: 'processing', output: [A] }, { path: '/results/{id}' })).toHaveLength(1);
     expect(await outputsIn({ status: 'succeeded', output: [A] })).toHaveLength(1);
+  });
+
+  it('has an output that is pending, and is not fetched, while a declared word beside its address says so', async () => {
+    const output = [
+      { file: { url: A }, status: 'succeeded' },
+      { file: { url: A }, status: 'processing' },
+      { files: [A], state: 'failed', error: { message: 'No sound' } },
+      { files: [A], state: 'canceled' },
+      { name: 'last', status: 'starting' },
+    ];
+    expect(await outputsIn({ output }, { path: '/results/{id}' })).toEqual([
+      { assetId: 'output-0-file-url', status: 'ready' },
+      { assetId: 'output-1-file-url', status: 'pending', word: 'processing', isDeclared: true },
+      { assetId: 'output-2-files-0', status: 'failed', error: 'No sound' },
+      { assetId: 'output-3-files-0', status: 'failed', error: 'The service shows it as "canceled"' },
+      { assetId: 'output-4', status: 'pending', word: 'starting', isDeclared: true },
+    ]);
+    await expect(outputsIn({ a: { url: A, status: 'processing' } }, { addresses: ['/a/url'] })).rejects.toThrow(
+      'shown as running',
+    );
+    await using server = await scripted((request, response) => json(request, response, { output }));
+    const fetching = clientOf(server.url, { service: REPLICATE }).asset('j1', 'output-1-file-url', never);
+    await expect(fetching).rejects.toMatchObject({ name: 'NotReadyError' });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('has all its results if the answer itself has a word of a flow that failed', async () => {
+    expect(await outputsIn({ status: 'failed', mp4: A }, { addresses: [''] })).toEqual([
+      { assetId: 'mp4', status: 'ready' },
+    ]);
   });
 
   it('has an asset that is not ready, and not gone, if it shows the flow as running', async () => {
@@ -232,8 +261,10 @@ describe('an answer that links results', () => {
     [{ index: 1, status: 'failed' }, '{"index":1,"status":"failed"}'],
     [{ error_code: 'E7' }, '{"error_code":"E7"}'],
     [{ success: false, message: 'NSFW content' }, 'NSFW content'],
+    [{ key: 'webm', status: 'video.failed' }, '{"key":"webm","status":"video.failed"}'],
+    [{ name: 'b.tif', delivery: 'failed' }, '{"name":"b.tif","delivery":"failed"}'],
   ])('has a failed output for an item of a list that says so among addresses: %j', async (failed, error) => {
-    expect(await outputsIn({ output: [failed, { url: A }] })).toEqual([
+    expect(await outputsIn({ output: [failed, { url: A, status: 'video.encoded' }] })).toEqual([
       { assetId: 'output-0', status: 'failed', error },
       { assetId: 'output-1-url', status: 'ready' },
     ]);
@@ -242,6 +273,13 @@ describe('an answer that links results', () => {
   it.each<[string, unknown[]]>([
     ['tells of a step', [{ detail: 'Loading the model', status: 'started' }, { url: A }]],
     ['says nothing of an error', [{ url: A }, { status: 'finished', code: 0, message: 'ok' }]],
+    [
+      'is a step, with the same word',
+      [
+        { url: A, status: 'finished' },
+        { status: 'finished', name: 'import' },
+      ],
+    ],
     ['has its result elsewhere', [{ url: A }, { url: null, video: A }]],
     ['is of another kind', [{ url: A }, { text: null }, { text: 'A cat.' }]],
   ])('has no output for an item of a list that %s', async (_, output) => {
