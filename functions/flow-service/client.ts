@@ -452,7 +452,8 @@ class HttpFlowService implements FlowService {
     const { list } = this.service;
     if (list === undefined) throw new NotServedError('The description of the service has no listing of flows');
     const call = this.#listingCall('list', list.path, rank);
-    call.url.search = list.query ?? '';
+    const own = call.url.search;
+    if (list.query !== undefined) call.url.search = own === '' ? list.query : `${own}&${list.query}`;
     return this.#listing(call, flowPageReader(list, this.service), { ...limits, pages: list.pages }, signal);
   }
 

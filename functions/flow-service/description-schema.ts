@@ -14,15 +14,20 @@ const SAYS_CHARS_MAX = 100;
 const WORD_CHARS_MAX = 64;
 const PATH_CHARS_MAX = 300;
 
-/** A path below `baseUrl`: segments of letters, digits and `-._~!$'()*+,;=:@`, and of the placeholders. */
+/**
+ * A path below `baseUrl`: segments of letters, digits and `-._~!$'()*+,;=:@`, and of the placeholders. Behind it, a query
+ * may have these, and `&%/?`.
+ */
 function path(needed: readonly string[], also: readonly string[] = []): z.ZodMiniType<string> {
   const names = [...needed, ...also].map((name) => `\\{${name}\\}`).join('|');
-  const part = `(?:[A-Za-z0-9\\-_~!$'()*+,;=:@.]|${names})+`;
+  const some = (more: string) => `(?:[A-Za-z0-9\\-_~!$'()*+,;=:@.${more}]|${names})+`;
   const holdsNeeded = needed.map((name) => `(?=.*\\{${name}\\})`).join('');
   const placeholders = needed.length === 0 ? '' : ` with ${needed.map((name) => `{${name}}`).join(' and ')}`;
   return matching(
     `a path such as "/jobs/{id}"${placeholders}, of at most ${PATH_CHARS_MAX} characters`,
-    new RegExp(`^(?!.{${PATH_CHARS_MAX + 1}})(?!.*/\\.{1,2}(?:/|$))${holdsNeeded}(?:/${part})+/?$`),
+    new RegExp(
+      `^(?!.{${PATH_CHARS_MAX + 1}})(?!.*/\\.{1,2}(?:/|$))${holdsNeeded}(?:/${some('')})+/?(?:\\?${some('&%/?')})?$`,
+    ),
   );
 }
 

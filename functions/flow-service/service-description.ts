@@ -6,7 +6,8 @@ import { isObject, type Json, type JsonObject } from '../base/json.ts';
  * answer that does not fit is told. `services.ts` has the descriptions that ship with Flowdrop, and `FLOWS` is the first.
  *
  * A pointer is a JSON pointer (RFC 6901) into an answer. Of several pointers, the first that finds something counts.
- * A path is below `baseUrl`. In it, `{template}`, `{id}` (of the flow) and `{asset}` (of the output) are replaced.
+ * A path is below `baseUrl`, and may end in a query. In it, `{template}`, `{id}` (of the flow) and `{asset}` (of the output)
+ * are replaced.
  */
 export interface ServiceDescription {
   /** How the token is sent. */

@@ -742,14 +742,14 @@ describe('the listing of flows', () => {
 
   it('is asked for with the query of the description on each page', async () => {
     const { flows, asked } = listing((path) => [flow(path)], {
-      service: speaking({ list: { query: 'sort_by=-created_at&limit=2' } }),
+      service: speaking({ list: { path: '/flows?all=1', query: 'sort_by=-created_at&limit=2' } }),
     });
     for await (const _ of flows.list(never)) if (asked.length === 2) break;
     await flows.isServing(never);
     expect(asked.map((path) => path.replace('%2D', '-'))).toEqual([
-      '/flows?sort_by=-created_at&limit=2',
-      '/flows?sort_by=-created_at&limit=2&page=1',
-      '/flows?sort_by=-created_at&limit=2',
+      '/flows?all=1&sort_by=-created_at&limit=2',
+      '/flows?all=1&sort_by=-created_at&limit=2&page=1',
+      '/flows?all=1&sort_by=-created_at&limit=2',
     ]);
   });
 

@@ -1,7 +1,10 @@
 import { beforeEach, expect, it } from 'vitest';
 import type { ClaimedEntry } from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/route.ts';
+import { speaking } from '../support/speaking.ts';
 import { DAY, LEDGER, MINUTE, start, world } from '../support/world.ts';
+import { streamed } from './chunks.ts';
+import { clientOf, never } from './scripted.ts';
 
 /** A template whose name has a slash, as names of models have. The stand-in knows it by the second part. */
 const ROUTES: readonly Route[] = [{ name: 'echo', input: 'file', template: 'owner/bytes_echo' }];
@@ -67,6 +70,25 @@ it('fetches an output at a path without its flow, if outputs have ids of their o
   });
   await world.send('a.bin', 'x');
   expect((await world.settled('a.bin')).status).toBe('succeeded');
+});
+
+it('asks for a flow and its outputs at paths with a query, in which an id cannot add a parameter', async () => {
+  const flows = clientOf(new URL('https://flows.test/v1'), {
+    service: speaking({
+      state: { path: '/get?api-version=1&run_id={id}' },
+      outputs: { path: '/outputs?id={id}', asset: '/files?of={id}&name={asset}' },
+    }),
+    transport: async ({ url }) => {
+      requests.push(`${url.pathname}${url.search}`);
+      const body = Buffer.from(url.pathname.endsWith('/files') ? 'glTF' : '{"state":"completed","outputs":[]}');
+      const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+      return { status: 200, headers, body: streamed([body]), destroy() {} };
+    },
+  });
+  expect(await flows.get('a&b=1', never)).toMatchObject({ state: 'completed' });
+  await flows.outputs('a', never);
+  await flows.asset('a', 'b c', never, { accepts: () => true });
+  expect(requests).toEqual(['/v1/get?api-version=1&run_id=a%26b%3D1', '/v1/outputs?id=a', '/v1/files?of=a&name=b%20c']);
 });
 
 it('aborts a cancelled flow there', async () => {

@@ -72,7 +72,8 @@ describe('the service of a configuration', () => {
       { from: 'flows', abort: { path: '/../{id}' } },
       'service.abort.path: expected a path',
     ],
-    ['a path with a query', { from: 'flows', state: { path: '/f/{id}?x=1' } }, 'service.state.path: expected a path'],
+    ['a path with a fragment', { from: 'flows', state: { path: '/f/{id}#x' } }, 'service.state.path: expected a path'],
+    ['a query without its id', { from: 'flows', state: { path: '/f?id=x' } }, 'service.state.path: expected a path'],
     ['a path with another placeholder', { from: 'flows', state: { path: '/{id}/{asset}' } }, 'service.state.path: '],
     ['a token in a header of another use', { from: 'flows', token: { header: 'Host' } }, 'service.token.header: '],
     [
@@ -217,6 +218,11 @@ describe('a text in the body', () => {
     expect(issuesOf(create(body))).toEqual([]);
     expect(issuesOf(abort({ path: '/cancel', body: { job: '{id}', literal: '{{job}}' } }))).toEqual([]);
   });
+});
+
+it('may have its ids, and parameters of its own, in the query of a path', () => {
+  const path = '/jobs/get?api-version=2026-11-01&job_id={id}';
+  expect(issuesOf({ from: 'flows', state: { path }, list: { path: '/jobs?all=true' } })).toEqual([]);
 });
 
 describe('a service that fetches its input', () => {
