@@ -114,9 +114,12 @@ function readBy<T>(reader: Reader<T>, json: unknown): T | undefined {
 }
 
 function readCreation(json: unknown, service: ServiceDescription): Reading {
-  const { create } = service;
-  const lines = linesOf(json, 'id', create.id);
-  const read = readOrWhy(createdReader(service), json);
+  const { id } = service.create;
+  if (typeof id === 'object' && 'header' in id) {
+    return { lines: [`The header ${id.header} has the id.`], issues: [], todo: '', isThere: true };
+  }
+  const lines = linesOf(json, 'id', id);
+  const read = readOrWhy(createdReader(id, service), json);
   const isThere = !(read instanceof UnfitAnswerError);
   const issue = !isThere && read.isOwnError === false ? `For Flowdrop, ${read.message}.` : 'No id of a flow is found.';
   return {

@@ -1,8 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { timeOfIso } from '../base/clock.ts';
 import { isObject } from '../base/json.ts';
+import { decodedId } from '../base/key-segment.ts';
 import { essenceOf, typeOfName } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
+import { UnintelligibleAnswerError } from './errors.ts';
 import type { ListingPage } from './flow-listing.ts';
 import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
@@ -22,6 +24,7 @@ import type {
   StateDescription,
 } from './service-description.ts';
 import { shownJson } from './shown-json.ts';
+import type { TransportResponse } from './transport.ts';
 import { FLOW_TAG_NAME, type FlowRecord, type Output, type ShownFlow } from './types.ts';
 
 /**
@@ -67,6 +70,31 @@ const NO_ID = /^(?:null|none|nil|undefined|nan|\[object object\]|0{8}-(?:0{4}-){
 function usableId(value: unknown): string | undefined {
   const id = Number.isSafeInteger(value) ? String(value) : value;
   return typeof id === 'string' && isUsableId(id) && !NO_ID.test(id) ? id : undefined;
+}
+
+/**
+ * The id in an address or a path that names a flow: what stands where the path of the state has `{id}`. With `/jobs/{id}`,
+ * it is `7` in `https://a.example/v1/jobs/7?x=1`. Either may have more before what they share. Undefined if they share
+ * nothing. A text without a slash is the id itself.
+ */
+function idIn(name: unknown, statePath: string): unknown {
+  if (typeof name !== 'string' || !name.includes('/')) return name;
+  const [steps, places] = [name, statePath].map((path) =>
+    pathOf(path)
+      .replace(/^\/|\/$/g, '')
+      .split('/')
+      .toReversed(),
+  );
+  const shared = places?.slice(0, steps?.length) ?? [];
+  const isFit = shared.every((place, index) => place === steps?.[index] || /^\{\w+\}$/.test(place));
+  const id = steps?.[shared.indexOf('{id}')];
+  return isFit && id !== undefined && shared.some((place) => steps?.includes(place)) ? decodedId(id) : undefined;
+}
+
+/** The id of the flow at a pointer. */
+function flowIdAt(json: unknown, pointers: Pointers, { path }: StateDescription): string | undefined {
+  const name = firstAt(json, pointers);
+  return usableId(idIn(name, path) ?? name);
 }
 
 /** An id that nothing can have, as it may be shown. */
@@ -235,17 +263,23 @@ const reader =
  * The answer to a creation. Only the id is needed. If the answer says that it failed, and shows no state of a flow, the id
  * may be that of the request: it is unknown whether a flow exists.
  */
-export const createdReader = ({
-  create: { id },
-  state,
-  errors: { words },
-}: Pick<ServiceDescription, 'create' | 'state' | 'errors'>) =>
+export const createdReader = (
+  id: Pointers,
+  { state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>,
+) =>
   reader(misfit('usable id', 'create.id', id), (json) => {
-    const flowId = usableId(firstAt(json, id));
+    const flowId = flowIdAt(json, id, state);
     if (flowId === undefined) return undefined;
     if (!showsFlow(json, state)) checkFailure(json, { words, declared: [id].flat() }, false);
     return { flowId };
   });
+
+/** The id of the flow that a header of the answer to a creation names. @throws {UnintelligibleAnswerError} it names none. */
+export function idInHeader({ headers }: TransportResponse, header: string, { path }: StateDescription): string {
+  const flowId = usableId(idIn(headers[header.toLowerCase()], path));
+  if (flowId !== undefined) return flowId;
+  throw new UnintelligibleAnswerError(`no usable id in the header ${header}: correct "create.id" in the description`);
+}
 
 /** True if an answer has a declared word for the state of a flow. Errors beside it are those of the flow. */
 function showsFlow(json: unknown, state: StateDescription): boolean {
@@ -423,7 +457,7 @@ export const flowPageReader = (
   pageReader(['list', 'list.items'], list, errors, (json, items): FlowPage => {
     const flows = items.flatMap((item) => {
       if (!isObject(item) || isCut(firstAt(item, state.additional))) return [];
-      const flowId = usableId(firstAt(item, list.id));
+      const flowId = flowIdAt(item, list.id, state);
       return flowId === undefined ? [] : [recordOf(flowId, item, state)];
     });
     const showsAdditional = items.some(

@@ -5,6 +5,7 @@ import {
   type FlowPage,
   flowPageReader,
   flowReader,
+  idInHeader,
   type LinkedOutput,
   type LinkedResults,
   linkedOutputsReader,
@@ -162,7 +163,11 @@ class HttpFlowService implements FlowService {
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#creationError(answer, signal);
     try {
-      return await this.#requests.read(answer, createdReader(this.service), signal);
+      const { id } = this.service.create;
+      if (typeof id === 'string' || !('header' in id))
+        return await this.#requests.read(answer, createdReader(id, this.service), signal);
+      await this.#requests.acknowledge(answer, signal);
+      return { flowId: idInHeader(answer.response, id.header, this.service.state) };
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       // In the words that the description declares, the service says that there is none.

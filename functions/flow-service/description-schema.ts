@@ -273,7 +273,9 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
           ': an address is valid no longer than the credentials of the function, and AWS promises none beyond an invocation',
         ),
       ),
-      id: pointers,
+      id: z.union([pointer, pointerList, strictObject({ header: headerName })], {
+        error: 'expected a JSON pointer such as "/data/id", a list of them, or a header',
+      }),
       answerSeconds: z.optional(wholeNumber('seconds', 5, 600)),
       idempotency: z.optional(strictObject({ header: headerName, hours: hoursUpTo(KEY_HOURS_MAX) })),
     },

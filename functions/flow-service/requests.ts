@@ -499,7 +499,8 @@ export class Requests {
 /** Says that an answer is empty. Azure and Adobe name what a creation has made in `Operation-Location` or `Location`. */
 function emptyWords({ status, headers }: TransportResponse): string {
   const name = Object.keys(headers).find((each) => each.endsWith('location'));
-  const where = name === undefined ? '' : `. Its header ${name} is not read`;
+  const where =
+    name === undefined ? '' : `. If its header ${name} names the flow, declare "create": {"id": {"header": "${name}"}}`;
   return `the answer is empty (status ${status})${where}`;
 }
 

@@ -71,8 +71,11 @@ export interface CreateDescription {
    * credentials, but they outlive an invocation, which takes at most 900 seconds. Default: 900.
    */
   readonly inputUrlSeconds?: number | undefined;
-  /** Where the answer has the id of the flow. */
-  readonly id: Pointers;
+  /**
+   * Where the answer has the id of the flow: pointers, or `{"header": "Operation-Location"}`. An address or a path there has
+   * it where `state.path` has `{id}`.
+   */
+  readonly id: Pointers | { readonly header: string };
   /** Longest time until the head of the answer, in seconds. A service may store the file first. Default: 60. */
   readonly answerSeconds?: number | undefined;
   /** The idempotency key of a creation. Default: none. */

@@ -106,7 +106,7 @@ it('an empty answer to a creation leads to the pointer to the id, and not to the
   const { ran, printed } = trial(url, FLOWS);
   expect(await ran()).toBe(false);
   expect(printed()).toMatch(
-    /^Check "create\.id" in .* empty \(status 202\)\. Its header operation-location is not read/m,
+    /^Check "create\.id" in .* empty \(status 202\)\. If its header operation-location names the flow, declare "create"/m,
   );
 });
 
