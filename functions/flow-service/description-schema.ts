@@ -50,7 +50,9 @@ const oneOrMore = <T>(one: z.ZodMiniType<T>, error: string) =>
   z.union([one, z.array(one).check(z.minLength(1), z.maxLength(ITEMS_MAX))], { error });
 
 /** The texts that are replaced in the body of a creation, and in that of a request about a flow. */
-const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', '{inputs}', '{input}', '{inputUrl}'];
+/** What stands for inputs that are sent. */
+const SENT_INPUTS = ['{inputs}', '{input}', '{inputBase64}'];
+const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', ...SENT_INPUTS, '{inputUrl}'];
 const JOB_PLACEHOLDERS = ['{id}', '{template}'];
 
 /** Why a text looks like a placeholder, but would be sent as it is. Undefined if it does not. */
@@ -86,7 +88,7 @@ const checkPlaceholders = (known: readonly string[]) =>
 /** Refuses a body that holds the file more than once: with `from`, the one that it is merged into has it already. */
 const checkFileOnce = z.superRefine<JsonObject>((body, context) => {
   const places = Array.from(leavesOf(body))
-    .filter(([path, value]) => path.at(-1) !== '...' && (value === '{input}' || value === '{inputs}'))
+    .filter(([path, value]) => path.at(-1) !== '...' && SENT_INPUTS.includes(value as string))
     .map(([path]) => pointerOf(path));
   if (places.length < 2) return;
   const message = `expected the file once, but ${places.join(' and ')} have it: with "from", null removes a member`;
@@ -238,10 +240,10 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
   );
 
   const createBody = jsonObject.check(
-    z.refine((body) => holds(body, ['{input}', '{inputs}', '{inputUrl}']), {
+    z.refine((body) => holds(body, [...SENT_INPUTS, '{inputUrl}']), {
       error: 'expected a member "{input}", "{inputs}" or "{inputUrl}": without one, no file reaches the service',
     }),
-    z.refine((body) => !holds(body, ['{inputUrl}']) || !holds(body, ['{input}', '{inputs}']), {
+    z.refine((body) => !holds(body, ['{inputUrl}']) || !holds(body, SENT_INPUTS), {
       error: 'expected "{inputUrl}", or "{input}" and "{inputs}": the file is sent, or fetched by the service',
     }),
     checkFileOnce,

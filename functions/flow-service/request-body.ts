@@ -100,7 +100,7 @@ export function filledBody(
   }));
   return filled(body, {
     ...{ '{template}': template, '{parameters}': parameters, '{additional}': additional },
-    ...{ '{inputs}': list, '{input}': list[0]?.data, '{inputUrl}': inputUrl },
+    ...{ '{inputs}': list, '{input}': list[0]?.data, '{inputBase64}': list[0] && bytesOf(0), '{inputUrl}': inputUrl },
   });
 }
 

@@ -60,7 +60,8 @@ export interface CreateDescription {
   /**
    * The body. A text that is one of these words is replaced: `{template}` and `{parameters}` are those of the route;
    * `{additional}` is that of the route, with Flowdrop's tag in it; `{inputs}` is a list of `{"additional": …, "data": …}`,
-   * one for each input; `{input}` is the first input: a file as a data URI, a text as it is; `{inputUrl}`, alone, is an
+   * one for each input; `{input}` is the first input: a file as a data URI, a text as it is; `{inputBase64}` is the same
+   * without the beginning of the data URI, so a file is bare base64; `{inputUrl}`, alone, is an
    * address by which the service fetches exactly this version of the file from its bucket. A member `...` with
    * `{parameters}` or `{additional}` stands for their members, and the members beside it win. A member whose value is
    * missing is left out. `{{word}}` stands for the text `{word}`.

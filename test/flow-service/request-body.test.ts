@@ -131,6 +131,17 @@ describe('the body of a file', () => {
     );
   });
 
+  it.each<['file' | 'text', string]>([
+    ['file', Buffer.from('a "b"').toString('base64')],
+    ['text', 'a "b"'],
+  ])('has a %s alone where the description wants no data URI', async (as, content) => {
+    const body = { image: { content: '{inputBase64}', mimeType: 'image/png' } };
+    const { bytes, chunks } = await flowBody(body, requestOf(sourceOf(Buffer.from('a "b"')), { as }), never);
+    const sent = await collect(chunks(never));
+    expect(JSON.parse(sent.toString())).toEqual({ image: { content, mimeType: 'image/png' } });
+    expect(sent.byteLength).toBe(bytes);
+  });
+
   it('is whole across many blocks, wherever chunks and slices end', async () => {
     for (const length of [196_605, 196_606, 196_607, 1_000_003]) {
       const bytes = Buffer.alloc(length, 'every byte counts; ');

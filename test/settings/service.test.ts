@@ -94,6 +94,11 @@ describe('the service of a configuration', () => {
       'service.create.body: expected the file once, but /inputs and /source/2d/0 have it: with "from", null removes a member',
     ],
     [
+      'one that sends it once more as bare base64',
+      { from: 'flows', create: { body: { file: '{inputBase64}' } } },
+      'service.create.body: expected the file once, but /inputs and /file have it',
+    ],
+    [
       'a word with two meanings',
       { from: 'flows', state: { running: ['created', 'completed'] } },
       'service.state.running[1]: expected a word that "completed" does not have: it can mean only one of them, got "completed"',
@@ -174,7 +179,7 @@ describe('a text in the body', () => {
     [
       'a placeholder that is mistyped',
       create({ inputs: '{inputz}', file: '{input}' }),
-      'create.body.inputs: expected {template}, {parameters}, {additional}, {inputs}, {input}, {inputUrl}, or {{word}} for the text {word}. Did you mean {inputs}?, got "{inputz}"',
+      'create.body.inputs: expected {template}, {parameters}, {additional}, {inputs}, {input}, {inputBase64}, {inputUrl}, or {{word}} for the text {word}. Did you mean {inputs}?, got "{inputz}"',
     ],
     ['one in other letters', create({ template: '{Template}' }), 'Did you mean {template}?'],
     ['one with blanks', create({ list: ['{ template }'] }), 'create.body.list.0: expected {template}'],
@@ -218,6 +223,10 @@ describe('a text in the body', () => {
     expect(issuesOf(create(body))).toEqual([]);
     expect(issuesOf(abort({ path: '/cancel', body: { job: '{id}', literal: '{{job}}' } }))).toEqual([]);
   });
+});
+
+it('may take the file as bare base64', () => {
+  expect(issuesOf({ from: 'flows', create: { body: { inputs: null, file: '{inputBase64}' } } })).toEqual([]);
 });
 
 it('may have its ids, and parameters of its own, in the query of a path', () => {
