@@ -325,7 +325,7 @@ export const shownFlowReader = (state: StateDescription) =>
   });
 
 /** One listed output. */
-function outputOf(item: Readonly<Record<string, unknown>>, listed: ListedOutputs): Output {
+function outputOf(item: object | string, listed: ListedOutputs): Output {
   const given = firstAt(item, listed.id);
   const id = usableId(given);
   const shown = id ?? shownId(given);
@@ -357,7 +357,7 @@ const PROGRESS =
 const WORD = /^(?:state|status|phase)$/i;
 
 /** A member that says plainly that an output is not ready, as a word that is not declared. `null` if none does. */
-function unreadyMember(item: Readonly<Record<string, unknown>>, { word, ready }: ListedOutputs): string | null {
+function unreadyMember(item: object | string, { word, ready }: ListedOutputs): string | null {
   const member = Object.entries(item).find(
     ([name, value]) =>
       (isFalse(value) && READY.test(name)) ||
@@ -385,13 +385,18 @@ interface PagePlaces extends Pick<PagedListing, 'items' | 'pages'> {
   readonly only?: Pick<ListedOutputs, 'id' | 'word'> | undefined;
 }
 
+/** True for an item that is nothing but its id: `"es"` in `["es", "fr"]`. */
+const isIdItself = (item: unknown, { id }: Pick<ListedOutputs, 'id'>): item is string =>
+  id === '' && typeof item === 'string';
+
 /** The items of all lists of a page, which has `null` in their place if there are none. Undefined if it has no list. */
 function itemsOf(json: unknown, { items, only }: PagePlaces): readonly unknown[] | undefined {
   const item = only && typeof items === 'string' ? at(json, items) : undefined;
   const isItem = isObject(item) && usableId(firstAt(item, only?.id)) !== undefined;
   if (isItem && (only?.word === undefined || wordAt(item, only.word) !== null)) return [item];
   const places = [items].flat();
-  const lists = places.map((pointer) => at(json, pointer)).filter(Array.isArray);
+  const values = places.map((pointer) => at(json, pointer));
+  const lists = values.filter((value) => Array.isArray(value) || (only !== undefined && isIdItself(value, only)));
   if (lists.length > 0) return lists.flat();
   return places.some((pointer) => pointer !== '' && at(json, pointer) === null) ? [] : undefined;
 }
@@ -488,7 +493,7 @@ const runningWordIn = (json: unknown, places: Pointers, running: readonly (strin
   [...levelsOf([places].flat())].flatMap((level) => wordsIn(at(json, level))).find((word) => running.includes(word));
 
 /** The listed outputs by their ids. An id that is listed twice is one output, unless two that differ are ready. */
-function outputsOf(items: readonly Readonly<Record<string, unknown>>[], listed: ListedOutputs): Map<string, Output> {
+function outputsOf(items: readonly (object | string)[], listed: ListedOutputs): Map<string, Output> {
   const outputs = new Map<string, { readonly output: Output; readonly item: unknown }>();
   for (const [index, item] of items.entries()) {
     const output = outputOf(item, listed);
@@ -515,7 +520,7 @@ export const outputPageReader = (
     { ...listed, only: listed },
     hasFailed ? undefined : { words, ofFlow: state.failed },
     (json, items): ListingPage<Output> | undefined => {
-      if (!items.every(isObject)) return undefined;
+      if (!items.every((item) => isObject(item) || isIdItself(item, listed))) return undefined;
       const outputs = outputsOf(items, listed);
       // It stands for one more output, not there yet.
       const word = runningWordIn(json, listed.items, [...state.running, ...(listed.pending ?? [])]);

@@ -143,7 +143,7 @@ export interface ListedOutputs extends AnyOutputs {
    * single pointer, an object with an id, and with a word if `word` is declared, counts as a list of one.
    */
   readonly items: Pointers;
-  /** Where an item has its id. */
+  /** Where an item has its id. With `""`, an item, or a text in place of the list, is an id itself. */
   readonly id: Pointers;
   /** Where an item has the word for its state. */
   readonly word?: Pointers | undefined;

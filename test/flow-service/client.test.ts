@@ -1039,6 +1039,22 @@ describe('the outputs of a flow', () => {
     expect(await outputsIn(body)).toEqual(outputs);
   });
 
+  it.each<[object, string, readonly string[] | undefined]>([
+    [{ languages: ['es', 'fr'] }, '', ['es', 'fr']],
+    [{ output_file_id: 'a', error_file_id: 'b' }, '', ['a', 'b']],
+    [{ output_file_id: null, error_file_id: 'b' }, '', ['b']],
+    [{ output_file_id: null, error_file_id: null }, '', []],
+    [{ output_file_id: 7, error_file_id: {} }, '', undefined],
+    [{ languages: ['es', 'fr'] }, '/id', undefined],
+    [{ output_file_id: 'a' }, '/id', undefined],
+  ])('may be ids alone: %j with the pointer %j to the id', async (body, id, ids) => {
+    const outputs = { items: ['/languages', '/output_file_id', '/error_file_id'], id, word: null };
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    const reading = clientOf(PUBLIC, { transport, service: speaking({ outputs }) }).outputs('f1', never);
+    const read = await reading.catch(() => undefined);
+    expect(read).toEqual(ids?.map((assetId) => ({ assetId, status: 'ready' })));
+  });
+
   it.each(UNUSABLE_IDS.map((id) => ({ id })))('with the id $id have failed', async ({ id }) => {
     const [output, ...more] = await outputsIn([{ id, status: 'ready' }, { id: 'good' }]);
     expect(output).toMatchObject({
