@@ -95,7 +95,7 @@ export class HoldStore {
       tells = changes.map(({ apply }) => apply(draft));
       return JSON.stringify(draft) === text ? before : draft;
     };
-    await this.#document.update(change, signal, { ageMaxMs: HOLDS_AGE_MAX_MS });
+    await this.#document.update(change, signal, HOLDS_AGE_MAX_MS);
     // Further changes may have been left for later during the write. They stay.
     this.#later = this.#later.slice(later.length);
     return tells;

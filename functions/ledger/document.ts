@@ -74,7 +74,7 @@ export class Document<T> {
    * The document as it is, or as it was at most `ageMaxMs` ago. Those who read at the same time share a request.
    * @throws {UnreadableEntryError}
    */
-  read(signal: AbortSignal, ageMaxMs = -1): Promise<Version<T>> {
+  read(signal: AbortSignal, ageMaxMs?: number): Promise<Version<T>> {
     const known = this.#known;
     return known !== undefined && this.#isFresh(known, ageMaxMs)
       ? Promise.resolve(known)
@@ -82,21 +82,20 @@ export class Document<T> {
   }
 
   /**
-   * Changes the document.
+   * Changes the document, which is read first.
    * @param change returns the same value if there is nothing to change. If it throws, nothing is written.
-   * @param begin what the change is made from at first: the document as this process knows it, as it is now, or none,
-   * because the caller most likely makes it.
-   * @param ageMaxMs how old it may be, in milliseconds, for the answer that there is nothing to change.
+   * @param ageMaxMs if given, the change is made from the document as this process knows it, so that most changes read
+   * nothing. Only for the answer that there is nothing to change may it be no older, in milliseconds.
    * @throws {LedgerContendedError} @throws {UnreadableEntryError}
    */
   async update(
     change: (value: T | undefined) => T | undefined,
     signal: AbortSignal,
-    { begin = 'known', ageMaxMs = -1 }: { readonly begin?: 'known' | 'now' | 'none'; readonly ageMaxMs?: number } = {},
+    ageMaxMs?: number,
   ): Promise<Changed<T>> {
     const { clock, nonce, key } = this.#ports;
     const endsAt = clock.now() + CHANGE_MAX_MS;
-    let known = begin === 'now' ? undefined : (this.#known ?? (begin === 'none' ? NOTHING : undefined));
+    let known = ageMaxMs === undefined ? undefined : this.#known;
     for (let pauseMs = PAUSE_MIN_MS; ; pauseMs = Math.min(PAUSE_MAX_MS, pauseMs * 2)) {
       const changed = await this.#inMemory.through(() => this.#tryToChange(known, change, ageMaxMs, signal));
       if (changed !== undefined) return changed;
@@ -149,12 +148,12 @@ export class Document<T> {
   async #tryToChange(
     known: Version<T> | undefined,
     change: (value: T | undefined) => T | undefined,
-    ageMaxMs: number,
+    ageMaxMs: number | undefined,
     signal: AbortSignal,
   ): Promise<Changed<T> | undefined> {
     let version = known ?? (await this.#readNow(signal));
     let next = change(version.value);
-    if (version === known && known !== NOTHING && next === version.value && !this.#isFresh(known, ageMaxMs)) {
+    if (version === known && next === version.value && !this.#isFresh(known, ageMaxMs)) {
       // Another process may have written since. What it wrote may make this change possible.
       version = await this.#readNow(signal);
       next = change(version.value);
@@ -163,7 +162,7 @@ export class Document<T> {
     return (await this.#put(next, version.etag, signal)) ? { value: next, isChanged: true } : undefined;
   }
 
-  #isFresh({ at }: Version<T>, ageMaxMs: number): boolean {
+  #isFresh({ at }: Version<T>, ageMaxMs = -1): boolean {
     return this.#ports.clock.now() - at <= ageMaxMs;
   }
 
@@ -191,8 +190,6 @@ export class Document<T> {
     return this.#known;
   }
 }
-
-const NOTHING = { value: undefined, etag: undefined, at: Number.NEGATIVE_INFINITY } as const;
 
 /** A number from 0 to 1 of a random hexadecimal text. */
 const chanceOf = (nonce: string): number => Number.parseInt(nonce.slice(0, 4), 16) / 0xffff;

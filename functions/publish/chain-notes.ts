@@ -119,13 +119,7 @@ export class ChainNotes {
 
   async #write(id: string, entries: readonly Entry[], signal: AbortSignal): Promise<Chain | undefined> {
     const { chains, settings } = this.#ports;
-    const isOfLaterStage = entries.some(({ upload }) => upload.stage !== undefined);
-    const { chain } = await chains.update(
-      id,
-      (before) => noted(before, entries, settings.routes),
-      signal,
-      isOfLaterStage,
-    );
+    const { chain } = await chains.update(id, (before) => noted(before, entries, settings.routes), signal);
     if (chain === undefined) return undefined;
     // An earlier invocation may have written that they begin, and died before it began them.
     const begins = chain.gathered.flatMap(({ upload }) => gatheredEntry(chain, upload.id) ?? []);

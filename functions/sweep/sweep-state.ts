@@ -192,7 +192,7 @@ export class SweepStateStore {
       if (before.damaged.length > 0) this.#report(before);
       return { state, damaged: [] };
     };
-    const { value } = await this.#document.update(changed, signal, { begin: 'now' });
+    const { value } = await this.#document.update(changed, signal);
     return (value as ParsedState).state;
   }
 

@@ -988,7 +988,7 @@ describe('a damaged entry of a later stage', () => {
 });
 
 describe('several processes', () => {
-  it('do not lose an end that one of them remembers too little for', async () => {
+  it('do not lose an end that another of them noted', async () => {
     await start({
       routes: [ECHO, { ...ECHO, name: 'again', after: 'echo' }, { ...ECHO, name: 'last', after: 'again' }],
     });
