@@ -12,6 +12,8 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 }
 // Nobody reads the output any more, as in `flowdrop list --failed | head`.
 process.stdout.on('error', () => process.exit(0));
+// Nobody reads the notes any more. What was begun goes on: half of it may be paid for.
+process.stderr.on('error', () => undefined);
 
 const surroundings = {
   streams: { input: process.stdin, output: process.stdout, errors: process.stderr },

@@ -75,6 +75,10 @@ export async function plan(
     }
     const found = await find(word, deployment, signal);
     const named = found.kind === 'upload' ? [found.upload] : found.uploads;
+    if (found.kind === 'prefix' && found.isCut) {
+      const why = `more than ${named.length} keys begin so. Those after ${named.at(-1)?.key} were not looked at: name longer beginnings`;
+      left.push({ key: word, why });
+    }
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
     const chosen = await pMap(named, (upload) => chosenBy(upload, asked, deployment, signal), {
       concurrency: READS_MAX,

@@ -42,6 +42,8 @@ export interface Listed {
   readonly unreadable: readonly string[];
   /** Ids of failed uploads that another upload of the same key has replaced. */
   readonly replaced: readonly string[];
+  /** Only of a list of every state: where the part of the ledger begins that was looked at, in ISO 8601. */
+  readonly since?: string | undefined;
 }
 
 export const FAILURE_CODES: readonly string[] = Object.keys(FAILURES);
@@ -75,7 +77,7 @@ async function listEntries(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Omit<Listed, 'replaced'>> {
-  const marked = await markedUploads(query, deployment, signal);
+  const { marked, since } = await markedUploads(query, deployment, signal);
   const { limit = Number.POSITIVE_INFINITY } = query;
   const holds = MAY_BE_HELD.includes(query.state) ? await holdsOf(deployment, signal) : undefined;
   const uploads: UploadView[] = [];
@@ -91,11 +93,11 @@ async function listEntries(
       const { uploadId, endedAt } = some[index] as Marked;
       if (issue?.kind === 'unreadable') unreadable.push(uploadId);
       if (entry === undefined || !isListed(entry, query, { endedAt, holds })) continue;
-      if (uploads.length === limit) return { uploads, isCut: true, unreadable };
+      if (uploads.length === limit) return { uploads, isCut: true, unreadable, since };
       uploads.push(viewOf(entry, deployment.settings, holds));
     }
   }
-  return { uploads, isCut: false, unreadable };
+  return { uploads, isCut: false, unreadable, since };
 }
 
 interface Marked {
@@ -109,13 +111,15 @@ async function markedUploads(
   { state, since = 0 }: ListQuery,
   deployment: Deployment,
   signal: AbortSignal,
-): Promise<readonly Marked[]> {
+): Promise<Pick<Listed, 'since'> & { readonly marked: readonly Marked[] }> {
   const marked = new Map<string, Marked>();
   const add = (marker: Marked) => marked.set(`${marker.uploadId} ${marker.endedAt}`, marker);
   switch (state) {
-    case 'any':
-      for (const [uploadId] of await new LedgerWindow(deployment, WINDOW).look(signal)) add({ uploadId });
-      return [...marked.values()];
+    case 'any': {
+      const window = new LedgerWindow(deployment, WINDOW);
+      for (const [uploadId] of await window.look(signal)) add({ uploadId });
+      return { marked: [...marked.values()], since: new Date(window.since).toISOString() };
+    }
     case 'failed':
       for await (const { uploadId, endedAt } of failedMarkers(deployment, since, signal)) add({ uploadId, endedAt });
       break;
@@ -128,7 +132,7 @@ async function markedUploads(
     case 'undecided':
       for await (const { uploadId } of waitingMarkers(deployment, signal)) add({ uploadId });
   }
-  return [...marked.values()].reverse();
+  return { marked: [...marked.values()].reverse() };
 }
 
 /** Markers lag behind their entries, so the entry decides. */

@@ -28,7 +28,7 @@ import { type Add, example } from './add.ts';
 import { table } from './console.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
 import { type PutFile, showActed, showFetched, showLaterEnd, showPut, showSweep } from './show-changes.ts';
-import { codeOption, sinceOf, timeOf } from './words.ts';
+import { codeOption, noteRoute, sinceOf, timeOf } from './words.ts';
 
 /** The commands that change something, or copy files. Those that cost money or delete say so, and ask. */
 export function addChanges(add: Add): void {
@@ -246,7 +246,9 @@ function addCancel(add: Add): void {
   });
 }
 
-function planned({ console, deployment, signal }: Run, asked: Asked, selection: Selection): Promise<Plan> {
+function planned(run: Run, asked: Asked, selection: Selection): Promise<Plan> {
+  const { console, deployment, signal } = run;
+  noteRoute(run, 'query' in selection ? selection.query.route : 'made' in selection ? selection.made.route : undefined);
   return console.during(
     () => 'Reading the ledger',
     () => plan(asked, selection, deployment, signal),
@@ -287,12 +289,14 @@ async function actOn(
   }
   if (options.question !== undefined && !(await isAllowed(run, options.question, options))) return EXIT_FAILED;
   let count = 0;
-  const results = await console.during(
-    () => `${count} of ${total}`,
-    () =>
-      act(chosen, deployment, signal, (done) => {
-        count = done;
-      }),
+  const acting = () =>
+    act(chosen, deployment, signal, (done) => {
+      count = done;
+    });
+  const results = await afterwards(
+    run,
+    () => count,
+    () => console.during(() => `${count} of ${total}`, acting),
   );
   const isHeld = held.reduce((sum, each) => sum + each.count, 0) === total;
   const ids = results.map(({ id }) => id);
@@ -309,11 +313,28 @@ async function actOn(
 }
 
 /** What came of the retried uploads, as far as that is known within seconds. */
-const triedOnce = ({ console, deployment, signal }: Run, ids: readonly string[]): ReturnType<typeof tried> =>
-  console.during(
-    () => 'Waiting for the answer of the service',
-    () => tried(ids, deployment, signal),
+const triedOnce = (run: Run, ids: readonly string[]): ReturnType<typeof tried> =>
+  afterwards(
+    run,
+    () => ids.length,
+    () =>
+      run.console.during(
+        () => 'Waiting for the answer of the service',
+        () => tried(ids, run.deployment, run.signal),
+      ),
   );
+
+/** If a command ends before its answer, by Ctrl-C or an error, says what it has changed by then. */
+async function afterwards<T>({ console, deployment }: Run, changed: () => number, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const count = changed();
+    const done = `This command ended before its answer. What it has done by now stays, and goes on: ${counted(count, 'upload')}.`;
+    if (count > 0) console.note(`${done} Before you repeat it, which may cost more: ${deployment.command} list`);
+    throw error;
+  }
+}
 
 /** Says so if the pipeline is held. The files are uploaded by now, so an error here must not hide that. */
 async function noteHold({ console, deployment, signal }: Run): Promise<void> {
@@ -327,23 +348,26 @@ async function noteHold({ console, deployment, signal }: Run): Promise<void> {
  * Waits until uploads and their chains have ended and their receipts are out, or they wait for the operator. Says of each
  * upload of a later stage how it ends.
  */
-function followed({ console, deployment, signal }: Run, ids: readonly string[]): Promise<Followed> {
+function followed(run: Run, ids: readonly string[]): Promise<Followed> {
+  const { console, deployment, signal } = run;
   let ended = 0;
   let total = ids.length;
   const told = new Set<string>();
-  return console.during(
-    () => `${ended} of ${total} ended`,
-    () =>
-      followChains(ids, deployment, signal, ({ uploads, later }) => {
-        const laterEnds = later.filter(({ endedAt }) => endedAt !== undefined);
-        ended = uploads.filter((view) => view?.endedAt !== undefined).length + laterEnds.length;
-        total = ids.length + later.length;
-        for (const upload of laterEnds) {
-          const end = `${upload.id} ${upload.generation}`;
-          if (!told.has(end)) console.note(showLaterEnd(upload));
-          told.add(end);
-        }
-      }),
+  const following = () =>
+    followChains(ids, deployment, signal, ({ uploads, later }) => {
+      const laterEnds = later.filter(({ endedAt }) => endedAt !== undefined);
+      ended = uploads.filter((view) => view?.endedAt !== undefined).length + laterEnds.length;
+      total = ids.length + later.length;
+      for (const upload of laterEnds) {
+        const end = `${upload.id} ${upload.generation}`;
+        if (!told.has(end)) console.note(showLaterEnd(upload));
+        told.add(end);
+      }
+    });
+  return afterwards(
+    run,
+    () => ids.length,
+    () => console.during(() => `${ended} of ${total} ended`, following),
   );
 }
 
@@ -410,11 +434,16 @@ function addPut(add: Add): void {
         }
       },
     );
-    await noteHold(run);
     // An input has no end of its own.
     const ids = done.filter(({ inputOf }) => inputOf === undefined).map(({ id }) => id);
+    await afterwards(
+      run,
+      () => ids.length,
+      () => noteHold(run),
+    );
     const ended = options.wait === true ? await followed(run, ids) : undefined;
-    const ends = ended && { ...ended, uploads: done.map(({ id }) => ended.uploads[ids.indexOf(id)]) };
+    const endById = new Map(ids.map((id, index) => [id, ended?.uploads[index]]));
+    const ends = ended && { ...ended, uploads: done.map(({ id }) => endById.get(id)) };
     const seen = done.map((each, index) => ({ ...each, upload: ends?.uploads[index] }));
     console.answer({ files: seen, chains: ends?.chains, refused }, () => showPut(done, ends));
     return refused.length > 0 || hasFailed(ended) ? EXIT_FAILED : EXIT_OK;

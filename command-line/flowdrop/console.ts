@@ -193,9 +193,13 @@ export class Console {
 
 const widthOf = (text: Text = ''): number => stringWidth(printable(String(text)));
 
+/** Columns of the widest cell of a column. As the arguments of one call, 130,000 cells would not fit on the stack. */
+const widestOf = (rows: readonly (readonly Text[])[], column: number): number =>
+  rows.reduce((widest, row) => Math.max(widest, widthOf(row[column])), 0);
+
 /** Lines of a table whose columns are as wide as their widest cell. The last filled column is not padded. */
 export function table(rows: readonly (readonly Text[])[]): readonly Text[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => widthOf(row[column]))));
+  const widths = (rows[0] ?? []).map((_, column) => widestOf(rows, column));
   return rows.map((row) => {
     const last = row.findLastIndex((cell) => String(cell) !== '');
     return joined(
@@ -223,7 +227,7 @@ export function fitted(rows: readonly (readonly Text[])[], columns: number | und
   const shown = rows.map((row) =>
     row.map((cell, at) => (at === 0 || at === last ? cell : cutTo(cell, MIDDLE_COLUMNS_MAX))),
   );
-  const width = (at: number): number => Math.max(0, ...shown.map((row) => widthOf(row[at])));
+  const width = (at: number): number => widestOf(shown, at);
   const between = Array.from({ length: Math.max(0, last - 1) }, (_, at) => width(at + 1) + 2);
   const room = columns - 2 - between.reduce((sum, each) => sum + each, 0);
   const lastMax = Math.max(LAST_COLUMNS_MIN, room - width(0));

@@ -7,6 +7,7 @@ import { waitingStatus } from '../../operations/status.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
 import { EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
+import { unknownRoute } from './words.ts';
 
 /** Waiting uploads that are looked at before a resume. */
 const COUNTED_MAX = 1_000;
@@ -108,6 +109,3 @@ function showResumed(change: HoldChange, route: string | undefined, deployment: 
       return [`${what} is not paused.`, ...left];
   }
 }
-
-const unknownRoute = (route: string | undefined, { settings }: Run['deployment']): string =>
-  `There is no route ${route}. The routes are ${settings.routes.map(({ name }) => name).join(', ')}.`;

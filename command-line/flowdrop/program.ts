@@ -34,7 +34,7 @@ import {
   showTemplates,
   showUpload,
 } from './show.ts';
-import { codeOption, sinceOf } from './words.ts';
+import { codeOption, noteRoute, sinceOf } from './words.ts';
 
 /** How often `--watch` shows the state again, in milliseconds. */
 const WATCH_MS = 2_000;
@@ -212,11 +212,13 @@ function addList(add: Add): void {
       'after',
       example('list', 'list --failed --since 12:00', 'list --failed --code rejected', 'list --waiting --json'),
     );
-  add<ListOptions>(command, async ({ deployment, console, signal }, _, { since, code, route, limit, ...flags }) => {
+  add<ListOptions>(command, async (run, _, { since, code, route, limit, ...flags }) => {
+    const { deployment, console, signal } = run;
     const states = (['failed', 'waiting', 'undecided', 'running'] as const).filter((state) => flags[state] === true);
     const [state = 'any'] = states;
     if (states.length > 1) throw new UsageError('--failed, --waiting, --undecided and --running exclude each other');
     const query: ListQuery = { state, since, code, route, limit };
+    noteRoute(run, route);
     const listed = await console.during(
       () => 'Reading the ledger',
       () => list(query, deployment, signal),

@@ -85,15 +85,19 @@ export interface PutFile extends Put {
 /** A job stands for the inputs that were uploaded with it. */
 export function showPut(files: readonly PutFile[], ends: Followed | undefined): readonly Text[] {
   const keys = new Set(files.map(({ key }) => key));
+  const inputsByJob = Map.groupBy(
+    files.flatMap((file) => (file.inputOf ?? []).map((job) => ({ job, file }))),
+    ({ job }) => job,
+  );
   const rows = files.map((file, index): readonly Text[] => {
     const { key, bytes, inputOf } = file;
     if (inputOf !== undefined) {
       return inputOf.some((job) => keys.has(job)) ? [] : [key, `uploaded for ${inputOf.join(', ')}, ${size(bytes)}`];
     }
     if (ends !== undefined) return [key, endOf(ends.uploads[index])];
-    const inputs = files.filter((each) => each.inputOf?.includes(key));
+    const inputs = inputsByJob.get(key) ?? [];
     if (inputs.length === 0) return [key, `uploaded, ${size(bytes)}`];
-    const all = inputs.reduce((sum, each) => sum + each.bytes, bytes);
+    const all = inputs.reduce((sum, { file: input }) => sum + input.bytes, bytes);
     return [key, `uploaded with ${counted(inputs.length, 'input')}, ${size(all)}`];
   });
   return [...table(rows.filter((row) => row.length > 0)), ...chainLines(ends)];

@@ -384,8 +384,8 @@ const NONE: Readonly<Record<ListQuery['state'], string>> = {
 
 /** @param columns of the terminal. Undefined: there is none, and nothing is cut. */
 export function showList(
-  { uploads, isCut, unreadable, replaced }: Listed,
-  { state, limit }: ListQuery,
+  { uploads, isCut, unreadable, replaced, since: begin = '' }: Listed,
+  { state, limit, since, code, route }: ListQuery,
   deployment: Named,
   columns?: number,
 ): readonly Text[] {
@@ -400,13 +400,17 @@ export function showList(
       `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`,
     ];
   });
+  const isFiltered = [since, code, route].some((each) => each !== undefined);
   const [first] = uploads;
   const unsettled = uploads.find((view) => !isSuccess(view.state));
   const hint = unsettled === undefined ? 'See more' : 'See why, and what to do';
   return [
     ...(uploads.length === 0
-      ? [NONE[state]]
+      ? [isFiltered ? 'No file matches these options.' : NONE[state]]
       : table(fitted([['KEY', state === 'any' ? 'STATE' : 'ROUTE', titles[state], 'WHY'], ...rows], columns))),
+    ...(since !== undefined && since < Date.parse(begin)
+      ? [`Files that were put before ${localTime(begin)} were not looked at.`]
+      : []),
     ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
     ...(first === undefined ? [] : ['', `${hint}: ${uploadCommand('status', unsettled ?? first, deployment)}`]),
     ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),

@@ -1,6 +1,7 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { didYouMean } from '../../functions/base/did-you-mean.ts';
 import { agoText } from '../../functions/base/duration.ts';
+import type { Run } from './run.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -47,3 +48,16 @@ export const codeOption = (description: string, codes: readonly string[]): Optio
       meant === undefined ? `There is no such code. The codes: ${codes.join(', ')}.` : `Did you mean ${meant}?`,
     );
   });
+
+export const unknownRoute = (route: string | undefined, { settings }: Run['deployment']): string =>
+  `There is no route ${route}. The routes are ${settings.routes.map(({ name }) => name).join(', ')}.`;
+
+/** Says so if a filter names no route. It may be an earlier one, whose files are still there. */
+export function noteRoute(
+  { console, deployment }: Pick<Run, 'console' | 'deployment'>,
+  route: string | undefined,
+): void {
+  const { settings, areRoutesKnown } = deployment;
+  if (route === undefined || !areRoutesKnown || settings.routes.some(({ name }) => name === route)) return;
+  console.note(unknownRoute(route, deployment));
+}

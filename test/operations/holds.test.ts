@@ -153,7 +153,9 @@ describe('a paused route', () => {
     expect((await operated.run('list', '--waiting', '--code', 'paused')).output).toMatch(
       /^before\.png .* held: The route pictures is paused\./m,
     );
-    expect((await operated.run('list', '--waiting', '--code', 'throttled')).output).toBe('No file waits.\n');
+    expect((await operated.run('list', '--waiting', '--code', 'throttled')).output).toBe(
+      'No file matches these options.\n',
+    );
     expect((await operated.run('resume', '--route', 'pictures')).errors).toMatch(/^1 file wait/);
 
     // What waits for something that the operator must do says that.

@@ -180,8 +180,8 @@ describe('flowdrop logs', () => {
   });
 
   it('says if there is no line, and if there is no upload', async () => {
-    expect((await operated.run('logs', 'good.png', '--since', '2100-01-01')).output).toBe(
-      'No function has logged anything about good.png since 2100-01-01T00:00:00.000Z.\n',
+    expect((await operated.run('logs', 'good.png', '--since', '0m')).output).toMatch(
+      /^No function has logged anything about good\.png since 20\d\d-.*Z\.\n$/,
     );
     const { code, errors } = await operated.run('logs', 'absent.png');
     expect([code, errors]).toEqual([1, 'There is no upload absent.png.\n']);

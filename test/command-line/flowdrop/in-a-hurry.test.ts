@@ -1,11 +1,26 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { table } from '../../../command-line/flowdrop/console.ts';
+import { showPut } from '../../../command-line/flowdrop/show-changes.ts';
 import { sinceOf, timeOf } from '../../../command-line/flowdrop/words.ts';
 import { plan } from '../../../operations/act.ts';
-import { Operated, runFlowdrop, signal } from '../../operations/support.ts';
+import { AwsRequestError } from '../../../operations/aws-requests.ts';
+import { CollectingFunction } from '../../../operations/collecting-function.ts';
+import { connectLocal } from '../../../operations/deployment.ts';
+import { list } from '../../../operations/list.ts';
+import { Operated, runFlowdrop, signal, startFlowdrop } from '../../operations/support.ts';
+import { PATIENCE } from '../../support/patience.ts';
 
 vi.mock('../../../operations/wait.ts', () => import('../../operations/quick-wait.ts'));
+/** Three uploads are more than one invocation changes. */
+vi.mock('../../../operations/actions.ts', async (original) => ({
+  ...(await original<typeof import('../../../operations/actions.ts')>()),
+  AT_ONCE_MAX: 2,
+}));
 
 let operated: Operated;
 beforeAll(async () => {
@@ -72,4 +87,111 @@ it.each([
   const ran = await runFlowdrop(['again', 'made.png'], at);
   expect(ran).toMatchObject({ code: 130, output: '', errors: expect.stringContaining('Interrupted.') });
   expect(flows()).toBe(paid);
+});
+
+describe('a command that ends before its answer', () => {
+  const WARNING = 'Before you repeat it, which may cost more: npm run -s flowdrop -- list\n';
+
+  it('says that the files it waits for go on', async () => {
+    const interrupted = new AbortController();
+    operated.refuse(503);
+    const at = { directory: operated.directory, signal: interrupted.signal };
+    const { printed, ended } = startFlowdrop(['put', 'private.png', '--wait', '--yes'], at);
+    await operated.becomes('private.png', 'waiting');
+    interrupted.abort();
+    expect(await ended).toBe(130);
+    expect(printed.errors).toContain(`goes on: 1 upload. ${WARNING}`);
+    operated.refuse(undefined);
+    await operated.run('cancel', 'private.png', '--yes');
+  });
+
+  it('says how many uploads it has changed if the next ones cannot be', async () => {
+    const some = ['many/1.png', 'many/2.png', 'many/3.png'];
+    operated.refuse(422);
+    await Promise.all(some.map((key) => operated.upload(key, key)));
+    await vi.waitFor(async () => {
+      const { uploads } = await list({ state: 'failed', code: 'rejected' }, operated.deployment, signal);
+      expect(uploads).toHaveLength(some.length);
+    }, PATIENCE);
+    let asked = 0;
+    const invoke = CollectingFunction.prototype.invoke;
+    const expiring = vi.spyOn(CollectingFunction.prototype, 'invoke').mockImplementation(async function (
+      this: CollectingFunction,
+      ...call
+    ) {
+      asked += 1;
+      if (asked > 1) throw new AwsRequestError('ExpiredTokenException', 403, 'The security token is expired');
+      return invoke.apply(this, call);
+    });
+    const ran = await operated.run('retry', '--failed', '--code', 'rejected', '--yes');
+    expiring.mockRestore();
+    operated.refuse(undefined);
+    expect(ran).toMatchObject({ code: 1, errors: expect.stringContaining(`goes on: 2 uploads. ${WARNING}`) });
+  });
+});
+
+describe('a filter that nothing meets', () => {
+  it('is not told as if there were nothing at all', async () => {
+    const ran = await operated.run('list', '--since', '1m', '--code', 'timed-out');
+    expect(ran.output).toBe('No file matches these options.\n');
+  });
+
+  it.each(['list --route pcitures', 'retry --failed --route pcitures --yes', 'approve --all --route pcitures --yes'])(
+    'names the routes if it names none: %s',
+    async (line) => {
+      const { errors } = await operated.run(...line.split(' '));
+      expect(errors).toContain('There is no route pcitures. The routes are pictures, texts.\n');
+    },
+  );
+
+  it('says how far back a list goes', async () => {
+    const { output } = await operated.run('list', '--since', '30d');
+    expect(output).toMatch(/\nFiles that were put before \d{4}-\d\d-\d\d .* were not looked at\.\n/);
+    expect((await operated.run('list', '--since', '1d')).output).not.toContain('not looked at');
+  });
+});
+
+describe('very many files', () => {
+  it('below a beginning of keys are not left out in silence', async () => {
+    const deployment = await connectLocal(operated.directory, signal);
+    onTestFinished(() => deployment.close());
+    const uploads = Array.from({ length: 10_001 }, (_, at) => {
+      const id = at.toString(16).padStart(24, '0');
+      return { id, key: `folder/${id}`, bucket: 'inbox', bytes: 1, lastModified: 0, etag: 'e', isCurrent: true };
+    });
+    deployment.ledger.read = async () => undefined;
+    deployment.inbox.pages = async function* () {
+      yield { uploads, last: undefined };
+    };
+    const chosen = await plan({ action: 'cancel' }, { words: ['folder/'] }, deployment, signal);
+    expect(chosen.left).toEqual([{ key: 'folder/', why: expect.stringContaining('more than 10000 keys begin so') }]);
+  });
+
+  it('fit into one table', () => {
+    const rows = Array.from({ length: 200_000 }, (_, at) => [`${at}.png`, 'sent']);
+    expect(table(rows)).toHaveLength(rows.length);
+  });
+
+  it('of jobs are told in one walk', () => {
+    const job = (at: number) => ({ id: '', key: `${at}/job.json`, bytes: 1 });
+    const input = (at: number) => ({ id: '', key: `${at}/in.png`, bytes: 1, inputOf: [`${at}/job.json`] });
+    const files = Array.from({ length: 50_000 }, (_, at) => [job(at), input(at)]).flat();
+    const begun = performance.now();
+    expect(showPut(files, undefined)).toHaveLength(50_000);
+    expect(performance.now() - begun).toBeLessThan(20_000);
+  });
+});
+
+it('a command whose notes nobody reads does what it was asked for', async () => {
+  const program = fileURLToPath(new URL('../../../command-line/flowdrop.ts', import.meta.url));
+  await writeFile(join(operated.directory, 'unwanted.zip'), 'no route takes it');
+  await writeFile(join(operated.directory, 'piped.png'), 'a picture');
+  const words = ['put', 'unwanted.zip', 'piped.png', '--yes'];
+  const child = spawn(process.execPath, [program, ...words], {
+    cwd: operated.directory,
+    env: { ...process.env, INIT_CWD: operated.directory },
+  });
+  child.stderr.destroy();
+  await once(child, 'exit');
+  expect(await operated.becomes('piped.png', 'succeeded')).toMatchObject({ state: 'succeeded' });
 });
