@@ -154,8 +154,10 @@ class ClassTurns {
     for (;;) {
       const [route] = this.#routes;
       if (route === undefined) return undefined;
+      const isLookedAt = this.#round.lists > 0;
       const marker = await route.next(signal);
-      this.#last = route.name;
+      // If no request is left for a route, the next round begins with that route.
+      if (isLookedAt || marker !== undefined) this.#last = route.name;
       if (marker === undefined) {
         this.#routes.shift();
         continue;

@@ -345,6 +345,17 @@ describe('turns in the line', () => {
     }
     expect(sent).toEqual(['999']);
   });
+
+  it('are not lost by a route to another one whose uploads, none of them due, take all requests of a round', async () => {
+    await throttled(250, { route: 'a', waitMs: HOUR });
+    await throttled(1, { route: 'b' }, 250);
+    const { ledger } = world.ports;
+    const wanted = { count: 1, now: world.clock.now(), ledger, routes: ROUTES, isOurs: () => true, room: () => 1 };
+    // They are for the routes, the folders of the first one, and two of its three pages.
+    const first = await nextTurns({ ...wanted, listsMax: 4 }, BEGINNING, never);
+    const { next } = await nextTurns({ ...wanted, listsMax: 4 }, first.turns, never);
+    expect([first.next, next.map(({ turn }) => turn?.route)]).toEqual([[], ['b']]);
+  });
 });
 
 describe('after the routes were changed, uploads in the line', () => {
