@@ -4,7 +4,7 @@ import { costsKey } from '../ledger/keys.ts';
 import { readableOr } from '../ledger/store.ts';
 import type { EventBus } from '../publish/event-bus.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
-import type { Budget, Spent } from '../uploads/budget.ts';
+import { type Budget, roomIn, type Spent } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
 import type { HoldPorts } from './attempt.ts';
 import { dayOf } from './costs.ts';
@@ -103,21 +103,28 @@ export function budgetsOf(
   { routes, budget }: { readonly routes: readonly Route[]; readonly budget: Budget | 'unlimited' },
   now: number,
 ): SpentBudget[] {
-  const spentBudget = (route: string | undefined, cap: Budget): SpentBudget => {
+  const spentBudget = (route: string | undefined, cap: Budget, of: readonly Route[]): SpentBudget => {
     const spent = spentOf(route === undefined ? holds.pipeline : holds.routes[route], cap, now);
-    return { route, budget: cap, spent, percent: percentOf(cap, spent) };
+    return { route, budget: cap, spent, percent: percentOf(cap, spent, of) };
   };
   return [
-    ...(budget === 'unlimited' ? [] : [spentBudget(undefined, budget)]),
-    ...routes.flatMap((route) => (route.budget === undefined ? [] : [spentBudget(route.name, route.budget)])),
+    ...(budget === 'unlimited' ? [] : [spentBudget(undefined, budget, routes)]),
+    ...routes.flatMap((route) => (route.budget === undefined ? [] : [spentBudget(route.name, route.budget, [route])])),
   ];
 }
 
-/** The share that is spent, in whole percent, rounded down: 99 for 499 of 500 flows. 100 means that nothing is left. */
-function percentOf({ flows, amount }: Budget, spent: Spent): number {
+/**
+ * The share that is spent, in whole percent, rounded down: 99 for 499 of 500 flows. At least 100 if what is left pays
+ * for no flow: 1 EUR, 0.80 of it spent, and a price of 0.40.
+ * @param routes those that the budget applies to.
+ */
+function percentOf(budget: Budget, spent: Spent, routes: readonly Route[]): number {
+  const { flows, amount } = budget;
+  const isFull = routes.every(({ price }) => roomIn(budget, spent, price) < 1);
   const shares = [
-    ...(flows === undefined ? [] : [flows === 0 ? 1 : spent.flows / flows]),
-    ...(amount === undefined ? [] : [amount === 0 ? 1 : spent.micros / microsOf(amount)]),
+    isFull ? 1 : 0,
+    ...(flows === undefined || flows === 0 ? [] : [spent.flows / flows]),
+    ...(amount === undefined || amount === 0 ? [] : [spent.micros / microsOf(amount)]),
   ];
   return Math.floor(100 * Math.max(...shares));
 }

@@ -232,8 +232,8 @@ function warningOfMediaType(type: string, path: string, isLaterStage: boolean): 
 }
 
 /**
- * Names the members of budgets that can never matter, because another cap always comes first. They are most likely
- * mistakes.
+ * Names the members of budgets that can never matter, because another cap always comes first, and the amounts that pay
+ * for no flow. They are most likely mistakes.
  */
 export function idleBudgets(routes: readonly Route[], pipeline: Budget | 'unlimited'): string[] {
   const all = pipeline === 'unlimited' ? undefined : pipeline;
@@ -254,6 +254,10 @@ function idleCaps({ flows, amount, currency }: Budget, routes: readonly Route[],
   if (amount === undefined || currency === undefined || prices.length === 0) return [];
   const [least, most] = [Math.min(...prices), Math.max(...prices)];
   if (most === 0 && amount > 0) return [`${whose}: amount can never matter, because all prices are 0.`];
+  if (amount > 0 && least > microsOf(amount)) {
+    const price = amountText(amountOf(least), currency);
+    return [`${whose}: every file waits for ever, because amount is less than the price of a flow, ${price}.`];
+  }
   if (flows === undefined) return [];
   if (flows * most <= microsOf(amount)) {
     const sum = `${counted(flows, 'flow')} ${flows === 1 ? 'costs' : 'cost'} ${amountText(amountOf(flows * most), currency)} at most`;

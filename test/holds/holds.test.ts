@@ -299,6 +299,19 @@ describe('a budget', () => {
     ]);
     expect(new Set(told.map(({ id }) => id)).size).toBe(2);
   });
+
+  it.each([
+    [1, 0.4, 0.8],
+    [0.3, 0.4, 0],
+  ])('of %f EUR is told as spent if what is left pays for no flow of %f', async (amount, price, spent) => {
+    const cap = { amount, currency: 'EUR', per: 'day', timezone: 'UTC' } as const;
+    await start({ settings: { budget: cap }, routes: [{ ...ECHO, price: { amount: price, currency: 'EUR' } }] });
+    await sendAll(4);
+    await next();
+    expect(await reasons()).toContain('budget');
+    const told = world.events.filter(({ detailType }) => detailType === 'Budget Reached');
+    expect(told.map(({ detail }) => JSON.parse(detail))).toMatchObject([{ percent: 100, spent: { amount: spent } }]);
+  });
 });
 
 describe('failures alike', () => {

@@ -440,4 +440,12 @@ describe('a cap that can never matter', () => {
     expect(found).toHaveLength(member === undefined ? 0 : 1);
     if (member !== undefined) expect(found[0]).toContain(`: ${member} can never matter, because `);
   });
+
+  it('is told from an amount that pays for no flow at all', () => {
+    const budget = { ...day, ...eur, amount: 0.3 };
+    const why = 'every file waits for ever, because amount is less than the price of a flow, 0.40 EUR.';
+    expect(idleBudgets([route(0.4)], budget)).toEqual([`the budget of the pipeline: ${why}`]);
+    expect(idleBudgets([route(0.4, budget)], 'unlimited')).toEqual([`the budget of the route a: ${why}`]);
+    expect(idleBudgets([route(0.4), route(0.3)], budget)).toEqual([]);
+  });
 });
