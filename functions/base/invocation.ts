@@ -32,6 +32,21 @@ export interface Invocation {
 export const isHalfOver = ({ startedAt, workEndsAt }: Invocation, now: number): boolean =>
   now > (startedAt + workEndsAt) / 2;
 
+/**
+ * A promise that the abort of a signal ends: it rejects with the signal's reason, after `onAbort`. Once it is settled, no
+ * listener stays behind.
+ */
+export function untilAborted<T>(signal: AbortSignal, onAbort = () => {}): PromiseWithResolvers<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  const abort = (): void => {
+    onAbort();
+    reject(signal.reason);
+  };
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort);
+  return { promise: promise.finally(() => signal.removeEventListener('abort', abort)), resolve, reject };
+}
+
 /** Runs `body` within the remaining time, and leaves no timer behind. */
 export async function withinInvocation<T>(
   remainingMs: number,

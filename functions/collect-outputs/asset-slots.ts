@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { untilAborted } from '../base/invocation.ts';
 import type { NotedUploads } from './collector.ts';
 
 /**
@@ -165,15 +166,10 @@ class Slots {
   async wait(slot: AssetSlot): Promise<void> {
     const { uploadId, signal } = slot;
     signal.throwIfAborted();
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const abort = (): void => {
-      this.#leave(slot);
-      reject(signal.reason);
-    };
+    const { promise, resolve } = untilAborted<void>(signal, () => this.#leave(slot));
     const ofUpload = this.#waiting.get(uploadId) ?? new Map();
     this.#waiting.set(uploadId, ofUpload.set(slot, resolve));
-    signal.addEventListener('abort', abort);
-    await promise.finally(() => signal.removeEventListener('abort', abort));
+    await promise;
   }
 
   grantAll(): void {

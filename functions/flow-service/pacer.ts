@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { untilAborted } from '../base/invocation.ts';
 import { ThrottledError } from './errors.ts';
 import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
 import { isThrottled } from './status-errors.ts';
@@ -304,17 +305,15 @@ class Pace {
    */
   wait(request: Omit<Waiting, 'since' | 'grant' | 'reject'>, signal: AbortSignal): Promise<number> {
     signal.throwIfAborted();
-    const { promise, resolve: grant, reject } = Promise.withResolvers<number>();
-    const waiting: Waiting = { ...request, since: this.#clock.now(), grant, reject };
-    const abort = (): void => {
+    const onAbort = (): void => {
       this.#waiting.delete(waiting);
-      reject(signal.reason);
       this.#go();
     };
-    signal.addEventListener('abort', abort);
+    const { promise, resolve: grant, reject } = untilAborted<number>(signal, onAbort);
+    const waiting: Waiting = { ...request, since: this.#clock.now(), grant, reject };
     this.#waiting.add(waiting);
     this.#go();
-    return promise.finally(() => signal.removeEventListener('abort', abort));
+    return promise;
   }
 
   /** The service answered. @param exhaustedMs how long the allowance is used up, as its headers say. */

@@ -1,5 +1,6 @@
 import { GetSecretValueCommand, type SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import type { Clock } from '../base/clock.ts';
+import { untilAborted } from '../base/invocation.ts';
 import { jsonIn } from '../base/json.ts';
 import { UnauthorisedError } from '../flow-service/errors.ts';
 import type { Token } from '../flow-service/types.ts';
@@ -75,14 +76,11 @@ export function tokenIn(secret: string | undefined): string | undefined {
 
 /** Settles with `promise`, or rejects with the signal's reason, whichever comes first. */
 async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const abort = (): void => aborted.reject(signal.reason);
-  // Reject through the race, do not throw here: a failure of `promise` that nothing awaits would end the process.
-  if (signal.aborted) abort();
-  else signal.addEventListener('abort', abort);
+  // Raced also if the signal has aborted: a failure of `promise` that nothing awaits would end the process.
+  const aborted = untilAborted<T>(signal);
   try {
     return await Promise.race([promise, aborted.promise]);
   } finally {
-    signal.removeEventListener('abort', abort);
+    aborted.resolve(promise); // Drops the listener.
   }
 }

@@ -1,4 +1,5 @@
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { untilAborted } from '../base/invocation.ts';
 import { isPreconditionFailed, pastConflicts } from '../s3/errors.ts';
 import { PART_BYTES_MIN } from '../s3/limits.ts';
 import { MultipartUpload, type ObjectVersion, type UploadTarget } from './multipart-upload.ts';
@@ -131,21 +132,15 @@ export class PartBuffers {
    * being sent. That one is released, so every wait ends.
    * @throws the signal's reason.
    */
-  take(signal: AbortSignal): Promise<Buffer> {
-    const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+  async take(signal: AbortSignal): Promise<Buffer> {
     if (this.#taken < this.#countMax) {
       this.#taken += 1;
-      resolve(this.#spare.pop() ?? Buffer.allocUnsafeSlow(PART_BYTES));
-      return promise;
+      return this.#spare.pop() ?? Buffer.allocUnsafeSlow(PART_BYTES);
     }
-    const abort = (): void => {
-      this.#waiting.delete(resolve);
-      reject(signal.reason);
-    };
+    signal.throwIfAborted();
+    const { promise, resolve } = untilAborted<Buffer>(signal, () => this.#waiting.delete(resolve));
     this.#waiting.add(resolve);
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort);
-    return promise.finally(() => signal.removeEventListener('abort', abort));
+    return promise;
   }
 
   /** @param buffer undefined if a request may still read it. Its place is then free, but its memory is not reused. */
