@@ -18,7 +18,7 @@ import {
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
-import { isSuccess, TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
+import { isSuccess, TERMINAL_STATES } from '../ledger/terminal-states.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Sources } from '../publish/sources.ts';
@@ -61,20 +61,12 @@ export class FlowCollector {
   readonly #tick: TickContext;
   readonly #observer: FlowObserver;
   /** Uploads that this collector ended. */
-  readonly counts = Object.fromEntries(TERMINAL_STATE_NAMES.map((state) => [state, 0])) as Record<
-    TerminalState,
-    number
-  >;
+  readonly counts = { succeeded: 0, failed: 0 };
 
   constructor(ports: CollectFlowPorts, tick: TickContext) {
     this.#ports = ports;
     this.#tick = tick;
     this.#observer = new FlowObserver(ports, tick);
-  }
-
-  /** Number of uploads that this collector ended. */
-  get endedCount(): number {
-    return Object.values(this.counts).reduce((sum, count) => sum + count, 0);
   }
 
   /**

@@ -252,8 +252,9 @@ class Tick {
   }
 
   async #resubmitWaiting(): Promise<void> {
-    const { endedCount } = this.#flows;
-    const { sent, failures } = await this.#waitingUploads.resubmitDue(endedCount, this.#context.invocation.closing);
+    const { succeeded, failed } = this.#flows.counts;
+    const { closing } = this.#context.invocation;
+    const { sent, failures } = await this.#waitingUploads.resubmitDue(succeeded + failed, closing);
     this.#context.isolation.add(...failures);
     this.#counts.resubmitted += sent;
   }

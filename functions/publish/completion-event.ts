@@ -34,45 +34,30 @@ export const notifyRuleName = (pipeline: string, number: number): string => `${p
 /** The event of an upload, or of a chain, that ended. */
 export interface CompletionEvent {
   readonly detailType: (typeof EVENT_NAMES)[number];
-  /** JSON of {@link CompletionDetail}, of the chain, or of the hold. */
+  /** JSON of the receipt, of the chain, or of the hold. */
   readonly detail: string;
 }
 
-/** The receipt's facts, and where the receipt is. */
-export type CompletionDetail = Receipt & {
-  /**
-   * Identifies this end of the upload. The event may be sent more than once, always with the same id. A receiver can
-   * drop an id that it has seen. If the upload is retried and ends again, that end has another id.
-   */
-  readonly id: string;
-  readonly pipeline: string;
-  readonly results: {
-    readonly bucket: string;
-    readonly receiptKey: string;
-    readonly assetCount: number;
-    readonly failedOutputCount: number;
-    /**
-     * True if the lists were too long for an event. Then `assets`, `failedOutputs`, `inputs` and `children` are empty,
-     * and `parameters` and `previous` absent: the receipt has them.
-     */
-    readonly isCut: boolean;
-  };
-};
-
+/** What is left out of an event whose lists are too long: the receipt has them. */
 const NO_LISTS = {
   ...({ assets: [], failedOutputs: [], inputs: [], children: [] } as const),
   parameters: undefined,
   previous: undefined,
 };
 
-/** @param where the bucket and key of the receipt. */
+/**
+ * The event of an upload that ended: the facts of its receipt, and where that is.
+ * @param where the bucket and key of the receipt.
+ */
 export function completionEvent(
   receipt: Receipt,
   pipeline: string,
   where: { readonly bucket: string; readonly key: string },
 ): CompletionEvent {
   const { assets, failedOutputs } = receipt;
-  const detail: CompletionDetail = {
+  const detail = {
+    // Identifies this end of the upload. The event may be sent more than once, always with the same id. A receiver can
+    // drop an id that it has seen. If the upload is retried and ends again, that end has another id.
     id: `${receipt.upload.id}-${receipt.generation}-${Date.parse(receipt.endedAt)}`,
     pipeline,
     ...receipt,
@@ -81,6 +66,7 @@ export function completionEvent(
       receiptKey: where.key,
       assetCount: assets.length,
       failedOutputCount: failedOutputs.length,
+      // True if the lists were too long.
       isCut: false,
     },
   };
