@@ -1,6 +1,5 @@
 import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
-import type { Telemetry } from '../base/telemetry.ts';
 import { childrenOf, gatheredEntry, isWhole, noted, takenFrom } from '../chains/chain.ts';
 import type { Chain } from '../chains/chain-schema.ts';
 import type { ChainStore } from '../chains/chain-store.ts';
@@ -30,7 +29,6 @@ export interface ChainPorts {
   readonly receipts: Pick<Receipts, 'putChain'>;
   readonly events: EventBus;
   readonly sources: Pick<Sources, 'settle' | 'expire' | 'keep'>;
-  readonly telemetry: Pick<Telemetry, 'log'>;
   /** Undefined in create-flow, which only reads the queue. A tick then sends what it begins. */
   readonly queue?: UploadQueue | undefined;
   readonly clock: Clock;
@@ -149,7 +147,7 @@ export class ChainNotes {
   }
 
   async #publishEnd(chain: Chain, signal: AbortSignal): Promise<void> {
-    const { receipts, events, sources, settings, telemetry } = this.#ports;
+    const { receipts, events, sources, settings } = this.#ports;
     const { pipeline, resultsBucket: bucket, resultsPrefix } = settings;
     const report = chainReport(chain, resultsPrefix);
     const key = await receipts.putChain(report, signal);
@@ -158,9 +156,7 @@ export class ChainNotes {
     const { first, uploads } = chain;
     const end = { upload: first, route: uploads[0]?.route ?? '', isWhole: isWhole(chain) };
     const sourceIssue = await sources.settle(end, signal);
-    if (sourceIssue === undefined) return;
-    telemetry.log.warn(sourceIssue, { uploadId: first.id });
-    await receipts.putChain({ ...report, sourceIssue }, signal);
+    if (sourceIssue !== undefined) await receipts.putChain({ ...report, sourceIssue }, signal);
   }
 
   /** Lets the assets of a chain expire that has ended. If it goes on meanwhile, they stay. */

@@ -79,7 +79,7 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
 async function settleSource(
   entry: TerminalEntry,
   receipt: Receipt,
-  { sources, receipts, telemetry }: PublishPorts,
+  { sources, receipts }: PublishPorts,
   signal: AbortSignal,
 ): Promise<void> {
   const { upload, route, state, failedOutputs } = entry;
@@ -87,9 +87,7 @@ async function settleSource(
   if (isReplaced(entry)) return;
   const isWhole = isSuccess(state) && failedOutputs.length === 0;
   const sourceIssue = await sources.settle({ upload, route: route.name, isWhole }, signal);
-  if (sourceIssue === undefined) return;
-  telemetry.log.warn(sourceIssue, { uploadId: upload.id });
-  await receipts.put({ ...receipt, sourceIssue }, signal);
+  if (sourceIssue !== undefined) await receipts.put({ ...receipt, sourceIssue }, signal);
 }
 
 /** True once nothing of an end is left to publish. Until then a function may still write its receipt and its marker. */

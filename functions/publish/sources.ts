@@ -55,10 +55,16 @@ export class Sources {
   }
 
   /**
-   * @returns why S3 has refused it. Undefined if it was done, or nothing was to be done.
+   * @returns why S3 has refused it, which is logged. Undefined if it was done, or nothing was to be done.
    * @throws any other error of S3: it is worth another attempt.
    */
-  async settle({ upload, route: name, isWhole }: SourceEnd, signal: AbortSignal): Promise<string | undefined> {
+  async settle(end: SourceEnd, signal: AbortSignal): Promise<string | undefined> {
+    const issue = await this.#settle(end, signal);
+    if (issue !== undefined) this.#log.warn(issue, { uploadId: end.upload.id });
+    return issue;
+  }
+
+  async #settle({ upload, route: name, isWhole }: SourceEnd, signal: AbortSignal): Promise<string | undefined> {
     const asked = this.#settings.routes.find((route) => route.name === name)?.afterSuccess;
     // The next canary is made of the one that is there.
     if (asked === undefined || isCanary(upload, this.#settings)) return undefined;

@@ -579,7 +579,7 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('a file is deleted although an output failed', 40, {
     file: SOURCES,
-    in: 'Sources.settle',
+    in: 'Sources.#settle',
     replace: 'if (isWhole)',
     with: 'if (true)',
   }),
