@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 /** Maximum length of a {@link shortSegment}, in bytes. Two of them fit into a key beside three times and an id. */
 const SHORT_BYTES_MAX = 128;
@@ -13,8 +13,8 @@ const HASH_DIGITS = 16;
 export function shortSegment(text: string): string {
   const whole = encodedId(text);
   if (whole.length <= SHORT_BYTES_MAX) return whole;
-  const hash = createHash('sha256').update(whole).digest('hex').slice(0, HASH_DIGITS);
-  return `${whole.slice(0, SHORT_BYTES_MAX - HASH_DIGITS - 1)}~${hash}`;
+  const digits = hash('sha256', whole).slice(0, HASH_DIGITS);
+  return `${whole.slice(0, SHORT_BYTES_MAX - HASH_DIGITS - 1)}~${digits}`;
 }
 
 /**

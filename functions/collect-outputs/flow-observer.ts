@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import {
   FlowServiceError,
@@ -263,5 +263,5 @@ function failureOf(state: 'failed' | 'aborted', error: string | undefined): Know
 
 function digestOf(outputs: readonly Output[]): string {
   const facts = outputs.map(({ assetId, status }) => [assetId, status]).sort();
-  return OUTPUTS + createHash('sha256').update(JSON.stringify(facts)).digest('base64url');
+  return OUTPUTS + hash('sha256', JSON.stringify(facts), 'base64url');
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
@@ -72,5 +72,5 @@ export async function listedAsRunning(
 
 /** True for a tenth of the flows, a different tenth in each round. The listing may lag or be wrong. */
 function isPolledItself(flowId: string, roundAt: number): boolean {
-  return createHash('sha256').update(`${flowId} ${roundAt}`).digest().readUInt32BE() % 10 === 0;
+  return hash('sha256', `${flowId} ${roundAt}`, 'buffer').readUInt32BE() % 10 === 0;
 }

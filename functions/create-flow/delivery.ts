@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import type { Log, MetricName } from '../base/telemetry.ts';
@@ -124,7 +124,7 @@ export class Delivery {
       pipeline: settings.pipeline,
       arrivedAt: this.event.arrivedAt,
       late: this.event.late,
-      keyScope: createHash('sha256').update(settings.ledgerBucket).digest('hex').slice(0, 8),
+      keyScope: hash('sha256', settings.ledgerBucket).slice(0, 8),
     };
   }
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { presentRouteOf } from '../ledger/entry.ts';
 import { isCanary } from '../uploads/inbox.ts';
 import type { Route } from '../uploads/route.ts';
@@ -56,7 +56,7 @@ const FILE_DIGITS = 16;
 
 function endOf({ upload, generation }: Subject, { inboxPrefix }: HoldPorts['settings']): AlikeEnd {
   const { key } = firstOf(upload);
-  const file = createHash('sha256').update(key).digest('hex').slice(0, FILE_DIGITS);
+  const file = hash('sha256', key).slice(0, FILE_DIGITS);
   return { outcome: `${upload.id}.${generation}`, file, customer: prefixIn(key, inboxPrefix) };
 }
 

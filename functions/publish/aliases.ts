@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
@@ -29,8 +29,7 @@ export const ALIAS_METADATA = 'flowdrop-alias';
 const SHOWS = 'flowdrop-alias-of';
 
 const DIGITS = 20;
-const hashOf = (...facts: readonly unknown[]): string =>
-  createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, DIGITS);
+const hashOf = (...facts: readonly unknown[]): string => hash('sha256', JSON.stringify(facts)).slice(0, DIGITS);
 
 const fileSchema = readonlyObject({
   alias: z.string(),

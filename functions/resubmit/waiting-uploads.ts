@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
 import { type Entry, isInLine, takenBy, waitingMarkerOf } from '../ledger/entry.ts';
@@ -234,5 +234,5 @@ export class WaitingUploads {
 /** A hash of the routes without what does not choose between them. */
 function choiceOf(routes: readonly Route[]): string {
   const choices = routes.map(({ template, parameters, additional, price, budget, ...choice }) => choice);
-  return createHash('sha256').update(JSON.stringify(choices)).digest('hex');
+  return hash('sha256', JSON.stringify(choices));
 }

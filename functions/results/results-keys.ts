@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { encodedId } from '../base/key-segment.ts';
 import { extensionOf } from '../base/media-type.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
@@ -92,9 +92,9 @@ export const receiptKey = (prefix: string, key: string): string => shortened(`${
 function shortened(key: string): string {
   const bytes = Buffer.from(key);
   if (bytes.length <= KEY_BYTES_MAX && !looksShortened(key, bytes.length)) return key;
-  const hash = createHash('sha256').update(bytes).digest('hex').slice(0, HASH_DIGITS);
+  const digits = hash('sha256', bytes).slice(0, HASH_DIGITS);
   const end = key.slice(key.lastIndexOf('/'));
-  const tail = Buffer.byteLength(end) <= LAST_NAME_BYTES_MAX ? `~${hash}${end}` : `~${hash}`;
+  const tail = Buffer.byteLength(end) <= LAST_NAME_BYTES_MAX ? `~${digits}${end}` : `~${digits}`;
   let cut = KEY_BYTES_MAX - Buffer.byteLength(tail);
   // No key ends within a character. A byte of the form 10xxxxxx continues one.
   while (((bytes[cut] ?? 0) & 0xc0) === 0x80) cut -= 1;

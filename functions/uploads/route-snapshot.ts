@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import * as z from 'zod/mini';
 import { isObject, type Json, type JsonObject } from '../base/json.ts';
 import { quoted } from '../base/printable.ts';
@@ -36,7 +36,7 @@ const HASH_DIGITS = 12;
 /** Its conditions and its price change no flow, so they are no part of the revision. */
 export function revisionOf({ input, template, parameters, additional, revision: name }: Route): Revision {
   const said = JSON.stringify([input, template, parameters, additional, name], byName);
-  return { hash: createHash('sha256').update(said).digest('hex').slice(0, HASH_DIGITS), ...(name && { name }) };
+  return { hash: hash('sha256', said).slice(0, HASH_DIGITS), ...(name && { name }) };
 }
 
 /** The order in which a configuration names the members of an object changes no flow. */

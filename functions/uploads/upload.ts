@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { encodedId } from '../base/key-segment.ts';
 
 /**
@@ -107,8 +107,7 @@ export function uploadId(
 export const putAt = ({ lastModified, currentAt, sequencer }: Upload): number =>
   sequencer === undefined ? lastModified : Math.max(lastModified, currentAt ?? 0);
 
-const hashOf = (facts: readonly unknown[]): string =>
-  createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, HASH_DIGITS);
+const hashOf = (facts: readonly unknown[]): string => hash('sha256', JSON.stringify(facts)).slice(0, HASH_DIGITS);
 
 /**
  * The upload of a later stage. It keeps the times of the first file, so that receipts of a replaced file never rank
