@@ -29,6 +29,16 @@ const NOTHING = 'Nothing came in place of the asset: it has no bytes';
 /** Longest quotation of what came in place of an asset, in characters. */
 const QUOTE_CHARS_MAX = 200;
 
+/** The asset is at an address that stands in the answer. */
+export class AddressedAssetError extends Error {
+  override readonly name = 'AddressedAssetError';
+  readonly address: string;
+  constructor(address: string) {
+    super('The asset is at another address');
+    this.address = address;
+  }
+}
+
 interface AnswerFacts {
   /** Pointer to the data URI of an asset that comes in JSON. Undefined if each answer is the asset itself. */
   readonly data?: string | undefined;
@@ -68,10 +78,13 @@ interface AnswerFacts {
  * If its media type says nothing, or is that of a text or document and the bytes are none, the extension of a name of it
  * decides, and then its first bytes.
  *
+ * If a short answer has an address at the pointer in place of a data URI, the asset is there.
+ *
  * A plain asset that is a document is rejected, unless it is declared: services and proxies answer with 200 and a page, an
  * error or a progress in JSON or XML, an address, or nothing. None of them knows the form of the envelope, so the data in
  * it may be a document.
  * @throws {NotAnAssetError}
+ * @throws {AddressedAssetError}
  * @throws {DamagedAssetError} the beginning is already damaged. See {@link Asset.chunks} for the rest.
  * @throws any error of `body`, here and in the chunks.
  */
@@ -113,6 +126,8 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       if (head === undefined) chunks = following(beginning.chunks, chunks);
       mediaType = typeOf(types, beginning, unnamed);
     }
+    const address = head?.isAll === true && data !== undefined ? addressIn(textOf(head), data) : undefined;
+    if (address !== undefined) throw new AddressedAssetError(address);
     const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled, facts.accepts !== undefined);
     if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
       await chunks.return();
@@ -124,6 +139,12 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
     await incoming.return();
     throw error;
   }
+}
+
+/** The address at a pointer of an answer in JSON. Undefined if there is none. */
+function addressIn(text: string, pointer: string): string | undefined {
+  const value = isJsonDocument(text) ? valueAt(parsedJson(text), pointer) : undefined;
+  return typeof value === 'string' && /^https?:/i.test(value) ? value : undefined;
 }
 
 /** True for a type whose files are text, as that of a document. Servers and gateways also give them to other files. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback, reachOf } from './addresses.ts';
-import { assetOf } from './asset-answer.ts';
+import { AddressedAssetError, assetOf } from './asset-answer.ts';
 import { CodingError, decodedBody, isCompressed } from './content-coding.ts';
 import {
   AddressRefusedError,
@@ -54,15 +54,17 @@ interface AssetRequest extends AssetOptions {
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */
 export async function downloadAsset(
   requests: Requests,
-  { flowId, assetId, bytesPerSecondMin, clock, onSent, uploadId, from, ...wanted }: AssetRequest,
+  request: AssetRequest,
   callersSignal: AbortSignal,
 ): Promise<Asset> {
+  const { flowId, assetId, bytesPerSecondMin, clock, onSent, uploadId, from, ...wanted } = request;
   const subject = assetSubject(flowId, assetId);
   const about = { operation: 'asset', method: 'GET', subject, uploadId, onSent } as const;
   const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
   const { signal } = progress;
+  let answer: Answer | undefined;
   try {
-    let answer =
+    answer =
       'url' in from
         ? await requests.send({ ...about, url: from.url }, signal)
         : await follow(requests, from, about, signal);
@@ -103,7 +105,12 @@ export async function downloadAsset(
     });
   } catch (error) {
     progress.end();
-    throw error;
+    if (!(error instanceof AddressedAssetError) || answer === undefined) throw error;
+    return downloadAsset(
+      requests,
+      { ...request, from: { answer, address: error.address }, data: undefined },
+      callersSignal,
+    );
   }
 }
 

@@ -157,7 +157,7 @@ export interface ListedOutputs extends AnyOutputs {
   readonly error?: Pointers | undefined;
   /** Path of an output's bytes. It holds `{asset}`, and `{id}` unless the service gives each of its outputs an id of its own. */
   readonly asset: string;
-  /** Pointer to the data URI, if the service answers with JSON around an output. */
+  /** Pointer to the data URI, or to the address of the output, if the service answers with JSON. */
   readonly data?: string | undefined;
   /** How the listing names its next page. Default: it has one page. */
   readonly pages?: Pages | undefined;

@@ -1881,6 +1881,28 @@ describe('an asset', () => {
     await expect(clientOf(server.url).asset('f1', 'a1', never)).rejects.toThrow(errors.DamagedAssetError);
   });
 
+  it('is fetched from the address that stands where its data would, without the token', async () => {
+    await using store = await scripted((_, response) =>
+      response.writeHead(200, { 'content-type': 'model/gltf-binary' }).end('glTF'),
+    );
+    const at = `${store.url}a.glb?signature=${'x'.repeat(2_000)}`;
+    await using server = await scripted((request, response) => json(request, response, { id: 'a1', data: at }));
+    expect(await read(clientOf(server.url))).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
+    expect(store.requests).toMatchObject([{ url: new URL(at).pathname + new URL(at).search }]);
+    expect(store.requests[0]?.headers).not.toHaveProperty('authorization');
+  });
+
+  it.each<[string, { data?: string; url?: string }, string]>([
+    ['is not allowed', { data: 'http://169.254.169.254/a' }, 'This address is not allowed'],
+    ['leads to another such answer', { data: '/api/flows/f1/outputs/a1' }, 'JSON came in place of the asset'],
+    ['stands elsewhere', { url: 'https://a.example/a' }, 'JSON came in place of the asset'],
+  ])('is told if its address %s', async (_, body, why) => {
+    await using server = await scripted((request, response) =>
+      json(request, response, body.data?.startsWith('/') ? { data: new URL(body.data, server.url) } : body),
+    );
+    await expect(read(clientOf(server.url))).rejects.toThrow(why);
+  });
+
   it('that leads to a next page of itself is damaged', async () => {
     const { transport } = canned({
       status: 200,
