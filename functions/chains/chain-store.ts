@@ -31,20 +31,19 @@ export class ChainStore {
   /**
    * Changes a chain and returns the new one. If another invocation writes in between, `change` is applied again.
    * @param change returns the same chain if there is nothing to change.
-   * @throws {LedgerContendedError} @throws {UnreadableEntryError}
+   * @throws {ContendedError} @throws {UnreadableEntryError}
    */
-  async update(
+  update(
     firstId: string,
     change: (chain: Chain | undefined) => Chain | undefined,
     signal: AbortSignal,
-  ): Promise<{ readonly chain: Chain | undefined; readonly isChanged: boolean }> {
-    const { value: chain, isChanged } = await this.#document(firstId).update(change, signal);
-    return { chain, isChanged };
+  ): Promise<Chain | undefined> {
+    return this.#document(firstId).update(change, signal);
   }
 
   /**
    * Writes a chain again as it is, if its last write was before the time `before`. Does nothing if there is no chain.
-   * @throws {LedgerContendedError} @throws {UnreadableEntryError}
+   * @throws {ContendedError} @throws {UnreadableEntryError}
    */
   async renew(firstId: string, before: number, signal: AbortSignal): Promise<void> {
     const { writtenAt = before } = await this.#document(firstId).read(signal);

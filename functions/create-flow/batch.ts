@@ -1,6 +1,6 @@
 import pMap from 'p-map';
 import * as z from 'zod/mini';
-import { type Invocation, isHalfOver } from '../base/invocation.ts';
+import { type Invocation, isHalfOver, OutOfTimeError } from '../base/invocation.ts';
 import { shorten } from '../base/printable.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { SharedSearch } from '../flow-service/flow-search.ts';
@@ -11,11 +11,6 @@ import type { Batch, CreatePorts, MayTakeOver } from './delivery.ts';
 /** The answer to the queue's event source: the messages that must come again. */
 export interface BatchResponse {
   readonly batchItemFailures: readonly { readonly itemIdentifier: string }[];
-}
-
-/** Half of the invocation's time had passed before this upload could begin. It goes back unattempted. */
-class NotStartedError extends Error {
-  override readonly name = 'NotStartedError';
 }
 
 /** An upload, and the message that named it. */
@@ -119,7 +114,7 @@ async function beginUpload(
   const { clock, telemetry } = ports;
   // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
   if (isHalfOver(invocation, clock.now()) && !ports.pacer.isCreationLimited) {
-    const error = new NotStartedError(`Half of the invocation's time had passed before ${upload.key} could begin`);
+    const error = new OutOfTimeError(`Half of the invocation's time had passed before ${upload.key} could begin`);
     telemetry.log.warn('This upload goes back unattempted', { key: upload.key, uploadId: upload.uploadId, error });
     throw error;
   }

@@ -33,7 +33,7 @@ export class HoldStore {
    * Changes the holds. Changes that are asked for at the same time share a write. If another process writes in between,
    * or S3's answer is lost, all of them are applied again. So a change that was written already must change nothing.
    * @param change changes the draft, and returns what the caller wants to know.
-   * @throws {LedgerContendedError} @throws {UnreadableEntryError}
+   * @throws {ContendedError} @throws {UnreadableEntryError}
    */
   change<T>(change: (draft: Holds) => T, signal: AbortSignal): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();

@@ -105,19 +105,15 @@ export function lambda<P, T>(
     );
 }
 
-/** The event bus refused an event. PutEvents reports that in a successful answer. */
-class EventRefusedError extends Error {
-  override readonly name = 'EventRefusedError';
-}
-
 function busAt(eventBridge: EventBridgeClient, EventBusName: string): EventBus {
   return {
     async send({ detailType: DetailType, detail: Detail }, abortSignal) {
       const entry = { EventBusName, Source: EVENT_SOURCE, DetailType, Detail };
       const answer = await eventBridge.send(new PutEventsCommand({ Entries: [entry] }), { abortSignal });
       const [refused] = answer.Entries ?? [];
+      // PutEvents reports in a successful answer that the bus refused an event.
       if (refused?.ErrorCode !== undefined) {
-        throw new EventRefusedError(`${EventBusName}: ${refused.ErrorCode}: ${refused.ErrorMessage}`);
+        throw new Error(`${EventBusName} refused an event: ${refused.ErrorCode}: ${refused.ErrorMessage}`);
       }
     },
   };

@@ -3,7 +3,7 @@ import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/clie
 import type { Clock } from '../base/clock.ts';
 import type { Semaphore } from '../base/semaphore.ts';
 import { ifThere, isConditionUnmet, isConflict } from '../s3/errors.ts';
-import { LedgerContendedError, UnreadableEntryError } from './store.ts';
+import { ContendedError, UnreadableEntryError } from './store.ts';
 
 /** How long a change is tried while other processes write in between, in milliseconds. A large chain takes a second. */
 const CHANGE_MAX_MS = 60_000;
@@ -45,12 +45,6 @@ interface Version<T> {
   readonly writtenAt?: number | undefined;
 }
 
-/** The result of a change. */
-interface Changed<T> {
-  readonly value: T | undefined;
-  readonly isChanged: boolean;
-}
-
 /**
  * An object of the ledger that several processes change: the holds, a chain, the state of the sweep or of a collector. It
  * changes by conditional writes only, so S3 decides which process goes on.
@@ -82,25 +76,25 @@ export class Document<T> {
   }
 
   /**
-   * Changes the document, which is read first.
+   * Changes the document, which is read first, and returns its value then.
    * @param change returns the same value if there is nothing to change. If it throws, nothing is written.
    * @param ageMaxMs if given, the change is made from the document as this process knows it, so that most changes read
    * nothing. Only for the answer that there is nothing to change may it be no older, in milliseconds.
-   * @throws {LedgerContendedError} @throws {UnreadableEntryError}
+   * @throws {ContendedError} @throws {UnreadableEntryError}
    */
   async update(
     change: (value: T | undefined) => T | undefined,
     signal: AbortSignal,
     ageMaxMs?: number,
-  ): Promise<Changed<T>> {
+  ): Promise<T | undefined> {
     const { clock, nonce, key } = this.#ports;
     const endsAt = clock.now() + CHANGE_MAX_MS;
     let known = ageMaxMs === undefined ? undefined : this.#known;
     for (let pauseMs = PAUSE_MIN_MS; ; pauseMs = Math.min(PAUSE_MAX_MS, pauseMs * 2)) {
       const changed = await this.#inMemory.through(() => this.#tryToChange(known, change, ageMaxMs, signal));
-      if (changed !== undefined) return changed;
+      if (changed !== undefined) return changed.value;
       if (clock.now() >= endsAt) {
-        throw new LedgerContendedError(`${key} was written by others for ${CHANGE_MAX_MS / 1000} seconds`);
+        throw new ContendedError(`${key} was written by others for ${CHANGE_MAX_MS / 1000} seconds`);
       }
       await clock.sleep(pauseMs * (0.5 + chanceOf(nonce())), signal);
       known = undefined;
@@ -150,7 +144,7 @@ export class Document<T> {
     change: (value: T | undefined) => T | undefined,
     ageMaxMs: number | undefined,
     signal: AbortSignal,
-  ): Promise<Changed<T> | undefined> {
+  ): Promise<Pick<Version<T>, 'value'> | undefined> {
     let version = known ?? (await this.#readNow(signal));
     let next = change(version.value);
     if (version === known && next === version.value && !this.#isFresh(known, ageMaxMs)) {
@@ -158,8 +152,8 @@ export class Document<T> {
       version = await this.#readNow(signal);
       next = change(version.value);
     }
-    if (next === undefined || next === version.value) return { value: version.value, isChanged: false };
-    return (await this.#put(next, version.etag, signal)) ? { value: next, isChanged: true } : undefined;
+    if (next === undefined || next === version.value) return version;
+    return (await this.#put(next, version.etag, signal)) ? { value: next } : undefined;
   }
 
   #isFresh({ at }: Version<T>, ageMaxMs = -1): boolean {

@@ -97,11 +97,9 @@ export function demandFormat(key: string, value: unknown, consequence: string): 
   throw new OtherFormatError(`${what} ${known} ${todo} Until then, ${consequence}.`);
 }
 
-/**
- * Other writers won every try of a conditional write, or S3 answered each with 409. The write did not happen.
- */
-export class LedgerContendedError extends Error {
-  override readonly name = 'LedgerContendedError';
+/** Other writers won every try of a conditional write, or S3 answered each with 409. The next attempt makes it. */
+export class ContendedError extends Error {
+  override readonly name = 'ContendedError';
 }
 
 /** Maximum number of entries that are read to find a flow. A ledger with more entries is taken to have had one. */
@@ -302,7 +300,7 @@ export class Ledger {
     } catch (cause) {
       if (isConflict(cause)) {
         const what = `S3 answered 409 ${CONFLICT_TRIES_MAX} times to a write of ${entryKey(entry.upload.id)}`;
-        throw new LedgerContendedError(what, { cause });
+        throw new ContendedError(what, { cause });
       }
       if (!isConditionUnmet(cause)) throw cause;
       const current = await this.#readBack(entry.upload.id, signal);

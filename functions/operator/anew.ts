@@ -147,13 +147,12 @@ async function makeStageAnew(
   const next = withGenerations(anew.chain, begins, generations);
   const written = await chains.update(upload, (now) => (isDeepStrictEqual(now, known) ? next : now), signal);
   // If only the answer to the write was lost, the chain has all of them.
-  const isUnderWay = (id: string) =>
-    written.chain?.uploads.some((each) => each.id === id && each.state === 'under way');
+  const isUnderWay = (id: string) => written?.uploads.some((each) => each.id === id && each.state === 'under way');
   if (!begins.every((begin) => isUnderWay(begin.upload.id))) return [{ upload, result: 'under way' }];
   // If their chain had not ended, nobody else would tag them.
   const made = dropped.flatMap(({ assets }) => assets);
   await ports.sources.expire(made, signal);
-  return goOnAnew(written.chain as Chain, { from, late, room }, ports, signal);
+  return goOnAnew(written as Chain, { from, late, room }, ports, signal);
 }
 
 /** Takes as much of the room as there is, and returns that. */
@@ -239,7 +238,7 @@ async function beginStep(
   const first = lost.length === 0 ? undefined : await ledger.read(chain.first.id, signal);
   // The chain may have ended with that.
   if (first !== undefined) await chainNotes.note(first.entry, signal);
-  return { begun, isLast: written.chain?.anew === undefined };
+  return { begun, isLast: written?.anew === undefined };
 }
 
 /** Begins an upload of a stage that is made anew, if it has not begun. `lost` if its route is gone. */

@@ -7,7 +7,7 @@ import { Document, type LedgerPorts } from '../ledger/document.ts';
 import { presentRouteOf, type StoredAsset, type TerminalEntry } from '../ledger/entry.ts';
 import { count, LEDGER_FORMAT, readonlyObject, uploadId } from '../ledger/entry-schema.ts';
 import { aliasStateKey } from '../ledger/keys.ts';
-import { LedgerContendedError, parsedObject, UnreadableEntryError } from '../ledger/store.ts';
+import { ContendedError, parsedObject, UnreadableEntryError } from '../ledger/store.ts';
 import { isSuccess } from '../ledger/terminal-states.ts';
 import { MultipartUpload } from '../results/multipart-upload.ts';
 import { isActiveContent } from '../results/results.ts';
@@ -151,7 +151,7 @@ export class Aliases {
   ): Promise<Told> {
     const document = this.#documentOf(upload);
     try {
-      let { value } = await document.update(change, signal);
+      let value = await document.update(change, signal);
       for (let tries = 0; value !== undefined && tries < TRIES_MAX; tries += 1) {
         const { isDone, issues } = await this.#make(value, fileOf(upload), signal);
         const { value: now } = await document.read(signal);
@@ -162,7 +162,7 @@ export class Aliases {
       if (!isRefused(error) && !(error instanceof UnreadableEntryError)) throw error;
       return { aliasIssue: (error as Error).message };
     }
-    throw new LedgerContendedError(`The aliases of ${upload.key} were moved ${TRIES_MAX} times while they were put`);
+    throw new ContendedError(`The aliases of ${upload.key} were moved ${TRIES_MAX} times while they were put`);
   }
 
   /** What the aliases of an upload's file show. Undefined if it never had any. @throws {UnreadableEntryError} */

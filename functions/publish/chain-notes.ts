@@ -117,7 +117,7 @@ export class ChainNotes {
 
   async #write(id: string, entries: readonly Entry[], signal: AbortSignal): Promise<Chain | undefined> {
     const { chains, settings } = this.#ports;
-    const { chain } = await chains.update(id, (before) => noted(before, entries, settings.routes), signal);
+    const chain = await chains.update(id, (before) => noted(before, entries, settings.routes), signal);
     if (chain === undefined) return undefined;
     // An earlier invocation may have written that they begin, and died before it began them.
     const begins = chain.gathered.flatMap(({ upload }) => gatheredEntry(chain, upload.id) ?? []);

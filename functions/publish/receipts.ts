@@ -8,6 +8,7 @@ import { keptWords } from '../flow-service/service-description.ts';
 import { type FailedEntry, isJob, type RunningEntry, sentBy, type TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor } from '../ledger/failures.ts';
+import { ContendedError } from '../ledger/store.ts';
 import { chainReportKey, receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { ifThere, isConditionUnmet, isConflict } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
@@ -20,11 +21,6 @@ import { fitting, uploadFacts } from './upload-facts.ts';
 type AdvisedFailure = NonNullable<Receipt['failure']>;
 type PreviousEnd = NonNullable<Receipt['previous']>[number];
 type Previous = NonNullable<TerminalEntry['previous']>[number];
-
-/** Other writers replaced the receipt between every read and write of ours. The next attempt publishes it. */
-class ReceiptContendedError extends Error {
-  override readonly name = 'ReceiptContendedError';
-}
 
 /** Tries of a conditional write of a receipt. After that the receipt is left to the next attempt. */
 const TRIES_MAX = 10;
@@ -194,7 +190,7 @@ export class Receipts {
       else if (outranks(mine, there) || isToldAnew(mine, there)) condition = { IfMatch: there.etag };
       else return key;
     }
-    throw new ReceiptContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
+    throw new ContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
   }
 
   /** The id of the upload whose receipt is at the address of a key. Undefined if there is no receipt. */

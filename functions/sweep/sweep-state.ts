@@ -181,7 +181,7 @@ export class SweepStateStore {
   /**
    * Changes the state and returns the new one. If another invocation writes in between, `change` is applied again to the new
    * state. If `change` throws, nothing is written. A state that is damaged, or not there yet, is written in any case.
-   * @throws {LedgerContendedError} @throws {OtherFormatError}
+   * @throws {ContendedError} @throws {OtherFormatError}
    */
   async update(change: (state: SweepState) => SweepState, signal: AbortSignal): Promise<SweepState> {
     const now = firstSecondOf(this.#clock.now());
@@ -192,8 +192,7 @@ export class SweepStateStore {
       if (before.damaged.length > 0) this.#report(before);
       return { state, damaged: [] };
     };
-    const { value } = await this.#document.update(changed, signal);
-    return (value as ParsedState).state;
+    return ((await this.#document.update(changed, signal)) as ParsedState).state;
   }
 
   /** Tells the operator, before a write replaces the damaged members and leaves no trace of them. */

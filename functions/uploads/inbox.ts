@@ -24,7 +24,6 @@ import {
   UploadDeniedError,
   UploadEncodedError,
   UploadGoneError,
-  UploadTooLargeError,
   UploadUnreadableError,
 } from './upload-errors.ts';
 
@@ -266,13 +265,13 @@ export class Inbox {
   /**
    * Puts the object that is current at a key once more. That is a new upload of the same content.
    * @throws as {@link open} does. @throws {UploadArchivedError} @throws {UploadEncodedError}
-   * @throws {UploadTooLargeError} and puts nothing.
+   * @throws {RangeError} it has more than `bytesMax` bytes. Nothing is put then.
    */
   async putAgain({ bucket, key }: UploadReference, bytesMax: number, signal: AbortSignal): Promise<void> {
     const { upload, metadata, body } = await this.#getPlain({ bucket, key }, signal);
     if (upload.bytes > bytesMax) {
       body.destroy();
-      throw new UploadTooLargeError(`${bucket}/${key} has ${upload.bytes} bytes, and may have ${bytesMax}`);
+      throw new RangeError(`${bucket}/${key} has ${upload.bytes} bytes, and may have ${bytesMax}`);
     }
     const command = new PutObjectCommand({
       ...{ Bucket: bucket, Key: key, Body: await buffer(whileAlive(body, signal)) },

@@ -29,11 +29,6 @@ export class UploadEncodedError extends Error {
   override readonly name = 'UploadEncodedError';
 }
 
-/** The object is larger than the caller can hold in memory. */
-export class UploadTooLargeError extends Error {
-  override readonly name = 'UploadTooLargeError';
-}
-
 /** The object exists, but its bytes could not be read: S3 failed, or the stream broke. A retry may succeed. */
 export class UploadUnreadableError extends Error {
   override readonly name = 'UploadUnreadableError';

@@ -13,6 +13,6 @@ process.on('message', async ({ endpoint, ids }: { readonly endpoint: string; rea
   const results = await Promise.all(
     ids.map((id) => store.update(id, (chain) => chain && { ...chain, generation: 2 }, never)),
   );
-  const changed = results.filter(({ isChanged }) => isChanged).length;
+  const changed = results.filter((chain) => chain?.generation === 2).length;
   process.send?.({ changed, mib: Math.round(peakKib() / 1024) });
 });

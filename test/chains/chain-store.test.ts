@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { Chain } from '../../functions/chains/chain-schema.ts';
 import { CHAIN_BYTES_MAX, CHAIN_UPLOADS_MAX } from '../../functions/chains/chain-size.ts';
 import { ChainStore } from '../../functions/chains/chain-store.ts';
-import { LedgerContendedError, UnreadableEntryError } from '../../functions/ledger/store.ts';
+import { ContendedError, UnreadableEntryError } from '../../functions/ledger/store.ts';
 import { MEMORY_MIB } from '../../infra/function-limits.ts';
 import { answerOf, functionProcess } from '../support/function-process.ts';
 import { LEDGER, openWorld, start, world } from '../support/world.ts';
@@ -83,7 +83,7 @@ describe('a chain that many processes change at once', () => {
     });
     const at = world.clock.now();
     const update = world.clock.during(() => store().update(FIRST, endOf(0), never));
-    await expect(update).rejects.toThrow(LedgerContendedError);
+    await expect(update).rejects.toThrow(ContendedError);
     expect(world.clock.now() - at).toBeGreaterThanOrEqual(60_000);
     // The pauses grow to a second.
     expect(others).toBeLessThan(200);

@@ -3,7 +3,7 @@ import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { systemClock } from '../../functions/base/clock.ts';
 import { HoldStore } from '../../functions/holds/hold-store.ts';
 import { type Attempt, admit } from '../../functions/holds/holds.ts';
-import { LedgerContendedError } from '../../functions/ledger/store.ts';
+import { ContendedError } from '../../functions/ledger/store.ts';
 import { attemptOf } from '../support/attempt.ts';
 
 /** What a process of the test of the budget has to do. It does one after another. */
@@ -37,7 +37,7 @@ async function isAdmitted(store: HoldStore, attempt: Attempt): Promise<boolean> 
     const now = Date.now();
     return (await store.change((draft) => admit(draft, attempt, now), signal)).held === undefined;
   } catch (error) {
-    if (!(error instanceof LedgerContendedError)) throw error;
+    if (!(error instanceof ContendedError)) throw error;
     return await isAdmitted(store, attempt);
   }
 }

@@ -425,12 +425,23 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake(
     'the end of a chain told only by the invocation that wrote it',
     500,
-    { file: CHAIN_NOTES, in: 'ChainNotes.#write', replace: 'const { chain } =', with: 'const { chain, isChanged } =' },
+    {
+      file: CHAIN_NOTES,
+      in: 'ChainNotes.#write',
+      replace: 'const chain =',
+      with: 'const changed: boolean[] = []; const chain =',
+    },
+    {
+      file: CHAIN_NOTES,
+      in: 'ChainNotes.#write',
+      replace: '(before) => noted(before, entries, settings.routes)',
+      with: '(before) => { const next = noted(before, entries, settings.routes); changed.push(next !== before); return next; }',
+    },
     {
       file: CHAIN_NOTES,
       in: 'ChainNotes.#write',
       replace: 'chain.endedAt !== undefined && entries.some(isTerminal)',
-      with: 'isChanged && chain.endedAt !== undefined && entries.some(isTerminal)',
+      with: 'changed.at(-1) && chain.endedAt !== undefined && entries.some(isTerminal)',
     },
   ),
   mistake(
