@@ -343,8 +343,8 @@ function findingOfTicks({ index, state, writtenAt }: KnownCollector, now: number
 async function examineWords({ deployment, signal }: Subject): Promise<Outcome> {
   const counts = new Map<string, number>();
   for (const { state } of await collectorStates(deployment, signal)) {
-    for (const { word, polls } of Object.values(state.undeclared ?? {})) {
-      if (polls >= TOLD_AFTER_POLLS) counts.set(word, (counts.get(word) ?? 0) + 1);
+    for (const { word, polls } of Object.values(state.unclear ?? {})) {
+      if (word !== undefined && polls >= TOLD_AFTER_POLLS) counts.set(word, (counts.get(word) ?? 0) + 1);
     }
   }
   const todo = 'Find out what it means, and declare it in service: see docs/runbook.md, words-undeclared.';

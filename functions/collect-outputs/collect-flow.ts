@@ -23,7 +23,7 @@ import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Sources } from '../publish/sources.ts';
 import type { Settings } from '../settings/environment.ts';
-import { TOLD_AFTER_POLLS, type UndeclaredWord } from './collector.ts';
+import { TOLD_AFTER_POLLS } from './collector.ts';
 import { outageOf } from './failure-isolation.ts';
 import { type AssetPorts, type EndedFlow, FlowAssets, fittingOutputs, UNDECLARED } from './flow-assets.ts';
 import {
@@ -47,6 +47,9 @@ export interface CollectFlowPorts extends AssetPorts, PublishPorts {
 
 /** What a poll tells of a flow that it did not see end. */
 type Unended = Extract<Observation, { readonly kind: 'running' | 'unsure' }>;
+
+/** What makes a poll unclear: at most one of these. */
+type Unclear = Pick<Extract<Observation, { readonly kind: 'running' }>, 'undeclared' | 'lacking'>;
 
 /** A poll that failed, why, and when. */
 export interface FailedPoll {
@@ -77,7 +80,7 @@ export class FlowCollector {
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
     if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
-    if (seen.kind === 'running' || seen.kind === 'unsure') await this.#noteWord(marker, seen);
+    if (seen.kind === 'running' || seen.kind === 'unsure') await this.#noteUnclear(marker, seen);
     if (seen.kind === 'ending' && !isTooOld(marker.ageFrom, this.#ports, 2)) return undefined;
     if (seen.kind === 'running' || seen.kind === 'unsure') {
       if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker)))
@@ -98,7 +101,7 @@ export class FlowCollector {
   }
 
   async #observe(marker: RunningMarker): Promise<Observation> {
-    const { confirmations, unfit } = this.#tick;
+    const { confirmations, unclear } = this.#tick;
     try {
       return await this.#observer.observe(marker);
     } catch (error) {
@@ -106,22 +109,16 @@ export class FlowCollector {
       confirmations.forget(marker.uploadId, GONE);
       const isItsOwn = error instanceof FlowServiceError && outageOf(error) === undefined;
       // Written once, because the message quotes the answer, and each answer may differ.
-      if (isItsOwn && unfit.note(marker.uploadId, '').polls === TOLD_AFTER_POLLS)
-        await this.#tell(marker, error.message);
+      const word = unclear.of(marker.uploadId)?.word;
+      if (isItsOwn && unclear.note(marker.uploadId, word) === TOLD_AFTER_POLLS) await this.#tell(marker, error.message);
       throw error;
     }
   }
 
-  /** Tells of an undeclared word, or of what the service does not show, once enough polls in a row saw that. */
-  async #noteWord(
-    marker: RunningMarker,
-    { undeclared, lacking }: { readonly undeclared?: Undeclared | undefined; readonly lacking?: string | undefined },
-  ): Promise<void> {
-    const { words, unfit } = this.#tick;
-    const before = Math.max(...[words, unfit].map((each) => each.of(marker.uploadId)?.polls ?? 0));
-    if (lacking === undefined) unfit.forget(marker.uploadId);
-    const isLong = lacking !== undefined && unfit.note(marker.uploadId, '').polls >= TOLD_AFTER_POLLS;
-    const message = this.#countWord(marker, undeclared) ?? (isLong ? lacking : undefined);
+  /** Tells of an undeclared word, or of what the service does not show, once enough polls in a row were unclear. */
+  async #noteUnclear(marker: RunningMarker, unclear: Unclear): Promise<void> {
+    const before = this.#tick.unclear.of(marker.uploadId)?.polls ?? 0;
+    const message = this.#countUnclear(marker, unclear);
     if (message !== undefined || before >= TOLD_AFTER_POLLS) await this.#tell(marker, message);
   }
 
@@ -133,11 +130,12 @@ export class FlowCollector {
     await this.#ports.ledger.replace(stored, hindered(stored.entry, told), this.#tick.invocation.closing);
   }
 
-  /** Counts a poll that saw such a word. Returns what to tell. */
-  #countWord({ uploadId, flowId }: RunningMarker, undeclared: Undeclared | undefined): string | undefined {
-    const { words } = this.#tick;
-    if (undeclared === undefined) words.forget(uploadId);
-    else if (words.note(uploadId, undeclared.word).polls >= TOLD_AFTER_POLLS) {
+  /** Counts a poll that was answered. Returns what to tell. */
+  #countUnclear({ uploadId, flowId }: RunningMarker, { undeclared, lacking }: Unclear): string | undefined {
+    const { unclear } = this.#tick;
+    if (undeclared === undefined && lacking === undefined) unclear.forget(uploadId);
+    else if (unclear.note(uploadId, undeclared?.word) >= TOLD_AFTER_POLLS) {
+      if (undeclared === undefined) return lacking;
       const { log, metrics } = this.#ports.telemetry;
       const message = undeclaredText(undeclared);
       metrics.add('WordsUndeclared');
@@ -153,8 +151,8 @@ export class FlowCollector {
   ): Promise<EndedFlow | undefined> {
     // From now on, `FlowAssets` tells what keeps the outputs from being stored.
     const { upload, flow } = stored.entry;
-    this.#tick.unfit.forget(upload.id);
-    this.#countWord(runningMarkerOf(upload, flow), failure === undefined ? undeclaredIn(outputs) : undefined);
+    const undeclared = failure === undefined ? undeclaredIn(outputs) : undefined;
+    this.#countUnclear(runningMarkerOf(upload, flow), { undeclared });
     if (outputs.length > 0 || failure !== undefined) {
       this.#tick.confirmations.forgetLoss(stored.entry.upload.id);
       if (failure === undefined && nothing !== undefined) {
@@ -216,24 +214,25 @@ export class FlowCollector {
   ): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
-    const { words, unfit } = this.#tick;
-    // What the last poll saw counts by itself, because only so many flows are remembered.
+    const counted = this.#tick.unclear.of(marker.uploadId);
+    // What the last poll saw counts by itself, because only so many flows are counted.
     const isItsOwn = error !== undefined && outageOf(error) === undefined;
-    const isUnfit = isItsOwn || seen?.lacking !== undefined || unfit.has(marker.uploadId);
-    const unready = seen?.kind === 'running' ? seen.unready : undefined;
-    const reason = error?.message ?? seen?.lacking ?? unready ?? (isUnfit ? stored.entry.obstacle?.message : undefined);
+    const isUnclear = isItsOwn || seen?.lacking !== undefined || counted !== undefined;
+    const running = seen?.kind === 'running' ? seen : undefined;
+    const word = counted?.word ?? running?.undeclared?.word;
+    const told = isUnclear && word === undefined ? stored.entry.obstacle?.message : undefined;
+    const reason = error?.message ?? seen?.lacking ?? running?.unready ?? told;
     const why = reason === undefined ? '.' : `: ${reason}`;
     const { flowAgeMaxSeconds } = this.#ports.settings;
     // What is lacking may be the outputs of a flow that was seen to end.
     const what = seen?.lacking === undefined ? 'No poll saw the flow end' : 'The flow was not collected';
     const late = `${what} within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
-    const word = seen?.kind === 'running' ? seen.undeclared?.word : undefined;
-    const undeclared = words.of(marker.uploadId) ?? (word === undefined ? undefined : { word, polls: 1 });
-    const failure: KnownFailure = undeclared ? endByWord(late, undeclared) : { code: 'timed-out', message: late };
+    const failure: KnownFailure =
+      word === undefined ? { code: 'timed-out', message: late } : endByWord(late, word, counted?.polls ?? 1);
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     // If its answers are refused or not understood, the flow may have completed. An abort could then lose its outputs.
-    const isSeen = seen?.kind === 'running' && unready === undefined;
-    if (undeclared === undefined && !isUnfit) await this.#abort(stored.entry, { isSeen });
+    const isSeen = running !== undefined && running.unready === undefined;
+    if (word === undefined && !isUnclear) await this.#abort(stored.entry, { isSeen });
   }
 
   /**
@@ -374,7 +373,7 @@ export class FlowCollector {
 const undeclaredText = ({ of, word }: Undeclared): string =>
   `The service shows ${of === 'flow' ? 'the flow' : 'an output'} as "${word}", a word that ${UNDECLARED}. It counts as ${of === 'flow' ? 'running' : 'pending'}. Find out what it means, and add it to the words of "${of === 'flow' ? 'state' : 'outputs'}" in the description of the service.`;
 
-const endByWord = (late: string, { word, polls }: UndeclaredWord): KnownFailure => ({
+const endByWord = (late: string, word: string, polls: number): KnownFailure => ({
   code: 'undeclared-word',
   message: `${late} The service showed "${word}" in ${polls} polls in a row, a word that ${UNDECLARED}. The flow was not aborted.`,
 });

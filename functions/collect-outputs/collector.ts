@@ -46,16 +46,15 @@ const unconfirmedEnd = (time: z.ZodMiniNumber) =>
   });
 export type UnconfirmedEnd = Readonly<z.infer<ReturnType<typeof unconfirmedEnd>>>;
 
-/** A word that the description of the service does not declare, and how often such words came. */
-const undeclaredWord = z.object({
-  /** The last one. */
-  word: z.string(),
-  /** Polls in a row that saw such a word. */
+/** Polls in a row of a flow that were answered with an error, or with what the description of the service does not fit. */
+const unclearPolls = z.object({
+  /** The word that is not declared, if the last of them that was no error saw one. */
+  word: z.optional(z.string()),
   polls: z.int().check(z.gte(1)),
 });
-export type UndeclaredWord = Readonly<z.infer<typeof undeclaredWord>>;
+export type UnclearPolls = Readonly<z.infer<typeof unclearPolls>>;
 
-/** Number of polls in a row after which an undeclared word is reported. Before that, it may be momentary. */
+/** Number of unclear polls in a row after which they are told. Before that, it may be momentary. */
 export const TOLD_AFTER_POLLS = 3;
 
 /**
@@ -81,10 +80,8 @@ function stateSchema(now: number) {
     slow: orDropped(noted),
     /** By upload id: ends that one poll has seen, and a second poll must confirm. */
     unconfirmedEnds: orDropped(z.record(z.string(), unconfirmedEnd(time))),
-    /** By upload id: words of flows that the description of the service does not declare. */
-    undeclared: orDropped(z.record(z.string(), undeclaredWord)),
-    /** By upload id: flows whose polls are answered with an error, or with what does not fit. Their word is empty. */
-    unfit: orDropped(z.record(z.string(), undeclaredWord)),
+    /** By upload id. */
+    unclear: orDropped(z.record(z.string(), unclearPolls)),
     /** The pace that the service allowed. */
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
     /** When uploads last left the line, how many more may leave next, and whose turn it is then. */

@@ -86,11 +86,11 @@ export class FlowPolls {
 
   /** Lists this collector's markers. Ends the uploads that share a flow, and forgets what is not running any more. */
   async #markers(now: number): Promise<readonly RunningMarker[]> {
-    const { invocation, confirmations, isolation, ended, lagging, slow, words, unfit, share } = this.#tick;
+    const { invocation, confirmations, isolation, ended, lagging, slow, unclear, share } = this.#tick;
     const { ours, shared } = await listRunningMarkers(this.#ports, share, now, invocation.closing);
     confirmations.retainSince(ours);
     const uploadIds = new Set(ours.map(({ uploadId }) => uploadId));
-    for (const noted of [ended, lagging, slow, words, unfit]) noted.retain(uploadIds);
+    for (const noted of [ended, lagging, slow, unclear]) noted.retain(uploadIds);
     this.counts.running = ours.length;
     this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
     for (const markers of shared) {

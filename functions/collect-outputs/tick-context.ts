@@ -6,8 +6,8 @@ import {
   type Lease,
   type NotedUploads,
   Remembered,
+  type UnclearPolls,
   type UnconfirmedEnd,
-  type UndeclaredWord,
 } from './collector.ts';
 import type { FailureIsolation } from './failure-isolation.ts';
 
@@ -17,8 +17,8 @@ const OBSERVATION_AGE_MAX_MS = 60 * 60_000;
 /** Maximum number of first observations that are remembered. Beyond it, the end of a flow is confirmed later. */
 const OBSERVATIONS_MAX = 1_000;
 
-/** Maximum number of flows whose undeclared words are remembered. The alarm does not need more. */
-const WORDS_MAX = 1_000;
+/** Maximum number of flows whose unclear polls are counted. The alarm does not need more. */
+const UNCLEAR_MAX = 1_000;
 
 /**
  * Beginning of the digest of complete outputs. The digest of an end without outputs, such as that of a flow that is
@@ -32,9 +32,7 @@ export interface TickContext {
   readonly invocation: Invocation;
   readonly isolation: FailureIsolation;
   readonly confirmations: EndConfirmations;
-  readonly words: UndeclaredWords;
-  /** Flows whose polls are answered with an error, or with what does not fit the description of the service. */
-  readonly unfit: UndeclaredWords;
+  readonly unclear: UnclearFlows;
   /**
    * Flows that have ended, and are not stored yet, with the time at which one of their assets last had a slot, or at
    * which they ended if none had. The next tick stores them first, the one with the earliest time before all others. So
@@ -51,16 +49,16 @@ export interface TickContext {
 }
 
 /**
- * Counts the polls in a row that saw a word which the description of the service does not declare, or that were answered
- * with an error or with what does not fit the description.
+ * Counts the polls in a row that were answered with an error, or with what the description of the service does not fit,
+ * such as a word that it does not declare.
  */
-export class UndeclaredWords extends Remembered<UndeclaredWord> {
-  /** Notes that a poll saw such a word. Returns it with the number of such polls in a row. */
-  note(uploadId: string, word: string): UndeclaredWord {
+export class UnclearFlows extends Remembered<UnclearPolls> {
+  /** Counts such a poll. Returns the number of them in a row. @param word the word that is not declared. */
+  note(uploadId: string, word: string | undefined): number {
     const before = this.of(uploadId);
-    const seen = { word, polls: (before?.polls ?? 0) + 1 };
-    if (before !== undefined || this.noted.size < WORDS_MAX) this.noted.set(uploadId, seen);
-    return seen;
+    const polls = (before?.polls ?? 0) + 1;
+    if (before !== undefined || this.noted.size < UNCLEAR_MAX) this.noted.set(uploadId, { word, polls });
+    return polls;
   }
 }
 

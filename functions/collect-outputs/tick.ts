@@ -13,7 +13,7 @@ import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { StoringQueue } from './storing-queue.ts';
-import { EndConfirmations, type TickContext, UndeclaredWords } from './tick-context.ts';
+import { EndConfirmations, type TickContext, UnclearFlows } from './tick-context.ts';
 
 /**
  * Time from a tick's start after which it begins no further round unless assets are being stored, in milliseconds. The
@@ -142,8 +142,7 @@ class Tick {
       invocation,
       isolation: new FailureIsolation(invocation, ports.telemetry, ports.clock),
       confirmations: new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000),
-      words: new UndeclaredWords(state.undeclared),
-      unfit: new UndeclaredWords(state.unfit),
+      unclear: new UnclearFlows(state.unclear),
       ended: new NotedUploads(state.ended),
       slots: new AssetSlots(ports.clock, ports.settings.assetConcurrency, lagging),
       lagging,
@@ -177,14 +176,13 @@ class Tick {
 
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
-    const { ended, slow, confirmations, words, unfit } = this.#context;
+    const { ended, slow, confirmations, unclear } = this.#context;
     return {
       ...this.#polls.memory,
       ended: ended.remembered,
       slow: slow.remembered,
       unconfirmedEnds: confirmations.remembered,
-      undeclared: words.remembered,
-      unfit: unfit.remembered,
+      unclear: unclear.remembered,
       pace: this.#ports.pacer.learnt,
       line: this.#waitingUploads.remembered,
     };

@@ -38,14 +38,14 @@ describe('a word for the state of a flow that is not declared', () => {
     await world.tickAfter(2 * MINUTE);
     shown.word = 'in_progress';
     await world.tickAfter(2 * MINUTE);
-    const { undeclared } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
-    expect(Object.values(undeclared ?? {})).toMatchObject([{ word: 'in_progress', polls: 2 }]);
+    const { unclear } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
+    expect(Object.values(unclear ?? {})).toMatchObject([{ word: 'in_progress', polls: 2 }]);
     await world.tickAfter(2 * MINUTE);
     expect(await obstacle()).toContain('"in_progress"');
     shown.word = 'running';
     await world.tickAfter(2 * MINUTE);
     expect(await world.entry()).not.toHaveProperty('obstacle');
-    expect(await world.json(LEDGER, 'state/collector-0.json')).not.toHaveProperty('undeclared');
+    expect(await world.json(LEDGER, 'state/collector-0.json')).not.toHaveProperty('unclear');
     expect(world.count('WordsUndeclared')).toBe(1);
   });
 
@@ -58,7 +58,7 @@ describe('a word for the state of a flow that is not declared', () => {
       status: 'failed',
       failure: { code: 'undeclared-word' },
     });
-    expect(failure?.message).toMatch(/10800 seconds.*"succeed" in 6 polls in a row/);
+    expect(failure?.message).toMatch(/10800 seconds\. The service showed "succeed" in 6 polls in a row/);
     expect(failure?.advice).toContain('flowdrop collect');
     expect(world.service.counts.changeFlow).toBe(0);
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
@@ -86,10 +86,22 @@ describe('a word for the state of a flow that is not declared', () => {
       const marker = { uploadId, flowId: `f${n}`, ageFrom: world.clock.now() + 3 * HOUR };
       await world.ports.ledger.putRunningMarker(marker, new AbortController().signal);
     }
-    await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ undeclared: seen, unfit: seen }));
+    await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ unclear: seen }));
     await world.tickAfter(3 * HOUR).catch(() => {});
     expect(world.service.counts.changeFlow).toBe(0);
     expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed' });
+  });
+
+  it('is named at the end, although the last polls were answered with an error', async () => {
+    await shownAs('succeed');
+    for (let polls = 1; polls <= 3; polls += 1) await world.tickAfter(20 * MINUTE);
+    world.fault('getFlow', { status: 400 });
+    for (let polls = 1; polls <= 2; polls += 1) await world.tickAfter(20 * MINUTE).catch(() => {});
+    await world.tickAfter(3 * HOUR).catch(() => {});
+    expect((await world.receipt('a.bin')).failure).toMatchObject({
+      code: 'undeclared-word',
+      message: expect.stringContaining('"succeed"'),
+    });
   });
 
   it('is seen by polls of each flow, although the listing of flows shows them too', async () => {

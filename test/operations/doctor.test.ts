@@ -394,14 +394,14 @@ describe('by the ledger', () => {
 
   it('words of the service that are not declared are a fault, once several polls in a row saw one', async () => {
     const twice = { word: 'queued', polls: 2 };
-    const undeclared = { a: { word: 'succeed', polls: 3 }, b: { word: 'succeed', polls: 40 }, c: twice };
-    const { deployment } = await quiet({ 'collector-0': { heldUntil: 0, undeclared } });
+    const unclear = { a: { word: 'succeed', polls: 3 }, b: { word: 'succeed', polls: 40 }, c: twice };
+    const { deployment } = await quiet({ 'collector-0': { heldUntil: 0, unclear } });
     expect(await resultOf('words of the service', deployment)).toMatchObject({
       result: 'fault',
       what: 'The service shows 2 flows as "succeed", a word that its description does not declare. Nothing of them is collected.',
       todo: expect.stringContaining('words-undeclared'),
     });
-    const { deployment: other } = await quiet({ 'collector-0': { heldUntil: 0, undeclared: { c: twice } } });
+    const { deployment: other } = await quiet({ 'collector-0': { heldUntil: 0, unclear: { c: twice } } });
     expect(await resultOf('words of the service', other)).toMatchObject({ result: 'good' });
   });
 
