@@ -4,6 +4,7 @@ import {
   flowReader,
   isLink,
   linkedOutputsReader,
+  listOf,
   outputPageReader,
   type Reader,
 } from '../functions/flow-service/answers.ts';
@@ -211,7 +212,7 @@ function readOutputs(json: unknown, service: ServiceDescription): Reading {
 /** What each of some pointers finds. The first that finds something counts. */
 function linesOf(json: unknown, name: string, pointers: Pointers): readonly string[] {
   return [pointers].flat().map((pointer) => {
-    const value = at(json, pointer);
+    const value = at(json, listOf(pointer));
     const found = Array.isArray(value) ? `a list of ${counted(value.length, 'item')}` : quoted(value, VALUE_CHARS_MAX);
     return `${name}, ${pointer === '' ? 'the answer itself' : pointer}: ${value === undefined ? 'nothing' : found}`;
   });

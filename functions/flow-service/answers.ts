@@ -278,7 +278,9 @@ export const createdReader = (
 export function idInHeader({ headers }: TransportResponse, header: string, { path }: StateDescription): string {
   const flowId = usableId(idIn(headers[header.toLowerCase()], path));
   if (flowId !== undefined) return flowId;
-  throw new UnintelligibleAnswerError(`no usable id in the header ${header}: correct "create.id" in the description`);
+  throw new UnintelligibleAnswerError(
+    `no usable id in the header ${header}: correct "create.id", or "state.path", whose end an address there must have`,
+  );
 }
 
 /** True if an answer has a declared word for the state of a flow. Errors beside it are those of the flow. */
@@ -559,6 +561,12 @@ export interface LinkedResults {
   readonly isRunning: boolean;
 }
 
+/** The step of a pointer that stands for each item of a list, or for each member of an object. */
+const EACH = /\/-(?=\/|$)/;
+
+/** The pointer to the list whose items have the addresses: `/files` for `/files/-/url`. */
+export const listOf = (pointer: string): string => pointer.split(EACH)[0] ?? '';
+
 export const linkedOutputsReader = (
   { addresses, path }: LinkedOutputs,
   { state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>,
@@ -566,8 +574,10 @@ export const linkedOutputsReader = (
   reader('no object', (json): LinkedResults | undefined => {
     if (!isObject(json) && !Array.isArray(json)) return undefined;
     const links = new Map<string, LinkedOutput>();
+    const lists = addresses.map(listOf);
     for (const declared of addresses) {
-      for (const place of linksIn(at(json, declared), declared, { words, state })) {
+      const [list = '', ...within] = declared.split(EACH);
+      for (const place of linksIn(at(json, list), list, { words, state, within })) {
         const { pointer } = place;
         const id = stepsOf(pointer).join('-').replaceAll('/', '-');
         const known = links.get(id);
@@ -576,12 +586,12 @@ export const linkedOutputsReader = (
         else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), place));
       }
     }
-    const isEmpty = addresses.some((pointer) => isEmptyPlace(at(json, pointer)));
+    const isEmpty = lists.some((pointer) => isEmptyPlace(at(json, pointer)));
     const nothing = links.size === 0 && !isEmpty && nothingAt('address', 'outputs.addresses', addresses, json);
     const isState = (path ?? state.path) === state.path;
     const isRunning =
       (isState && stateOf(wordAt(json, state.word), state) === 'running') ||
-      runningWordIn(json, addresses, state.running) !== undefined;
+      runningWordIn(json, lists, state.running) !== undefined;
     return {
       links: [...links.values()],
       page: pageOf(json, [...links.values()]),
@@ -636,7 +646,11 @@ interface LinkedPlace {
 }
 
 /** What says in an answer with links how they are. */
-type LinkFacts = Pick<FailurePlaces, 'words'> & { readonly state: StateDescription };
+interface LinkFacts extends Pick<FailurePlaces, 'words'> {
+  readonly state: StateDescription;
+  /** Where an item has its addresses, and an item of a list there. Default: anywhere. */
+  readonly within: readonly string[];
+}
 
 /** An address without a scheme, which is that of the answer (RFC 3986, section 4.2). */
 const SCHEMELESS = /^\/\/[\w-]+\.[\w.-]+[:/]\S/;
@@ -704,23 +718,34 @@ function lostIn(item: unknown, pointer: string, facts: LinkFacts, others: Linkin
   return lacking === undefined ? [] : [{ pointer: pointer + lacking, value: '', error: LACKING }];
 }
 
+/** True for items by their names, such as `{"low": {"url": …}, "high": {"status": "failed"}}`. */
+function isOfObjects(value: object): boolean {
+  const members = Object.values(value).filter((member) => member !== null);
+  return members.length > 1 && members.every(isObject);
+}
+
 /**
  * @param facts what says of an item of a list that it has failed, or is not there yet.
  * @param isWanted false within an object, whose other members may say anything about the result.
  */
 function* linksIn(value: unknown, pointer: string, facts: LinkFacts, isWanted = true): Generator<LinkedPlace> {
   if (value === undefined || value === null || value === '') return;
-  if (Array.isArray(value)) {
-    const items = value.map((item, index) => {
-      const place = pointer + pointerOf([String(index)]);
-      return { item, place, links: [...linksIn(item, place, facts, isWanted)] };
+  const [within, ...deeper] = facts.within;
+  if (Array.isArray(value) || (isObject(value) && (within !== undefined || (isWanted && isOfObjects(value))))) {
+    const items = Object.entries(value).map(([name, item]) => {
+      const place = pointer + pointerOf([name]);
+      const links = [
+        ...linksIn(at(item, within ?? ''), place + (within ?? ''), { ...facts, within: deeper }, isWanted),
+      ];
+      return { item, place, links: within ? links.map((each) => ({ ...saidBeside(item, facts), ...each })) : links };
     });
     const linking = items.filter(({ links }) => links.length > 0);
     const others = {
       places: new Set(
         linking.flatMap(({ place, links }) => links.map(({ pointer: each }) => each.slice(place.length))),
       ),
-      words: new Set(linking.flatMap(({ item }) => wordsIn(item))),
+      // Another pointer may find the addresses of items with other words.
+      words: new Set(within ? [] : linking.flatMap(({ item }) => wordsIn(item))),
     };
     for (const { item, place, links } of items) yield* links.length > 0 ? links : lostIn(item, place, facts, others);
   } else if (isObject(value)) {

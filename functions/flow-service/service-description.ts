@@ -167,7 +167,10 @@ export interface ListedOutputs extends AnyOutputs {
 export interface LinkedOutputs extends AnyOutputs {
   /** Path of the answer. Default: that of the state. */
   readonly path?: string | undefined;
-  /** Pointers to what has the addresses: one, or a list or an object, in which every text that is an address counts. */
+  /**
+   * Pointers to what has the addresses: one, or a list or an object, in which every text that is an address counts. A step
+   * `-` stands for each item: `/files/-/url` leaves out all else that the items have.
+   */
   readonly addresses: readonly string[];
   /** What says in place of the answer that the flow has failed. Default: nothing, the state says so. */
   readonly failed?: Refusals | undefined;

@@ -287,6 +287,67 @@ describe('an answer that links results', () => {
   });
 });
 
+describe('a pointer with a step for each item', () => {
+  const A = 'https://cdn.example/a.pdf';
+  const docs = [
+    { path: A, source: 'https://cdn.example/in.pdf', status: 'succeeded' },
+    { path: A, source: A, status: 'processing' },
+    { source: A, status: 'failed', error: { message: 'bad file' } },
+    { path: null, source: A },
+    { source: A, status: 'succeeded' },
+  ];
+  it('finds only what the items have there, and still tells of items without', () => {
+    expect(linked({ docs }, ['/docs/-/path'])).toMatchObject([
+      { assetId: 'docs-0-path', address: A, word: undefined },
+      { assetId: 'docs-1-path', word: 'processing' },
+      { assetId: 'docs-2', error: 'bad file' },
+      { assetId: 'docs-3-path', error: 'The service lists no address there' },
+    ]);
+  });
+
+  it.each<[string, unknown, readonly string[], readonly string[]]>([
+    ['a list of texts', { docs: [{ urls: [A, A] }] }, ['/docs/-/urls'], ['docs-0-urls-0', 'docs-0-urls-1']],
+    ['members by their names', { docs: { low: { url: A, poster: A } } }, ['/docs/-/url'], ['docs-low-url']],
+    ['lists in lists', [{ files: [{ url: A, in: A }] }], ['/-/files/-/url'], ['0-files-0-url']],
+    ['the items themselves', { docs: [A, { b: A }] }, ['/docs/-'], ['docs-0', 'docs-1-b']],
+    [
+      'items of two kinds',
+      {
+        docs: [
+          { url: A, status: 'encoded' },
+          { urls: [A], status: 'created' },
+        ],
+      },
+      ['/docs/-/url', '/docs/-/urls'],
+      ['docs-0-url', 'docs-1-urls-0'],
+    ],
+    ['nothing in an empty list', { docs: [] }, ['/docs/-/url'], []],
+  ])('finds %s', (_, answer, addresses, ids) => {
+    const read = linkedOutputsReader({ addresses, isWhole: true }, REPLICATE)(answer);
+    expect(idsOf(read.links)).toEqual(ids);
+    expect(read.nothing).toBeUndefined();
+  });
+
+  it('is told if it finds nothing', () => {
+    const read = linkedOutputsReader({ addresses: ['/docs/-/url'], isWhole: true }, REPLICATE)({ docs: [{ path: A }] });
+    expect(read.nothing).toContain('no address at /docs/-/url: correct "outputs.addresses"');
+  });
+});
+
+it('results by their names are told if one of them failed, or is not there yet', () => {
+  const output = {
+    low: { url: 'https://cdn.example/a', status: 'STORED' },
+    mid: { status: 'FAILED' },
+    high: { status: 'processing' },
+    none: null,
+  };
+  expect(linked({ output })).toMatchObject([
+    { assetId: 'output-low-url', word: undefined },
+    { assetId: 'output-mid', error: '{"status":"FAILED"}' },
+    { assetId: 'output-high', word: 'processing' },
+  ]);
+});
+
 describe('the results that stand in an answer itself', () => {
   const MIB = 1024 * 1024;
   const uri = (letter: string, bytes: number): string =>
