@@ -608,7 +608,7 @@ describe('a flow that may have been created', () => {
     const error = await failureOf(operations.create(clientOf(PUBLIC, { transport })));
     expect(error).toMatchObject({ name: 'InDoubtError', isAccepted: true });
     expect((error as Error).message).toMatch(
-      new RegExp(`the answer is empty \\(status 202\\)\\. Its header ${name} is not read$`),
+      new RegExp(`the answer is empty \\(status 202\\)\\. If its header ${name} names the flow, declare .*"${name}"`),
     );
   });
 
