@@ -14,6 +14,12 @@ const SLICE_BYTES_MAX = 48 * 1024;
 /** Size of the blocks that are written. Over TLS, one write for each record of 16 KiB would halve the speed. */
 const BLOCK_BYTES = 256 * 1024;
 
+/**
+ * Bytes that are written before the next input is opened. A thousand small inputs, which S3 hands out one after the
+ * other, would fill a block only after minutes. By then, the connection would have been given up as idle.
+ */
+const UNSENT_BYTES_MAX = 16 * 1024;
+
 /** Texts of together at most so many bytes are kept in memory until they are sent. Longer ones are read twice. */
 const KEPT_TEXT_BYTES_MAX = 1024 * 1024;
 
@@ -124,6 +130,7 @@ export function filled(value: Json, values: Readonly<Record<string, Json | undef
 async function* inBlocks(parts: readonly Part[], signal: AbortSignal): AsyncGenerator<Uint8Array> {
   const blocks = new Blocks();
   for (const part of parts) {
+    if (!(part instanceof Uint8Array) && blocks.bytesUsed > UNSENT_BYTES_MAX) yield blocks.take();
     if (part instanceof Uint8Array) yield* blocks.bytes(part);
     else if (part.as === 'file') yield* encode(exactly(part.source.bytes, await part.source.open(signal)), blocks);
     else for await (const text of escaped(part.source, signal)) yield* blocks.bytes(text);
@@ -197,6 +204,10 @@ class Blocks {
   #block: Buffer = Buffer.allocUnsafeSlow(BLOCK_BYTES);
   #other: Buffer | undefined;
   #used = 0;
+
+  get bytesUsed(): number {
+    return this.#used;
+  }
 
   *bytes(bytes: Uint8Array): Generator<Uint8Array> {
     for (let from = 0; from < bytes.byteLength; ) {

@@ -1,11 +1,16 @@
+import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../functions/base/clock.ts';
 import type { Json } from '../../functions/base/json.ts';
 import { InvalidTextError, UnavailableError } from '../../functions/flow-service/errors.ts';
+import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { filled, flowBody } from '../../functions/flow-service/request-body.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
+import { TRANSPORT_LIMITS } from '../../functions/flow-service/transport.ts';
 import type { CreateRequest, FlowInput, InputSource } from '../../functions/flow-service/types.ts';
-import { collect, pieces, refilled } from './chunks.ts';
+import { collect, pieces, refilled, streamed } from './chunks.ts';
+import { bodyOf as received, scripted } from './scripted.ts';
 
 const never = new AbortController().signal;
 const tag = { pipeline: 'test', upload: 'abc', generation: 2 };
@@ -360,6 +365,27 @@ describe('the request body of several inputs', () => {
     });
     await encoded({ template: 't', tag, inputs: [named('one'), named('two')] });
     expect(order).toEqual(['opens one', 'ends one', 'opens two', 'ends two']);
+  });
+
+  it('is sent while its inputs are read, so that the connection is not idle for as long as that takes', async () => {
+    const limits = { ...TRANSPORT_LIMITS, idleMs: 500 };
+    const transport = httpTransport({ clock: systemClock, limits });
+    const slow = (bytes: Uint8Array): InputSource => ({
+      bytes: bytes.byteLength,
+      open: async () => {
+        await systemClock.sleep(10);
+        return streamed([bytes]);
+      },
+    });
+    const [first] = requestOf(sourceOf(Buffer.alloc(0))).inputs;
+    const inputs = Array.from({ length: 120 }, () => ({ ...(first as FlowInput), source: slow(randomBytes(600)) }));
+    const body = await bodyOf({ ...requestOf(sourceOf(Buffer.alloc(0))), inputs }, never);
+    await using server = await scripted(async (request, response) => {
+      response.end(String(Buffer.byteLength(await received(request))));
+    });
+    const sending = { bytes: body.bytes, chunks: body.chunks(never) };
+    const answer = await transport({ method: 'POST', url: server.url, headers: {}, body: sending }, never);
+    expect((await collect(answer.body)).toString()).toBe(String(body.bytes));
   });
 
   it('reads a text once while it fits into 1 MiB with the others, and twice if not', async () => {
