@@ -1,10 +1,11 @@
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject } from '../functions/s3/objects.ts';
+import { comparable } from '../functions/uploads/job-keys.ts';
 import { isStageKey, UPLOAD_ID } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import { chainBegunBy } from './chains.ts';
 import type { Deployment } from './deployment.ts';
-import { type FoundUpload, readEntries, readEntry } from './listing.ts';
+import { type FoundUpload, objects, readEntries, readEntry } from './listing.ts';
 import { stageOfName } from './upload-name.ts';
 
 /** A stage of a chain may have several uploads, which have the same name. */
@@ -28,7 +29,7 @@ export type Found =
 
 /**
  * Finds what a text names: an upload by its id or its key, or else all current uploads whose keys begin with the text.
- * A key may lack the prefix of the inbox. A key whose object is gone is found by its receipt. The name of a later stage,
+ * A key may lack the prefix of the inbox, and may have its letters and blanks in another form. A key whose object is gone is found by its receipt. The name of a later stage,
  * such as `robot.png › optimised`, means all uploads of the stage in the chain of the file.
  */
 export async function find(text: string, deployment: Deployment, signal: AbortSignal): Promise<Found> {
@@ -105,7 +106,32 @@ async function findByKey(text: string, deployment: Deployment, signal: AbortSign
     const { entry, issue } = await readEntry(id, deployment, signal);
     return { id, key, entry, issue };
   }
-  return undefined;
+  const other = await keyInOtherForm(key, deployment, signal);
+  return other === undefined ? undefined : findByKey(other, deployment, signal);
+}
+
+/**
+ * The key of the inbox that a person takes for this one: macOS decomposes letters, and its screenshots have a blank that
+ * no key types. Undefined if there is none, or more than one.
+ * @internal
+ */
+export async function keyInOtherForm(
+  key: string,
+  { s3, settings }: Deployment,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const at = key.search(/[^!-~]/);
+  if (at === -1) return undefined;
+  // The letter before may be a part of what is composed elsewhere.
+  const prefix = key.slice(0, Math.max(0, at - 1));
+  const alike: string[] = [];
+  let looked = 0;
+  for await (const { Key = '' } of objects({ s3, bucket: settings.inboxBucket, prefix }, signal)) {
+    if (Key !== key && comparable(Key) === comparable(key)) alike.push(Key);
+    looked += 1;
+    if (looked === PREFIX_UPLOADS_MAX) break;
+  }
+  return alike.length === 1 ? alike[0] : undefined;
 }
 
 /** The upload of a later stage with this address. It has no object of the inbox, and may have no receipt yet. */

@@ -8,7 +8,7 @@ import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { CHAIN_FOLDER, type Upload } from '../functions/uploads/upload.ts';
 import type { Deployment } from './deployment.ts';
-import { findUpload, withPrefix } from './find.ts';
+import { findUpload, keyInOtherForm, withPrefix } from './find.ts';
 import { objects } from './listing.ts';
 import { entryOf } from './stored-bytes.ts';
 import { isStageKeyOf, stageOfName } from './upload-name.ts';
@@ -129,7 +129,9 @@ async function receiptKeys(
   for await (const { Key } of objects({ s3, bucket, prefix: own }, signal)) {
     if (Key === own) return { keys: [own, ...(await below(`${prefix}/${CHAIN_FOLDER}/`))], first: key };
   }
-  return { keys: await below(prefix) };
+  const found = await below(prefix);
+  const other = found.length > 0 ? undefined : await keyInOtherForm(key, deployment, signal);
+  return other === undefined ? { keys: found } : receiptKeys(other, deployment, signal);
 }
 
 async function textOf(Key: string, { s3, settings }: Deployment, abortSignal: AbortSignal): Promise<string> {

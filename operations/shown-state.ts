@@ -1,5 +1,6 @@
 import { SUPERSEDED, type TerminalState } from '../functions/ledger/terminal-states.ts';
 import type { WaitEnding, WaitReason } from '../functions/ledger/waits.ts';
+import { comparable } from '../functions/uploads/job-keys.ts';
 
 /** A state as a person sees it. */
 export type ShownState = 'claimed' | 'waiting' | 'undecided' | 'running' | TerminalState | 'replaced';
@@ -46,3 +47,6 @@ const AT_ITS_TIME: ReadonlyMap<string, string> = new Map<WaitReason, string>([
 
 /** What becomes of an upload when its wait is over, with the time after it: `next try 10:00`. */
 export const atItsTime = (reason: string): string => AT_ITS_TIME.get(reason) ?? 'next try';
+
+/** A name as the page's filter compares it: in any case, and with letters and blanks in any form. */
+export const searchable = (name: string): string => comparable(name).toLowerCase();

@@ -61,14 +61,14 @@ export class Feed extends EventTarget {
   start(): void {
     void this.#loadAll();
     window.addEventListener('online', this.#connectNow);
-    document.addEventListener('visibilitychange', this.#connectNow);
+    document.addEventListener('visibilitychange', this.#see);
   }
 
   stop(): void {
     this.#load += 1;
     this.#disconnect();
     window.removeEventListener('online', this.#connectNow);
-    document.removeEventListener('visibilitychange', this.#connectNow);
+    document.removeEventListener('visibilitychange', this.#see);
   }
 
   async #loadAll(): Promise<void> {
@@ -122,10 +122,11 @@ export class Feed extends EventTarget {
   /** @throws {RequestFailedError} */
   async #connect(): Promise<void> {
     this.#disconnect();
+    if (isHidden()) return;
     const load = this.#load;
     const after = this.#lastEvent === undefined ? '' : `&after=${encodeURIComponent(this.#lastEvent)}`;
     const events = await openEvents(`${this.about?.eventsUrl}${after}`);
-    if (load !== this.#load) {
+    if (load !== this.#load || isHidden()) {
       events.close();
       return;
     }
@@ -191,8 +192,14 @@ export class Feed extends EventTarget {
     else this.#connect().catch((error) => this.#lost(error));
   }
 
+  /** A browser has six connections to a server, for all tabs together. Seven that listen would stop each other. */
+  #see = (): void => {
+    if (isHidden()) this.#disconnect();
+    else if (this.#events === undefined) this.#connectNow();
+  };
+
   #connectNow = (): void => {
-    if (this.#timer === undefined || document.visibilityState === 'hidden') return;
+    if (this.#events !== undefined || isHidden()) return;
     this.#reconnectMs = RECONNECT_MS;
     this.#disconnect();
     this.#again();
@@ -210,6 +217,8 @@ export class Feed extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 }
+
+const isHidden = (): boolean => document.visibilityState === 'hidden';
 
 function newestFirst(a: UploadRow, b: UploadRow): number {
   if (a.arrivedAt !== b.arrivedAt) return a.arrivedAt < b.arrivedAt ? 1 : -1;

@@ -256,8 +256,10 @@ export class FlowdropPage extends LightElement {
   #actOnChain = ({ detail }: CustomEvent<PlanRequest>): void => this.#plan(detail);
 
   #actOnAll = ({ detail: { action, state, code, uploads } }: CustomEvent<BulkRequest>): void => {
+    // Older failures are not in the list that the user has before them.
+    const since = state === 'failed' ? this.#feed.extent?.since : undefined;
     if (uploads !== undefined) this.#plan({ action, uploads });
-    else this.#plan({ action, query: { state: state as PlanQuery['state'], ...(code !== undefined && { code }) } });
+    else this.#plan({ action, query: { state: state as PlanQuery['state'], code, since } });
   };
 
   #changeHold = ({ detail }: CustomEvent<HoldRequest>): void => {

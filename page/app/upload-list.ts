@@ -1,7 +1,7 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import { isSuccess, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
-import { atItsTime, shownState } from '../../operations/shown-state.ts';
+import { atItsTime, searchable, shownState } from '../../operations/shown-state.ts';
 import type { RowState, UploadRow } from '../api.ts';
 import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
@@ -147,8 +147,8 @@ export class UploadList extends LightElement {
     const isSame = ['rows', 'filter', 'found', 'opened', 'selected'].every((each) => !changed.has(each));
     if (isSame) return;
     const before = this.#shown;
-    const name = this.filter.name.trim().toLowerCase();
-    const listed = name === '' ? this.rows : this.rows.filter(({ key }) => key.toLowerCase().includes(name));
+    const name = searchable(this.filter.name.trim());
+    const listed = name === '' ? this.rows : this.rows.filter(({ key }) => searchable(key).includes(name));
     const named = listed.length > 0 || name === '' ? listed : this.found;
     const { state, code } = this.filter;
     const inState = state === undefined ? named : named.filter((row) => shownState(row) === state);

@@ -5,6 +5,7 @@ import type { Deployment } from '../../operations/deployment.ts';
 import type { HoldsView } from '../../operations/holds.ts';
 import { LedgerWindow, type WindowLimits } from '../../operations/ledger-window.ts';
 import { READS_MAX, type ReadEntry, readEntries } from '../../operations/listing.ts';
+import { searchable } from '../../operations/shown-state.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { shownState } from '../../operations/upload-view.ts';
 import type { RowState, Status, UploadRow, UploadsPage } from '../api.ts';
@@ -93,8 +94,8 @@ export class Feed {
     await this.#freshen();
     const lastEvent = this.#log.lastId;
     this.#sorted ??= [...this.#rows.values()].sort(byArrival);
-    const part = name.toLowerCase();
-    const named = part === '' ? this.#sorted : this.#sorted.filter(({ key }) => key.toLowerCase().includes(part));
+    const part = searchable(name);
+    const named = part === '' ? this.#sorted : this.#sorted.filter(({ key }) => searchable(key).includes(part));
     const wanted = state === undefined ? named : named.filter((row) => shownState(row) === state);
     const rest = before === undefined ? wanted : wanted.filter((row) => isAfter(row, before));
     const uploads = rest.slice(0, limit);

@@ -117,6 +117,8 @@ describe('the list', () => {
     expect(keysOf(second)).toEqual(['photos/bad.png']);
     expect(second.next).toBeUndefined();
     expect((await list(visitor, '?limit=4')).next).toBeUndefined();
+    await world.put(world.claimed('photos/u\u0308ber.png'));
+    await expect.poll(async () => (await list(visitor, '?name=%C3%9CBER')).total).toBe(1);
     expect(await list(visitor, '?name=nothing')).toMatchObject({ total: 0, uploads: [] });
     for (const query of ['?limit=0', '?limit=x', '?limit=1001', '?state=unknown']) {
       const answer = await visitor.ask(`/api/uploads${query}`);

@@ -182,6 +182,29 @@ describe('very many files', () => {
   });
 });
 
+describe('a name as a person types it', () => {
+  beforeAll(async () => {
+    await operated.put('gr\u0075\u0308n.png', 'succeeded');
+    await operated.put('shots/Screenshot 2.07.11\u202fPM.png', 'succeeded');
+    for (const form of ['e\u0301', '\u00e9']) await operated.put(`twice-${form}.png`, 'succeeded');
+  });
+
+  it.each([
+    ['composed letters', 'gr\u00fcn.png'],
+    ['an ordinary blank', 'shots/Screenshot 2.07.11 PM.png'],
+  ])('means the one file that it fits: %s', async (_, name) => {
+    const { code, output } = await operated.run('status', name, '--json');
+    expect([code, JSON.parse(output)]).toMatchObject([0, { kind: 'upload', state: 'succeeded' }]);
+    expect((await operated.run('again', name, '--dry-run')).output).toContain('1 file would be made anew');
+    expect((await operated.run('get', name, '--to', 'copies')).output).toContain(': succeeded, receipt in ');
+  });
+
+  it('means its own file if two look alike', async () => {
+    const { output } = await operated.run('status', 'twice-\u00e9.png', '--json');
+    expect(JSON.parse(output).key).toBe('twice-\u00e9.png');
+  });
+});
+
 it('a command whose notes nobody reads does what it was asked for', async () => {
   const program = fileURLToPath(new URL('../../../command-line/flowdrop.ts', import.meta.url));
   await writeFile(join(operated.directory, 'unwanted.zip'), 'no route takes it');

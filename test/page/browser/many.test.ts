@@ -1,6 +1,7 @@
 import { beforeAll, expect, it } from 'vitest';
-import { ended, running } from '../../../functions/ledger/entry.ts';
-import { World } from '../world.ts';
+import { ended, failedMarkerOf, running } from '../../../functions/ledger/entry.ts';
+import { failedKey } from '../../../functions/ledger/keys.ts';
+import { DAY_MS, World } from '../world.ts';
 import { describeInBrowser, PATIENCE_MS, START_MS, type Visit } from './support.ts';
 
 const UPLOADS = 990;
@@ -50,14 +51,41 @@ describeInBrowser(
       await page.getByRole('button', { name: 'All 990' }).waitFor();
     });
 
+    it('are found by a name whose letters have another form', async () => {
+      const { page } = visit;
+      await world.put(ended(world.claimed('gru\u0308n.png', 30_000), {}, world.now));
+      await page.getByRole('searchbox').fill('gr\u00fcn');
+      await visit.row('gru\u0308n.png').waitFor();
+      await page.getByRole('searchbox').fill('');
+      await page.getByRole('button', { name: 'All 991' }).waitFor();
+    });
+
+    it('are retried all at once as far back as the list goes', async () => {
+      const { page } = visit;
+      const failed = (key: string, age: number) => {
+        const begun = running(world.claimed(key, age), { id: key, createdAt: world.now - age });
+        return ended(begun, { failure: FAILURE }, world.now - age + 1_000);
+      };
+      for (const entry of [failed('old.png', 9 * DAY_MS), failed('new.png', 60_000)]) {
+        await world.put(entry);
+        if (entry.state === 'failed') await world.putObject(failedKey(failedMarkerOf(entry)));
+      }
+      await page.getByRole('button', { name: 'Failed 100' }).click();
+      await page.getByRole('button', { name: 'Retry all 100…' }).click();
+      // The other failures of this ledger have no markers.
+      await page.getByRole('dialog').getByText('1 upload will be retried.').waitFor();
+      await page.getByRole('button', { name: 'Do nothing' }).click();
+      await page.getByRole('button', { name: 'All 992' }).click();
+    });
+
     it('stay in their place while others come', async () => {
       const { page } = visit;
       await page.evaluate(() => window.scrollTo(0, 9_600));
       const row = visit.row('file-00150.png');
       await row.waitFor();
       const before = await row.boundingBox();
-      await world.put(ended(world.claimed('new.png', -1_000), {}, world.now));
-      await page.getByRole('button', { name: 'All 991' }).waitFor();
+      await world.put(ended(world.claimed('newest.png', -1_000), {}, world.now));
+      await page.getByRole('button', { name: 'All 993' }).waitFor();
       expect((await row.boundingBox())?.y).toBeCloseTo(before?.y ?? Number.NaN, 0);
     });
   },

@@ -501,6 +501,26 @@ describeInBrowser('operating', (shown) => {
       visit.forgive(/ERR_INTERNET_DISCONNECTED/);
     });
 
+    it('is given up by a tab that nobody sees, so that more tabs than a browser has connections can be open', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      const see = (tab: typeof page, state: 'visible' | 'hidden') =>
+        tab.evaluate((value) => {
+          Object.defineProperty(document, 'visibilityState', { value, configurable: true });
+          document.dispatchEvent(new Event('visibilitychange'));
+        }, state);
+      await see(page, 'hidden');
+      for (let tab = 2; tab <= 7; tab += 1) {
+        const other = await page.context().newPage();
+        await other.goto(new URL(shown.url).origin);
+        await other.getByText('Live', { exact: true }).waitFor({ timeout: 30_000 });
+        await see(other, 'hidden');
+      }
+      await shown.operated.put('echo/unseen.bin', 'succeeded');
+      await see(page, 'visible');
+      await visit.shows('unseen.bin', 'Succeeded');
+    });
+
     it('ends with the run, and the address of the next run opens the page in the same tab', async () => {
       await using visit = await shown.open();
       const { page } = visit;
