@@ -79,10 +79,10 @@ export class FlowCollector {
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
-    if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
-    if (seen.kind === 'running' || seen.kind === 'unsure') await this.#noteUnclear(marker, seen);
     if (seen.kind === 'ending' && !isTooOld(marker.ageFrom, this.#ports, 2)) return undefined;
     if (seen.kind === 'running' || seen.kind === 'unsure') {
+      if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
+      await this.#noteUnclear(marker, seen);
       if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker)))
         await this.#timeOut(marker, { seen });
       return undefined;

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
 import type { FlowPage } from './answers.ts';
 import { isRejection, type Listing, type ReadPage } from './flow-listing.ts';
-import type { FlowRecord, FlowTag, Found, Sought } from './types.ts';
+import type { FlowRecord, Found, Sought } from './types.ts';
 
 /** Maximum number of pages and of flows of the listing that are read. A longer listing proves nothing. */
 export const FIND_PAGES_MAX = 50;
@@ -167,14 +167,11 @@ export class ListingOrder {
 /** Keeps a flow that carries a tag. One that has not failed is the best, and then the newest of those that have. */
 function note(flow: FlowRecord, sought: readonly Sought[], found: FlowsFound): void {
   const { tag, createdAt = 0 } = flow;
-  const each = tag && sought.find((one) => isSameTag(one.tag, tag));
+  const each = tag && sought.find((one) => isDeepStrictEqual(one.tag, tag));
   if (each === undefined) return;
   const known = found.get(each);
   if (isAlive(flow) || (!isAlive(known) && createdAt >= (known?.createdAt ?? 0))) found.set(each, flow);
 }
-
-const isSameTag = (one: FlowTag, other: FlowTag): boolean =>
-  one.pipeline === other.pipeline && one.upload === other.upload && one.generation === other.generation;
 
 const isAlive = (flow: FlowRecord | undefined): boolean => flow?.state === 'running' || flow?.state === 'completed';
 

@@ -154,11 +154,8 @@ function underWay(
   state: SweepState,
   kinds: readonly SweepKind[] = SWEEP_KINDS,
 ): { readonly kind: SweepKind; readonly pass: SweepPass } | undefined {
-  for (const kind of kinds) {
-    const pass = state[kind];
-    if (pass !== undefined) return { kind, pass };
-  }
-  return undefined;
+  const kind = kinds.find((each) => state[each] !== undefined);
+  return kind && { kind, pass: state[kind] as SweepPass };
 }
 
 const storeOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepStateStore =>

@@ -82,18 +82,12 @@ interface ContentFacts {
   readonly checksum: string | undefined;
 }
 
-/** The place of the inbox in the current configuration. */
-export interface InboxPlace {
-  readonly inboxBucket: string;
-  readonly inboxPrefix: string;
-}
-
 /**
- * Tells whether an upload is in that inbox. A deployment may have replaced the inbox that the upload was put into. An
+ * Tells whether an upload is in the inbox of the current configuration. A deployment may have replaced the inbox that the upload was put into. An
  * upload of a later stage is where its first file is.
  */
 export const isInside = (
-  { inboxBucket, inboxPrefix }: InboxPlace,
+  { inboxBucket, inboxPrefix }: { readonly inboxBucket: string; readonly inboxPrefix: string },
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
 ): boolean => bucket === inboxBucket && key.startsWith(inboxPrefix);
 
