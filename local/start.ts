@@ -305,7 +305,7 @@ async function checkService(service: Service, checked: Checked): Promise<number>
     const question = `${file.name} (${bytes}) would be sent to ${service.url}, with the template ${file.route.template}. The service may charge for it.`;
     if (!args.isAllowed) {
       const { stdin: input, stdout: output } = process;
-      if (!input.isTTY) throw new UsageError(`${question} There is no terminal to ask on: add --yes`);
+      if (!input.isTTY || !output.isTTY) throw new UsageError(`${question} There is no terminal to ask on: add --yes`);
       if (!(await confirms({ input, output }, `${question} Go on?`, signal))) return EXIT_FAILED;
     }
     screen.line(`It takes ${TRIAL_MINUTES_MAX} minutes at most. Ctrl-C ends it.`);

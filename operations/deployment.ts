@@ -11,7 +11,7 @@ import { ROUTES_KEY } from '../functions/ledger/keys.ts';
 import { Ledger } from '../functions/ledger/store.ts';
 import { Aliases } from '../functions/publish/aliases.ts';
 import { pathStyle, sayEncryption } from '../functions/s3/client.ts';
-import { isAbsent } from '../functions/s3/errors.ts';
+import { isAbsent, isDenied } from '../functions/s3/errors.ts';
 import { areRoutesBeside, parseEnv, type Settings } from '../functions/settings/environment.ts';
 import { OWN_COMMAND } from '../functions/settings/own-command.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
@@ -275,6 +275,12 @@ export function issueOfConnection(error: unknown): string | undefined {
     return error.message;
   }
   const { name, message } = error as Error;
+  // An answer to HEAD has no words. The SDK calls it unknown.
+  const isWordless = message === 'UnknownError';
+  if (isDenied(error) && (isWordless || /AccessDenied|Token|AccessKey|Signature/.test(name))) {
+    const why = isWordless ? 'it did not say why' : `${name}: ${message}`;
+    return `AWS refused a request (${why}). Your credentials may have expired, or do not allow it.`;
+  }
   // The SDK throws a plain error.
   if (message === 'Region is missing') return 'No AWS region is known. Add --region, or set AWS_REGION.';
   if (name === 'CredentialsProviderError') {

@@ -7,7 +7,7 @@ import { TERMINAL_STATE_NAMES, type TerminalState } from '../functions/ledger/te
 import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { CHAIN_FOLDER, type Upload } from '../functions/uploads/upload.ts';
-import type { Deployment } from './deployment.ts';
+import { type Deployment, issueOfConnection } from './deployment.ts';
 import { findUpload, keyInOtherForm, withPrefix } from './find.ts';
 import { objects } from './listing.ts';
 import { entryOf } from './stored-bytes.ts';
@@ -103,7 +103,7 @@ async function namedUpload(what: string, deployment: Deployment, signal: AbortSi
 const whyOf = (error: unknown, { command, settings: { service } }: Deployment): string =>
   isAbsent(error)
     ? `it is not in the results bucket any more.${keptWords(service)} To fetch it again: ${command} collect`
-    : (error as Error).message;
+    : (issueOfConnection(error) ?? (error as Error).message);
 
 /**
  * The keys of the receipt of the file with that key and of those of its later stages, or else of all receipts below the

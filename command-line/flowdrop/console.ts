@@ -115,9 +115,10 @@ export class Console {
     return isTTY === true ? columns || COLUMNS_DEFAULT : undefined;
   }
 
-  /** True if a person is there to answer a question. */
+  /** True if a person is there, who sees a question and can answer it. */
   get canAsk(): boolean {
-    return this.#streams.input.isTTY === true;
+    const { input, errors } = this.#streams;
+    return input.isTTY === true && errors.isTTY === true;
   }
 
   /** Asks a question and returns true for `y` or `yes`. @throws an `AbortError` for Ctrl-C and Ctrl-D. */

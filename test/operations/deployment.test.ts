@@ -8,6 +8,7 @@ import { act, plan } from '../../operations/act.ts';
 import { connectFunction, connectStack, issueOfConnection } from '../../operations/deployment.ts';
 import { explain } from '../../operations/explain.ts';
 import { status } from '../../operations/status.ts';
+import { World } from '../page/world.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { checkOf, Operated, signal } from './support.ts';
 
@@ -31,6 +32,16 @@ it.each([
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
   const error = await connectStack({ stack: 'flowdrop' }, AbortSignal.timeout(10_000)).catch((each) => each);
   expect(issueOfConnection(error)).toMatch(said);
+});
+
+it('S3 that refuses to answer, as with credentials that have expired meanwhile, is told in a sentence', async () => {
+  const world = await World.start();
+  world.isDown = true;
+  const said = async (what: string | undefined) =>
+    issueOfConnection(await status(what, world.deployment, signal).catch((error) => error));
+  const advice = 'Your credentials may have expired, or do not allow it.';
+  expect(await said('photo.png')).toBe(`AWS refused a request (it did not say why). ${advice}`);
+  expect(await said(undefined)).toBe(`AWS refused a request (AccessDenied: Access Denied). ${advice}`);
 });
 
 describe('with more routes than the environment of a function holds', () => {

@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import { stripVTControlCharacters } from 'node:util';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { onTestFinished, vi } from 'vitest';
 import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
@@ -265,10 +266,12 @@ export interface Ran {
 interface Around {
   readonly directory: string;
   readonly env?: Readonly<Record<string, string>>;
-  /** What a person at a terminal types. Default: there is nobody. */
+  /** What a person at a terminal types, who sees the questions there. Default: there is nobody. */
   readonly answer?: string;
-  /** Columns of the terminal that shows what is printed. Default: there is none. */
+  /** Columns of the terminal that shows all that is printed. Default: there is none. */
   readonly columns?: number;
+  /** True if the standard error goes into a file all the same. */
+  readonly isErrorsFile?: boolean;
   /** Aborts as Ctrl-C does. Default: never. */
   readonly signal?: AbortSignal;
 }
@@ -277,25 +280,31 @@ export async function runFlowdrop(words: readonly string[], around: Around): Pro
   const { printed, ended, modes } = startFlowdrop(words, around);
   const code = await ended;
   // After two seconds a command prints its progress, on a busy machine at any time.
-  const errors = printed.errors.replaceAll(/^.* \.\.\.\n/gm, '');
+  const text =
+    around.columns === undefined ? stripVTControlCharacters(printed.errors).replaceAll('\r', '') : printed.errors;
+  const errors = text.replaceAll(/^.* \.\.\.\n/gm, '');
   return { code, output: printed.output, errors, modes };
 }
 
 /** Starts a command in this process. What it has printed so far can be read while it runs. */
 export function startFlowdrop(
   words: readonly string[],
-  { directory, env = {}, answer, columns, signal: stop = signal }: Around,
+  { directory, env = {}, answer, columns, isErrorsFile = false, signal: stop = signal }: Around,
 ): { readonly printed: Pick<Ran, 'output' | 'errors'>; readonly ended: Promise<number>; readonly modes: boolean[] } {
   const printed = { output: '', errors: '' };
-  const stream = (name: keyof typeof printed) =>
-    Object.assign(new PassThrough(), columns === undefined ? {} : { isTTY: true, columns }).on('data', (chunk) => {
+  const stream = (name: keyof typeof printed, isTTY = columns !== undefined) =>
+    Object.assign(new PassThrough(), isTTY ? { isTTY, columns } : {}).on('data', (chunk) => {
       printed[name] += chunk;
     });
   const modes: boolean[] = [];
   const setRawMode = (isRaw: boolean) => modes.push(isRaw);
   const input = Object.assign(new PassThrough(), answer === undefined ? {} : { isTTY: true, setRawMode });
   if (answer !== undefined) input.write(`${answer}\n`);
-  const streams = { input, output: stream('output'), errors: stream('errors') };
+  const streams = {
+    input,
+    output: stream('output'),
+    errors: stream('errors', (columns ?? answer) !== undefined && !isErrorsFile),
+  };
   const surroundings = { streams, env, directory, userDirectory: directory, signal: stop };
   const { command, exitCode } = flowdropProgram(surroundings, words);
   const ended = command

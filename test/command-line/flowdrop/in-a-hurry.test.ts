@@ -89,6 +89,12 @@ it.each([
   expect(flows()).toBe(paid);
 });
 
+it('a question that nobody sees, because the standard error goes into a file, is not waited for', async () => {
+  const at = { directory: operated.directory, answer: 'y', isErrorsFile: true };
+  const { code, errors } = await runFlowdrop(['again', 'made.png'], at);
+  expect([code, errors]).toEqual([2, expect.stringContaining('There is no terminal to ask on: add --yes')]);
+});
+
 describe('a command that ends before its answer', () => {
   const WARNING = 'Before you repeat it, which may cost more: npm run -s flowdrop -- list\n';
 
