@@ -14,10 +14,18 @@ import { laterEntries, readChain } from './chains.ts';
 import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { findUpload, withPrefix } from './find.ts';
-import { type FoundUpload, failedMarkers, objects, READS_MAX, readEntries, readEntry } from './listing.ts';
+import {
+  type EntryIssue,
+  type FoundUpload,
+  failedMarkers,
+  objects,
+  READS_MAX,
+  readEntries,
+  readEntry,
+} from './listing.ts';
 import { uploadName } from './upload-name.ts';
 
-/** The upload is under way. Forgetting it now could lose a flow that is paid for. */
+/** The upload is under way, or its entry cannot tell. Forgetting it now could lose a flow that is paid for. */
 export class UnderWayError extends Error {
   override readonly name = 'UnderWayError';
 }
@@ -128,7 +136,12 @@ async function uploadsOf(
   if (found !== undefined) known.set(found.id, found);
   const ids = new Set([...known.keys(), ...below.values()].filter((id) => id !== undefined));
   for await (const { uploadId } of failedMarkers(deployment, 0, signal)) ids.add(uploadId);
-  const entries = (await readEntries([...ids], deployment, signal)).flatMap(({ entry }) => entry ?? []);
+  const read = await readEntries([...ids], deployment, signal);
+  for (const [index, id] of [...ids].entries()) {
+    const of = known.get(id);
+    if (of !== undefined) requireReadable(of.key, read[index]?.issue);
+  }
+  const entries = read.flatMap(({ entry }) => entry ?? []);
   // A stage is a part of the upload that its chain began with. A longer key may begin with this one.
   const firsts = entries.flatMap(({ upload: { stage } }) => (stage?.first.key === key ? [stage.first.id] : []));
   const missing = firsts.filter((id) => !ids.has(id));
@@ -154,6 +167,7 @@ async function tracesOfUpload(
   { isNewest, signal }: { readonly isNewest: boolean; readonly signal: AbortSignal },
 ): Promise<Traces> {
   const { id, key, entry } = found;
+  requireReadable(key, found.issue);
   const stage = entry?.upload.stage;
   if (stage !== undefined) {
     const command = uploadCommand('forget', stage.first, deployment);
@@ -202,7 +216,7 @@ async function leftOf(id: string, deployment: Deployment, signal: AbortSignal): 
 
 /** The uploads of later stages that the ledger has entries of. @throws {UnderWayError} */
 async function laterStages(
-  { first, endedAt }: Chain,
+  { first, endedAt, uploads }: Chain,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<readonly TerminalEntry[]> {
@@ -211,7 +225,15 @@ async function laterStages(
     throw new UnderWayError(`The chain of ${first.key} is under way. Cancel it first: ${command}`);
   }
   const later = await laterEntries(first.id, deployment, signal);
+  const unread = uploads.filter(({ id }) => id !== first.id && !later.some(({ upload }) => upload.id === id));
+  for (const { id } of unread) requireReadable(first.key, (await readEntry(id, deployment, signal)).issue);
   return pMap(later, (entry) => atRest(entry, deployment, signal), { concurrency: READS_MAX });
+}
+
+/** @throws {UnderWayError} the entry is there, and cannot be read. */
+function requireReadable(key: string, issue: EntryIssue | undefined): void {
+  if (issue?.kind !== 'unreadable') return;
+  throw new UnderWayError(`${uploadName(key)} may be under way. ${issue.message}`);
 }
 
 /**
@@ -334,8 +356,9 @@ export async function forget(
 ): Promise<readonly FlowLeft[]> {
   const { settings } = deployment;
   // Its flow may have been collected again since the traces were found.
-  for (const { id } of [traces, ...traces.stages]) {
-    const { entry } = await readEntry(id, deployment, signal);
+  for (const { id, key } of [traces, ...traces.stages]) {
+    const { entry, issue } = await readEntry(id, deployment, signal);
+    requireReadable(key, issue);
     if (entry !== undefined) await atRest(entry, deployment, signal);
   }
   const flows = await deleteFlows([traces, ...traces.stages], deployment, signal);

@@ -95,7 +95,7 @@ export interface EntryIssue {
 
 /** Why an object of the ledger is not shown. @internal */
 export const issueOf = (what: string, error: UnreadableEntryError): string =>
-  error instanceof OtherFormatError ? error.message : `${what} cannot be read: ${error.message}.`;
+  error instanceof OtherFormatError ? error.message : `${what} cannot be read: ${error.message.replace(/\.$/, '')}.`;
 
 /**
  * Reads an entry. One that is gone or cannot be read is an issue, because one damaged entry must not hide all others.

@@ -484,6 +484,34 @@ describe('forget of a key with several uploads', () => {
   });
 });
 
+describe('forget of an upload whose entry cannot be read', () => {
+  const damage = (id: string) =>
+    operated.pipeline.s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: `uploads/${id}.json`, Body: '{' }));
+
+  it('deletes nothing, because its flow may be running', async () => {
+    const { id } = await operated.put('unread.png', 'succeeded');
+    await damage(id);
+    const before = [await keys(INBOX_BUCKET), await keys(RESULTS_BUCKET)];
+    for (const word of ['unread.png', id]) {
+      const ran = await operated.run('forget', word, '--yes');
+      expect([ran.code, ran.errors]).toEqual([
+        1,
+        expect.stringMatching(/may be under way\. The entry cannot be read: .*[^.]\.\n$/),
+      ]);
+    }
+    expect([await keys(INBOX_BUCKET), await keys(RESULTS_BUCKET)]).toEqual(before);
+  });
+
+  it('deletes nothing of its key, if it is an older one', async () => {
+    const { id } = await operated.put('unread-then.png', 'succeeded');
+    await operated.put('unread-then.png', 'succeeded', 'newer');
+    await damage(id);
+    const before = [await keys(INBOX_BUCKET), await keys(RESULTS_BUCKET)];
+    expect(await operated.run('forget', 'unread-then.png', '--all', '--yes')).toMatchObject({ code: 1 });
+    expect([await keys(INBOX_BUCKET), await keys(RESULTS_BUCKET)]).toEqual(before);
+  });
+});
+
 it('sweep goes back further than entries are kept if it is forced, and first says what that risks', async () => {
   const routes = operated.deployment.settings.routes;
   await using kept = await Operated.start({ routes, settings: { ledgerRetentionDays: 30 } });
