@@ -9,7 +9,7 @@ import pMap from 'p-map';
 import type { Log } from '../base/telemetry.ts';
 import type { Input } from '../ledger/entry.ts';
 import { EXPIRY_TAG } from '../results/results-keys.ts';
-import { isAbsent, isConditionUnmet, isRefused } from '../s3/errors.ts';
+import { ifThere, isConditionUnmet, isRefused } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isCanary } from '../uploads/inbox.ts';
@@ -141,9 +141,8 @@ export class Sources {
     let refused: { readonly key: string; readonly error: Error } | undefined;
     const setOne = async ({ bucket: Bucket, key }: Input) => {
       try {
-        await this.#set({ Key: EXPIRY_TAG.Key, Value }, { Bucket, Key: key }, signal);
+        await ifThere(this.#set({ Key: EXPIRY_TAG.Key, Value }, { Bucket, Key: key }, signal));
       } catch (error) {
-        if (isAbsent(error)) return;
         if (!isRefused(error)) throw error;
         refused ??= { key, error: error as Error };
       }
