@@ -82,7 +82,7 @@ export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>, l
   const notification = {
     eventSource: 'aws:s3',
     eventName: 'ObjectCreated:Resubmitted',
-    ...(upload.currentAt === undefined ? {} : { eventTime: iso(upload.currentAt) }),
+    eventTime: upload.currentAt === undefined ? undefined : iso(upload.currentAt),
     flowdrop: { uploadId: upload.id, late },
     s3: {
       bucket: { name: upload.bucket },
@@ -90,8 +90,8 @@ export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>, l
         key: encodeURIComponent(firstOf(upload).key),
         size: upload.bytes,
         eTag: upload.etag,
-        ...(upload.versionId === undefined ? {} : { versionId: upload.versionId }),
-        ...(upload.sequencer === undefined ? {} : { sequencer: upload.sequencer }),
+        versionId: upload.versionId,
+        sequencer: upload.sequencer,
       },
     },
   };
