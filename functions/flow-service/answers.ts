@@ -12,7 +12,7 @@ import { CUT } from './long-texts.ts';
 import { typeOfBytes } from './media-type.ts';
 import { isFalse, isTrue, levelsOf, nextOf, signsIn, signsOfResults, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
-import { FAILED, type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
+import { ERROR, FAILED, type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
 import type {
   ErrorsDescription,
   LinkedOutputs,
@@ -615,14 +615,16 @@ function pageOf(json: unknown, links: readonly LinkedOutput[]): ListingPage<unkn
 const isEmptyPlace = (value: unknown): boolean =>
   value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
 
-function linkedOutput(id: string, { pointer, value: named, error: said, word }: LinkedPlace): LinkedOutput {
+function linkedOutput(id: string, place: LinkedPlace): LinkedOutput {
+  const { pointer, value: named, error: said, word } = place;
   const value = typeof named === 'string' && SCHEMELESS.test(named) ? `https:${named}` : named;
   if (!isUsableId(id)) {
     const shown = shownId(id);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
   }
-  if (said === undefined && isLink(value) && URL.canParse(value) && !value.includes(UNREADABLE))
-    return { assetId: id, pointer, address: value, error: undefined, word };
+  const address = place.isPath || (isLink(value) && URL.canParse(value)) ? String(value) : UNREADABLE;
+  if (said === undefined && !address.includes(UNREADABLE))
+    return { assetId: id, pointer, address, error: undefined, word };
   if (word !== undefined) return { assetId: id, pointer, address: undefined, error: undefined, word };
   const lost = isLost(value)
     ? `No address that can be fetched: ${quoted(pathOf(value), UNUSABLE_ID_CHARS_MAX, '…')}`
@@ -643,6 +645,8 @@ interface LinkedPlace {
   readonly error?: string | undefined;
   /** A word which says that it is not there yet. */
   readonly word?: string | undefined;
+  /** True for a path of the service's own, where the description has the address: `/jobs/7/result`. */
+  readonly isPath?: boolean | undefined;
 }
 
 /** What says in an answer with links how they are. */
@@ -654,6 +658,9 @@ interface LinkFacts extends Pick<FailurePlaces, 'words'> {
 
 /** An address without a scheme, which is that of the answer (RFC 3986, section 4.2). */
 const SCHEMELESS = /^\/\/[\w-]+\.[\w.-]+[:/]\S/;
+
+/** A path on the host of the answer (RFC 3986, section 4.2). */
+const OWN_PATH = /^\/[^\s/]\S*$/;
 
 /** What only a file in base64 begins with, and enough of it to know the file by. */
 const BASE64_BEGINNING = /^[A-Za-z0-9+/_-]{100}/;
@@ -682,13 +689,17 @@ const emptyPlacesIn = (value: unknown, pointer: string): readonly string[] => {
   return Object.entries(value).flatMap(([name, member]) => emptyPlacesIn(member, pointer + pointerOf([name])));
 };
 
+/** What an object says of an error. */
+const errorIn = (value: unknown): string | undefined =>
+  errorText(Object.entries(Object(value)).find(([name, error]) => ERROR.test(name) && !isNoError(error))?.[1]);
+
 /** What the words in an object say of the addresses there: the word of a flow that runs, or of one that has failed. */
 function saidBeside(value: unknown, { state }: LinkFacts): Pick<LinkedPlace, 'error' | 'word'> {
   for (const word of wordsIn(value)) {
     const meant = stateOf(word, state);
     if (meant === 'running') return { word };
     if (meant !== undefined && meant !== 'completed')
-      return { error: errorText(at(value, '/error')) ?? `The service shows it as "${cut(word, WORD_CHARS_MAX)}"` };
+      return { error: errorIn(value) ?? `The service shows it as "${cut(word, WORD_CHARS_MAX)}"` };
   }
   return {};
 }
@@ -762,5 +773,6 @@ function* linksIn(value: unknown, pointer: string, facts: LinkFacts, isWanted = 
     for (const [name, member] of Object.entries(value).filter(([, each]) => !isKnown(each))) {
       for (const place of linksIn(member, pointer + pointerOf([name]), facts, false)) yield { ...said, ...place };
     }
-  } else if (isWanted || isLink(value) || isLost(value)) yield { pointer, value };
+  } else if (isWanted || isLink(value) || isLost(value))
+    yield { pointer, value, isPath: isWanted && OWN_PATH.test(String(value)) };
 }

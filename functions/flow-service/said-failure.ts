@@ -10,7 +10,7 @@ import type { Pointers, StateDescription } from './service-description.ts';
 export const isNoError = (error: unknown): boolean => isNothing(error, /^(?:none|null|ok|success)$/i);
 
 /** Members that hold an error, whatever is declared. */
-const ERROR = /^err(?:or)?s?(?:[_-]?(?:code|details?|message|msg|text))?$/i;
+export const ERROR = /^err(?:or)?s?(?:[_-]?(?:code|details?|message|msg|text))?$/i;
 
 /** Members that say with `false` that a request failed, and with `true` that it did not. The second ones: a deletion. */
 const SUCCESS = /^(?:is[_-]?)?(?:ok|success|successful)$/i;

@@ -53,6 +53,25 @@ describe('the results that an answer links', () => {
     expect(linked({ output: ['//cdn.example:8443/b'] })).toMatchObject([{ address: 'https://cdn.example:8443/b' }]);
   });
 
+  it('may be at a path of the service, if a pointer leads to the path itself', async () => {
+    const results = { result: { href: '/v1/jobs/7/result' }, files: ['/files/b.glb'] };
+    await using server = await scripted((request, response) =>
+      request.url === '/v1/predictions/j1'
+        ? json(request, response, results)
+        : response
+            .writeHead(200, { 'content-type': 'model/obj' })
+            .end(`${request.url} ${request.headers.authorization}`),
+    );
+    const outputs = { addresses: ['/result/href', '/files'], isWhole: true };
+    const flows = clientOf(new URL('/v1', server.url), { service: { ...REPLICATE, outputs } });
+    const fetched = [];
+    for (const { assetId } of await flows.outputs('j1', never)) {
+      const { chunks } = await flows.asset('j1', assetId, never);
+      fetched.push(Buffer.concat(await Array.fromAsync(chunks)).toString());
+    }
+    expect(fetched).toEqual(['/v1/jobs/7/result Bearer obviously-fake/token-1', '/files/b.glb undefined']);
+  });
+
   it('are none of what else may stand beside an address', () => {
     const same = {
       key: 's3://b/out/i.glb',
@@ -193,7 +212,7 @@ describe('an answer that links results', () => {
     const output = [
       { file: { url: A }, status: 'succeeded' },
       { file: { url: A }, status: 'processing' },
-      { files: [A], state: 'failed', error: { message: 'No sound' } },
+      { files: [A], state: 'failed', error_message: 'No sound', error_class: null },
       { files: [A], state: 'canceled' },
       { name: 'last', status: 'starting' },
     ];
