@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../functions/base/clock.ts';
+import type { JsonObject } from '../functions/base/json.ts';
 import { isLoopback } from '../functions/flow-service/addresses.ts';
 import { type ErrorWords, wordsOfError } from '../functions/flow-service/answers.ts';
 import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
@@ -7,6 +8,7 @@ import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
 import { ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
 import { redact } from '../functions/flow-service/redact.ts';
+import { filled, jsonBody } from '../functions/flow-service/request-body.ts';
 import { headersOf } from '../functions/flow-service/requests.ts';
 import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
 import { type Transport, TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
@@ -164,12 +166,16 @@ class ServiceCheck {
     return this.#judge(await this.#get(path), path);
   }
 
-  async #get(path: string): Promise<Answer> {
+  /** @param described the body that a request for a flow has, and the id in it. With one, it is a `POST`. */
+  async #get(path: string, { body: described, id = '' }: { body?: JsonObject; id?: string } = {}): Promise<Answer> {
     const url = new URL(`${this.#service.url}${path}`);
     const { token, speaks } = this.#service;
-    const headers = headersOf({ operation: 'list', method: 'GET' }, speaks, { secret: token });
+    const method = described === undefined ? 'GET' : 'POST';
+    const body = described && jsonBody(filled(described, { '{id}': id, '{template}': id }));
+    const headers = headersOf({ operation: 'get', method, body: body && (() => body) }, speaks, { secret: token });
     const answerMs = 2 * ANSWER_MS; // A body that trickles exceeds no single wait.
-    const response = await this.#transport({ method: 'GET', url, headers, answerMs }, this.#signal);
+    const sending = body && { bytes: body.bytes, chunks: body.chunks(this.#signal) };
+    const response = await this.#transport({ method, url, headers, body: sending, answerMs }, this.#signal);
     return { ...response, text: redact(await readErrorBody(response), this.#service.token) };
   }
 
@@ -252,7 +258,8 @@ class ServiceCheck {
     const { state } = this.#service.speaks;
     const nobody = randomBytes(12).toString('hex');
     const path = state.path.replaceAll('{id}', nobody).replaceAll('{template}', nobody);
-    const answer = await this.#get(path);
+    const { body } = state;
+    const answer = await this.#get(path, { ...(body && { body }), id: nobody });
     const verdict = this.#judge(answer, path);
     return verdict.is === 'missing' && this.#wordsOf(answer).isOwn ? { is: 'good' } : verdict;
   }

@@ -216,8 +216,8 @@ class Attempt {
 
   /** Waits for the end of the flow. If the service does not serve flows, its outputs tell. */
   async #end(flowId: string): Promise<void> {
-    const { path } = this.#trial.service.speaks.state;
-    this.#print(`state: GET ${path}`);
+    const { path, body } = this.#trial.service.speaks.state;
+    this.#print(`state: ${body === undefined ? 'GET' : 'POST'} ${path}`);
     for (let unknown = 0; ; ) {
       let flow: Awaited<ReturnType<FlowService['get']>>;
       try {

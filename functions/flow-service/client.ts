@@ -1,4 +1,3 @@
-import type { Json } from '../base/json.ts';
 import { messageOf } from '../base/printable.ts';
 import {
   createdReader,
@@ -35,7 +34,7 @@ import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, Listin
 import { leadsBelow } from './foreign-answer.ts';
 import { PAGE_BYTES_MAX } from './json-answer.ts';
 import { flowSubject, type Rank } from './pacer.ts';
-import { type FlowBody, filled, flowBody } from './request-body.ts';
+import { filled, flowBody, jsonBody } from './request-body.ts';
 import { type Answer, type Call, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
   inputUrlSeconds,
@@ -43,6 +42,7 @@ import {
   type PagedListing,
   type Refusal,
   type ServiceDescription,
+  type StateDescription,
 } from './service-description.ts';
 import type {
   Asset,
@@ -210,8 +210,8 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     { template, ...options }: Pick<Call, 'onSent' | 'patienceMs'> & OfUpload,
   ): Promise<T> {
-    const url = this.#requests.url(this.service.state.path, { id: flowId, template });
-    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), ...options };
+    const request = this.#about(flowId, this.service.state, template);
+    const call: Call = { operation: 'get', ...request, subject: flowSubject(flowId), ...options };
     return this.#requests.read(await this.#requests.send(call, signal), reader, signal);
   }
 
@@ -288,13 +288,11 @@ class HttpFlowService implements FlowService {
     if (change === undefined) {
       return new NotServedError(`The description of the service has no way to ${operation} a flow`);
     }
-    const { method, path, body: described } = change;
     try {
-      const url = this.#requests.url(path, { id: flowId, template });
-      const body = described && (() => jsonBody(filled(described, { '{id}': flowId, '{template}': template })));
+      const call = { ...this.#about(flowId, change, template), method: change.method };
       // A subject of its own: a flow whose polls are always throttled may still be aborted.
       const subject = `${operation} ${flowSubject(flowId)}`;
-      const answer = await this.#requests.send({ operation, method, url, subject, uploadId, body, startBy }, signal);
+      const answer = await this.#requests.send({ ...call, operation, subject, uploadId, startBy }, signal);
       await this.#requests.acknowledge(answer, signal);
       return undefined;
     } catch (error) {
@@ -470,8 +468,22 @@ class HttpFlowService implements FlowService {
 
   /** The request for what the flow has made. */
   #outputsCall(flowId: string, path: string, { uploadId, template }: OfUpload): Call {
-    const url = this.#requests.url(path, { id: flowId, template });
-    return { operation: `outputs at ${path}`, method: 'GET', url, subject: flowSubject(flowId), uploadId };
+    const { state } = this.service;
+    const request = this.#about(flowId, path === state.path ? state : { path }, template);
+    return { operation: `outputs at ${path}`, ...request, subject: flowSubject(flowId), uploadId };
+  }
+
+  /** A request about a flow. With a body, it is a `POST`. */
+  #about(
+    flowId: string,
+    { path, body }: Pick<StateDescription, 'path' | 'body'>,
+    template: string | undefined,
+  ): Pick<Call, 'method' | 'url' | 'body'> {
+    return {
+      method: body === undefined ? 'GET' : 'POST',
+      url: this.#requests.url(path, { id: flowId, template }),
+      body: body && (() => jsonBody(filled(body, { '{id}': flowId, '{template}': template }))),
+    };
   }
 
   /**
@@ -533,13 +545,3 @@ function withoutFlow(error: FlowServiceError, status: number): FlowServiceError 
 
 const notAll = (operation: string, what: string, why: string): UnintelligibleAnswerError =>
   new UnintelligibleAnswerError(`${operation}: not all ${what} can be listed: ${why}`);
-
-function jsonBody(value: Json | undefined): FlowBody {
-  const bytes = Buffer.from(JSON.stringify(value ?? {}));
-  return {
-    bytes: bytes.byteLength,
-    async *chunks() {
-      yield bytes;
-    },
-  };
-}

@@ -251,15 +251,18 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
   );
 
   /** A request that changes a flow. */
-  const change = strictObject({
-    method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE'], { error: 'expected "POST", "PUT", "PATCH" or "DELETE"' }),
+  const aboutFlow = {
     path: path([], ['id', 'template']),
     body: z.optional(jsonObject.check(checkPlaceholders(JOB_PLACEHOLDERS))),
-  }).check(
-    z.refine(({ path, body = {} }) => path.includes('{id}') || holds(body, ['{id}']), {
-      error: 'expected {id} in the path or in the body',
-    }),
+  };
+  const holdsId = z.refine<{ path: string; body?: JsonObject | undefined }>(
+    ({ path, body = {} }) => path.includes('{id}') || holds(body, ['{id}']),
+    { error: 'expected {id} in the path or in the body' },
   );
+  const change = strictObject({
+    method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE'], { error: 'expected "POST", "PUT", "PATCH" or "DELETE"' }),
+    ...aboutFlow,
+  }).check(holdsId);
 
   const gone = new Map([['headers', 'is gone. Declare `headers` beside `create`: each request has them']]);
   const create = strictObject(
@@ -334,7 +337,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
       headers: z.optional(headers),
       create,
       state: strictObject({
-        path: path(['id'], ['template']),
+        ...aboutFlow,
         word: pointers,
         completed: words,
         failed: words,
@@ -344,7 +347,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         progress: z.optional(pointers),
         additional: z.optional(pointers),
         createdAt: z.optional(pointers),
-      }).check(eachWordOnce('completed', 'failed', 'aborted', 'running')),
+      }).check(holdsId, eachWordOnce('completed', 'failed', 'aborted', 'running')),
       outputs: z.union([listedOutputs, linkedOutputs], { error: 'expected the outputs: listed, or their addresses' }),
       list: z.optional(
         strictObject({

@@ -110,6 +110,17 @@ export function filledBody(
   });
 }
 
+/** A body of known JSON. */
+export function jsonBody(value: Json | undefined): FlowBody {
+  const bytes = Buffer.from(JSON.stringify(value ?? {}));
+  return {
+    bytes: bytes.byteLength,
+    async *chunks() {
+      yield bytes;
+    },
+  };
+}
+
 /** A described body with its placeholders replaced. A member whose value is missing is left out. */
 export function filled(value: Json, values: Readonly<Record<string, Json | undefined>>): Json | undefined {
   if (typeof value === 'string') return Object.hasOwn(values, value) ? values[value] : (literalOf(value) ?? value);

@@ -96,8 +96,10 @@ interface IdempotencyDescription {
 
 /** One flow: its request, and where its answer says what. */
 export interface StateDescription {
-  /** Path. It holds `{id}`. */
+  /** Path. It holds `{id}`, if the body does not. */
   readonly path: string;
+  /** Body, in which a text `{id}` or `{template}` is replaced. With it, the flow is asked for by `POST`. Default: none. */
+  readonly body?: JsonObject | undefined;
   /** Where the word for its state is. */
   readonly word: Pointers;
   /** Words of a flow that has made its outputs. */
@@ -352,7 +354,7 @@ export const keptWords = ({ outputs: { keptHours } }: ServiceDescription): strin
 /** True if a request about a flow needs its template. */
 export const needsTemplate = ({ state, outputs, ...others }: ServiceDescription): boolean =>
   JSON.stringify([
-    ...[state.path, outputs.path, 'asset' in outputs && outputs.asset],
+    ...[state.path, state.body, outputs.path, 'asset' in outputs && outputs.asset],
     ...[others.abort, others.delete],
   ]).includes('{template}');
 

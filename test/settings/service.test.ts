@@ -66,14 +66,22 @@ describe('the service of a configuration', () => {
       { from: 'flows', outputs: { asset: '/f/{id}' } },
       'service.outputs.asset: expected',
     ],
-    ['a path without its id', { from: 'flows', state: { path: '/flows' } }, 'service.state.path: expected a path such'],
+    [
+      'a path without its id',
+      { from: 'flows', state: { path: '/flows' } },
+      'service.state: expected {id} in the path or',
+    ],
     [
       'a path that leads upwards',
       { from: 'flows', abort: { path: '/../{id}' } },
       'service.abort.path: expected a path',
     ],
     ['a path with a fragment', { from: 'flows', state: { path: '/f/{id}#x' } }, 'service.state.path: expected a path'],
-    ['a query without its id', { from: 'flows', state: { path: '/f?id=x' } }, 'service.state.path: expected a path'],
+    [
+      'a query without its id',
+      { from: 'flows', state: { path: '/f?id=x' } },
+      'service.state: expected {id} in the path',
+    ],
     ['a path with another placeholder', { from: 'flows', state: { path: '/{id}/{asset}' } }, 'service.state.path: '],
     ['a token in a header of another use', { from: 'flows', token: { header: 'Host' } }, 'service.token.header: '],
     [
@@ -223,6 +231,15 @@ describe('a text in the body', () => {
     expect(issuesOf(create(body))).toEqual([]);
     expect(issuesOf(abort({ path: '/cancel', body: { job: '{id}', literal: '{{job}}' } }))).toEqual([]);
   });
+});
+
+it('may be asked for a flow by a body that has its id', () => {
+  const state = (more: object) => ({ from: 'flows', state: { path: '/rpc', ...more } });
+  expect(issuesOf(state({ body: { method: 'status', params: ['{id}'] } }))).toEqual([]);
+  expect(issuesOf(state({ body: { method: 'status', params: ['{job}'] } }))).toMatchObject([
+    expect.stringContaining('service.state.body.params.0: expected {id}, {template}, or'),
+    expect.stringContaining('service.state: expected {id} in the path or in the body'),
+  ]);
 });
 
 it('may take the file as bare base64', () => {
