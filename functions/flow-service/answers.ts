@@ -490,9 +490,20 @@ const wordsIn = (value: unknown): readonly string[] =>
     WORD.test(name) && typeof word === 'string' ? word : [],
   );
 
-/** The word beside some places which says that the flow still runs, so that more may come. */
-const runningWordIn = (json: unknown, places: Pointers, running: readonly (string | null)[]): string | undefined =>
-  [...levelsOf([places].flat())].flatMap((level) => wordsIn(at(json, level))).find((word) => running.includes(word));
+/**
+ * The word beside some places which says that the flow still runs, so that more may come.
+ * @param told the place of the declared word. Others beside it say something else.
+ */
+const runningWordIn = (
+  json: unknown,
+  places: Pointers,
+  running: readonly (string | null)[],
+  told: Pointers = [],
+): string | undefined =>
+  [...levelsOf([places].flat())]
+    .filter((level) => ![told].flat().some((place) => place.slice(0, place.lastIndexOf('/')) === level))
+    .flatMap((level) => wordsIn(at(json, level)))
+    .find((word) => running.includes(word));
 
 /** The listed outputs by their ids. An id that is listed twice is one output, unless two that differ are ready. */
 function outputsOf(items: readonly (object | string)[], listed: ListedOutputs): Map<string, Output> {
@@ -591,7 +602,7 @@ export const linkedOutputsReader = (
     const isState = (path ?? state.path) === state.path;
     const isRunning =
       (isState && stateOf(wordAt(json, state.word), state) === 'running') ||
-      runningWordIn(json, lists, state.running) !== undefined;
+      runningWordIn(json, lists, state.running, isState ? state.word : []) !== undefined;
     return {
       links: [...links.values()],
       page: pageOf(json, [...links.values()]),

@@ -206,6 +206,9 @@ describe('an answer that links results', () => {
       await expect(reading).rejects.toMatchObject({ name: 'NotReadyError' });
     }
     expect(await outputsIn({ status: 'succeeded', output: [A] })).toHaveLength(1);
+    expect(await outputsIn({ status: 'succeeded', phase: 'starting', output: [A] })).toHaveLength(1);
+    const video = { status: 'succeeded', video: { status: 'processing', url: A } };
+    await expect(outputsIn(video, { addresses: ['/video/url'] })).rejects.toMatchObject({ name: 'NotReadyError' });
   });
 
   it('has an output that is pending, and is not fetched, while a declared word beside its address says so', async () => {

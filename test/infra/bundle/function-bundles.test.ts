@@ -12,8 +12,8 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 602_000, gzipped: 205_000 },
-  'collect-outputs': { raw: 680_000, gzipped: 229_500 },
+  'create-flow': { raw: 600_000, gzipped: 204_500 },
+  'collect-outputs': { raw: 678_000, gzipped: 229_500 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
