@@ -28,7 +28,15 @@ import { deleteFlow } from '../resubmit/flow-deletion.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { headObject } from '../s3/objects.ts';
 import { type Upload, unquoted } from '../uploads/upload.ts';
-import { beginAgain, type Changed, CONCURRENCY, each, type OperatorPorts, readPublished } from './changes.ts';
+import {
+  beginAgain,
+  type Changed,
+  CONCURRENCY,
+  each,
+  type OperatorPorts,
+  readPublished,
+  SETTLED_MS,
+} from './changes.ts';
 import { isLate, ranked } from './retry.ts';
 
 /** Sends uploads whose inputs somebody has looked at. */
@@ -84,14 +92,17 @@ async function cancel(
   const failure = { code: 'cancelled', message: 'The operator cancelled it.' } as const;
   const assets = entry.state === 'running' ? entry.assets : undefined;
   const terminal = ended(entry, { failure, ...(assets && { assets }) }, clock.now());
-  // The invocation that made the flow may have died before it put the marker, and only the marker leads to this end.
+  // Whatever is left half-way, this marker leads to the end. The invocation that made the flow may have died before it put
+  // the one of a running upload, and a waiting upload may have none that is due soon.
+  const way = { uploadId: upload, notBefore: clock.now() + SETTLED_MS };
   if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
+  else await ledger.putWaitingMarker(way, signal);
   const written = await ledger.replace(stored, terminal, signal);
   if (!written.won) return { upload, result: 'being sent' };
   const isAborted = entry.state === 'running' ? await abort(entry, ports, signal) : undefined;
   await publish(terminal, ports, signal);
-  const marker = waitingMarkerOf(entry, ports.settings);
-  if (marker !== undefined) await ledger.deleteWaitingMarker(marker, signal);
+  const markers = entry.state === 'waiting' ? [waitingMarkerOf(entry, ports.settings) as WaitingMarker, way] : [];
+  for (const marker of markers) await ledger.deleteWaitingMarker(marker, signal);
   return {
     ...({ upload, result: 'cancelled' } as const),
     ...(isAborted !== undefined && { isAborted }),

@@ -91,6 +91,20 @@ it('is not sent without an approval although the invocation died that was to ask
   expect(wanted()).not.toEqual([]);
 });
 
+it.each(['cancel', 'approve'] as const)(
+  'a request to %s it is done although its invocation died half-way',
+  async (action) => {
+    await begin();
+    const { upload } = await sendFirst();
+    const revive = action === 'cancel' ? dyingAt(world.ports.receipts, 'put') : dyingAt(world.ports.queue, 'send');
+    await expect(world.collect({ [action]: [upload.id] })).rejects.toThrow('killed');
+    revive();
+    await world.deliverAndTick(6, 10 * MINUTE);
+    expect(await stage()).toMatchObject({ state: action === 'cancel' ? 'failed' : 'succeeded' });
+    expect(await world.receipt(upload.key)).toMatchObject({ upload: { id: upload.id } });
+  },
+);
+
 it('a stage that waited for something else waits to be approved if its route wants that by now', async () => {
   await begin({ review: false });
   await world.send('a', 'x');

@@ -143,6 +143,21 @@ describe('cancel', () => {
     expect(world.service.flows).toEqual([]);
   });
 
+  it('is told although its invocation died before the receipt, while the upload is held in the line', async () => {
+    await start();
+    await world.collect({ hold: { action: 'pause' } });
+    await world.send('a.png', 'content');
+    expect((await world.keys(LEDGER, 'waiting/')).join()).toContain('/live');
+    const revive = dyingAt(world.ports.receipts, 'put');
+    await expect(world.collect({ cancel: [await idOf()] })).rejects.toThrow('killed');
+    revive();
+    for (let ticks = 0; ticks < 4; ticks += 1) {
+      await world.tickAfter(10 * MINUTE);
+      await world.deliverAll();
+    }
+    expect(await world.receipt('a.png')).toMatchObject({ status: 'failed', failure: { code: 'cancelled' } });
+  });
+
   it('is told although both its invocation and the one that made the flow died', async () => {
     await start();
     const put = dyingAt(world.ports.ledger, 'putRunningMarker');
