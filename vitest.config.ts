@@ -22,7 +22,7 @@ const ALONE = [
   'test/{contracts,end-to-end,simulation,page/browser}/**/*.test.ts',
   'test/local/*.test.ts',
   'test/operations/{changes,doctor,grants,holds,just-ended}.test.ts',
-  'test/{command-line/flowdrop/commands,recipes/recipes}.test.ts',
+  'test/{command-line/flowdrop/{commands,in-a-hurry},recipes/recipes}.test.ts',
 ];
 
 export default defineConfig({

@@ -90,7 +90,9 @@ async function costs(route: string | undefined, { deployment, signal }: Run): Pr
   );
   const why = ended.some(({ reason }) => reason === 'failing') ? '' : ' for the end of a pause';
   const files = `${counted(count, 'file')}${isSample ? ' or more' : ''} ${count === 1 ? 'waits' : 'wait'}${why}`;
-  return `${files}, and may be paid for: ${costsSentence(expectedCosts(deployment.settings.routes, goOn))} Resume?`;
+  // Another operator may have paused it, for a reason that is not gone.
+  const reasons = ended.map(({ message }) => message).join(' ');
+  return `${reasons} ${files}, and may be paid for: ${costsSentence(expectedCosts(deployment.settings.routes, goOn))} Resume?`;
 }
 
 /** What still holds the pipeline or the route. Without a route: also what holds a route. */

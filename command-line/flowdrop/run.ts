@@ -124,6 +124,8 @@ async function connect(options: CommonOptions, { env, directory, signal }: Surro
   if (options.function !== undefined || stack !== undefined) useProxy(env);
   if (options.function !== undefined) return connectFunction({ function: options.function, region }, signal);
   if (stack !== undefined) return connectStack({ stack, region }, signal);
+  // Who names a region does not mean the run of this folder.
+  if (region !== undefined) throw new UsageError('--region goes with --stack or --function');
   try {
     return await connectLocal(directory, signal);
   } catch (error) {

@@ -465,10 +465,17 @@ const SPENT_KEPT_MS = 33 * 24 * 60 * 60_000;
 
 const beginOf = (period: string): number => Date.parse(period.replace('week of ', ''));
 
-/** The operator pauses the pipeline, or a route. An earlier pause stays. */
+/** All reasons of a pause together, in characters. */
+const WHYS_CHARS_MAX = 1_000;
+
+/** The operator pauses the pipeline, or a route. An earlier pause stays, with its reason before this one. */
 export function pause(draft: Holds, routeName: string | undefined, why: string | undefined, now: number): void {
   const held = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
-  held.paused ??= { since: now, ...(why !== undefined && { why }) };
+  held.paused ??= { since: now };
+  const { why: before = '' } = held.paused;
+  if (why === undefined || before.includes(why)) return;
+  const stop = before === '' || /[.!?]$/.test(before) ? '' : '.';
+  held.paused.why = shorten(`${before}${stop} ${why}`.trim(), WHYS_CHARS_MAX);
 }
 
 /**

@@ -18,6 +18,20 @@ const withSettings = (deployment: Deployment, settings: Partial<Deployment['sett
   settings: { ...deployment.settings, ...settings },
 });
 
+it('two operators who pause each see the reason of the other, also before one of them resumes', async () => {
+  const operated = await Operated.forTest();
+  await operated.run('pause', '--why', 'The template is wrong');
+  for (const why of ['Maintenance until six.', 'Maintenance until six.']) {
+    const { output } = await operated.run('pause', '--why', why);
+    expect(output).toMatch(/^The pipeline is paused\. The template is wrong\. Maintenance until six\.\n/);
+  }
+  expect((await operated.run('pause')).output).toContain('is wrong. Maintenance until six.\n');
+  await operated.put('new.png', 'waiting');
+  expect((await operated.run('resume')).errors).toMatch(
+    /^The pipeline is paused\. The template is wrong\. Maintenance until six\. 1 file waits for the end of a pause/,
+  );
+});
+
 describe('a paused pipeline', () => {
   it('keeps new and retried files in the ledger, where they can be cancelled, and collects the flows that run', async () => {
     let aheadMs = 0;
@@ -66,7 +80,7 @@ describe('a paused pipeline', () => {
     await vi.waitFor(async () => {
       expect(await operated.run('resume')).toMatchObject({
         code: 2,
-        errors: expect.stringMatching(/^3 files wait for the end of a pause, and may be paid for: 3 flows\. Resume\?/),
+        errors: expect.stringMatching(/3 files wait for the end of a pause, and may be paid for: 3 flows\. Resume\?/),
       });
     }, PATIENCE);
     expect(standIn.flows).toHaveLength(1);
@@ -156,7 +170,7 @@ describe('a paused route', () => {
     expect((await operated.run('list', '--waiting', '--code', 'throttled')).output).toBe(
       'No file matches these options.\n',
     );
-    expect((await operated.run('resume', '--route', 'pictures')).errors).toMatch(/^1 file wait/);
+    expect((await operated.run('resume', '--route', 'pictures')).errors).toMatch(/ 1 file waits/);
 
     // What waits for something that the operator must do says that.
     await operated.waitsInstead('before.png', { reason: 'unauthorised', message: 'create: 401' });

@@ -89,6 +89,11 @@ it.each([
   expect(flows()).toBe(paid);
 });
 
+it('a region without a stack does not mean the run of this folder', async () => {
+  const ran = await operated.run('cancel', 'made.png', '--region', 'eu-central-1', '--yes');
+  expect(ran).toMatchObject({ code: 2, errors: '--region goes with --stack or --function.\n' });
+});
+
 it('a question that nobody sees, because the standard error goes into a file, is not waited for', async () => {
   const at = { directory: operated.directory, answer: 'y', isErrorsFile: true };
   const { code, errors } = await runFlowdrop(['again', 'made.png'], at);
