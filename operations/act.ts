@@ -1,7 +1,9 @@
 import pMap from 'p-map';
+import { mediaTypeOf } from '../functions/base/media-type.ts';
 import type { Chain } from '../functions/chains/chain-schema.ts';
+import { isTerminal } from '../functions/ledger/entry.ts';
 import { RETRIED_AT_ONCE_MAX } from '../functions/operator/retry.ts';
-import { routeFor } from '../functions/uploads/routes.ts';
+import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
 import {
   type Acted,
   type Action,
@@ -26,6 +28,7 @@ import { expectedCosts } from './costs.ts';
 import type { Deployment } from './deployment.ts';
 import { find } from './find.ts';
 import { endOfHold, type HoldView, holdOn, holdsOf } from './holds.ts';
+import { inputRouteOf } from './job-files.ts';
 import { type ListQuery, list } from './list.ts';
 import { type FoundUpload, READS_MAX, readEntries } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -83,11 +86,12 @@ export async function plan(
     const chosen = await pMap(named, (upload) => chosenBy(upload, asked, deployment, signal), {
       concurrency: READS_MAX,
     });
-    for (const each of chosen) {
+    for (const [index, each] of chosen.entries()) {
       for (const view of each.uploads) uploads.set(view.id, view);
       for (const stage of each.stages ?? []) stages.set(stage.id, stage);
       // Below a prefix, uploads in other states are not meant.
-      if (found.kind === 'upload') left.push(...each.left);
+      const isMeant = found.kind === 'upload' || mayGoOn(named[index] as FoundUpload, asked, deployment);
+      if (isMeant) left.push(...each.left);
     }
   }
   const chosen = {
@@ -95,6 +99,20 @@ export async function plan(
     stages: asked.from === undefined ? undefined : [...stages.values()],
   };
   return withoutForbidden({ ...asked, ...chosen, left, skipped: [] }, deployment);
+}
+
+/** True if an action that leaves the upload alone has not done what it was meant for: it is not known, or it goes on. */
+function mayGoOn(
+  { key, entry, issue }: FoundUpload,
+  { action }: Asked,
+  { settings, areRoutesKnown }: Deployment,
+): boolean {
+  if (issue?.kind === 'unreadable') return true;
+  if (action !== 'cancel') return false;
+  if (entry !== undefined) return !isTerminal(entry);
+  if (!areRoutesKnown || inputRouteOf(key, settings) !== undefined) return false;
+  const { routes } = settings;
+  return mayMatch(routes, key) && routeFor(routes, { key, mediaType: mediaTypeOf(undefined, key) }) !== undefined;
 }
 
 /** What an action would change, if this upload is named. */

@@ -3,10 +3,12 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { table } from '../../../command-line/flowdrop/console.ts';
 import { showPut } from '../../../command-line/flowdrop/show-changes.ts';
 import { sinceOf, timeOf } from '../../../command-line/flowdrop/words.ts';
+import { LEDGER_BUCKET } from '../../../local/pipeline.ts';
 import { plan } from '../../../operations/act.ts';
 import { AwsRequestError } from '../../../operations/aws-requests.ts';
 import { CollectingFunction } from '../../../operations/collecting-function.ts';
@@ -213,6 +215,29 @@ describe('a name as a person types it', () => {
   it('means its own file if two look alike', async () => {
     const { output } = await operated.run('status', 'twice-\u00e9.png', '--json');
     expect(JSON.parse(output).key).toBe('twice-\u00e9.png');
+  });
+});
+
+describe('a cancellation below a beginning of keys', () => {
+  it('says which files it could not reach: those being sent, those in the queue, and those that it cannot read', async () => {
+    const { id: queued } = await operated.put('all/queued.png', 'succeeded');
+    const { id: unread } = await operated.put('all/unread.png', 'succeeded');
+    await operated.put('all/ended.png', 'succeeded');
+    await operated.upload('all/unwanted.zip', 'no route takes it');
+    const { s3 } = operated.pipeline;
+    await s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: `uploads/${queued}.json` }));
+    await s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: `uploads/${unread}.json`, Body: '{' }));
+    operated.standIn.intercept = (_, { operation }) => (operation === 'createFlow' ? { delayMs: 15_000 } : undefined);
+    await operated.put('all/sent.png', 'claimed');
+    const { code, errors } = await operated.run('cancel', 'all/', '--yes');
+    operated.standIn.intercept = undefined;
+    expect(errors.split('\n').toSorted()).toEqual([
+      '',
+      'all/queued.png: nothing is done: it waits in the queue, or no route takes it',
+      'all/sent.png: nothing is done: it is being sent at this moment',
+      expect.stringMatching(/^all\/unread\.png: nothing is done: The entry cannot be read: /),
+    ]);
+    expect(code).toBe(1);
   });
 });
 
