@@ -247,6 +247,9 @@ const SCRIPT_TYPE = 'application/x-httpd-php';
  * @param isDeclared true if the route declares what it makes. Only then is a text checked that bears another type.
  */
 function documentIn(head: Head, mediaType: string, spelled: string, isDeclared: boolean): Instead | undefined {
+  const says = essenceOf(spelled);
+  // A file stands in it, between other parts and their headers.
+  if (says.startsWith('multipart/')) return { what: 'Several parts', mediaType: says };
   if (!head.mayBeText) return undefined;
   const { isAll } = head;
   const text = textOf(head);
@@ -264,7 +267,6 @@ function documentIn(head: Head, mediaType: string, spelled: string, isDeclared: 
   ) {
     return { what: 'XML', mediaType: isOfXml ? essence : 'application/xml' };
   }
-  const says = essenceOf(spelled);
   if (says.startsWith('text/') && says !== 'text/plain') return undefined;
   const mayBeAnything = !isTelling(spelled) || says === 'text/plain';
   // No file of another type is one of these, whatever its name or its header says.

@@ -518,6 +518,8 @@ describe('what came in place of an asset', () => {
     ['model/x+jsonz', '{"error":"gone"}', 'application/json'],
     ['model/x+jsonz', `{"error":"${'x'.repeat(5_000)}"}`, 'application/json'],
     ['model/x+xmlz', '<Error/>', 'application/xml'],
+    ['multipart/form-data; boundary=x', '--x\r\n\r\nABC\r\n--x--\r\n', 'multipart/form-data'],
+    ['Multipart/Mixed; boundary=x', '--x\r\nContent-Type: image/png\r\n\r\nPNG\0\0', 'multipart/mixed'],
   ];
 
   it.each(documents)('with the media type %s is none, in any pieces: %j', async (mediaType, answer) => {
