@@ -265,16 +265,35 @@ export async function act(
   const acted: Acted[] = [];
   for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {
     const some = uploads.slice(from, from + AT_ONCE_MAX);
-    const answer = resultsSchema.parse(
-      await deployment.collecting.invoke({ [action]: some.map(({ id }) => id), parameters, template, late }, signal),
-    );
+    const changed = PAID.includes(action) ? await changedSince(some, deployment, signal) : new Set<string>();
+    const asked = some.map(({ id }) => id).filter((id) => !changed.has(id));
+    const answer =
+      asked.length === 0
+        ? []
+        : resultsSchema.parse(
+            await deployment.collecting.invoke({ [action]: asked, parameters, template, late }, signal),
+          );
     for (const { key, id } of some) {
-      const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};
+      const otherwise = { result: changed.has(id) ? CHANGED : 'unknown', isAborted: undefined, isInDoubt: undefined };
+      const { result, isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? otherwise;
       acted.push({ id, key, result, isDone: DONE.includes(result), isAborted, isInDoubt });
     }
     onProgress(acted.length);
   }
   return acted;
+}
+
+const CHANGED = 'it was sent again meanwhile, by somebody else';
+
+/** The uploads that are no more what was planned: another operator may have agreed to pay for the same. */
+async function changedSince(
+  planned: readonly UploadView[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const ids = planned.map(({ id }) => id);
+  const entries = await readEntries(ids, deployment, signal);
+  return new Set(ids.filter((_, at) => (entries[at]?.entry?.generation ?? 0) > (planned[at]?.generation ?? 0)));
 }
 
 /** Uploads whose retry is followed, and for how long at most, in milliseconds. */

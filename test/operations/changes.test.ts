@@ -8,9 +8,10 @@ import { FLOWS } from '../../functions/flow-service/services.ts';
 import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { act, plan } from '../../operations/act.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
-import { Operated, runFlowdrop } from './support.ts';
+import { Operated, runFlowdrop, signal } from './support.ts';
 
 vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
@@ -482,6 +483,23 @@ describe('forget of a key with several uploads', () => {
     }
     await operated.becomes('held.png', 'succeeded');
   });
+});
+
+it('two operators who agree to pay for the same file pay for it once', async () => {
+  await operated.put('both.png', 'succeeded');
+  const asked = { action: 'again' } as const;
+  const [mine, yours] = [
+    await plan(asked, { words: ['both.png'] }, operated.deployment, signal),
+    await plan(asked, { words: ['both.png'] }, operated.deployment, signal),
+  ];
+  const paid = flows();
+  expect(await act(mine, operated.deployment, signal)).toMatchObject([{ isDone: true }]);
+  await vi.waitFor(() => expect(flows()).toBe(paid + 1), PATIENCE);
+  await operated.becomes('both.png', 'succeeded');
+  expect(await act(yours, operated.deployment, signal)).toMatchObject([
+    { key: 'both.png', isDone: false, result: 'it was sent again meanwhile, by somebody else' },
+  ]);
+  expect(flows()).toBe(paid + 1);
 });
 
 describe('forget of an upload whose entry cannot be read', () => {
