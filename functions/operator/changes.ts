@@ -6,6 +6,7 @@ import type { ChainStore } from '../chains/chain-store.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { HoldPorts } from '../holds/attempt.ts';
 import {
+  type Entry,
   failedMarkerOf,
   isInLine,
   isTerminal,
@@ -124,8 +125,24 @@ export async function readPublished(
 }
 
 /**
- * Replaces the entry of an upload by one that waits or runs. The daily sweep does not look for an old upload, so a
- * waiting marker is put first: if this invocation dies, the marker leads to the upload.
+ * Puts a marker that leads to an upload if this invocation dies while it changes the upload. The daily sweep does not look
+ * for an old one. If the upload waits, this marker takes the place of its own, which may be due in weeks only. If nothing
+ * is changed, this one leads back to it.
+ */
+export async function putWayBack(
+  entry: Entry,
+  { ledger, clock, settings }: Pick<OperatorPorts, 'ledger' | 'clock' | 'settings'>,
+  signal: AbortSignal,
+): Promise<WaitingMarker> {
+  const way = { uploadId: entry.upload.id, notBefore: clock.now() + SETTLED_MS };
+  await ledger.putWaitingMarker(way, signal);
+  const own = waitingMarkerOf(entry, settings);
+  if (own !== undefined) await ledger.deleteWaitingMarker(own, signal);
+  return way;
+}
+
+/**
+ * Replaces the entry of an upload by one that waits or runs.
  * @returns false if another invocation has changed the upload.
  */
 export async function beginAgain(
@@ -134,10 +151,10 @@ export async function beginAgain(
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const { ledger, clock, settings, chainNotes } = ports;
+  const { ledger, settings, chainNotes } = ports;
   const { entry: before } = previous;
   const { upload } = entry;
-  await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
+  await putWayBack(before, ports, signal);
   const written = await ledger.replace(previous, entry, signal);
   if (!written.won) return false;
   if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(upload, entry.flow), signal);

@@ -18,9 +18,7 @@ import {
   type StoredAsset,
   type TerminalEntry,
   type WaitingEntry,
-  waitingMarkerOf,
 } from '../ledger/entry.ts';
-import type { WaitingMarker } from '../ledger/keys.ts';
 import type { Stored } from '../ledger/store.ts';
 import type { OtherSuccess } from '../publish/aliases.ts';
 import { publish } from '../publish/publish.ts';
@@ -34,8 +32,8 @@ import {
   CONCURRENCY,
   each,
   type OperatorPorts,
+  putWayBack,
   readPublished,
-  SETTLED_MS,
 } from './changes.ts';
 import { isLate, ranked } from './retry.ts';
 
@@ -49,7 +47,6 @@ export function approveUploads(
     if (entry.state !== 'waiting' || entry.reason !== 'review') return { upload, result: 'under way' };
     const next = approved(entry, ports.clock.now(), isLate(uploadIds));
     if (!(await beginAgain(stored, next, ports, signal))) return { upload, result: 'being sent' };
-    await ports.ledger.deleteWaitingMarker(waitingMarkerOf(entry, ports.settings) as WaitingMarker, signal);
     return { upload, result: 'approved' };
   });
 }
@@ -92,17 +89,14 @@ async function cancel(
   const failure = { code: 'cancelled', message: 'The operator cancelled it.' } as const;
   const assets = entry.state === 'running' ? entry.assets : undefined;
   const terminal = ended(entry, { failure, ...(assets && { assets }) }, clock.now());
-  // Whatever is left half-way, this marker leads to the end. The invocation that made the flow may have died before it put
-  // the one of a running upload, and a waiting upload may have none that is due soon.
-  const way = { uploadId: upload, notBefore: clock.now() + SETTLED_MS };
+  const way = entry.state === 'waiting' ? await putWayBack(entry, ports, signal) : undefined;
+  // The invocation that made the flow may have died before it put the marker, and only the marker leads to this end.
   if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
-  else await ledger.putWaitingMarker(way, signal);
   const written = await ledger.replace(stored, terminal, signal);
   if (!written.won) return { upload, result: 'being sent' };
   const isAborted = entry.state === 'running' ? await abort(entry, ports, signal) : undefined;
   await publish(terminal, ports, signal);
-  const markers = entry.state === 'waiting' ? [waitingMarkerOf(entry, ports.settings) as WaitingMarker, way] : [];
-  for (const marker of markers) await ledger.deleteWaitingMarker(marker, signal);
+  if (way !== undefined) await ledger.deleteWaitingMarker(way, signal);
   return {
     ...({ upload, result: 'cancelled' } as const),
     ...(isAborted !== undefined && { isAborted }),

@@ -102,6 +102,8 @@ it.each(['cancel', 'approve'] as const)(
     await world.deliverAndTick(6, 10 * MINUTE);
     expect(await stage()).toMatchObject({ state: action === 'cancel' ? 'failed' : 'succeeded' });
     expect(await world.receipt(upload.key)).toMatchObject({ upload: { id: upload.id } });
+    await world.deliverAndTick(2, HOUR);
+    expect(await world.keys('ledger', 'waiting/')).toEqual([]);
   },
 );
 
