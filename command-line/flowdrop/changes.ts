@@ -683,13 +683,21 @@ function addSweep(add: Add): void {
   });
 }
 
-function swept({ console, deployment, signal }: Run, request: SweepRequest): Promise<SweepPass> {
+async function swept({ console, deployment, signal }: Run, request: SweepRequest): Promise<SweepPass> {
   let pass: SweepPass | undefined;
-  return console.during(
-    () => `${counted(pass?.compared ?? 0, 'file')} compared, ${pass?.missed ?? 0} missed`,
-    () =>
-      sweep(request, deployment, signal, (at) => {
-        pass = at;
-      }),
-  );
+  const progress = () => `${counted(pass?.compared ?? 0, 'file')} compared, ${pass?.missed ?? 0} missed`;
+  const sweeping = () =>
+    sweep(request, deployment, signal, (at) => {
+      pass = at;
+    });
+  try {
+    return await console.during(progress, sweeping);
+  } catch (error) {
+    if (pass !== undefined && request.dryRun !== true) {
+      console.note(
+        `Only this command ends: the pass goes on, and what it submits is paid for. To have new flows wait: ${deployment.command} pause`,
+      );
+    }
+    throw error;
+  }
 }

@@ -9,6 +9,7 @@ import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import { act, plan } from '../../operations/act.ts';
+import { CollectingFunction } from '../../operations/collecting-function.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { Operated, runFlowdrop, signal } from './support.ts';
@@ -555,4 +556,33 @@ it('sweep puts again what is missing beside an entry, although no file is missed
   const { code, output } = await operated.run('sweep', '--since', '2h', '--yes');
   expect({ code, output }).toEqual({ code: 0, output: expect.stringMatching(/records? (was|were) completed/) });
   expect(await keys(RESULTS_BUCKET)).toContain(receipt);
+});
+
+it('sweep that is interrupted says that its pass goes on', async () => {
+  await operated.putRefused('unswept.png');
+  await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key: 'unswept.png/receipt.json' }));
+  const interrupted = new AbortController();
+  const invoke = CollectingFunction.prototype.invoke;
+  let isPass = false;
+  const asking = vi.spyOn(CollectingFunction.prototype, 'invoke').mockImplementation(async function (
+    this: CollectingFunction,
+    event,
+    until,
+  ) {
+    const { sweep: { dryRun, status } = {} } = event as { sweep?: { dryRun?: boolean; status?: boolean } };
+    if (isPass && status === true) {
+      // It is seen under way once, and the operator has enough.
+      const at = new Date(0).toISOString();
+      const pass = { since: at, startedAt: at, compared: 1, missed: 1, repaired: 0 };
+      const answer = { underWay: { backfill: pass }, ended: {} };
+      setTimeout(() => interrupted.abort());
+      return answer;
+    }
+    isPass = status !== true && dryRun !== true;
+    return invoke.call(this, event, until);
+  });
+  onTestFinished(() => asking.mockRestore());
+  const at = { directory: operated.directory, signal: interrupted.signal };
+  const { code, errors } = await runFlowdrop(['sweep', '--since', '2h', '--yes'], at);
+  expect([code, errors]).toEqual([130, expect.stringContaining('the pass goes on, and what it submits is paid for.')]);
 });
