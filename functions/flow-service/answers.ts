@@ -676,6 +676,9 @@ const OWN_PATH = /^\/[^\s/]\S*$/;
 /** What only a file in base64 begins with, and enough of it to know the file by. */
 const BASE64_BEGINNING = /^[A-Za-z0-9+/_-]{100}/;
 
+const isBase64File = (text: string): boolean =>
+  BASE64_BEGINNING.test(text) && typeOfBytes(Buffer.from(text.slice(0, 100), 'base64')) !== undefined;
+
 /** Paths with these types are of results. */
 const RESULT_TYPE = /^(?:(?:audio|font|image|model|video)\/|application\/(?:pdf|zip)$)/;
 
@@ -685,7 +688,7 @@ const isLost = (value: unknown): value is string =>
   (/^(?!https?:)[a-z][a-z0-9+.-]{0,20}:\/\/[^\s/]+\/\S+$/i.test(value) ||
     SCHEMELESS.test(value) ||
     (/^\/\S+$/.test(value) && RESULT_TYPE.test(typeOfName(pathOf(value)) ?? '')) ||
-    (BASE64_BEGINNING.test(value) && typeOfBytes(Buffer.from(value.slice(0, 100), 'base64')) !== undefined));
+    isBase64File(value));
 
 const pathOf = (address: string): string => address.split(/[?#]/)[0] ?? '';
 const fileOf = (address: string): string | undefined => pathOf(address).split('/').at(-1);
@@ -784,6 +787,9 @@ function* linksIn(value: unknown, pointer: string, facts: LinkFacts, isWanted = 
     for (const [name, member] of Object.entries(value).filter(([, each]) => !isKnown(each))) {
       for (const place of linksIn(member, pointer + pointerOf([name]), facts, false)) yield { ...said, ...place };
     }
-  } else if (isWanted || isLink(value) || isLost(value))
-    yield { pointer, value, isPath: isWanted && OWN_PATH.test(String(value)) };
+  } else if (isWanted || isLink(value) || isLost(value)) {
+    // A JPEG in base64 begins with `/9j/`.
+    const isPath = isWanted && OWN_PATH.test(String(value)) && !isBase64File(String(value));
+    yield { pointer, value, isPath };
+  }
 }

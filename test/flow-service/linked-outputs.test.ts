@@ -32,6 +32,7 @@ describe('the results that an answer links', () => {
 
   const A = 'https://cdn.example/i.glb';
   const GLB = Buffer.from('glTF\x02\0\0\0'.padEnd(200, 'x')).toString('base64');
+  const JPEG = Buffer.from('\xff\xd8\xff\xe0\0\x10JFIF\0'.padEnd(200, 'x'), 'latin1').toString('base64');
 
   it.each([
     ['/files/mask.png', '/files/mask.png?signature=1'],
@@ -39,6 +40,7 @@ describe('the results that an answer links', () => {
     ['s3://bucket/b.glb', 's3://bucket/b.glb'],
     ['gs://b/c', 'gs://b/c'],
     ['Z2xURgIAAAB4', GLB],
+    ['/9j/4AAQSkZJRgB4', JPEG],
   ])('are told beside others if they are at no address that can be fetched: %s', (shown, mask) => {
     const [first, second, ...more] = linked({ output: { image: A, more: [{ mask }, { url: 'https://a/mask.png' }] } });
     expect(first).toMatchObject({ assetId: 'output-image', address: A });
@@ -70,6 +72,11 @@ describe('the results that an answer links', () => {
       fetched.push(Buffer.concat(await Array.fromAsync(chunks)).toString());
     }
     expect(fetched).toEqual(['/v1/jobs/7/result Bearer obviously-fake/token-1', '/files/b.glb undefined']);
+  });
+
+  it('are at no path of the service if a pointer leads to a file in base64', () => {
+    for (const output of [JPEG, [JPEG]])
+      expect(linked({ output })).toMatchObject([{ address: undefined, error: expect.stringContaining('"/9j/4AAQ') }]);
   });
 
   it('are none of what else may stand beside an address', () => {
