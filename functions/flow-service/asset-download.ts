@@ -40,7 +40,7 @@ interface AssetRequest extends AssetOptions {
   readonly flowId: string;
   readonly assetId: string;
   /** Where it is: at an address of the service, or at one that an answer names. */
-  readonly from: { readonly url: URL } | NamedAddress;
+  readonly from: Pick<Call, 'url' | 'method' | 'body'> | NamedAddress;
   /** Pointer to the data URI of an asset that comes in JSON. Default: each answer is the asset itself. */
   readonly data?: string | undefined;
   /** True if the answer must have the data URI. Default: it may be the asset itself. */
@@ -66,7 +66,7 @@ export async function downloadAsset(
   try {
     answer =
       'url' in from
-        ? await requests.send({ ...about, url: from.url }, signal)
+        ? await requests.send({ ...about, ...from }, signal)
         : await follow(requests, from, about, signal);
     const names: string[] = [answer.url.pathname];
     for (let hops = 0; isRedirect(answer.response); hops += 1) {

@@ -256,7 +256,7 @@ class HttpFlowService implements FlowService {
     const request = { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, ...options };
     if (!('addresses' in outputs)) {
       const url = this.#requests.url(outputs.asset, { id: flowId, asset: assetId, template: options.template });
-      return download(this.#requests, { ...request, from: { url }, data: outputs.data }, signal);
+      return download(this.#requests, { ...request, from: { url, method: 'GET' }, data: outputs.data }, signal);
     }
     // Asked for anew at each attempt, because addresses expire.
     const { links, answer, isRunning } = await this.#links(flowId, outputs, signal, options);
@@ -269,8 +269,12 @@ class HttpFlowService implements FlowService {
     if (!/^data:/i.test(link.address)) {
       return download(this.#requests, { ...request, from: { answer, address: link.address } }, signal);
     }
-    const from = { url: answer.url };
-    return download(this.#requests, { ...request, from, data: link.pointer, isEnvelope: true }, signal);
+    const { method, url, body } = this.#outputsCall(flowId, outputs.path, options);
+    return download(
+      this.#requests,
+      { ...request, from: { method, url, body }, data: link.pointer, isEnvelope: true },
+      signal,
+    );
   }
 
   readonly abort: FlowService['abort'] = (flowId, signal, of) => this.#change('abort', flowId, signal, of);
@@ -308,7 +312,7 @@ class HttpFlowService implements FlowService {
     signal: AbortSignal,
     of: OfUpload,
   ): Promise<LinkedResults & { readonly answer: Answer }> {
-    const call = this.#outputsCall(flowId, linked.path ?? this.service.state.path, of);
+    const call = this.#outputsCall(flowId, linked.path, of);
     const answer = await this.#requests.send(call, signal);
     if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
     const results = await this.#requests.read(
@@ -467,8 +471,9 @@ class HttpFlowService implements FlowService {
   }
 
   /** The request for what the flow has made. */
-  #outputsCall(flowId: string, path: string, { uploadId, template }: OfUpload): Call {
+  #outputsCall(flowId: string, described: string | undefined, { uploadId, template }: OfUpload): Call {
     const { state } = this.service;
+    const path = described ?? state.path;
     const request = this.#about(flowId, path === state.path ? state : { path }, template);
     return { operation: `outputs at ${path}`, ...request, subject: flowSubject(flowId), uploadId };
   }

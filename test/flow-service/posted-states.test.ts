@@ -58,6 +58,17 @@ it('a flow whose state has a body is asked for by POST, and so are its outputs i
   await expect(flows.get('j8', never)).rejects.toThrow('no j8');
 });
 
+it('a file in the answer itself is asked for by POST, as the state is', async () => {
+  await using server = await scripted(async (request, response) => {
+    if (request.method === 'GET') return json(request, response, { error: { message: 'POST only' } }, 405);
+    const result = { job: 'j7', state: 'done', url: 'data:model/obj;base64,aGVsbG8=' };
+    return json(request, response, { result });
+  });
+  const flows = clientOf(server.url, { service: RPC });
+  const { chunks } = await flows.asset('j7', 'result-url', never);
+  expect(Buffer.concat(await Array.fromAsync(chunks)).toString()).toBe('hello');
+});
+
 it('a service that is asked so is found by the check', async () => {
   await using server = await service();
   const found = { url: server.url.href.replace(/\/$/, ''), token: 'fake', speaks: RPC };
