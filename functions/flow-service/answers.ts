@@ -492,7 +492,7 @@ const wordsIn = (value: unknown): readonly string[] =>
 
 /**
  * The word beside some places which says that the flow still runs, so that more may come.
- * @param told the place of the declared word. Others beside it say something else.
+ * @param told the places of the flow's own word. Where that stands, other words say something else.
  */
 const runningWordIn = (
   json: unknown,
@@ -501,8 +501,11 @@ const runningWordIn = (
   told: Pointers = [],
 ): string | undefined =>
   [...levelsOf([places].flat())]
-    .filter((level) => ![told].flat().some((place) => place.slice(0, place.lastIndexOf('/')) === level))
-    .flatMap((level) => wordsIn(at(json, level)))
+    .flatMap((level) => {
+      const own = [told].flat().filter((place) => place.slice(0, place.lastIndexOf('/')) === level);
+      const words = own.map((place) => at(json, place)).filter((word) => typeof word === 'string');
+      return words.length > 0 ? words : wordsIn(at(json, level));
+    })
     .find((word) => running.includes(word));
 
 /** The listed outputs by their ids. An id that is listed twice is one output, unless two that differ are ready. */
@@ -536,7 +539,9 @@ export const outputPageReader = (
       if (!items.every((item) => isObject(item) || isIdItself(item, listed))) return undefined;
       const outputs = outputsOf(items, listed);
       // It stands for one more output, not there yet.
-      const word = runningWordIn(json, listed.items, [...state.running, ...(listed.pending ?? [])]);
+      const running = [...state.running, ...(listed.pending ?? [])];
+      const isState = [listed.path ?? state.path].flat().includes(state.path);
+      const word = runningWordIn(json, listed.items, running, isState ? state.word : []);
       if (word !== undefined) outputs.set('', { assetId: '', status: 'pending', word, isDeclared: true });
       return { ...pageFacts(json, items.length, listed), items: [...outputs.values()], ids: [...outputs.keys()] };
     },
