@@ -103,6 +103,12 @@ const ONLY_HTTP2 = wrongAnswer(
   'Flowdrop speaks HTTP/1.1: let the service accept it too, or put a proxy before it that does',
 );
 
+/** The body that a request about a flow has, and the id in it. With a body, the request is a `POST`. */
+interface Described {
+  readonly body?: JsonObject | undefined;
+  readonly id?: string;
+}
+
 class ServiceCheck {
   readonly #service: Service;
   readonly #words: ServiceWords;
@@ -166,8 +172,7 @@ class ServiceCheck {
     return this.#judge(await this.#get(path), path);
   }
 
-  /** @param described the body that a request for a flow has, and the id in it. With one, it is a `POST`. */
-  async #get(path: string, { body: described, id = '' }: { body?: JsonObject; id?: string } = {}): Promise<Answer> {
+  async #get(path: string, { body: described, id = '' }: Described = {}): Promise<Answer> {
     const url = new URL(`${this.#service.url}${path}`);
     const { token, speaks } = this.#service;
     const method = described === undefined ? 'GET' : 'POST';
@@ -258,8 +263,7 @@ class ServiceCheck {
     const { state } = this.#service.speaks;
     const nobody = randomBytes(12).toString('hex');
     const path = state.path.replaceAll('{id}', nobody).replaceAll('{template}', nobody);
-    const { body } = state;
-    const answer = await this.#get(path, { ...(body && { body }), id: nobody });
+    const answer = await this.#get(path, { body: state.body, id: nobody });
     const verdict = this.#judge(answer, path);
     return verdict.is === 'missing' && this.#wordsOf(answer).isOwn ? { is: 'good' } : verdict;
   }
@@ -273,8 +277,8 @@ class ServiceCheck {
     const flow = randomBytes(12).toString('hex');
     const nobody = randomBytes(12).toString('hex');
     const pathOfBase = new URL(`${this.#service.url}/`).pathname;
-    const ask = async (path: string) => {
-      const answer = await this.#get(path);
+    const ask = async (path: string, described?: Described) => {
+      const answer = await this.#get(path, described);
       // Some answers quote the address, or its part behind a proxy.
       const text = answer.text.replaceAll('\\/', '/');
       return { ...answer, text: text.replaceAll(path, '').replaceAll(pathOfBase, '').replaceAll('/', '') };
@@ -286,7 +290,7 @@ class ServiceCheck {
     const { outputs, state } = this.#service.speaks;
     for (const described of [outputs.path ?? state.path].flat()) {
       const path = described.replaceAll('{id}', flow).replaceAll('{template}', nobody);
-      const answer = await ask(path);
+      const answer = await ask(path, { body: described === state.path ? state.body : undefined, id: flow });
       const differs = answer.status !== unserved.status || (isComparable && answer.text !== unserved.text);
       if (differs && (answer.status === 404 || this.#judge(answer, path).is === 'good')) return true;
     }

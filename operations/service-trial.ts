@@ -15,7 +15,7 @@ import {
 } from '../functions/flow-service/errors.ts';
 import { PAGE_BYTES_MAX, parseJson } from '../functions/flow-service/json-answer.ts';
 import { redact } from '../functions/flow-service/redact.ts';
-import { ANSWER_DEPTH_MAX } from '../functions/flow-service/service-description.ts';
+import { ANSWER_DEPTH_MAX, type StateDescription } from '../functions/flow-service/service-description.ts';
 import type { Transport } from '../functions/flow-service/transport.ts';
 import type { CreateRequest, FlowService, Output } from '../functions/flow-service/types.ts';
 import { keyOf } from '../functions/ledger/entry.ts';
@@ -216,8 +216,8 @@ class Attempt {
 
   /** Waits for the end of the flow. If the service does not serve flows, its outputs tell. */
   async #end(flowId: string): Promise<void> {
-    const { path, body } = this.#trial.service.speaks.state;
-    this.#print(`state: ${body === undefined ? 'GET' : 'POST'} ${path}`);
+    const { state } = this.#trial.service.speaks;
+    this.#print(`state: ${requestText([state.path], state)}`);
     for (let unknown = 0; ; ) {
       let flow: Awaited<ReturnType<FlowService['get']>>;
       try {
@@ -278,7 +278,7 @@ class Attempt {
 
   async #outputs(flowId: string): Promise<readonly Output[]> {
     const { outputs: described, state } = this.#trial.service.speaks;
-    this.#print(`outputs: GET ${[described.path ?? state.path].flat().join(' or ')}`);
+    this.#print(`outputs: ${requestText([described.path ?? state.path].flat(), state)}`);
     const since = Date.now();
     for (let before = ''; ; await this.#pause()) {
       const outputs = await this.#step('outputs', 'outputs.path', () =>
@@ -399,6 +399,10 @@ class Attempt {
 
   readonly #print = (line: string): void => this.#trial.print(line);
 }
+
+/** The request for the state of a flow, or for its outputs. */
+const requestText = (paths: readonly string[], { path, body }: StateDescription): string =>
+  `${body !== undefined && paths.includes(path) ? 'POST' : 'GET'} ${paths.join(' or ')}`;
 
 const indented = (text: string): readonly string[] => text.split('\n').map((line) => `  ${line}`);
 

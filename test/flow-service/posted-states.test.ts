@@ -75,3 +75,15 @@ it('a service that is asked so is found by the check', async () => {
   expect(await issueOfService(found, { address: '--service', goOn: 'go on' }, never)).toBeUndefined();
   expect(server.requests.map(({ method }) => method)).toEqual(['POST']);
 });
+
+it('the check asks so for the outputs of a flow too, if the service does not explain its errors', async () => {
+  await using server = await scripted((request, response) =>
+    json(request, response, {}, request.method === 'GET' && request.url === '/rpc' ? 405 : 404),
+  );
+  const found = { url: server.url.href.replace(/\/$/, ''), token: 'fake', speaks: RPC };
+  const words = { address: '--service', goOn: 'go on' };
+  expect(await issueOfService(found, words, never)).toMatchObject({ what: expect.stringContaining('no flow service') });
+  expect(server.requests.map(({ method, url }) => (url === '/rpc' ? method : 'nobody'))).toEqual([
+    ...['POST', 'nobody', 'nobody', 'POST'],
+  ]);
+});

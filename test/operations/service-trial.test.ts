@@ -208,3 +208,16 @@ it('an interrupted trial names the flow that may run on', async () => {
   await expect(ended).rejects.toThrow();
   expect(printed()).toMatch(/\nThe flow \S+ may still run at .*, and may be paid for\.$/);
 });
+
+it('a trial names the requests for a flow whose state has a body as they are sent', async () => {
+  const { origin } = await web((request, response) =>
+    request.method === 'GET'
+      ? response.writeHead(200, { 'content-type': 'model/obj' }).end('v 0 0 0')
+      : answering(200, { id: 'f1', state: 'completed', outputs: [{ id: 'a' }] })(request, response),
+  );
+  const speaks = speaking({ state: { body: { job: '{id}' } }, outputs: { path: '/flows/{id}' } });
+  const { ran, printed } = trial(origin, speaks);
+  expect(await ran()).toBe(true);
+  expect(printed()).toContain('state: POST /flows/{id}\n');
+  expect(printed()).toContain('outputs: POST /flows/{id}\n');
+});
