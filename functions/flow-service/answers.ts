@@ -75,10 +75,12 @@ function usableId(value: unknown): string | undefined {
 /**
  * The id in an address or a path that names a flow: what stands where the path of the state has `{id}`. With `/jobs/{id}`,
  * it is `7` in `https://a.example/v1/jobs/7?x=1`. Either may have more before what they share. Undefined if they share
- * nothing. A text without a slash is the id itself.
+ * nothing. With `/get?job={id}`, it is the parameter `job`. A text without a slash is the id itself.
  */
 function idIn(name: unknown, statePath: string): unknown {
   if (typeof name !== 'string' || !name.includes('/')) return name;
+  const [parameter] = [...parametersOf(statePath)].find(([, value]) => value === '{id}') ?? [];
+  if (parameter !== undefined) return parametersOf(name).get(parameter) ?? undefined;
   const [steps, places] = [name, statePath].map((path) =>
     pathOf(path)
       .replace(/^\/|\/$/g, '')
@@ -279,7 +281,7 @@ export function idInHeader({ headers }: TransportResponse, header: string, { pat
   const flowId = usableId(idIn(headers[header.toLowerCase()], path));
   if (flowId !== undefined) return flowId;
   throw new UnintelligibleAnswerError(
-    `no usable id in the header ${header}: correct "create.id", or "state.path", whose end an address there must have`,
+    `no usable id in the header ${header}: correct "create.id", or "state.path", which an address there must fit`,
   );
 }
 
@@ -696,6 +698,7 @@ const isLost = (value: unknown): value is string =>
     isBase64File(value));
 
 const pathOf = (address: string): string => address.split(/[?#]/)[0] ?? '';
+const parametersOf = (address: string): URLSearchParams => new URLSearchParams(address.match(/\?([^#]*)/)?.[1]);
 const fileOf = (address: string): string | undefined => pathOf(address).split('/').at(-1);
 
 /** The error of a place in a list where a result should stand. */

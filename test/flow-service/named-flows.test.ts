@@ -38,6 +38,7 @@ describe('a flow is the one that a header names', () => {
       '/v1/operation/pdf/7/status',
     ],
     ['by a path with a slash at its end', '/v1/jobs/7%3A8/', '/jobs/{id}', '/v1/jobs/7%3A8'],
+    ['by a parameter', '/v1/status?x=1&job=7%2B8#a', '/v2/status?job={id}', '/v1/v2/status?job=7%2B8'],
     ['by its id', 'j-7', '/jobs/{id}/status', '/v1/jobs/j-7/status'],
   ])('%s', async (_, location, path, url) => {
     expect(await asked({ header: 'Operation-Location' }, { headers: { 'operation-location': location } }, path)).toBe(
@@ -45,13 +46,14 @@ describe('a flow is the one that a header names', () => {
     );
   });
 
-  it.each<[string, Record<string, string>]>([
+  it.each<[string, Record<string, string>, path?: string]>([
     ['there is none', {}],
     ['it leads elsewhere', { location: 'https://a.example/v1/login/7' }],
     ['it leads to the list', { location: '/v1/jobs/' }],
     ['it has no id', { location: '/v1/jobs/..' }],
-  ])('and is in doubt if %s', async (_, headers) => {
-    await expect(asked({ header: 'Location' }, { headers })).rejects.toMatchObject({
+    ['it has no such parameter', { location: '/v1/jobs/7?id=7' }, '/jobs?job={id}'],
+  ])('and is in doubt if %s', async (_, headers, path?) => {
+    await expect(asked({ header: 'Location' }, { headers }, path)).rejects.toMatchObject({
       name: 'InDoubtError',
       isAccepted: true,
       isLost: false,
@@ -70,6 +72,7 @@ describe('a flow is the one that an address or a path in the answer names', () =
     ['https://a.example/v1/jobs/7', '/jobs/{id}', '/v1/jobs/7'],
     ['models/veo/operations/7', '/models/{template}/operations/{id}', '/v1/models/veo/operations/7'],
     ['operations/7', '/beta/operations/{id}', '/v1/beta/operations/7'],
+    ['https://a.example/v1/jobs?job=7', '/jobs?job={id}', '/v1/jobs?job=7'],
     ['owner/7', '/jobs/{id}', '/v1/jobs/owner%2F7'],
     ['jobs/7', '/{id}', '/v1/jobs%2F7'],
   ])('%s for %s', async (name, path, url) => {
